@@ -1,0 +1,105 @@
+"""Privacy parameters: an exact epsilon, the two adjacencies, and what a release guarantees.
+
+Epsilon is money. It is parsed from decimal text into an integer number of
+nano-epsilon (1e-9), stored as that integer, and handed to the samplers as the
+same exact ``Fraction``. No float is ever on the way.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+NANOS_PER_EPSILON = 10**9
+MAX_EPSILON_NANOS = 10_000 * NANOS_PER_EPSILON
+_MAX_TEXT_LENGTH = 40
+_DECIMAL = re.compile(
+    r"(?P<whole>\d+)(?:\.(?P<part>\d+))?(?:[eE](?P<power>[+-]?\d{1,2}))?", re.ASCII
+)
+
+
+class InvalidEpsilonError(ValueError):
+    """The text is not a decimal epsilon in range; the message never repeats it."""
+
+
+class Adjacency(StrEnum):
+    """Which pairs of data sets count as neighbours.
+
+    ``REPLACE_ONE``: equal row counts, one row differs; the row count is public.
+    ``ADD_REMOVE``: one has a row more; the row count is private
+    (Awan & Slavkovic, Remark 2.5).
+    """
+
+    REPLACE_ONE = "replace_one"
+    ADD_REMOVE = "add_remove"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Epsilon:
+    """A non-negative privacy loss, held as an integer count of 1e-9.
+
+    >>> Epsilon.parse("0.5").nanos
+    500000000
+    >>> str(Epsilon.parse("50.000"))
+    '50'
+    """
+
+    nanos: int
+
+    def __post_init__(self) -> None:
+        if self.nanos < 0:
+            raise InvalidEpsilonError("epsilon must not be negative")
+
+    @classmethod
+    def parse(cls, text: str, *, maximum_nanos: int = MAX_EPSILON_NANOS) -> Epsilon:
+        """Read a positive decimal with at most 9 decimals, e.g. ``"0.5"`` or ``"1e-9"``.
+
+        Raises
+        ------
+        InvalidEpsilonError
+            Not a plain decimal number, zero, negative, finer than 1e-9, or above the maximum
+            (10,000 unless told otherwise).
+        """
+        match = _DECIMAL.fullmatch(text) if len(text) <= _MAX_TEXT_LENGTH else None
+        if match is None:
+            raise InvalidEpsilonError("epsilon must be a positive decimal number")
+        part = match["part"] or ""
+        shift = 9 - len(part) + int(match["power"] or 0)
+        digits = int(match["whole"] + part)
+        nanos, finer = (digits * 10**shift, 0) if shift >= 0 else divmod(digits, 10**-shift)
+        if finer:
+            raise InvalidEpsilonError("epsilon must have at most 9 decimals")
+        if nanos == 0:
+            raise InvalidEpsilonError("epsilon must be greater than zero")
+        if nanos > maximum_nanos:
+            raise InvalidEpsilonError(f"epsilon must be at most {cls(maximum_nanos)}")
+        return cls(nanos)
+
+    @property
+    def fraction(self) -> Fraction:
+        """The exact value the samplers use."""
+        return Fraction(self.nanos, NANOS_PER_EPSILON)
+
+    def __str__(self) -> str:
+        """Shortest decimal text."""
+        whole, part = divmod(self.nanos, NANOS_PER_EPSILON)
+        return f"{whole}.{part:09d}".rstrip("0").rstrip(".")
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """What a released value promises, in the words a reader of the release sees.
+
+    ``sensitivity`` is the exact (or certified upper) bound as text, in the
+    mechanism's own units, which ``sensitivity_unit`` names.
+    """
+
+    epsilon: Epsilon
+    adjacency: Adjacency
+    sensitivity: str
+    sensitivity_unit: str
+    theorem: str
+    definition: str = "pure epsilon-DP"
+    exact: bool = True

@@ -1,0 +1,151 @@
+"""What every statistic, plan and data source looks like.
+
+A *statistic* is a frozen dataclass holding the analyst's question. It knows
+what may be asked of a schema, never the data. A *mechanism* turns it into a
+:class:`Plan`, which depends on public facts alone, and the plan draws one
+:class:`Outcome` from a :class:`Data`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.domain import CategoryColumn, NumberColumn, Schema
+from mechanisms.privacy import Guarantee
+from mechanisms.randomness import Randomness
+
+Json = Mapping[str, object]
+Block = Mapping[str, NDArray[np.int32]]
+
+
+class InvalidStatisticError(ValueError):
+    """The question does not fit the public schema, or is not offered.
+
+    The message is shown to the analyst; it is built from public facts and
+    from the names of fields, never from values.
+    """
+
+    def __init__(self, detail: str, *, field_name: str = "statistic") -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.field_name = field_name
+
+
+class Data(Protocol):
+    """Private data as a mechanism reads it: integer sketches, or blocks of codes.
+
+    ``rows`` is the true row count: private under add-remove.
+    """
+
+    @property
+    def rows(self) -> int: ...
+
+    def gram(self, columns: Sequence[str]) -> list[list[int]]:
+        """Return the exact integer Gram matrix of (1, codes of the named number columns).
+
+        Row and column 0 belong to the constant 1, so ``g[0][0]`` is the row
+        count, ``g[0][1+j]`` the sum of codes, ``g[1+j][1+k]`` of products.
+        """
+
+    def ordered(self, column: str) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Return a number column's distinct codes, ascending, and how often each occurs."""
+
+    def category_counts(self, column: str) -> NDArray[np.int64]:
+        """Return how often each declared value of a category column occurs."""
+
+    def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
+        """Yield blocks of rows (codes or category indices, int32) in stored order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """The law of the added noise, in the units of the answer.
+
+    Both mappings mirror the shape of the answer's ``value``: each number is
+    replaced by its standard deviation, or by its 95% interval ``[low, high]``.
+    In a release the interval surrounds the released number; in a preview,
+    where there is none, it surrounds zero.
+    """
+
+    std: Json
+    interval_95: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One sanitized answer, ready for JSON."""
+
+    value: Json
+    noise: Noise | None
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A mechanism and norm that could have been chosen, and how it compares."""
+
+    mechanism: str
+    norm: str | None
+    comparison: str
+    std: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A calibrated release: everything about it that is public, and how to draw it.
+
+    ``grid`` and ``details`` are JSON-ready public facts (steps in the answer's
+    units; ridge, q, gamma and the like). ``draw`` is the only member that
+    touches data. ``preview`` takes an assumed row count, which only ratios
+    under add-remove need, and answers None where the law depends on the data.
+    """
+
+    mechanism: str
+    norm: str | None
+    guarantee: Guarantee
+    grid: Json
+    reason: str
+    draw: Callable[[Data, Randomness], Outcome]
+    preview: Callable[[int | None], Noise | None]
+    alternatives: tuple[Alternative, ...] = ()
+    details: Json = field(default_factory=dict)
+
+
+class Statistic(Protocol):
+    """A question. Subclasses are frozen, keyword-only dataclasses, one per file.
+
+    ``kind`` is a ``Literal`` field with a default, so that request models can
+    be built from the classes. ``mechanisms`` maps each mechanism offered for
+    this statistic, the default first, to the norms it offers.
+    """
+
+    kind: str
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]]
+
+    def check(self, schema: Schema) -> None:
+        """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+
+
+def require_numbers(schema: Schema, names: Sequence[str], field_name: str) -> list[NumberColumn]:
+    """Return the named number (or boolean) columns, each known and named once."""
+    if not names:
+        raise InvalidStatisticError("name at least one column", field_name=field_name)
+    if len(set(names)) != len(names):
+        raise InvalidStatisticError("a column is named twice", field_name=field_name)
+    found = [require_column(schema, name, field_name) for name in names]
+    numbers = [column for column in found if isinstance(column, NumberColumn)]
+    if len(numbers) != len(found):
+        raise InvalidStatisticError("columns must be numbers or booleans", field_name=field_name)
+    return numbers
+
+
+def require_column(schema: Schema, name: str, field_name: str) -> NumberColumn | CategoryColumn:
+    """Return the named column, or say that the data set has no such column."""
+    column = schema.columns.get(name)
+    if column is None:
+        raise InvalidStatisticError("the data set has no such column", field_name=field_name)
+    return column
