@@ -1,0 +1,275 @@
+"""Every refusal the service can give, in one table.
+
+A refusal is a :class:`Problem` of a registered :class:`ProblemKind`. The
+registry is what ``/problems/{code}`` publishes, so a kind's wording is public
+and fixed: a problem's ``detail`` is written by us from public facts and field
+names, never from an exception's text and never from a cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemKind:
+    """One sort of refusal: its code, HTTP status, title, meaning and remedy.
+
+    ``extras`` names the additional members a problem of this kind carries,
+    each with its meaning. ``retry_after_s`` is sent as ``Retry-After``.
+    """
+
+    code: str
+    status: int
+    title: str
+    meaning: str
+    remedy: str
+    extras: Mapping[str, str] = field(default_factory=dict)
+    retry_after_s: int | None = None
+
+
+_KINDS = (
+    ProblemKind(
+        "invalid-request",
+        422,
+        "The request is not valid",
+        "The request does not have the form this endpoint takes, or asks for something that does "
+        "not fit the data set's public description. Nothing was charged.",
+        "Read `errors`: each entry names the place in the request and what is wrong there.",
+        {"errors": "list of {field, message}; the input itself is never repeated"},
+    ),
+    ProblemKind(
+        "malformed-request",
+        400,
+        "The request could not be read",
+        "The bytes of the request are not a well-formed request of their declared type.",
+        "Check the framing and the Content-Type of what you send.",
+    ),
+    ProblemKind(
+        "idempotency-key-missing",
+        400,
+        "The Idempotency-Key header is missing",
+        "A release costs privacy budget, so it must be safe to send twice. Each release request "
+        "carries an `Idempotency-Key` header of your choice: 1 to 200 printable ASCII characters.",
+        "Send the header, with a fresh value (a UUID, say) for every new question.",
+    ),
+    ProblemKind(
+        "idempotency-key-reused",
+        422,
+        "The Idempotency-Key was used for another request",
+        "This person has already sent another request under the same key. A key belongs to the "
+        "person and never expires.",
+        "Send the first request again unchanged to get its answer, or choose a new key.",
+    ),
+    ProblemKind(
+        "idempotency-key-busy",
+        409,
+        "The first request under this Idempotency-Key is still running",
+        "A request with the same key and body is being worked on and has no answer yet.",
+        "Send the same request again in a moment.",
+        retry_after_s=1,
+    ),
+    ProblemKind(
+        "unauthorized",
+        401,
+        "A valid key is required",
+        "The request carries no key, or one that is unknown, expired or revoked.",
+        "Send `Authorization: Bearer <key>` with a key an admin has made for you.",
+    ),
+    ProblemKind(
+        "forbidden",
+        403,
+        "Your role does not allow this",
+        "The key is valid, but its role may not use this endpoint.",
+        "Ask a curator or an admin.",
+    ),
+    ProblemKind(
+        "not-found",
+        404,
+        "There is nothing here",
+        "No such address or object, or it is not yours to see: the two are not told apart.",
+        "Check the address and the id.",
+    ),
+    ProblemKind(
+        "method-not-allowed",
+        405,
+        "This address does not take that method",
+        "The address exists, but not for this HTTP method.",
+        "See `/docs` for the methods each address takes; the `Allow` header lists them.",
+    ),
+    ProblemKind(
+        "unsupported-media-type",
+        415,
+        "The body has the wrong media type",
+        "This endpoint takes another Content-Type.",
+        "Send `application/json`, or `multipart/form-data` for an upload.",
+    ),
+    ProblemKind(
+        "too-large",
+        413,
+        "The request is too large",
+        "The body, or the data set in it, is above a limit of this service.",
+        "Split the data or ask the operator to raise the limit named in `limit`.",
+        {"limit": "the setting that was exceeded", "maximum": "its value"},
+    ),
+    ProblemKind(
+        "invalid-upload",
+        422,
+        "The uploaded file does not fit its spec",
+        "The file could not be read as declared, or some cells are missing or unknown in a column "
+        "that rejects them. Nothing was stored.",
+        "Read `problems`: rows are counted from 1 after the header, columns are named.",
+        {"problems": "list of {row, column, reason}; cell values are never repeated"},
+    ),
+    ProblemKind(
+        "empty-dataset",
+        422,
+        "The data set has no rows",
+        "Under replace_one a data set's row count is public, and with no rows there is nothing to "
+        "release. Nothing was charged.",
+        "Upload a data set with rows.",
+    ),
+    ProblemKind(
+        "name-taken",
+        409,
+        "The name is taken",
+        "Another object already has this name.",
+        "Choose another name.",
+    ),
+    ProblemKind(
+        "dataset-archived",
+        409,
+        "The data set is archived",
+        "Its data has been erased. Its ledger and past releases are kept, but nothing new can be "
+        "released from it.",
+        "Use another data set.",
+    ),
+    ProblemKind(
+        "overlapping-dataset",
+        409,
+        "The rows largely belong to an earlier data set",
+        "The same people would get a second budget.",
+        "Attach the upload to the earlier account, or ask an admin to override with a reason.",
+        {"account": "the earlier data set's account"},
+    ),
+    ProblemKind(
+        "budget-exceeded",
+        409,
+        "The privacy budget does not cover this",
+        "The release costs more than what remains of the data set's budget. Nothing was charged "
+        "and nothing was drawn.",
+        "Ask for a smaller epsilon, or ask a curator for a grant.",
+        {
+            "requested": "the epsilon asked for, as decimal text",
+            "remaining": "the epsilon that is left, as decimal text",
+        },
+    ),
+    ProblemKind(
+        "policy-refused",
+        403,
+        "The data set's policy does not allow this",
+        "The curator has limited which statistics, or how large an epsilon, one release may have.",
+        "See `policy` in the data set's description.",
+        {"rule": "the rule of the policy that refused"},
+    ),
+    ProblemKind(
+        "precondition",
+        412,
+        "The object has changed",
+        "The `If-Match` header does not fit the object's present state.",
+        "Read the object again and repeat the request with its new ETag.",
+    ),
+    ProblemKind(
+        "rate-limited",
+        429,
+        "Too many requests",
+        "This key has used up its requests for the moment.",
+        "Wait as long as `Retry-After` says.",
+        retry_after_s=60,
+    ),
+    ProblemKind(
+        "release-void",
+        500,
+        "The release could not be completed",
+        "The charge was made, and no result was drawn that could be kept. This is final: the charge "
+        "stands, because giving it back would say something about the data.",
+        "Ask the operator to look in the log under this request id.",
+    ),
+    ProblemKind(
+        "ledger-frozen",
+        503,
+        "The ledger is frozen",
+        "The ledger failed its own check, so nothing can be charged until an operator has "
+        "reconciled it.",
+        "Tell the operator.",
+        retry_after_s=60,
+    ),
+    ProblemKind(
+        "busy",
+        503,
+        "The service is busy",
+        "Too many requests are waiting. Nothing was charged.",
+        "Send the same request again after `Retry-After` seconds.",
+        retry_after_s=1,
+    ),
+    ProblemKind(
+        "internal",
+        500,
+        "Something went wrong here",
+        "The service failed in a way that it did not expect.",
+        "Tell the operator the request id. It is safe to repeat a release with the same "
+        "Idempotency-Key.",
+    ),
+)
+
+PROBLEMS: Mapping[str, ProblemKind] = {kind.code: kind for kind in _KINDS}
+"""Every kind of refusal by its code."""
+
+
+class Problem(Exception):  # noqa: N818 - the word of RFC 9457
+    """A refusal that is ready to be answered.
+
+    Parameters
+    ----------
+    code
+        A key of :data:`PROBLEMS`.
+    detail
+        One plain sentence about this occurrence, built from public facts.
+        The kind's title when left out.
+    **extras
+        The members the kind declares, JSON-ready.
+
+    >>> Problem("budget-exceeded", "too dear", requested="2", remaining="0.5").status
+    409
+    """
+
+    def __init__(self, code: str, detail: str | None = None, /, **extras: object) -> None:
+        self.kind = PROBLEMS[code]
+        self.detail = detail if detail is not None else f"{self.kind.title}."
+        self.extras: Mapping[str, object] = extras
+        super().__init__(code)
+
+    @property
+    def code(self) -> str:
+        """Return the registered code, the last part of the problem's ``type``."""
+        return self.kind.code
+
+    @property
+    def status(self) -> int:
+        """Return the HTTP status."""
+        return self.kind.status
+
+    @property
+    def title(self) -> str:
+        """Return the kind's fixed title."""
+        return self.kind.title
+
+
+def invalid_request(field_name: str, message: str) -> Problem:
+    """Return an ``invalid-request`` that names one place in the request."""
+    return Problem(
+        "invalid-request",
+        f"{field_name}: {message}.",
+        errors=[{"field": field_name, "message": message}],
+    )
