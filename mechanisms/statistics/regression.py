@@ -1,0 +1,188 @@
+"""Public coordinates of a regression: columns scaled into [-1, 1], and the way back.
+
+*Conventions.* F = ``CODE_MAX``; a column with midpoint M, half-width H and
+extent E = max(|L|, |U|) has codes a in [-F, F].
+
+With an intercept, every column (target included) is mapped affinely onto
+[-1, 1]: a value becomes a / F. Without one, a column may only be divided, so a
+value x becomes x / E = (F u + v a) / (F (|u| + v)), where u / v = M / H in
+lowest terms. Either way the scaled value is the exact rational
+``(offset + factor * a) / divisor`` with integers and absolute value at most 1.
+The intercept is itself a column, the constant 1, and always comes first:
+theta = ([intercept,] one entry per feature, in the order asked for).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.statistics.base import InvalidStatisticError, require_numbers
+
+INTERCEPT = "(intercept)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledColumn:
+    """One column in scaled units: scaled value = (offset + factor * code) / divisor.
+
+    In the column's own units a value is ``centre + width * scaled value``.
+    """
+
+    name: str
+    offset: int
+    factor: int
+    divisor: int
+    centre: Fraction
+    width: Fraction
+
+    def scale(self, code: int) -> Fraction:
+        """Return the exact scaled value, in [-1, 1], of one code."""
+        return Fraction(self.offset + self.factor * code, self.divisor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NormalEquations:
+    """Exact X'X (d rows of d) and X'y (length d, empty without a target) in scaled units.
+
+    Private: these are sums over the data.
+    """
+
+    xx: tuple[tuple[Fraction, ...], ...]
+    xy: tuple[Fraction, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegressionScaling:
+    """The public maps between columns and scaled coordinates of one regression.
+
+    ``target`` is None when the target is not a number column scaled here (a
+    logistic regression's 0/1 target); coefficients are then per feature unit.
+    """
+
+    features: tuple[ScaledColumn, ...]
+    target: ScaledColumn | None
+    intercept: bool
+
+    @classmethod
+    def build(
+        cls,
+        schema: Schema,
+        *,
+        features: Sequence[str],
+        target: str | None,
+        intercept: bool,
+    ) -> RegressionScaling:
+        """Scale the named columns of a schema.
+
+        Raises
+        ------
+        InvalidStatisticError
+            No feature and no intercept, an unknown, repeated or non-numeric
+            column, or a target that is also a feature.
+        """
+        if not features and not intercept:
+            raise InvalidStatisticError("name at least one feature", field_name="features")
+        if target is not None and target in features:
+            raise InvalidStatisticError("the target is also a feature", field_name="features")
+        found = require_numbers(schema, features, "features") if features else []
+        scaled = (_scale_column(*pair, intercept) for pair in zip(features, found, strict=True))
+        answer = None
+        if target is not None:
+            [column] = require_numbers(schema, [target], "target")
+            answer = _scale_column(target, column, intercept)
+        return cls(features=tuple(scaled), target=answer, intercept=intercept)
+
+    @property
+    def dimension(self) -> int:
+        """Return d, the number of coefficients, the intercept included."""
+        return len(self.features) + self.intercept
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the d coefficients, in theta's order."""
+        intercept = (INTERCEPT,) if self.intercept else ()
+        return intercept + tuple(column.name for column in self.features)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns to ask ``Data.gram`` for: the features, then the target if scaled."""
+        target = () if self.target is None else (self.target.name,)
+        return tuple(column.name for column in self.features) + target
+
+    def normal_equations(self, gram: Sequence[Sequence[int]]) -> NormalEquations:
+        """Return exact X'X and X'y in scaled units from ``Data.gram(self.columns)``.
+
+        Every entry is sum (p + f a)(q + g b) / (C D) over records, expanded
+        into the integer sums of codes and of their products.
+        """
+        design = [(0, CODE_MAX, 0, CODE_MAX)] if self.intercept else []
+        design += [_row(j, column) for j, column in enumerate(self.features, start=1)]
+        xx = tuple(tuple(_product(gram, one, two) for two in design) for one in design)
+        if self.target is None:
+            return NormalEquations(xx=xx, xy=())
+        target = _row(len(self.features) + 1, self.target)
+        return NormalEquations(xx=xx, xy=tuple(_product(gram, one, target) for one in design))
+
+    def unscale(self, theta: Sequence[Fraction]) -> dict[str, Fraction]:
+        """Return coefficients in column units, exactly, from scaled theta (length d).
+
+        A slope is theta_j w_y / w_j with w the widths; the intercept takes up
+        the centres: m_y + w_y (theta_0 - sum theta_j m_j / w_j). Without a
+        scaled target m_y = 0 and w_y = 1.
+        """
+        centre = Fraction(0) if self.target is None else self.target.centre
+        width = Fraction(1) if self.target is None else self.target.width
+        slopes = theta[1:] if self.intercept else theta
+        answer: dict[str, Fraction] = {}
+        if self.intercept:
+            shift = sum(
+                (
+                    slope * column.centre / column.width
+                    for slope, column in zip(slopes, self.features, strict=True)
+                ),
+                Fraction(0),
+            )
+            answer[INTERCEPT] = centre + width * (theta[0] - shift)
+        for slope, column in zip(slopes, self.features, strict=True):
+            answer[column.name] = slope * width / column.width
+        return answer
+
+
+_Row = tuple[int, int, int, int]
+
+
+def _scale_column(name: str, column: NumberColumn, intercept: bool) -> ScaledColumn:
+    if intercept:
+        return ScaledColumn(
+            name=name,
+            offset=0,
+            factor=1,
+            divisor=CODE_MAX,
+            centre=column.midpoint,
+            width=column.half_width,
+        )
+    ratio = column.midpoint / column.half_width
+    return ScaledColumn(
+        name=name,
+        offset=CODE_MAX * ratio.numerator,
+        factor=ratio.denominator,
+        divisor=CODE_MAX * (abs(ratio.numerator) + ratio.denominator),
+        centre=Fraction(0),
+        width=column.extent,
+    )
+
+
+def _row(index: int, column: ScaledColumn) -> _Row:
+    """Return (place in the Gram matrix, offset, factor, divisor)."""
+    return index, column.offset, column.factor, column.divisor
+
+
+def _product(gram: Sequence[Sequence[int]], one: _Row, two: _Row) -> Fraction:
+    """Return the exact sum over records of the product of two scaled columns."""
+    i, p, f, c = one
+    j, q, g, e = two
+    total = p * q * gram[0][0] + p * g * gram[0][j] + f * q * gram[0][i] + f * g * gram[i][j]
+    return Fraction(total, c * e)
