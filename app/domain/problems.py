@@ -167,7 +167,7 @@ _KINDS = (
     ),
     ProblemKind(
         "policy-refused",
-        403,
+        422,
         "The data set's policy does not allow this",
         "The curator has limited which statistics, or how large an epsilon, one release may have.",
         "See `policy` in the data set's description.",
@@ -192,8 +192,8 @@ _KINDS = (
         "release-void",
         500,
         "The release could not be completed",
-        "The charge was made, and no result was drawn that could be kept. This is final: the charge "
-        "stands, because giving it back would say something about the data.",
+        "The charge was made, and no result was drawn that could be kept. This is final: the "
+        "charge stands, because giving it back would say something about the data.",
         "Ask the operator to look in the log under this request id.",
     ),
     ProblemKind(
