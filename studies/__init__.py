@@ -1,0 +1,1 @@
+"""Benchmarks and simulations: accuracy, time per draw, the service and the upload."""

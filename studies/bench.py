@@ -1,0 +1,96 @@
+"""``make bench``: every figure the project claims, measured in one run, as ratios.
+
+Reference figures in brackets are those of the design's prototypes on such a machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from studies import accuracy, draws, service, upload
+
+_KNG_PROTOTYPE = {"n=1000": (1.85, 0.17), "n=10000": (0.37, 0.060), "n=100000": (0.044, 0.019)}
+
+
+def _say(text: str = "") -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def bench_linear() -> None:
+    """Print KNG linear regression's error against least squares."""
+    _say("KNG linear regression, d=12, epsilon=1, bound 1: mean distance to the truth")
+    for error in accuracy.linear_regression():
+        private, reference = _KNG_PROTOTYPE[error.setting]
+        _say(
+            f"  {error.setting:<10} KNG {error.private:7.4f}   OLS {error.reference:7.4f}"
+            f"   ratio {error.ratio:6.2f}   [prototype {private} / {reference}]"
+        )
+
+
+def bench_logistic() -> None:
+    """Print objective perturbation's error against the maximum-likelihood fit."""
+    _say("Objective-perturbation logistic regression, n=10^4, m=7: mean distance to the truth")
+    for epsilon, norm, q, error in accuracy.logistic_regression():
+        _say(
+            f"  epsilon {epsilon:<5} {norm:<5} q={q:<5} {error.private:6.3f}"
+            f"   MLE {error.reference:6.3f}   ratio {error.ratio:5.2f}"
+        )
+
+
+def bench_draws() -> None:
+    """Print the time per draw against its target."""
+    _say("Time per draw, sketch ready")
+    for timing in draws.timings():
+        _say(
+            f"  {timing.what:<38} {timing.median_ms:8.3f} ms"
+            f"   target {timing.target_ms:g} ms   ratio {timing.median_ms / timing.target_ms:5.2f}"
+        )
+
+
+def bench_service() -> None:
+    """Print the two ratios of the service under load."""
+    _say("The service over HTTP")
+    with service.server() as port:
+        ratio = service.rows_ratio(port)
+        _say(f"  a mean at 20,000 rows over one at 200 rows: {ratio:5.3f}   [at most 1.1]")
+        result = service.throughput(port)
+        _say(
+            f"  16 clients: bare {result.bare.per_second:,.0f}/s, releases "
+            f"{result.releases.per_second:,.0f}/s, share {result.share:5.3f}   [at least 0.1],"
+            f" release p99 {1000 * result.releases.quantile(0.99):.0f} ms"
+        )
+
+
+def bench_upload() -> None:
+    """Print the time and peak memory of a large upload against writing Parquet alone."""
+    _say("Upload of 10^6 rows x 10 numbers")
+    result = upload.measure()
+    _say(
+        f"  {result.upload_s:.2f} s against {result.parquet_s:.2f} s for Parquet alone: "
+        f"ratio {result.ratio:4.2f}   [at most 4]; peak memory {result.peak_mb:.0f} MB   [700]"
+    )
+
+
+SECTIONS: dict[str, Callable[[], None]] = {
+    "draws": bench_draws,
+    "linear": bench_linear,
+    "logistic": bench_logistic,
+    "upload": bench_upload,
+    "service": bench_service,
+}
+
+
+def main() -> None:
+    """Run the named sections, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("section", nargs="*", choices=[*SECTIONS, []], help="default: all")
+    for name in parser.parse_args().section or SECTIONS:
+        SECTIONS[name]()
+        _say()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Time per draw, sketch ready: K-norm noise of m coordinates and certified KNG regressions."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from mechanisms.catalog import calibrate
+from mechanisms.domain import NumberColumn, Schema
+from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.randomness import system_randomness
+from mechanisms.samplers.knorm import draw_linf
+from mechanisms.sketches import ArrayData
+from mechanisms.statistics.linear_regression import LinearRegression
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """A median time per call beside its target, both in milliseconds."""
+
+    what: str
+    median_ms: float
+    target_ms: float
+
+
+def _median_ms(call: Callable[[], object], repeats: int) -> float:
+    call()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return 1000 * statistics.median(times)
+
+
+def _regression_draw(n: int, *, bound: float) -> Callable[[], object]:
+    rng = np.random.default_rng(n)
+    names = tuple(f"x{number}" for number in range(11))
+    unit = NumberColumn(lower=Fraction(-1), upper=Fraction(1))
+    schema = Schema(
+        columns=dict.fromkeys((*names, "y"), unit), adjacency=Adjacency.REPLACE_ONE, rows=n
+    )
+    features = rng.uniform(-1, 1, (11, n))
+    target = np.clip(np.linspace(-0.2, 0.2, 11) @ features + 0.1 * rng.standard_normal(n), -1, 1)
+    data = ArrayData.from_values(schema, dict(zip(names, features, strict=True)) | {"y": target})
+    statistic = LinearRegression(target="y", features=names, bound=bound)
+    plan = calibrate(statistic, schema, Epsilon.parse("1"), mechanism="kng")
+    data.gram((*names, "y"))
+    return lambda: plan.draw(data, system_randomness())
+
+
+def timings() -> Iterator[Timing]:
+    """Yield each measured draw."""
+    for m, target, repeats in ((12, 0.3, 300), (100, 3.0, 100), (1000, 30.0, 20)):
+        rate = Fraction(1, 8 * m)
+        call = _noise_draw(m, rate)
+        yield Timing(f"l_inf noise, m={m}", _median_ms(call, repeats), target)
+    for n in (10**4, 10**5):
+        for bound in (1.0, 10.0):
+            call = _regression_draw(n, bound=bound)
+            yield Timing(f"KNG linear, d=12, n={n}, bound={bound:g}", _median_ms(call, 30), 5.0)
+
+
+def _noise_draw(m: int, rate: Fraction) -> Callable[[], object]:
+    randomness = system_randomness()
+    return lambda: draw_linf(m, rate, randomness)

@@ -1,0 +1,151 @@
+"""A real server on 127.0.0.1 in a process of its own, cheap to start and to kill.
+
+Processes are forked from a fork server that has imported the application
+once, so a test can afford a hundred starts. Nothing is shared with the test
+but the data directory and the port.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+ADMIN_KEY = "test-bootstrap-key-of-more-than-32-characters"
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["app.main", "uvicorn", "uvicorn.protocols.http.auto", "polars"])
+_START_TIMEOUT_S = 60.0
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _serve(environment: dict[str, str], port: int, log: str) -> None:
+    os.environ.update(environment)
+    stream = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(stream, 1)
+    os.dup2(stream, 2)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+
+    import uvicorn  # noqa: PLC0415
+
+    from app.main import create_app  # noqa: PLC0415
+    from app.settings import Settings  # noqa: PLC0415
+
+    uvicorn.run(
+        create_app(Settings()),
+        host="127.0.0.1",
+        port=port,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=10,
+    )
+
+
+class LiveServer:
+    """One server over one data directory; ``kill`` is SIGKILL, ``stop`` is SIGTERM."""
+
+    def __init__(self, data_dir: Path, **environment: str) -> None:
+        self.data_dir = data_dir
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = data_dir.parent / f"{data_dir.name}.log"
+        self._environment = {
+            "RELEASE_DESK_DATA_DIR": str(data_dir),
+            "RELEASE_DESK_BOOTSTRAP_KEY": ADMIN_KEY,
+            **environment,
+        }
+        self._process: Any = None
+
+    def start(self) -> LiveServer:
+        """Start and wait until ``/readyz`` answers 200."""
+        self._process = _CONTEXT.Process(
+            target=_serve, args=(self._environment, self.port, str(self.log)), daemon=True
+        )
+        self._process.start()
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            try:
+                if httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200:
+                    return self
+            except httpx.TransportError:
+                pass
+            if self._process.exitcode is not None:
+                break
+            time.sleep(0.02)
+        raise RuntimeError(f"the server did not start: {self.log.read_text()[-2000:]}")
+
+    @property
+    def pid(self) -> int:
+        """Return the process id."""
+        return int(self._process.pid)
+
+    def kill(self) -> None:
+        """End the process at once, as a power cut would."""
+        self._process.kill()
+        self._process.join()
+
+    def stop(self) -> None:
+        """Ask the process to end and wait."""
+        self._process.terminate()
+        self._process.join(15)
+        if self._process.exitcode is None:
+            self.kill()
+
+    def client(self, key: str = ADMIN_KEY, **options: Any) -> httpx.Client:
+        """Return a client that authenticates with ``key``."""
+        headers = {"Authorization": f"Bearer {key}"}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60, **options)
+
+    def __enter__(self) -> LiveServer:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def upload(
+    client: httpx.Client, csv: str | bytes, columns: dict[str, Any], **spec: Any
+) -> dict[str, Any]:
+    """Upload a data set of a few columns and return its public facts."""
+    body = {
+        "name": f"data set {time.monotonic_ns()}",
+        "description": "a test",
+        "adjacency": "replace_one",
+        "columns": columns,
+        "budget": {"epsilon": "10"},
+        **spec,
+    }
+    answer = client.post(
+        "/v1/datasets", files={"file": ("rows.csv", csv), "spec": (None, json.dumps(body))}
+    )
+    assert answer.status_code == 201, answer.text
+    return dict(answer.json())
+
+
+def release_mean(
+    client: httpx.Client, dataset: str, *, column: str, epsilon: str, key: str
+) -> httpx.Response:
+    """Ask for one mean under an idempotency key."""
+    return client.post(
+        f"/v1/datasets/{dataset}/releases",
+        json={"statistic": {"kind": "mean", "columns": [column]}, "epsilon": epsilon},
+        headers={"Idempotency-Key": key},
+    )

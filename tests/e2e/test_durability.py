@@ -1,0 +1,110 @@
+"""What was acknowledged survives: races for a small budget, and kill -9 under load."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.e2e.live import LiveServer, release_mean, upload
+
+COLUMNS = {"income": {"type": "number", "lower": 0, "upper": 100}}
+ROWS = "income\n" + "\n".join(str(value % 100) for value in range(200)) + "\n"
+KILLS = 100
+CLIENTS = 4
+
+
+def test_64_clients_race_for_a_budget_of_3_releases(tmp_path: Path) -> None:
+    with LiveServer(tmp_path / "data") as server, server.client() as owner:
+        dataset = upload(owner, ROWS, COLUMNS, budget={"epsilon": "3"})["id"]
+        gate = threading.Barrier(64)
+
+        def ask(number: int) -> httpx.Response:
+            with server.client() as client:
+                gate.wait()
+                return release_mean(
+                    client, dataset, column="income", epsilon="1", key=f"race-{number}"
+                )
+
+        with ThreadPoolExecutor(64) as pool:
+            answers = list(pool.map(ask, range(64)))
+        statuses = [answer.status_code for answer in answers]
+        assert statuses.count(201) == 3
+        assert statuses.count(409) == 61
+        refused = next(answer.json() for answer in answers if answer.status_code == 409)
+        assert (refused["code"], refused["requested"]) == ("budget-exceeded", "1")
+        budget = owner.get(f"/v1/datasets/{dataset}/budget").json()["epsilon"]
+        assert (budget["spent"], budget["remaining"]) == ("3", "0")
+        assert owner.get("/v1/ledger/verification").json()["ok"] is True
+
+
+class _Load:
+    """Clients that release until told to stop, remembering every acknowledged answer."""
+
+    def __init__(self, server: LiveServer, dataset: str, kill: int) -> None:
+        self.acknowledged: dict[str, bytes] = {}
+        self.unexpected: list[int] = []
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=(server, dataset, f"{kill}-{number}"))
+            for number in range(CLIENTS)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self, server: LiveServer, dataset: str, prefix: str) -> None:
+        with server.client() as client:
+            for count in range(10_000):
+                if self._stop.is_set():
+                    return
+                key = f"{prefix}-{count}"
+                try:
+                    answer = release_mean(
+                        client, dataset, column="income", epsilon="0.001", key=key
+                    )
+                except httpx.TransportError:
+                    return
+                if answer.status_code == 201:
+                    self.acknowledged[key] = answer.content
+                else:
+                    self.unexpected.append(answer.status_code)
+
+    def finish(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_no_acknowledged_release_is_lost_by_100_kills(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path / "data").start()
+    with server.client() as owner:
+        dataset = upload(owner, ROWS, COLUMNS, budget={"epsilon": "10000"})["id"]
+    acknowledged: dict[str, bytes] = {}
+    for kill in range(KILLS):
+        load = _Load(server, dataset, kill)
+        # spread the moment of death over the life of a release
+        load._stop.wait(0.05 + 0.002 * (kill % 50))
+        server.kill()
+        load.finish()
+        assert load.unexpected == []
+        acknowledged |= load.acknowledged
+        server.start()
+        with server.client() as client:
+            for key, body in list(load.acknowledged.items())[-3:]:
+                replay = release_mean(client, dataset, column="income", epsilon="0.001", key=key)
+                assert (replay.status_code, replay.content) == (201, body)
+    assert len(acknowledged) >= KILLS
+    with server.client() as client:
+        for key, body in acknowledged.items():
+            replay = release_mean(client, dataset, column="income", epsilon="0.001", key=key)
+            assert (replay.status_code, replay.content) == (201, body)
+        verification = client.get("/v1/ledger/verification").json()
+        assert verification["ok"] is True
+        spent = client.get(f"/v1/datasets/{dataset}/budget").json()["epsilon"]["spent"]
+        assert float(spent) * 1000 >= len(acknowledged)
+    server.stop()

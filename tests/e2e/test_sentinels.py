@@ -1,0 +1,119 @@
+"""Planted cells appear in no body, no log and not in the database.
+
+The data set carries values that nothing else in the test contains: an
+outlier to be clamped, an exact number, a refused text, a refused category.
+Every endpoint is asked, rightly and wrongly, and everything that came back
+or was logged is searched.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.live import LiveServer, upload
+
+OUTLIER = "86420.97531"
+EXACT = "37.19283"
+TEXT = "SENTINELCELL"
+CATEGORY = "sentinelville"
+PLANTED = re.compile(rf"86420\.9|37\.1928|{TEXT}|{CATEGORY}", re.IGNORECASE)
+
+COLUMNS: dict[str, Any] = {
+    "income": {"type": "number", "lower": 0, "upper": 100},
+    "food": {"type": "number", "lower": 0, "upper": 50},
+    "region": {"type": "category", "values": ["north", "south"]},
+    "owner": {"type": "boolean"},
+}
+HEADER = "income,food,region,owner\n"
+GOOD = HEADER + f"{OUTLIER},{EXACT},north,true\n" + "40,20,south,false\n" * 30
+STATISTICS: list[dict[str, Any]] = [
+    {"kind": "sum", "columns": ["income", "food"]},
+    {"kind": "mean", "columns": ["income", "food"]},
+    {"kind": "variance", "columns": ["income"]},
+    {"kind": "moments", "columns": ["income", "food"]},
+    {"kind": "histogram", "columns": ["region"]},
+    {"kind": "histogram", "columns": ["income"], "edges": {"income": [0, 50, 100]}},
+    {"kind": "count", "where": [{"column": "owner", "op": "==", "value": True}]},
+    {"kind": "quantile", "column": "income", "levels": [0.1, 0.5]},
+    {"kind": "linear_regression", "target": "food", "features": ["income"]},
+    {"kind": "logistic_regression", "target": "owner", "features": ["income"]},
+]
+WRONG: list[dict[str, Any]] = [
+    {"statistic": {"kind": "mean", "columns": ["absent"]}, "epsilon": "0.1"},
+    {"statistic": {"kind": "mean", "columns": ["region"]}, "epsilon": "0.1"},
+    {"statistic": {"kind": "mean", "columns": ["income"]}, "epsilon": "0"},
+    {"statistic": {"kind": "mean", "columns": ["income"]}, "epsilon": "1e3"},
+    {"statistic": {"kind": "nonsense"}, "epsilon": "0.1"},
+]
+
+
+def _ask_everything(client: httpx.Client, dataset: str) -> list[httpx.Response]:
+    """Release every statistic, ask every wrong question, read every page."""
+    answers = []
+    base = f"/v1/datasets/{dataset}"
+    for number, statistic in enumerate(STATISTICS):
+        body = {"statistic": statistic, "epsilon": "0.01"}
+        answers.append(client.post(f"{base}/previews", json=body))
+        released = client.post(
+            f"{base}/releases", json=body, headers={"Idempotency-Key": f"s-{number}"}
+        )
+        assert released.status_code == 201, released.text
+        answers += [released, client.get(f"/v1/releases/{released.json()['id']}")]
+    for number, body in enumerate(WRONG):
+        refused = client.post(
+            f"{base}/releases", json=body, headers={"Idempotency-Key": f"w-{number}"}
+        )
+        assert 400 <= refused.status_code < 500, refused.text
+        answers.append(refused)
+    reads = ("", "/budget", "/ledger")
+    answers += [client.get(base + path) for path in reads]
+    pages = ("/v1/datasets", "/v1/releases", "/v1/ledger/verification", "/v1/catalog", "/readyz")
+    answers += [client.get(path) for path in pages]
+    return answers
+
+
+def _bad_uploads(client: httpx.Client) -> list[httpx.Response]:
+    """Upload files that must be refused, each with a planted cell in the wrong place."""
+    files = {
+        "text in a number": HEADER + f"{TEXT},1,north,true\n",
+        "unknown category": HEADER + f"1,1,{CATEGORY},true\n",
+        "unknown boolean": HEADER + f"1,1,north,{TEXT}\n",
+        "ragged": HEADER + f"1,1,north,true,{TEXT}\n",
+        "quote left open": HEADER + f'1,1,"{CATEGORY},true\n',
+        "missing column": f"income,food,region\n1,1,{CATEGORY}\n",
+    }
+    answers = []
+    for name, csv in files.items():
+        spec = {
+            "name": name,
+            "adjacency": "replace_one",
+            "columns": COLUMNS,
+            "budget": {"epsilon": "1"},
+        }
+        answer = client.post(
+            "/v1/datasets", files={"file": ("f.csv", csv), "spec": (None, json.dumps(spec))}
+        )
+        assert answer.status_code == 422, (name, answer.text)
+        answers.append(answer)
+    return answers
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_planted_cells_are_in_no_body_log_or_database(tmp_path: Path, adjacency: str) -> None:
+    with LiveServer(tmp_path / "data") as server, server.client() as client:
+        extra = {"max_rows": 1000} if adjacency == "add_remove" else {}
+        dataset = upload(client, GOOD, COLUMNS, adjacency=adjacency, **extra)["id"]
+        answers = _ask_everything(client, dataset) + _bad_uploads(client)
+        answers.append(client.post(f"/v1/datasets/{dataset}/archive"))
+    for answer in answers:
+        text = answer.text + str(dict(answer.headers))
+        assert not PLANTED.search(text), (answer.request.url.path, answer.status_code)
+    assert not PLANTED.search(server.log.read_text())
+    for path in server.data_dir.rglob("*.db*"):
+        assert not PLANTED.search(path.read_bytes().decode("latin-1")), path.name
