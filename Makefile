@@ -1,0 +1,78 @@
+# Release Desk. `make help` lists what there is; a fresh machine needs Python >= 3.11 and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := $(VENV)/.packages-installed
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+HOST ?= 127.0.0.1
+PORT ?= 8000
+ONCE ?=
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo serve test check format bench lock wheel clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo "Variables: PYTHON=python3.12  ONCE=1 (demo stops by itself)  HOST= PORT= (serve)  ARGS= (test, demo, bench)"
+
+demo: $(READY) ## Start a service, upload real data, release numbers from it, leave it up (ONCE=1: stop)
+	@$(BIN)/release-desk demo $(if $(filter-out 0,$(ONCE)),--once) $(ARGS)
+
+serve: $(READY) ## Serve ./data on HOST:PORT
+	@$(BIN)/release-desk serve --host $(HOST) --port $(PORT) $(ARGS)
+
+test: $(READY) ## Run every test
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(READY) ## Format, lint, types, import rules, migrations, OpenAPI snapshot
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/test_house.py
+
+format: $(READY) ## Rewrite the sources in the house's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY) ## Reproduce the accuracy and speed figures
+	$(BIN)/python -m studies.bench $(ARGS)
+
+# A throwaway environment holds the resolver, so nothing but the lock needs to be trusted.
+lock: ## Resolve pyproject.toml into requirements.lock (UPGRADE=1: newest versions)
+	@set -e; home=$$(mktemp -d); trap 'rm -rf "$$home"' EXIT; \
+	$(PYTHON) -m venv "$$home"; "$$home/bin/python" -m pip install --quiet --disable-pip-version-check uv; \
+	"$$home/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--group dev $(if $(UPGRADE),--upgrade) --output-file requirements.lock pyproject.toml
+	@! grep -n '^-' requirements.lock || { echo "requirements.lock must not name an index"; exit 1; }
+
+wheel: $(READY) ## Build dist/*.whl
+	@rm -rf build
+	$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@rm -rf build
+
+clean: ## Remove the environment and every cache
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+# --clear: what is installed is what the lock says, also after a package left it.
+$(PACKAGES): requirements.lock
+	@command -v $(PYTHON) >/dev/null || { \
+		echo "Release Desk needs Python 3.11 or newer, and '$(PYTHON)' was not found."; \
+		echo "On Debian: apt-get install python3 python3-venv. Or name one: make PYTHON=/path/to/python3.12 ..."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Release Desk needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)."; \
+		echo "Name another one: make PYTHON=/path/to/python3.12 ..."; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "'$(PYTHON)' cannot make virtual environments. On Debian: apt-get install python3-venv."; exit 1; }
+	@echo "Installing the locked packages into $(VENV) (a minute or two, once) ..."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) install --quiet --require-hashes --requirement requirements.lock
+	@touch $@
+
+$(READY): $(PACKAGES) pyproject.toml
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
