@@ -1,0 +1,125 @@
+"""Every setting of the service, with its unit and default.
+
+A setting ``x`` is read from ``RELEASE_DESK_X``, or from the file that
+``RELEASE_DESK_X_FILE`` names (surrounding white space removed), which is how
+container secrets arrive. Naming both is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, SecretStr
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+PREFIX = "RELEASE_DESK_"
+
+
+class SettingsError(ValueError):
+    """A setting is contradictory or its file cannot be read; names settings, never values."""
+
+
+class _FileSource(PydanticBaseSettingsSource):
+    """Settings whose value is the content of the file named by ``..._FILE``."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Return the content of the setting's file, or None when none is named."""
+        del field
+        name = f"{PREFIX}{field_name.upper()}"
+        path = os.environ.get(f"{name}_FILE")
+        if path is None:
+            return None, field_name, False
+        if name in os.environ:
+            raise SettingsError(f"set either {name} or {name}_FILE, not both")
+        try:
+            return Path(path).read_text("utf-8").strip(), field_name, False
+        except (OSError, UnicodeDecodeError):
+            raise SettingsError(f"the file named by {name}_FILE cannot be read") from None
+
+    def __call__(self) -> dict[str, Any]:
+        """Return every setting that comes from a file."""
+        found = {
+            name: self.get_field_value(field, name)[0]
+            for name, field in self.settings_cls.model_fields.items()
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+class Settings(BaseSettings):
+    """What an operator may set.
+
+    The descriptions are the reference documentation: ``release-desk`` and the
+    README take theirs from here.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True
+    )
+
+    data_dir: Path = Field(
+        default=Path("data"),
+        description="Directory that holds the database, the data sets and uploads in progress.",
+    )
+    database_url: SecretStr | None = Field(
+        default=None,
+        description="Database URL; by default an SQLite file inside the data directory.",
+    )
+    bootstrap_key: SecretStr | None = Field(
+        default=None,
+        min_length=32,
+        description="Secret of the first admin key, 32 characters or more. Without it a new "
+        "service makes one and prints it once.",
+    )
+    max_upload_bytes: int = Field(
+        default=4 * 2**30, ge=1, description="Largest upload accepted, in bytes."
+    )
+    max_upload_rows: int = Field(
+        default=100_000_000, ge=1, description="Most rows one data set may have."
+    )
+    max_columns: int = Field(
+        default=1_000, ge=1, description="Most columns a data set spec may declare."
+    )
+    max_category_values: int = Field(
+        default=10_000, ge=1, description="Most values one category column may declare."
+    )
+    max_request_bytes: int = Field(
+        default=2**20,
+        ge=1,
+        description="Largest JSON body, and largest spec part of an upload, in bytes.",
+    )
+    draw_threads: int = Field(
+        default=4, ge=1, le=64, description="Threads that draw releases, beside the event loop."
+    )
+    max_waiting_draws: int = Field(
+        default=512,
+        ge=1,
+        description="Releases that may be under way at once; above it requests answer 503 busy.",
+    )
+    drain_timeout_s: float = Field(
+        default=30.0,
+        gt=0,
+        description="How long a stopping service waits for charged releases to finish, in seconds.",
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Read arguments first, then the environment, then files the environment names."""
+        del dotenv_settings, file_secret_settings
+        return init_settings, env_settings, _FileSource(settings_cls)
+
+    @property
+    def resolved_database_url(self) -> str:
+        """Return the database URL, with the default filled in."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        return f"sqlite:///{(self.data_dir / 'release-desk.db').absolute()}"
