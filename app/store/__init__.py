@@ -1,0 +1,84 @@
+"""The store: one SQLite database, one writing connection, and the ledger it must never break.
+
+Open it once per process (a second server on the same directory is refused)::
+
+    store = Store.open("sqlite:////srv/data/release-desk.sqlite", data_dir=Path("/srv/data"))
+    ...
+    store.close()
+
+*Reading*, from any thread, on a read-only connection with one snapshot per block::
+
+    with store.reading() as r:
+        r.accounts.get(account_id)                    -> AccountRecord | None
+        r.accounts.spent_by(account_id, principal)    -> int, nano-epsilon ("yours")
+        r.entries.list(account_id, after=seq, limit=) -> list[Entry], oldest first
+        r.releases.get(id) / .find_by_idem(principal, idem)
+        r.releases.list(principal=, dataset=, before=number, limit=)   newest first
+        r.datasets.get(id) / .by_name(name) / .list(before=number, limit=)
+        r.keys.get(id) / .by_secret_hash(hash) / .list(before=number, limit=) / .count()
+
+*Writing*: hand the writer a function of the unit of work. It runs in the writer
+thread, in a savepoint of a transaction shared with whatever else waits, and
+returns once that transaction is on disk. What the function raises is raised
+here, with its writes undone and nobody else's. It may be run twice (when the
+shared commit fails, each function is replayed alone), so it must have no other
+effects. A full queue refuses with the problem ``busy``::
+
+    store.write(lambda u: ...)            # blocks
+    await store.awrite(lambda u: ...)     # a cancelled waiter cancels nothing
+
+    u.accounts.open(total=, principal=, reason=)             -> AccountRecord
+    u.accounts.grant(account_id, amount, principal=, reason=) -> Entry
+    u.releases.debit(account=, amount=, dataset=, principal=, request=, plan=, idem=)
+                                             -> ReleaseRecord: the charge and the release in one
+    u.releases.finish(id, result_bytes)      -> ReleaseRecord, 'released'
+    u.releases.void(id)                      -> ReleaseRecord, the charge stays
+    u.datasets.insert(name=, account=, spec=, rows=, principal=, id=None) -> DatasetRecord
+    u.datasets.archive(id, principal=)       -> DatasetRecord (idempotent)
+    u.keys.insert(name=, role=, person=, secret_hash=, expires_at=, principal=) -> KeyRecord
+    u.keys.revoke(id, principal=)            -> KeyRecord (idempotent)
+    u.accounts.system_entry(kind, principal=, fingerprint=, note=)   -> Entry on account 0
+
+All amounts are integers of nano-epsilon. ``u`` reads as well as writes. A release's
+idempotency is settled inside one write::
+
+    def charge(u):
+        known = u.releases.find_by_idem(principal, idem)
+        if known is not None:
+            if known.fingerprint != request_fingerprint(dataset=dataset, request=request):
+                raise Problem("idempotency-key-reused")
+            return known                       # replay known.result when it is released
+        return u.releases.debit(...)           # raises budget-exceeded, nothing written
+
+``debit`` stores ``request_fingerprint(dataset=dataset, request=request)`` itself. Keys,
+data sets and archiving write their system entry themselves.
+
+*Problems raised*: ``budget-exceeded`` (requested, remaining), ``name-taken``,
+``not-found``, ``busy``, ``invalid-request`` (a grant above the largest total).
+
+*Starting and checking*: ``store.recover()`` returns the releases a dead process
+left debited and that are to be drawn again (each with its attempt already
+counted and durable; after three it is void instead). ``store.verify()`` walks
+the whole ledger and returns a :class:`Verification`. ``inspecting(url)`` opens
+a reader without the lock, for a command beside a running server.
+"""
+
+from __future__ import annotations
+
+from app.store.records import (
+    AccountRecord,
+    DatasetRecord,
+    DatasetStatus,
+    KeyRecord,
+    ReleaseRecord,
+    Verification,
+)
+
+__all__ = [
+    "AccountRecord",
+    "DatasetRecord",
+    "DatasetStatus",
+    "KeyRecord",
+    "ReleaseRecord",
+    "Verification",
+]

@@ -1,0 +1,193 @@
+"""Budget arithmetic and the hash chain: what one ledger entry is, and what may follow it.
+
+Amounts are integers of 1e-9 epsilon. An account's balance after an entry is a
+function of the balance before it, the entry's kind and its amount; the same
+rule is held a second time by SQL triggers, and a third time by verification.
+
+*The chain.* ``hash = SHA-256(tag, ledger id, epoch, every column, previous hash)``
+with each field length-prefixed and typed, so that no two different entries have
+the same bytes. It detects any edit made without recomputing every later hash of
+the account; noting the ledger's head elsewhere covers the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+
+from app.domain.problems import Problem, invalid_request
+from mechanisms.privacy import Epsilon
+
+SYSTEM_ACCOUNT = "0"
+"""The account whose chain holds the system's own entries: keys, policies, archive."""
+
+GENESIS = "0" * 64
+"""The previous hash of an account's first entry."""
+
+MAX_TOTAL_NANOS = 10**18
+"""The largest total an account may have; keeps every sum inside 64 bits."""
+
+_CHAIN_TAG = b"release-desk entry 1"
+
+
+class EntryKind(StrEnum):
+    """What an entry of a budget account does to its balance.
+
+    The system account has entries of other kinds, which move no budget.
+    """
+
+    OPEN = "open"
+    GRANT = "grant"
+    EXPIRE = "expire"
+    DEBIT = "debit"
+    RESERVE = "reserve"
+    UNRESERVE = "unreserve"
+    BURN = "burn"
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """An account's budget in nano-epsilon; ``spent + reserved <= total`` always."""
+
+    total: int
+    spent: int = 0
+    reserved: int = 0
+
+    @property
+    def remaining(self) -> int:
+        """Return what a release may still cost."""
+        return self.total - self.spent - self.reserved
+
+    def after(self, kind: EntryKind, amount: int) -> Balance:
+        """Return the balance after an entry, or refuse it.
+
+        Raises
+        ------
+        Problem
+            ``budget-exceeded`` when the remaining budget does not cover the
+            amount; ``invalid-request`` when a grant passes the largest total.
+        ValueError
+            The amount is not one this kind of entry can have.
+        """
+        _check_amount(kind, amount)
+        if kind in (EntryKind.DEBIT, EntryKind.RESERVE) and amount > self.remaining:
+            raise Problem(
+                "budget-exceeded",
+                requested=str(Epsilon(amount)),
+                remaining=str(Epsilon(self.remaining)),
+            )
+        match kind:
+            case EntryKind.OPEN | EntryKind.GRANT:
+                if self.total + amount > MAX_TOTAL_NANOS:
+                    raise invalid_request(
+                        "epsilon", f"the total must be at most {Epsilon(MAX_TOTAL_NANOS)}"
+                    )
+                return replace(self, total=self.total + amount)
+            case EntryKind.EXPIRE:
+                return replace(self, total=max(self.spent + self.reserved, self.total - amount))
+            case EntryKind.DEBIT | EntryKind.BURN:
+                return replace(self, spent=self.spent + amount)
+            case EntryKind.RESERVE:
+                return replace(self, reserved=self.reserved + amount)
+            case EntryKind.UNRESERVE:
+                return replace(self, reserved=self.reserved - amount)
+
+    def may_become(self, after: Balance, kind: str, amount: int) -> bool:
+        """Return whether an entry of this kind and amount leads from here to ``after``.
+
+        A debit may take its amount from what is reserved (an approved review)
+        as well as from what remains; a kind that is none of
+        :class:`EntryKind` moves nothing.
+        """
+        if not (after.spent >= 0 and after.reserved >= 0 and after.remaining >= 0):
+            return False
+        try:
+            known = EntryKind(kind)
+        except ValueError:
+            return amount == 0 and after == self
+        if known is EntryKind.DEBIT and after.reserved != self.reserved:
+            approved = Balance(self.total, self.spent + amount, self.reserved - amount)
+            return amount > 0 and after == approved
+        try:
+            return after == self.after(known, amount)
+        except (Problem, ValueError):
+            return False
+
+
+def _check_amount(kind: EntryKind, amount: int) -> None:
+    if type(amount) is not int or amount < (0 if kind is EntryKind.OPEN else 1):
+        raise ValueError(f"not an amount for an entry of kind {kind}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of the ledger, column by column.
+
+    ``idem`` and ``release`` are None except on entries that belong to a
+    release. ``fingerprint`` is the digest of a release's request, or of what
+    a system entry records. ``note`` is public text: a grant's reason, an id.
+    """
+
+    account: str
+    seq: int
+    epoch: int
+    kind: str
+    principal: str
+    release: str | None
+    idem: str | None
+    fingerprint: str | None
+    note: str | None
+    amount: int
+    total_after: int
+    spent_after: int
+    reserved_after: int
+    at: str
+    prev: str
+    hash: str = ""
+
+    @property
+    def balance_after(self) -> Balance:
+        """Return the account's balance once this entry is made."""
+        return Balance(self.total_after, self.spent_after, self.reserved_after)
+
+    def sealed(self, ledger_id: str) -> Entry:
+        """Return the entry with its hash filled in."""
+        return replace(self, hash=chain_hash(self, ledger_id))
+
+
+_HASHED = tuple(field.name for field in fields(Entry) if field.name != "hash")
+
+
+def chain_hash(entry: Entry, ledger_id: str) -> str:
+    """Return the entry's hash: every column but the hash itself, and the ledger's id."""
+    digest = hashlib.sha256(_CHAIN_TAG)
+    digest.update(_canonical(ledger_id))
+    for name in _HASHED:
+        digest.update(_canonical(getattr(entry, name)))
+    return digest.hexdigest()
+
+
+def digest_of(*parts: str | int | bytes | None) -> str:
+    """Return the SHA-256, in hex, of length-prefixed and typed parts."""
+    return hashlib.sha256(b"".join(_canonical(part) for part in parts)).hexdigest()
+
+
+def ledger_head(account_heads: Iterable[str]) -> str:
+    """Return the SHA-256 over the sorted heads of all accounts."""
+    return hashlib.sha256("".join(sorted(account_heads)).encode()).hexdigest()
+
+
+def _canonical(value: str | int | bytes | None) -> bytes:
+    """Return length, type and content; no two different values share these bytes."""
+    match value:
+        case None:
+            kind, content = b"n", b""
+        case int():
+            kind, content = b"i", str(int(value)).encode()
+        case str():
+            kind, content = b"t", value.encode("utf-8", "surrogatepass")
+        case _:
+            kind, content = b"b", value
+    return len(content).to_bytes(8, "big") + kind + content

@@ -1,0 +1,70 @@
+"""The life of a release: its states, which only move forward, and its redraws.
+
+A release is *debited* from the moment its charge is durable. Its draw becomes
+an answer only once the result is durable too; a process that dies in between
+leaves a debited release behind, which may be drawn again because nobody has
+seen the lost draw. After three such deaths it is *void* and the charge stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from app.domain.ledger import digest_of
+
+MAX_ATTEMPTS = 3
+"""How many processes may begin to draw one release."""
+
+
+class ReleaseState(StrEnum):
+    """Where a release stands."""
+
+    RESERVED = "reserved"
+    DEBITED = "debited"
+    RELEASED = "released"
+    VOID = "void"
+    REJECTED = "rejected"
+    WITHDRAWN = "withdrawn"
+    EXPIRED = "expired"
+
+    @property
+    def final(self) -> bool:
+        """Return whether nothing about the release can change any more."""
+        return not TRANSITIONS[self]
+
+    def may_become(self, later: ReleaseState) -> bool:
+        """Return whether this is a step forward."""
+        return later in TRANSITIONS[self]
+
+
+TRANSITIONS: Mapping[ReleaseState, frozenset[ReleaseState]] = {
+    ReleaseState.RESERVED: frozenset(
+        {
+            ReleaseState.DEBITED,
+            ReleaseState.REJECTED,
+            ReleaseState.WITHDRAWN,
+            ReleaseState.EXPIRED,
+        }
+    ),
+    ReleaseState.DEBITED: frozenset({ReleaseState.RELEASED, ReleaseState.VOID}),
+    ReleaseState.RELEASED: frozenset(),
+    ReleaseState.VOID: frozenset(),
+    ReleaseState.REJECTED: frozenset(),
+    ReleaseState.WITHDRAWN: frozenset(),
+    ReleaseState.EXPIRED: frozenset(),
+}
+
+
+def request_fingerprint(*, dataset: str, request: str) -> str:
+    """Return the digest that tells one request from another under the same Idempotency-Key.
+
+    ``request`` is the canonical JSON text of the parsed body, so that two
+    spellings of one request replay the same answer.
+    """
+    return digest_of("release-desk request 1", dataset, request)
+
+
+def may_be_redrawn(attempts: int) -> bool:
+    """Return whether a release left debited by a process death gets another draw."""
+    return attempts < MAX_ATTEMPTS

@@ -1,0 +1,115 @@
+"""Rows as the rest of the service sees them: frozen, typed, without SQL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from app.domain.ledger import Balance
+from app.domain.releases import ReleaseState
+from app.domain.roles import Role
+
+
+class DatasetStatus(StrEnum):
+    """Whether a data set's rows are there; its ledger and releases stay either way."""
+
+    ACTIVE = "active"
+    ARCHIVED = "archived"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountRecord:
+    """A budget account; amounts in nano-epsilon. Its row equals its last entry."""
+
+    id: str
+    seq: int
+    total: int
+    spent: int
+    reserved: int
+    head: str
+
+    @property
+    def balance(self) -> Balance:
+        """Return the amounts alone."""
+        return Balance(self.total, self.spent, self.reserved)
+
+    @property
+    def remaining(self) -> int:
+        """Return what a release may still cost."""
+        return self.balance.remaining
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRecord:
+    """A release: its request, its public plan, and the answer's bytes once there are any.
+
+    ``number`` orders releases by creation and serves as a paging cursor.
+    ``(account, seq)`` is the entry that charged it. ``request`` and ``plan``
+    are JSON text; ``result`` is answered byte for byte.
+    """
+
+    number: int
+    id: str
+    account: str
+    seq: int
+    dataset: str
+    principal: str
+    state: ReleaseState
+    attempts: int
+    request: str
+    plan: str
+    fingerprint: str
+    result: bytes | None
+    result_hash: str | None
+    created_at: str
+    finished_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetRecord:
+    """A data set's public facts. ``spec`` is JSON text; ``rows`` None where it is private."""
+
+    number: int
+    id: str
+    name: str
+    account: str
+    spec: str
+    status: DatasetStatus
+    rows: int | None
+    created_by: str
+    created_at: str
+    archived_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRecord:
+    """A key, without its secret: only the secret's SHA-256 is kept."""
+
+    number: int
+    id: str
+    name: str
+    role: Role
+    person: str
+    secret_hash: str
+    created_by: str
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What a walk over every chain, sum and result found.
+
+    ``head`` is the SHA-256 over the sorted account heads; ``faults`` names up
+    to 20 places where the ledger does not hold, by account and sequence number.
+    """
+
+    entries: int
+    head: str
+    faults: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Return whether nothing was found."""
+        return not self.faults
