@@ -60,7 +60,7 @@ def grid_index(ball: arb, step_exponent: int) -> int | None:
 
 
 def grid_point(balls: Sequence[arb], step_exponent: int) -> tuple[int, ...] | None:
-    """Return the grid point the vector rounds to, coordinate by coordinate, or None if undecided."""
+    """Return the grid point the whole vector rounds to, or None while any coordinate is open."""
     indices: list[int] = []
     for ball in balls:
         index = grid_index(ball, step_exponent)
