@@ -1,0 +1,36 @@
+"""A typed client of the HTTP contract; it knows nothing of the service's insides.
+
+>>> from app.client import ReleaseDesk
+>>> desk = ReleaseDesk("http://127.0.0.1:8000", key="...")            # doctest: +SKIP
+>>> desk.release(dataset, {"kind": "mean", "columns": ["income"]}, epsilon="0.5").value
+...                                                                   # doctest: +SKIP
+{'income': 981.2}
+"""
+
+from app.client.desk import ReleaseDesk
+from app.client.errors import ClientError, ProblemError, UnreachableError
+from app.client.models import (
+    Balance,
+    Budget,
+    Dataset,
+    Entry,
+    Key,
+    Preview,
+    Release,
+    Verification,
+)
+
+__all__ = [
+    "Balance",
+    "Budget",
+    "ClientError",
+    "Dataset",
+    "Entry",
+    "Key",
+    "Preview",
+    "ProblemError",
+    "Release",
+    "ReleaseDesk",
+    "UnreachableError",
+    "Verification",
+]

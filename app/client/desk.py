@@ -1,0 +1,276 @@
+"""The client: one method per call of the contract.
+
+A request that may be repeated safely is repeated when the connection fails or
+the service says it is busy: reads always, releases because they carry an
+``Idempotency-Key`` that stays the same over the attempts. Uploads, grants and
+keys are sent once.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from app.client.errors import ProblemError, UnreachableError
+from app.client.models import Budget, Dataset, Entry, Key, Preview, Release, Verification
+
+_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 5.0
+_TRY_AGAIN = frozenset({"busy", "idempotency-key-busy"})
+
+Question = Mapping[str, object]
+
+
+class ReleaseDesk:
+    """A connection to one service, as one person.
+
+    Parameters
+    ----------
+    url
+        Where the service is, e.g. ``http://127.0.0.1:8000``.
+    key
+        The person's API key.
+    timeout_s
+        How long to wait for one answer.
+    attempts
+        How often a repeatable request is sent at most.
+    transport
+        An httpx transport to use instead of the network.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout_s: float = 60.0,
+        attempts: int = 5,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        headers = {"Accept": "application/json"}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        self._http = httpx.Client(
+            base_url=url, headers=headers, timeout=timeout_s, transport=transport
+        )
+        self._attempts = attempts
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    # Data sets
+
+    def upload(self, file: Path | str, spec: Mapping[str, object]) -> Dataset:
+        """Upload a CSV, CSV.gz or Parquet file under a public spec (curators)."""
+        path = Path(file)
+        with path.open("rb") as stream:
+            response = self._send(
+                "POST",
+                "/v1/datasets",
+                files={"file": (path.name, stream), "spec": (None, json.dumps(spec))},
+            )
+        return Dataset.model_validate_json(response.content)
+
+    def datasets(self) -> Iterator[Dataset]:
+        """Yield every data set's public facts."""
+        return map(Dataset.model_validate, self._items("/v1/datasets"))
+
+    def dataset(self, dataset: Dataset | str) -> Dataset:
+        """Return one data set's public facts."""
+        return Dataset.model_validate_json(self._read(_of(dataset)).content)
+
+    def archive(self, dataset: Dataset | str) -> Dataset:
+        """Erase a data set's rows; its ledger and releases stay (curators)."""
+        response = self._send("POST", f"{_of(dataset)}/archive")
+        return Dataset.model_validate_json(response.content)
+
+    def budget(self, dataset: Dataset | str) -> Budget:
+        """Return what is left of a data set's budget."""
+        return Budget.model_validate_json(self._read(f"{_of(dataset)}/budget").content)
+
+    def grant(self, dataset: Dataset | str, *, epsilon: str, reason: str) -> None:
+        """Raise a data set's total budget (curators)."""
+        self._send(
+            "POST", f"{_of(dataset)}/grants", json={"epsilon": str(epsilon), "reason": reason}
+        )
+
+    # Releases
+
+    def preview(
+        self,
+        dataset: Dataset | str,
+        statistic: Question,
+        *,
+        epsilon: str,
+        mechanism: str = "auto",
+        norm: str = "auto",
+        **options: object,
+    ) -> Preview:
+        """Say what a release would cost and how noisy it would be; free, reads no data.
+
+        ``options``: ``accuracy`` and ``assume_rows`` of the contract.
+        """
+        body = {**question(statistic, epsilon, mechanism, norm), **options}
+        response = self._repeatable("POST", f"{_of(dataset)}/previews", json=body)
+        return Preview.model_validate_json(response.content)
+
+    def release(
+        self,
+        dataset: Dataset | str,
+        statistic: Question,
+        *,
+        epsilon: str,
+        mechanism: str = "auto",
+        norm: str = "auto",
+        idempotency_key: str | None = None,
+    ) -> Release:
+        """Release a statistic and charge its epsilon, once, however often it is sent.
+
+        Parameters
+        ----------
+        dataset
+            The data set or its id.
+        statistic
+            The question, e.g. ``{"kind": "mean", "columns": ["income"]}``.
+        epsilon
+            Its price, as decimal text.
+        mechanism, norm
+            ``"auto"`` leaves the choice to the service.
+        idempotency_key
+            Made when not given. The same key and question again give the same
+            stored answer, uncharged.
+
+        Raises
+        ------
+        ProblemError
+            The service refused; nothing was charged (but for ``release-void``).
+        UnreachableError
+            No answer after every attempt; carries the key to ask again with.
+        """
+        key = idempotency_key or str(uuid.uuid4())
+        response = self._repeatable(
+            "POST",
+            f"{_of(dataset)}/releases",
+            json=question(statistic, epsilon, mechanism, norm),
+            headers={"Idempotency-Key": key},
+        )
+        return _release(response)
+
+    def releases(self) -> Iterator[Release]:
+        """Yield the caller's releases; a curator sees everybody's."""
+        return map(Release.model_validate, self._items("/v1/releases"))
+
+    def released(self, release: str) -> Release:
+        """Return one release by its id."""
+        return _release(self._read(f"/v1/releases/{release}"))
+
+    # The ledger
+
+    def ledger(self, dataset: Dataset | str) -> Iterator[Entry]:
+        """Yield the entries of a data set's account, oldest first (curators)."""
+        return map(Entry.model_validate, self._items(f"{_of(dataset)}/ledger"))
+
+    def verification(self) -> Verification:
+        """Walk every chain and sum of the ledger (curators)."""
+        return Verification.model_validate_json(self._read("/v1/ledger/verification").content)
+
+    # Keys and the catalog
+
+    def create_key(self, *, name: str, role: str, expires: str | None = None) -> Key:
+        """Make a key; its secret is in this answer and never again (admins)."""
+        body = {"name": name, "role": role, "expires": expires}
+        return Key.model_validate_json(self._send("POST", "/v1/keys", json=body).content)
+
+    def keys(self) -> Iterator[Key]:
+        """Yield every key without its secret (admins)."""
+        return map(Key.model_validate, self._items("/v1/keys"))
+
+    def revoke_key(self, key: str) -> None:
+        """Revoke a key by its id (admins)."""
+        self._send("DELETE", f"/v1/keys/{key}")
+
+    def catalog(self) -> dict[str, Any]:
+        """Return every statistic, mechanism and norm on offer."""
+        return dict(self._read("/v1/catalog").json())
+
+    # Sending
+
+    def _items(self, path: str) -> Iterator[dict[str, Any]]:
+        cursor: str | None = None
+        while True:
+            page = self._read(path, params={"cursor": cursor} if cursor else None).json()
+            yield from page["items"]
+            cursor = page.get("next")
+            if not cursor:
+                return
+
+    def _read(self, path: str, *, params: Mapping[str, str] | None = None) -> httpx.Response:
+        return self._repeatable("GET", path, params=params)
+
+    def _send(self, method: str, path: str, **content: Any) -> httpx.Response:
+        try:
+            response = self._http.request(method, path, **content)
+        except httpx.TransportError as error:
+            raise UnreachableError(_unreachable(error)) from error
+        if response.is_error:
+            raise ProblemError.from_response(response)
+        return response
+
+    def _repeatable(self, method: str, path: str, **content: Any) -> httpx.Response:
+        for attempt in range(1, self._attempts + 1):
+            pause_s = min(_PAUSE_S * 2 ** (attempt - 1), _LONGEST_PAUSE_S)
+            try:
+                return self._send(method, path, **content)
+            except ProblemError as problem:
+                if problem.code not in _TRY_AGAIN or attempt == self._attempts:
+                    raise
+            except UnreachableError as error:
+                if attempt == self._attempts:
+                    key = content.get("headers", {}).get("Idempotency-Key")
+                    raise UnreachableError(str(error), idempotency_key=key) from error
+            time.sleep(pause_s)
+        raise AssertionError("the last attempt returns or raises")
+
+
+def question(
+    statistic: Question, epsilon: str, mechanism: str = "auto", norm: str = "auto"
+) -> dict[str, object]:
+    """Return the body of a release or preview request."""
+    return {
+        "statistic": dict(statistic),
+        "mechanism": mechanism,
+        "norm": norm,
+        "epsilon": str(epsilon),
+    }
+
+
+def _of(dataset: Dataset | str) -> str:
+    return f"/v1/datasets/{dataset.id if isinstance(dataset, Dataset) else dataset}"
+
+
+def _release(response: httpx.Response) -> Release:
+    release = Release.model_validate_json(response.content)
+    return release.model_copy(update={"body": response.content})
+
+
+def _unreachable(error: httpx.TransportError) -> str:
+    return f"no answer from the service ({type(error).__name__})"

@@ -1,0 +1,56 @@
+"""What can go wrong between a client and the service.
+
+``ClientError``
+  ``ProblemError``      the service answered with a refusal (RFC 9457)
+  ``UnreachableError``  no answer came, after every retry
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import httpx
+
+
+class ClientError(Exception):
+    """Base of every error this client raises."""
+
+
+class UnreachableError(ClientError):
+    """The service could not be reached, or went away before it answered.
+
+    ``idempotency_key`` is the key of a release whose fate is unknown: asking
+    again with the same key gives its answer without a second charge.
+    """
+
+    def __init__(self, detail: str, *, idempotency_key: str | None = None) -> None:
+        super().__init__(detail)
+        self.idempotency_key = idempotency_key
+
+
+class ProblemError(ClientError):
+    """A refusal, with the members of its ``application/problem+json`` body.
+
+    ``extras`` holds the members beyond the common ones, e.g. ``requested``
+    and ``remaining`` of ``budget-exceeded``.
+    """
+
+    _COMMON = frozenset({"type", "code", "title", "status", "detail", "request_id", "instance"})
+
+    def __init__(self, *, status: int, body: Mapping[str, object]) -> None:
+        self.status = status
+        self.code = str(body.get("code", "unknown"))
+        self.title = str(body.get("title", f"HTTP {status}"))
+        self.detail = str(body.get("detail", self.title))
+        self.request_id = body.get("request_id")
+        self.extras = {name: value for name, value in body.items() if name not in self._COMMON}
+        super().__init__(f"{self.status} {self.code}: {self.detail}")
+
+    @classmethod
+    def from_response(cls, response: httpx.Response) -> ProblemError:
+        """Read a refusal; an answer of another shape keeps its status only."""
+        try:
+            body = response.json()
+        except ValueError:
+            body = {}
+        return cls(status=response.status_code, body=body if isinstance(body, dict) else {})

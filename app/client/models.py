@@ -1,0 +1,97 @@
+"""What the service answers, as typed values. Members added later are kept, not refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Answer(BaseModel):
+    """An answer of the service: immutable, and open to members this client does not know."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class Balance(Answer):
+    """Epsilon of an account, each as exact decimal text."""
+
+    total: str
+    spent: str
+    reserved: str
+    remaining: str
+
+
+class Budget(Answer):
+    """A data set's balance and what of it the caller may still use."""
+
+    epsilon: Balance
+    yours: Any = None
+
+
+class Dataset(Answer):
+    """The public facts of a data set; ``rows`` is None under add_remove."""
+
+    id: str
+    name: str
+    adjacency: str
+    status: str
+    columns: dict[str, Any]
+    rows: int | None = None
+    max_rows: int | None = None
+    budget: Any = None
+    policy: Any = None
+
+
+class Preview(Answer):
+    """What a release would cost and how noisy it would be; no data was read."""
+
+    mechanism: str
+    norm: str | None = None
+    epsilon: str
+    noise: dict[str, Any] | None = None
+
+
+class Release(Answer):
+    """A sanitized answer. ``body`` holds the bytes exactly as the service stored them.
+
+    ``value`` is None while a release is not ``released``. ``noise`` is None
+    where the law of the noise depends on the data.
+    """
+
+    id: str
+    dataset: str
+    status: str
+    mechanism: str | None = None
+    norm: str | None = None
+    epsilon: str
+    value: dict[str, Any] | None = None
+    noise: dict[str, Any] | None = None
+    guarantee: dict[str, Any] | None = None
+    body: bytes = Field(default=b"", exclude=True, repr=False)
+
+
+class Entry(Answer):
+    """One line of the ledger."""
+
+    seq: int
+    kind: str
+    hash: str
+
+
+class Verification(Answer):
+    """The outcome of walking every chain and sum of the ledger."""
+
+    ok: bool
+    entries: int
+    head: str | None = None
+
+
+class Key(Answer):
+    """An API key; ``secret`` is present only in the answer that made it."""
+
+    id: str
+    name: str
+    role: str
+    secret: str | None = None
+    expires: str | None = None

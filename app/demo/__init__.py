@@ -1,0 +1,10 @@
+"""``release-desk demo``: real data in, sanitized numbers out, over HTTP, with every step shown.
+
+The demo is a client like any other. It starts a service in a process of its
+own over a fresh directory, makes a curator's and an analyst's key, uploads two
+data sets with public bounds, and prints each request beside its answer.
+"""
+
+from app.demo.steps import run
+
+__all__ = ["run"]

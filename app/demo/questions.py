@@ -1,0 +1,110 @@
+"""What the demo uploads and asks: public specs, and requests with a title each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DEMO_DATA = Path(__file__).parent.parent / "demo_data"
+
+ENGEL: dict[str, Any] = {
+    "name": "Engel food expenditure",
+    "description": "235 Belgian working-class households, 1857: income and food expenditure.",
+    "adjacency": "replace_one",
+    "columns": {
+        "income": {"type": "number", "lower": 0, "upper": 5000},
+        "foodexp": {"type": "number", "lower": 0, "upper": 2500},
+    },
+    "budget": {"epsilon": "6"},
+}
+
+HOUSING: dict[str, Any] = {
+    "name": "California housing 1990",
+    "description": "20,640 block groups of the 1990 US census.",
+    "adjacency": "replace_one",
+    "columns": {
+        "longitude": {"type": "number", "lower": -124.5, "upper": -114},
+        "latitude": {"type": "number", "lower": 32, "upper": 42},
+        "housing_median_age": {"type": "number", "lower": 0, "upper": 60},
+        "total_rooms": {"type": "number", "lower": 0, "upper": 40000},
+        "total_bedrooms": {"type": "number", "lower": 0, "upper": 7000, "missing": 0},
+        "population": {"type": "number", "lower": 0, "upper": 36000},
+        "households": {"type": "number", "lower": 0, "upper": 6500},
+        "median_income": {"type": "number", "lower": 0, "upper": 15},
+        "median_house_value": {"type": "number", "lower": 0, "upper": 500001},
+        "ocean_proximity": {
+            "type": "category",
+            "values": ["<1H OCEAN", "INLAND", "ISLAND", "NEAR BAY", "NEAR OCEAN"],
+        },
+    },
+    "budget": {"epsilon": "5"},
+}
+
+MEANS = {"kind": "mean", "columns": ["income", "foodexp"]}
+QUANTILES = {"kind": "quantile", "column": "income", "levels": [0.1, 0.5, 0.9]}
+FOOD_ON_INCOME = {
+    "kind": "linear_regression",
+    "target": "foodexp",
+    "features": ["income"],
+    "bound": 2,
+}
+PROXIMITY = {"kind": "histogram", "columns": ["ocean_proximity"]}
+HOUSE_VALUE = {
+    "kind": "linear_regression",
+    "target": "median_house_value",
+    "features": ["median_income", "housing_median_age", "total_rooms"],
+    "bound": 1,
+}
+DEAR_HOUSES = {
+    "kind": "logistic_regression",
+    "target": {"column": "median_house_value", "op": ">=", "value": 200000},
+    "features": ["median_income", "housing_median_age", "total_rooms"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One release of the demo: a title, a remark, and the request."""
+
+    title: str
+    remark: str
+    statistic: Mapping[str, object]
+    epsilon: str
+    mechanism: str = "auto"
+    norm: str = "auto"
+
+
+ENGEL_QUESTIONS = (
+    *(
+        Question(f"Means of income and food expenditure, {norm} noise", "", MEANS, "0.5", norm=norm)
+        for norm in ("l1", "l2", "linf")
+    ),
+    Question("Quantiles of income", "", QUANTILES, "1"),
+    Question(
+        "Food expenditure on income: K-norm gradient linear regression",
+        "The noise of a gradient mechanism depends on the data, so no interval is given.",
+        FOOD_ON_INCOME,
+        "2",
+        mechanism="kng",
+    ),
+)
+HOUSING_QUESTIONS = (
+    Question("Histogram of ocean_proximity", "", PROXIMITY, "0.5"),
+    Question(
+        "House value on income, age and rooms: K-norm gradient linear regression",
+        "The least-squares fit lies outside this bound; the answer is the private fit inside it.",
+        HOUSE_VALUE,
+        "1",
+        mechanism="kng",
+    ),
+    Question(
+        "Is a block's median house value at least 200,000? Objective-perturbation logistic "
+        "regression",
+        "Coefficients are log-odds per unit of the column.",
+        DEAR_HOUSES,
+        "1",
+        mechanism="objective_perturbation",
+    ),
+)
