@@ -1,0 +1,146 @@
+"""JSON as it was written: decimal text kept, nothing doubtful let through.
+
+The standard parser would round ``0.1000000001`` before anybody could object,
+take the last of two equal keys, and read ``NaN``. This one keeps the text of
+every number that is money, and refuses duplicate keys, numbers that are not
+finite, lone surrogates (they cannot be stored) and extreme nesting.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cache
+from typing import Final, NoReturn, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from app.api.validation import validation_problem
+from app.domain.problems import Problem, invalid_request
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_MONEY: Final = frozenset({"epsilon", "max_epsilon_per_release"})
+_MAX_DEPTH = 32
+_MAX_DIGITS = 400
+
+
+class _RefusedError(ValueError):
+    """What is wrong with the text, in our own words."""
+
+
+class _Written(float):
+    """A float that remembers the text it was read from."""
+
+    __slots__ = ("text",)
+    text: str
+
+
+def _read_float(text: str) -> _Written:
+    number = _Written(text)
+    number.text = text
+    return number
+
+
+def _read_int(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise _RefusedError("a number has too many digits")
+    return int(text)
+
+
+def _refuse_constant(_: str) -> NoReturn:
+    raise _RefusedError("NaN and Infinity are not JSON numbers")
+
+
+def _read_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise _RefusedError("an object has the same key twice")
+    for name in members.keys() & _MONEY:
+        members[name] = _as_text(members[name])
+    return members
+
+
+def _as_text(value: object) -> object:
+    if isinstance(value, _Written):
+        return value.text
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value
+
+
+def _check(value: object, depth: int = 0) -> None:
+    if depth > _MAX_DEPTH:
+        raise _RefusedError("the document is nested too deeply")
+    if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        raise _RefusedError("a number is too large")
+    if isinstance(value, str):
+        value.encode("utf-8")
+    children: Iterable[object] = ()
+    if isinstance(value, dict):
+        children = (*value.keys(), *value.values())
+    elif isinstance(value, list):
+        children = value
+    for child in children:
+        _check(child, depth + 1)
+
+
+def read_json(body: bytes) -> object:
+    """Parse a JSON document exactly; money members become decimal text.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request``; says what is wrong, never what was sent.
+    """
+    try:
+        value: object = json.loads(
+            body.decode("utf-8"),
+            parse_float=_read_float,
+            parse_int=_read_int,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_read_object,
+        )
+        _check(value)
+    except _RefusedError as refusal:
+        raise _invalid(str(refusal)) from None
+    except UnicodeError:
+        raise _invalid("the body is not valid UTF-8 text") from None
+    except RecursionError:
+        raise _invalid("the document is nested too deeply") from None
+    except ValueError:
+        raise _invalid("the body is not a JSON document") from None
+    return value
+
+
+def read_model(model: type[Model], body: bytes) -> Model:
+    """Parse and validate a JSON document strictly: no coercion, no unknown members.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request`` with one entry per place that is wrong.
+    """
+    value = read_json(body)
+    try:
+        # pydantic is strict in the sense of JSON (lists are tuples, text is not a number)
+        # only when it reads JSON itself; floats survive the round trip by their shortest text
+        return model.model_validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        findings = error.errors(include_url=False, include_input=False)
+        raise validation_problem(findings, value, known=_field_names(model)) from None
+
+
+@cache
+def _field_names(model: type[BaseModel]) -> frozenset[str]:
+    """Return the name of every field of a model and of the models inside it."""
+    schema = model.model_json_schema()
+    return frozenset(
+        name
+        for part in (schema, *schema.get("$defs", {}).values())
+        for name in part.get("properties", {})
+    )
+
+
+def _invalid(message: str) -> Problem:
+    return invalid_request("body", message)

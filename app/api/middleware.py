@@ -1,0 +1,81 @@
+"""The outermost layer: request ids, safe headers, one log line, and no loose exception.
+
+Pure ASGI: it wraps ``send`` and nothing else, so streaming and speed are untouched.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.problems import problem_response
+from app.domain.problems import Problem
+from app.logs import describe
+
+_LOG = logging.getLogger("app.requests")
+_HEADERS = (
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+)
+
+
+class RequestContext:
+    """Give each request an id, answer what escaped, and log what happened.
+
+    The id is ours alone (a client's own header could carry anything into the
+    log). A line holds the route's template, never the path or the query.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = f"req_{secrets.token_hex(8)}"
+        scope["request_id"] = request_id
+        started = time.perf_counter()
+        status = 0
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = message.setdefault("headers", [])
+                given = {name for name, _ in headers}
+                headers.append((b"x-request-id", request_id.encode()))
+                headers.extend(pair for pair in _HEADERS if pair[0] not in given)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except Exception as error:  # the boundary: nothing passes it
+            _LOG.error("request failed", extra={"request_id": request_id, **describe(error)})
+            if status == 0:
+                failure = problem_response(Problem("internal"), request_id)
+                await failure(scope, receive, send_with_headers)
+        finally:
+            if _LOG.isEnabledFor(logging.INFO):
+                _log_request(scope, request_id, status, time.perf_counter() - started)
+
+
+def _log_request(scope: Scope, request_id: str, status: int, duration_s: float) -> None:
+    route = scope.get("route")
+    _LOG.info(
+        "request",
+        extra={
+            "request_id": request_id,
+            "method": scope["method"] if route is not None else None,
+            "route": getattr(route, "path", None),
+            "status": status,
+            "duration_ms": round(duration_s * 1000, 1),
+            "key": scope.get("key_id"),
+        },
+    )

@@ -1,0 +1,87 @@
+"""Cursor paging: ``limit`` and ``cursor`` in, ``items`` and ``next`` out.
+
+A cursor is opaque text that holds the position after the last item shown. It
+grants nothing: a page is cut from what its reader may see anyway.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Generic, TypeVar
+
+from fastapi import Depends, Query
+from pydantic import BaseModel
+
+from app.domain.problems import invalid_request
+
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 200
+_MAX_POSITION = 2**62
+
+Item = TypeVar("Item")
+
+
+class Page(BaseModel, Generic[Item]):
+    """One page of a list; ``next`` is null on the last."""
+
+    items: list[Item]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Which page is asked for: at most ``limit`` items after position ``after``."""
+
+    after: int
+    limit: int
+
+
+def encode_cursor(position: int) -> str:
+    """Return the cursor of a position."""
+    return base64.urlsafe_b64encode(f"v1:{position}".encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str) -> int:
+    """Return the position of a cursor.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request`` when the text is not a cursor of this service.
+    """
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        version, _, position = base64.b64decode(padded, b"-_", validate=True).partition(b":")
+        number = int(position) if position.isdigit() and len(position) < 20 else -1
+    except (UnicodeEncodeError, binascii.Error):
+        version, number = b"", -1
+    if version != b"v1" or not 0 <= number <= _MAX_POSITION:
+        raise invalid_request("cursor", "is not a cursor of this list")
+    return number
+
+
+def cut_of(
+    limit: Annotated[
+        int, Query(ge=1, le=MAX_LIMIT, description="Most items on the page.")
+    ] = DEFAULT_LIMIT,
+    cursor: Annotated[
+        str | None, Query(max_length=64, description="`next` of the page before.")
+    ] = None,
+) -> Cut:
+    """Read the paging parameters of a request."""
+    return Cut(after=0 if cursor is None else decode_cursor(cursor), limit=limit)
+
+
+Paging = Annotated[Cut, Depends(cut_of)]
+
+
+def page_of(items: Sequence[tuple[int, Item]], cut: Cut) -> Page[Item]:
+    """Cut a page from (position, item) pairs, of which one more than ``limit`` was read."""
+    shown = items[: cut.limit]
+    more = len(items) > cut.limit
+    return Page(
+        items=[item for _, item in shown], next=encode_cursor(shown[-1][0]) if more else None
+    )

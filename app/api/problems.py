@@ -1,0 +1,116 @@
+"""Every refusal and every failure as one shape: RFC 9457 ``application/problem+json``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api.validation import validation_problem
+from app.domain.problems import PROBLEMS, Problem
+
+MEDIA_TYPE = "application/problem+json"
+
+_BY_STATUS = {
+    400: "malformed-request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not-found",
+    405: "method-not-allowed",
+    413: "too-large",
+    415: "unsupported-media-type",
+}
+# names of query, path and header parameters are ours; what they hold is not
+_PARAMETERS = frozenset({"query", "path", "header", "body", "limit", "cursor"})
+
+
+class ProblemAnswer(BaseModel):
+    """A refusal. Kinds with extras carry them as further members, see `/problems/{code}`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    code: str
+    title: str
+    status: int
+    detail: str
+    request_id: str
+
+
+def problem_body(problem: Problem, request_id: str) -> dict[str, object]:
+    """Return the members of a problem's body."""
+    return {
+        "type": f"/problems/{problem.code}",
+        "code": problem.code,
+        "title": problem.title,
+        "status": problem.status,
+        "detail": problem.detail,
+        "request_id": request_id,
+        **problem.extras,
+    }
+
+
+def problem_response(
+    problem: Problem, request_id: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return the answer for a problem."""
+    sent = dict(headers or {})
+    if problem.status == 401:
+        sent["WWW-Authenticate"] = "Bearer"
+    if problem.kind.retry_after_s is not None:
+        sent["Retry-After"] = str(problem.kind.retry_after_s)
+    return Response(
+        json.dumps(problem_body(problem, request_id)),
+        status_code=problem.status,
+        media_type=MEDIA_TYPE,
+        headers=sent,
+    )
+
+
+def request_id_of(request: Request) -> str:
+    """Return the id the middleware gave this request."""
+    return str(request.scope["request_id"])
+
+
+async def _on_problem(request: Request, error: Any) -> Response:
+    return problem_response(error, request_id_of(request))
+
+
+async def _on_validation(request: Request, error: Any) -> Response:
+    problem = validation_problem(error.errors(), None, known=_PARAMETERS)
+    return problem_response(problem, request_id_of(request))
+
+
+async def _on_http(request: Request, error: Any) -> Response:
+    problem = Problem(_BY_STATUS.get(error.status_code, "internal"))
+    allow = {name: value for name, value in (error.headers or {}).items() if name == "Allow"}
+    return problem_response(problem, request_id_of(request), allow)
+
+
+def install_problem_handlers(app: FastAPI) -> None:
+    """Let every error of the framework leave in this service's shape."""
+    handlers: dict[type[Exception], Callable[[Request, Any], Awaitable[Response]]] = {
+        Problem: _on_problem,
+        RequestValidationError: _on_validation,
+        HTTPException: _on_http,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)
+
+
+def documented(*codes: str) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI ``responses`` of an operation that may give these problems."""
+    answers: dict[int | str, dict[str, Any]] = {}
+    for code in codes:
+        kind = PROBLEMS[code]
+        known = answers.setdefault(kind.status, {"model": ProblemAnswer, "description": ""})
+        known["description"] = "; ".join(filter(None, (known["description"], f"`{code}`")))
+        known["content"] = {MEDIA_TYPE: {}}
+    return answers

@@ -1,0 +1,254 @@
+"""The bodies of requests. Strict: unknown fields, coercions and doubtful numbers are refused.
+
+These models hold the form of a request. What a sound declaration or question
+is, the domain and the mechanisms decide.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal, Union
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from app.domain.ledger import MAX_TOTAL_NANOS
+from app.domain.roles import Role
+from mechanisms.catalog import STATISTICS
+from mechanisms.privacy import MAX_EPSILON_NANOS, Adjacency, Epsilon, InvalidEpsilonError
+
+MAX_NAME_LENGTH = 100
+MAX_TEXT_LENGTH = 2_000
+_MAX_NUMBER = 1e300
+
+
+def refusal(message: str) -> PydanticCustomError:
+    """Return a validation error in our own words."""
+    return PydanticCustomError("own_words", "{message}", {"message": message})
+
+
+def _read_epsilon(value: object, *, maximum_nanos: int) -> Epsilon:
+    # numbers arrive here as the text they were written in, see exact_json
+    if not isinstance(value, str):
+        raise refusal("must be a decimal number, as text or number")
+    try:
+        return Epsilon.parse(value, maximum_nanos=maximum_nanos)
+    except InvalidEpsilonError as error:
+        raise refusal(str(error).removeprefix("epsilon ")) from None
+
+
+def _epsilon_schema(maximum_nanos: int) -> WithJsonSchema:
+    return WithJsonSchema(
+        {
+            "title": "Epsilon",
+            "description": "A positive decimal with at most 9 decimals, as text or as a number, "
+            f"at most {Epsilon(maximum_nanos)}.",
+            "anyOf": [
+                {"type": "string", "pattern": r"^\d+(\.\d+)?([eE][+-]?\d{1,2})?$", "maxLength": 40},
+                {
+                    "type": "number",
+                    "exclusiveMinimum": 0,
+                    "maximum": maximum_nanos // 10**9,
+                },
+            ],
+            "examples": ["0.5"],
+        }
+    )
+
+
+ReleaseEpsilon = Annotated[
+    Epsilon,
+    PlainValidator(partial(_read_epsilon, maximum_nanos=MAX_EPSILON_NANOS)),
+    _epsilon_schema(MAX_EPSILON_NANOS),
+]
+BudgetEpsilon = Annotated[
+    Epsilon,
+    PlainValidator(partial(_read_epsilon, maximum_nanos=MAX_TOTAL_NANOS)),
+    _epsilon_schema(MAX_TOTAL_NANOS),
+]
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise refusal("must be printable text")
+    return text
+
+
+def _storable(text: str) -> str:
+    if any(not (letter.isprintable() or letter in "\n\t") for letter in text):
+        raise refusal("must be printable text")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH), AfterValidator(_printable)]
+Text = Annotated[str, Field(max_length=MAX_TEXT_LENGTH), AfterValidator(_storable)]
+Reason = Annotated[Text, Field(min_length=1)]
+
+if TYPE_CHECKING:
+    from mechanisms.statistics.base import Statistic as AnyStatistic
+else:
+    AnyStatistic = Annotated[
+        Union[tuple(STATISTICS.values())],  # noqa: UP007 - built from the catalog
+        Field(discriminator="kind", description="What to release."),
+    ]
+
+
+class Request(BaseModel):
+    """A body: immutable, closed to unknown fields."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True
+    )
+
+
+class ReleaseRequest(Request):
+    """A question and its price."""
+
+    statistic: AnyStatistic
+    mechanism: Literal[
+        "auto", "k_norm", "kng", "objective_perturbation", "exponential", "functional"
+    ] = Field(default="auto", description="`auto` lets the service choose.")
+    norm: Literal["auto", "l1", "l2", "linf", "optimal"] = Field(
+        default="auto", description="Norm of the noise; `auto` takes the best one for the question."
+    )
+    epsilon: ReleaseEpsilon
+
+
+class PreviewRequest(ReleaseRequest):
+    """A question to weigh before it is paid for."""
+
+    accuracy: float | None = Field(
+        default=None,
+        gt=0,
+        le=_MAX_NUMBER,
+        description="Wanted half-width of the widest 95% noise interval, in the answer's units; "
+        "the preview then tells the epsilon this takes.",
+    )
+    assume_rows: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**12,
+        description="Row count to assume where the noise of a ratio depends on it (add_remove).",
+    )
+
+
+class NumberSpec(Request):
+    """A number with declared bounds; values outside are clamped."""
+
+    type: Literal["number"]
+    lower: float
+    upper: float
+    missing: Literal["reject", "drop"] | float = Field(
+        default="reject", description="`reject`, `drop` (add_remove only), or a fill value."
+    )
+
+
+class CategorySpec(Request):
+    """A closed list of texts."""
+
+    type: Literal["category"]
+    values: tuple[str, ...]
+    missing: str = Field(
+        default="reject", description="`reject`, `drop` (add_remove only), or one of the values."
+    )
+
+
+class BooleanSpec(Request):
+    """True or false; reads true, false, 1 and 0."""
+
+    type: Literal["boolean"]
+    missing: Literal["reject", "drop"] | bool = Field(
+        default="reject", description="`reject`, `drop` (add_remove only), or a fill value."
+    )
+
+
+ColumnSpec = Annotated[NumberSpec | CategorySpec | BooleanSpec, Field(discriminator="type")]
+
+
+class BudgetSpec(Request):
+    """The epsilon a new account starts with."""
+
+    epsilon: BudgetEpsilon
+
+
+class OverlapSpec(Request):
+    """An admin's statement why an overlap with earlier data is harmless."""
+
+    reason: Reason
+
+
+class PolicySpec(Request):
+    """What one release may ask for."""
+
+    review: Annotated[str, Field(max_length=50)] = Field(
+        default="never", description="`never`; this version has no review of releases."
+    )
+    max_epsilon_per_release: ReleaseEpsilon | None = None
+    allowed: tuple[str, ...] | None = Field(
+        default=None, description="Kinds of statistics that may be released; null: every kind."
+    )
+
+    @model_validator(mode="after")
+    def _known(self) -> PolicySpec:
+        if self.review != "never":
+            raise refusal("review must be never: this version of the service has no review")
+        if self.allowed is not None and not set(self.allowed) <= set(STATISTICS):
+            raise refusal(f"allowed may name {', '.join(STATISTICS)}")
+        return self
+
+
+class DatasetSpec(Request):
+    """The public description of a data set, declared before anything is read."""
+
+    name: Name
+    description: Text = ""
+    adjacency: Adjacency
+    max_rows: int | None = Field(
+        default=None, ge=1, le=10**12, description="Public bound, required under add_remove."
+    )
+    columns: dict[Name, ColumnSpec] = Field(min_length=1)
+    budget: BudgetSpec | None = Field(
+        default=None, description="Required unless `account` names an existing budget."
+    )
+    account: str | None = Field(
+        default=None, max_length=100, description="Share an earlier data set's account."
+    )
+    overlap: OverlapSpec | None = None
+    policy: PolicySpec = PolicySpec()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> DatasetSpec:
+        if self.account is None and self.budget is None:
+            raise refusal("budget is required")
+        return self
+
+
+class GrantRequest(Request):
+    """More epsilon for an account, and why."""
+
+    epsilon: BudgetEpsilon
+    reason: Reason
+
+
+def _ahead(moment: datetime) -> datetime:
+    if moment <= datetime.now(moment.tzinfo):
+        raise refusal("must lie in the future")
+    return moment
+
+
+class KeyRequest(Request):
+    """A key for a person. Keys of one name belong to one person."""
+
+    name: Name
+    role: Role
+    expires: Annotated[AwareDatetime, AfterValidator(_ahead)] | None = None

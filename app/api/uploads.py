@@ -1,0 +1,167 @@
+"""Multipart uploads, streamed: the file part to an unnamed file, the spec part to memory.
+
+The framework's own form parser would spool to the system's temporary
+directory, which a hardened container does not have and which does not
+belong to the ledger's volume.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import anyio.to_thread
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.requests import Request
+
+from app.domain.problems import Problem, invalid_request
+
+_FILE: Final = "file"
+_SPEC: Final = "spec"
+_FLUSH_BYTES = 2**20
+# boundaries, part headers and the like, beyond the two parts
+_FRAMING_BYTES = 2**14
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadLimits:
+    """How large the two parts may be, in bytes."""
+
+    file_bytes: int
+    spec_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A received upload; ``file`` is positioned at its start."""
+
+    file: BinaryIO
+    spec: bytes
+
+
+class _Parts:
+    """Receives the parser's events and sorts bytes to the part they belong to."""
+
+    def __init__(self, limits: UploadLimits) -> None:
+        self.limits = limits
+        self.spec = bytearray()
+        self.pending = bytearray()
+        self.file_bytes = 0
+        self.seen: list[str] = []
+        self.ended = False
+        self._header = [bytearray(), bytearray()]
+
+    def callbacks(self) -> dict[str, object]:
+        """Return the events this object listens to."""
+        return {
+            "on_part_begin": self._begin,
+            "on_header_field": self._header_name,
+            "on_header_value": self._header_value,
+            "on_header_end": self._header_end,
+            "on_headers_finished": self._headers_finished,
+            "on_part_data": self._data,
+            "on_end": self._end,
+        }
+
+    def _begin(self) -> None:
+        self._name = ""
+        self._header = [bytearray(), bytearray()]
+
+    def _header_name(self, data: bytes, start: int, end: int) -> None:
+        self._header[0] += data[start:end]
+
+    def _header_value(self, data: bytes, start: int, end: int) -> None:
+        self._header[1] += data[start:end]
+
+    def _header_end(self) -> None:
+        name, value = self._header
+        if bytes(name).lower() == b"content-disposition":
+            _, options = parse_options_header(bytes(value))
+            self._name = options.get(b"name", b"").decode("utf-8", "replace")
+        self._header = [bytearray(), bytearray()]
+
+    def _headers_finished(self) -> None:
+        if self._name not in (_FILE, _SPEC):
+            raise invalid_request("body", "takes a part named file and a part named spec, no other")
+        if self._name in self.seen:
+            raise invalid_request(self._name, "is given twice")
+        self.seen.append(self._name)
+
+    def _data(self, data: bytes, start: int, end: int) -> None:
+        if self._name == _SPEC:
+            self.spec += data[start:end]
+            if len(self.spec) > self.limits.spec_bytes:
+                raise _too_large("max_request_bytes", self.limits.spec_bytes)
+        else:
+            self.file_bytes += end - start
+            if self.file_bytes > self.limits.file_bytes:
+                raise _too_large("max_upload_bytes", self.limits.file_bytes)
+            self.pending += data[start:end]
+
+    def _end(self) -> None:
+        self.ended = True
+
+    def check_complete(self) -> None:
+        """Refuse a body that stopped early or lacks a part."""
+        if not self.ended:
+            raise Problem("malformed-request", "The multipart body ends before its last boundary.")
+        for name in (_FILE, _SPEC):
+            if name not in self.seen:
+                raise invalid_request(name, "is required")
+
+
+@asynccontextmanager
+async def receive_upload(
+    request: Request, *, directory: Path, limits: UploadLimits
+) -> AsyncIterator[Upload]:
+    """Receive a multipart body in bounded memory; the file is gone after the block.
+
+    Raises
+    ------
+    Problem
+        Not multipart (415), malformed (400), unknown or missing parts (422),
+        or larger than the limits (413).
+    """
+    parts = _Parts(limits)
+    parser = MultipartParser(_boundary(request), parts.callbacks())  # type: ignore[arg-type]
+    received = 0
+    with tempfile.TemporaryFile(dir=directory) as file:
+        async for chunk in request.stream():
+            received += len(chunk)
+            if received > limits.file_bytes + limits.spec_bytes + _FRAMING_BYTES:
+                raise _too_large("max_upload_bytes", limits.file_bytes)
+            try:
+                parser.write(chunk)
+            except FormParserError:
+                raise Problem("malformed-request", "The multipart body is malformed.") from None
+            if len(parts.pending) >= _FLUSH_BYTES:
+                await anyio.to_thread.run_sync(file.write, bytes(parts.pending))
+                parts.pending.clear()
+        file.write(parts.pending)
+        parts.check_complete()
+        file.seek(0)
+        yield Upload(file, bytes(parts.spec))
+
+
+def _boundary(request: Request) -> bytes:
+    kind, options = parse_options_header(request.headers.get("content-type", ""))
+    if kind != b"multipart/form-data":
+        raise Problem("unsupported-media-type", "Send multipart/form-data with file and spec.")
+    boundary = options.get(b"boundary", b"")
+    if not 1 <= len(boundary) <= 70:
+        raise Problem("malformed-request", "The multipart boundary is missing or too long.")
+    return boundary
+
+
+def _too_large(setting: str, maximum: int) -> Problem:
+    return Problem(
+        "too-large",
+        f"The upload is larger than {setting} ({maximum} bytes).",
+        limit=setting,
+        maximum=maximum,
+    )

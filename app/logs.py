@@ -1,0 +1,88 @@
+"""The operator's log: one JSON object per line, built from an allow-list.
+
+Nothing a client sent and nothing a data set holds may reach a log, and an
+exception's text may hold either. So a line carries only fields named in
+:data:`ALLOWED`; a record of another library keeps its message template but
+not its arguments; and an exception is its class and where it was raised,
+never what it says.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+ALLOWED: Final = frozenset(
+    {
+        "attempts",
+        "code",
+        "dataset",
+        "duration_ms",
+        "failure",
+        "key",
+        "kind",
+        "method",
+        "release",
+        "request_id",
+        "route",
+        "rows",
+        "status",
+        "where",
+    }
+)
+"""Fields that an event may carry: our own identifiers, codes, counts and durations."""
+
+_OWN_LOGGERS: Final = ("app", "mechanisms")
+_FRAMES = 12
+
+
+def describe(error: BaseException) -> dict[str, object]:
+    """Return an exception's class and its innermost frames, without its text."""
+    return {"failure": type(error).__qualname__, "where": _frames(error.__traceback__)}
+
+
+def _frames(trace: TracebackType | None) -> list[str]:
+    frames = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        frames.append(f"{Path(code.co_filename).name}:{trace.tb_lineno} {code.co_name}")
+        trace = trace.tb_next
+    return frames[-_FRAMES:]
+
+
+class AllowListFormatter(logging.Formatter):
+    """Format a record as JSON from allowed fields only."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line; arguments and exception texts are left out by construction."""
+        line: dict[str, object] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            # the template, not the message: arguments may hold what a client sent
+            "event": record.msg if isinstance(record.msg, str) else type(record.msg).__qualname__,
+        }
+        if record.name.split(".")[0] in _OWN_LOGGERS:
+            line |= {key: value for key, value in vars(record).items() if key in ALLOWED}
+        if record.exc_info and record.exc_info[1] is not None:
+            line |= describe(record.exc_info[1])
+        return json.dumps(line, default=lambda value: type(value).__qualname__)
+
+
+def configure_logs(*, level: str = "info") -> None:
+    """Send every logger of the process to standard error through the allow-list."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(AllowListFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    logging.captureWarnings(capture=True)
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = name != "uvicorn.access"  # its lines hold the query string
