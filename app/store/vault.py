@@ -1,0 +1,330 @@
+"""Where the rows of data sets lie: numbered Parquet parts, a manifest, sketch files.
+
+::
+
+    datasets/<id>/manifest.json        facts, and every file with its size and SHA-256
+    datasets/<id>/part-00000.parquet   at most 2**18 rows of integer codes
+    datasets/<id>/<sketch files>       whatever the engine attached
+    staging/<id>-<random>/             uploads in progress, and scratch files
+
+A data set is written in staging, flushed to disk file by file, and becomes
+visible by one rename, so a crash at any instant leaves either all of it or
+nothing. It never changes afterwards. A file is hashed the first time this
+process reads it and again whenever its size or time stamp has changed.
+
+The vault knows bytes and integers, not what they mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+MAX_PART_ROWS = 1 << 18
+MANIFEST = "manifest.json"
+MANIFEST_VERSION = 1
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
+
+
+class VaultError(Exception):
+    """The vault cannot give what was asked; the message names files, never contents."""
+
+
+class AbsentError(VaultError):
+    """There is no such data set, or none any more."""
+
+
+class TamperedError(VaultError):
+    """A file is gone, or its bytes are not those that were published."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A published file and what its bytes must hash to."""
+
+    path: Path
+    size: int
+    sha256: str
+
+    def read(self) -> bytes:
+        """Return the bytes, after checking them.
+
+        Raises
+        ------
+        TamperedError
+            The file is gone or differs from what was published.
+        """
+        try:
+            content = self.path.read_bytes()
+        except OSError:
+            raise TamperedError(f"{self.path.name} cannot be read") from None
+        if len(content) != self.size or hashlib.sha256(content).hexdigest() != self.sha256:
+            raise TamperedError(f"{self.path.name} differs from what was published")
+        return content
+
+    def check(self) -> None:
+        """Hash the file unless this process has already seen these very bytes.
+
+        Raises
+        ------
+        TamperedError
+            The file is gone or differs from what was published.
+        """
+        try:
+            stat = self.path.stat()
+        except OSError:
+            raise TamperedError(f"{self.path.name} cannot be read") from None
+        seen = (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+        if _CHECKED.get((self.path, self.sha256)) != seen:
+            self.read()
+            _CHECKED[self.path, self.sha256] = seen
+
+
+_CHECKED: dict[tuple[Path, str], tuple[int, int, int, int]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """One part: a run of rows, in stored order."""
+
+    file: StoredFile
+    rows: int
+
+    def read(self, columns: Sequence[str]) -> dict[str, NDArray[np.int32]]:
+        """Return the named columns' codes, each of shape (rows,).
+
+        Raises
+        ------
+        TamperedError
+            The file is gone or differs from what was published.
+        """
+        self.file.check()
+        frame = pl.read_parquet(self.file.path, columns=list(columns), glob=False)
+        return {name: frame[name].to_numpy().astype(np.int32, copy=False) for name in columns}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDataset:
+    """A published data set: its facts, its parts in order, its attached files by name."""
+
+    id: str
+    rows: int
+    facts: Mapping[str, Any]
+    parts: tuple[StoredPart, ...]
+    attached: Mapping[str, StoredFile]
+
+    def verify(self) -> None:
+        """Read and hash every file.
+
+        Raises
+        ------
+        TamperedError
+            A file is gone or differs from what was published.
+        """
+        for part in self.parts:
+            part.file.read()
+        for file in self.attached.values():
+            file.read()
+
+
+@dataclass(slots=True)
+class VaultWriter:
+    """An upload in progress; ``directory`` is its own, for scratch files too."""
+
+    id: str
+    directory: Path
+    parts: list[StoredPart] = field(default_factory=list)
+    attached: dict[str, StoredFile] = field(default_factory=dict)
+
+    def write(self, block: Mapping[str, NDArray[np.integer[Any]]]) -> StoredPart:
+        """Write the next part and flush it to disk.
+
+        Raises
+        ------
+        ValueError
+            The block is empty or has more than 2**18 rows.
+        """
+        rows = len(next(iter(block.values())))
+        if not 1 <= rows <= MAX_PART_ROWS:
+            raise ValueError("a part has 1 to 2**18 rows")
+        buffer = io.BytesIO()
+        pl.DataFrame(dict(block)).write_parquet(buffer, compression="lz4", statistics=False)
+        name = f"part-{len(self.parts):05d}.parquet"
+        part = StoredPart(self._store(name, buffer.getbuffer()), rows)
+        self.parts.append(part)
+        return part
+
+    def attach(self, name: str, content: bytes) -> None:
+        """Store one more file beside the parts."""
+        self.attached[_checked_name(name)] = self._store(name, memoryview(content))
+
+    def _store(self, name: str, content: memoryview) -> StoredFile:
+        path = self.directory / name
+        _write_durably(path, content)
+        return StoredFile(path, len(content), hashlib.sha256(content).hexdigest())
+
+    def manifest(self, facts: Mapping[str, object]) -> dict[str, object]:
+        """Return what the manifest says of everything written so far."""
+        return {
+            "version": MANIFEST_VERSION,
+            "id": self.id,
+            "rows": sum(part.rows for part in self.parts),
+            "facts": dict(facts),
+            "parts": [{**_entry(part.file), "rows": part.rows} for part in self.parts],
+            "attached": [_entry(file) for file in self.attached.values()],
+        }
+
+
+class Vault:
+    """The data sets below one data directory.
+
+    Parameters
+    ----------
+    data_dir
+        The service's data directory; the vault makes ``datasets`` and
+        ``staging`` in it, readable by the service's user alone.
+    """
+
+    def __init__(self, data_dir: Path) -> None:
+        self._datasets = data_dir / "datasets"
+        self._staging = data_dir / "staging"
+        for directory in (self._datasets, self._staging):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    @contextmanager
+    def writer(self, dataset_id: str) -> Iterator[VaultWriter]:
+        """Give a writer for a new data set; what it leaves unpublished is removed."""
+        directory = self._staging / f"{_checked_name(dataset_id)}-{secrets.token_hex(8)}"
+        directory.mkdir(mode=0o700)
+        try:
+            yield VaultWriter(dataset_id, directory)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def publish(self, writer: VaultWriter, facts: Mapping[str, object]) -> None:
+        """Make the writer's data set visible, durably and all at once.
+
+        Raises
+        ------
+        VaultError
+            A data set of this id exists.
+        """
+        manifest = json.dumps(writer.manifest(facts), allow_nan=False).encode()
+        _write_durably(writer.directory / MANIFEST, memoryview(manifest))
+        _flush_directory(writer.directory)
+        target = self._datasets / writer.id
+        try:
+            writer.directory.rename(target)
+        except OSError:
+            raise VaultError("the data set cannot be published under this id") from None
+        _flush_directory(self._datasets)
+        _flush_directory(self._staging)
+
+    def open(self, dataset_id: str) -> StoredDataset:
+        """Return a published data set; its files are checked as they are read.
+
+        Raises
+        ------
+        AbsentError
+            There is none, or it has been erased.
+        TamperedError
+            The manifest cannot be read.
+        """
+        directory = self._datasets / _checked_name(dataset_id)
+        try:
+            content = (directory / MANIFEST).read_bytes()
+        except OSError:
+            raise AbsentError("there is no such data set") from None
+        try:
+            return _stored_dataset(directory, json.loads(content))
+        except (KeyError, TypeError, ValueError):
+            raise TamperedError("the manifest cannot be read") from None
+
+    def erase(self, dataset_id: str) -> None:
+        """Remove a data set's files; nothing happens when there is none.
+
+        It disappears by one rename first, so that a crash half-way leaves no
+        data set with some of its parts.
+        """
+        doomed = self._staging / f"{_checked_name(dataset_id)}-{secrets.token_hex(8)}"
+        try:
+            (self._datasets / dataset_id).rename(doomed)
+        except FileNotFoundError:
+            return
+        _flush_directory(self._datasets)
+        shutil.rmtree(doomed, ignore_errors=True)
+        _flush_directory(self._staging)
+
+    def recover(self, keep: Collection[str]) -> None:
+        """Remove what a crash left: staging, and data sets that ``keep`` does not know.
+
+        For the start of the service only, under its lock on the data directory
+        and before it answers anything.
+        """
+        for directory in list(self._staging.iterdir()):
+            shutil.rmtree(directory, ignore_errors=True)
+        for directory in list(self._datasets.iterdir()):
+            if directory.name not in keep:
+                self.erase(directory.name)
+
+
+def _stored_dataset(directory: Path, manifest: Mapping[str, Any]) -> StoredDataset:
+    if manifest["version"] != MANIFEST_VERSION or manifest["id"] != directory.name:
+        raise ValueError("another manifest")
+    parts = tuple(
+        StoredPart(_stored_file(directory, entry), int(entry["rows"]))
+        for entry in manifest["parts"]
+    )
+    if sum(part.rows for part in parts) != manifest["rows"]:
+        raise ValueError("the rows do not add up")
+    attached = {entry["file"]: _stored_file(directory, entry) for entry in manifest["attached"]}
+    return StoredDataset(
+        id=manifest["id"],
+        rows=manifest["rows"],
+        facts=manifest["facts"],
+        parts=parts,
+        attached=attached,
+    )
+
+
+def _stored_file(directory: Path, entry: Mapping[str, Any]) -> StoredFile:
+    return StoredFile(directory / _checked_name(entry["file"]), entry["size"], entry["sha256"])
+
+
+def _entry(file: StoredFile) -> dict[str, object]:
+    return {"file": file.path.name, "size": file.size, "sha256": file.sha256}
+
+
+def _checked_name(name: str) -> str:
+    if _NAME.fullmatch(name) is None:
+        raise AbsentError("not a name the vault could hold")
+    return name
+
+
+def _write_durably(path: Path, content: memoryview) -> None:
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
