@@ -1,0 +1,200 @@
+"""The house rules that reading the sources can check; `make check` runs this file too."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("app", "mechanisms")
+STDLIB = sys.stdlib_module_names | {"__future__"}
+
+
+def sources(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yield the full name of everything a file imports, wherever in the file."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def dotted(node: ast.AST) -> str:
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
+def calls(path: Path, name: str) -> list[int]:
+    """Return the lines that call ``name(...)`` or ``x.name(...)``."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call)
+        and (
+            (isinstance(node.func, ast.Attribute) and node.func.attr == name)
+            or (isinstance(node.func, ast.Name) and node.func.id == name)
+        )
+    ]
+
+
+def outside(found: set[str], allowed: tuple[str, ...]) -> set[str]:
+    return {
+        name
+        for name in found
+        if name.split(".")[0] not in STDLIB
+        and not any(name == prefix or name.startswith(f"{prefix}.") for prefix in allowed)
+    }
+
+
+def test_import_contracts_hold() -> None:
+    # The script, not -m: it puts the working directory on the path, as `make check` does.
+    script = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run(
+        [script, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("folder", "allowed"),
+    [
+        ("mechanisms", ("mechanisms", "numpy", "scipy", "flint")),
+        # Bounds and categories are the public domain itself; nothing else of numpy's world.
+        ("app/domain", ("app.domain", "mechanisms.privacy", "mechanisms.domain")),
+        ("app/client", ("app.client", "httpx", "pydantic")),
+    ],
+)
+def test_imports_only(folder: str, allowed: tuple[str, ...]) -> None:
+    strangers = {
+        str(path.relative_to(ROOT)): outside(set(imports(path)), allowed)
+        for path in sources(folder)
+    }
+    assert {path: names for path, names in strangers.items() if names} == {}
+
+
+def test_one_source_of_randomness() -> None:
+    stand_in = {ROOT / "mechanisms" / "testing.py"}
+    for path in set(sources(*PACKAGES)) - stand_in:
+        names = set(imports(path)) | {
+            dotted(node)
+            for node in ast.walk(ast.parse(path.read_text("utf-8")))
+            if isinstance(node, ast.Attribute)
+        }
+        wrong = {
+            name
+            for name in names
+            if re.match(r"(np|numpy|scipy\.stats|scipy)\.(random|qmc)\b|random(\.|$)", name)
+        }
+        assert not wrong, f"{path.relative_to(ROOT)} draws from {wrong}"
+    for path in sources("mechanisms"):
+        if any(name.split(".")[0] in {"secrets", "os"} for name in imports(path)):
+            assert path.name in {"randomness.py", "testing.py"}, f"{path} reads the system's bits"
+
+
+def test_one_commit() -> None:
+    places = [
+        module_of(path)
+        for path in sources("app")
+        for _ in (*calls(path, "commit"), *re.findall(r'"COMMIT"', path.read_text("utf-8")))
+    ]
+    assert len(places) == 1, f"commit() in {places}"
+    assert places[0].startswith("app.store."), places
+
+
+def test_select_only_in_the_store() -> None:
+    for path in sources("app"):
+        if not module_of(path).startswith("app.store"):
+            assert calls(path, "select") == [], path
+
+
+def test_no_float_on_money() -> None:
+    """Amounts are integers: no float literal, float() or true division where they are handled."""
+    money = [
+        *sources("app/domain"),
+        *(ROOT / "app/store" / name for name in ("accounts.py", "entries.py", "tables.py")),
+        ROOT / "mechanisms/privacy.py",
+    ]
+    for path in money:
+        if path.name in {"datasets.py", "problems.py"}:
+            continue  # columns' bounds and waiting times
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Constant):
+                assert not isinstance(node.value, float), f"float at {where}"
+            if isinstance(node, ast.Name):
+                assert node.id != "float", f"float at {where}"
+    ledger = ast.parse((ROOT / "app/domain/ledger.py").read_text("utf-8"))
+    assert not [node for node in ast.walk(ledger) if isinstance(node, ast.Div)]
+
+
+def tracked() -> list[Path]:
+    """Return the project's own text files: git's list where there is one."""
+    done = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode == 0:
+        return [ROOT / name for name in done.stdout.split("\0") if name]
+    return [path for folder in (*PACKAGES, "migrations", "tests") for path in sources(folder)]
+
+
+def test_no_machine_in_the_files() -> None:
+    """No path of a developer's machine and no package index host is written down."""
+    wrong = re.compile(
+        r"/(?:work|root|home/\w+)/\w|(?:index|extra-index)-url|files\.python" + r"hosted|pypi\."
+    )
+    for path in tracked():
+        if not path.is_file() or path.suffix in {".csv", ".parquet"} or path == Path(__file__):
+            continue
+        found = wrong.search(path.read_text("utf-8"))
+        assert found is None, f"{path.relative_to(ROOT)}: {found.group() if found else ''}"
+
+
+def test_nothing_is_left_undone() -> None:
+    words = re.compile(r"\b(?:TO" + "DO|FIX" + r"ME|X{3})\b")
+    for path in sources(*PACKAGES, "tests", "studies", "migrations"):
+        found = words.search(path.read_text("utf-8"))
+        assert found is None, f"{path.relative_to(ROOT)}: {found.group() if found else ''}"
+
+
+def test_modules_are_short() -> None:
+    for path in sources(*PACKAGES):
+        lines = path.read_text("utf-8").count("\n")
+        assert lines <= 450, f"{path.relative_to(ROOT)} has {lines} lines"
+
+
+def test_runtime_needs_are_declared_and_locked() -> None:
+    """Every third-party package that is imported is declared, and locked with hashes."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    declared = {re.split(r"[\[><=]", need)[0] for need in project["dependencies"]}
+    lock = (ROOT / "requirements.lock").read_text("utf-8")
+    pinned = set(re.findall(r"^([a-z0-9-]+)==\S+ (?:; .*)?\\\n    --hash", lock, re.MULTILINE))
+    assert declared <= pinned
+    distribution = {"flint": "python-flint", "pydantic_settings": "pydantic-settings"}
+    own = set(PACKAGES) | {"migrations"}
+    for path in sources(*PACKAGES, "migrations"):
+        for name in imports(path):
+            top = name.split(".")[0]
+            if top in STDLIB or top in own:
+                continue
+            if top == "pydantic_core":  # pydantic pins the one version it works with
+                continue
+            assert distribution.get(top, top) in declared, f"{path.name} imports {top}"
