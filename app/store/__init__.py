@@ -65,6 +65,8 @@ a reader without the lock, for a command beside a running server.
 
 from __future__ import annotations
 
+from app.store.errors import DirectoryLockedError, StoreError
+from app.store.ids import new_id
 from app.store.records import (
     AccountRecord,
     DatasetRecord,
@@ -73,12 +75,21 @@ from app.store.records import (
     ReleaseRecord,
     Verification,
 )
+from app.store.store import Store, inspecting
+from app.store.unit_of_work import Reader, UnitOfWork
 
 __all__ = [
     "AccountRecord",
     "DatasetRecord",
     "DatasetStatus",
+    "DirectoryLockedError",
     "KeyRecord",
+    "Reader",
     "ReleaseRecord",
+    "Store",
+    "StoreError",
+    "UnitOfWork",
     "Verification",
+    "inspecting",
+    "new_id",
 ]

@@ -1,0 +1,127 @@
+"""Data sets: their public facts. The rows themselves are in the vault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
+
+from app.domain.ledger import digest_of
+from app.domain.problems import Problem
+from app.store import tables
+from app.store.accounts import AccountsWriter
+from app.store.ids import new_id, now
+from app.store.records import DatasetRecord, DatasetStatus
+
+_dataset = tables.dataset.c
+
+_GET = select(tables.dataset).where(_dataset.id == bindparam("wanted"))
+_BY_NAME = select(tables.dataset).where(_dataset.name == bindparam("wanted"))
+_ARCHIVE = (
+    update(tables.dataset)
+    .where(_dataset.id == bindparam("wanted"), _dataset.status == DatasetStatus.ACTIVE.value)
+    .values(status=DatasetStatus.ARCHIVED.value, archived_at=bindparam("at"))
+)
+
+
+class Datasets:
+    """Data sets by id, by name, or newest first."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def get(self, dataset: str) -> DatasetRecord | None:
+        """Return the data set, or None."""
+        return _record(self._connection.execute(_GET, {"wanted": dataset}).one_or_none())
+
+    def by_name(self, name: str) -> DatasetRecord | None:
+        """Return the data set of this name, or None."""
+        return _record(self._connection.execute(_BY_NAME, {"wanted": name}).one_or_none())
+
+    def list(self, *, before: int | None = None, limit: int = 100) -> tuple[DatasetRecord, ...]:
+        """Return data sets, newest first, whose number is below ``before``."""
+        query = select(tables.dataset).order_by(_dataset.number.desc()).limit(limit)
+        if before is not None:
+            query = query.where(_dataset.number < before)
+        return tuple(_present(row) for row in self._connection.execute(query))
+
+
+class DatasetsWriter(Datasets):
+    """Registering data sets and archiving them; the system account records both."""
+
+    __slots__ = ("_accounts",)
+
+    def __init__(self, connection: Connection, accounts: AccountsWriter) -> None:
+        super().__init__(connection)
+        self._accounts = accounts
+
+    def insert(
+        self,
+        *,
+        name: str,
+        account: str,
+        spec: str,
+        rows: int | None,
+        principal: str,
+        id: str | None = None,
+    ) -> DatasetRecord:
+        """Register a data set; ``id`` is given when the vault has stored its rows under it.
+
+        Raises
+        ------
+        Problem
+            ``name-taken``.
+        """
+        if self.by_name(name) is not None:
+            raise Problem("name-taken")
+        dataset = id or new_id("ds")
+        self._connection.execute(
+            insert(tables.dataset),
+            {
+                "id": dataset,
+                "name": name,
+                "account": account,
+                "spec": spec,
+                "status": DatasetStatus.ACTIVE.value,
+                "rows": rows,
+                "created_by": principal,
+                "created_at": now(),
+                "archived_at": None,
+            },
+        )
+        self._accounts.system_entry(
+            "dataset_created",
+            principal=principal,
+            fingerprint=digest_of(dataset, name, account, spec, rows),
+            note=dataset,
+        )
+        return self._found(dataset)
+
+    def archive(self, dataset: str, *, principal: str) -> DatasetRecord:
+        """Mark a data set archived, once; its account, entries and releases stay.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
+        changed = self._connection.execute(_ARCHIVE, {"wanted": dataset, "at": now()})
+        if changed.rowcount == 1:
+            self._accounts.system_entry("dataset_archived", principal=principal, note=dataset)
+        return self._found(dataset)
+
+    def _found(self, dataset: str) -> DatasetRecord:
+        found = self.get(dataset)
+        if found is None:
+            raise Problem("not-found")
+        return found
+
+
+def _record(row: Row[Any] | None) -> DatasetRecord | None:
+    return None if row is None else _present(row)
+
+
+def _present(row: Row[Any]) -> DatasetRecord:
+    return DatasetRecord(**{**row._mapping, "status": DatasetStatus(row.status)})

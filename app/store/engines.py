@@ -1,0 +1,78 @@
+"""SQLite engines: what every connection must be set to, and how a transaction begins.
+
+The pragmas are read back after they are set, because SQLite ignores one it
+cannot honour (a file system without shared memory has no WAL, for example).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.pool import NullPool, QueuePool
+
+from app.store.errors import PragmaMismatchError, UnsupportedDatabaseError
+
+# Each pragma, the value it is set to, and what reading it back must give.
+_PRAGMAS: Mapping[str, tuple[str, object]] = {
+    "journal_mode": ("WAL", "wal"),
+    "synchronous": ("FULL", 2),
+    "foreign_keys": ("ON", 1),
+    "recursive_triggers": ("ON", 1),
+    "trusted_schema": ("OFF", 0),
+    "busy_timeout": ("5000", 5000),
+}
+_READER_PRAGMAS: Mapping[str, tuple[str, object]] = {**_PRAGMAS, "query_only": ("ON", 1)}
+
+_READERS = 16
+_EXTRA_READERS = 48
+
+
+def writing_engine(url: str) -> Engine:
+    """Return the engine of the one writing connection; it begins with BEGIN IMMEDIATE."""
+    return _engine(url, pragmas=_PRAGMAS, begin="BEGIN IMMEDIATE", readers=False)
+
+
+def reading_engine(url: str) -> Engine:
+    """Return the pooled engine of readers, which cannot write."""
+    return _engine(url, pragmas=_READER_PRAGMAS, begin="BEGIN", readers=True)
+
+
+def _engine(
+    url: str, *, pragmas: Mapping[str, tuple[str, object]], begin: str, readers: bool
+) -> Engine:
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        raise UnsupportedDatabaseError("this version keeps its ledger in SQLite only")
+    if parsed.database in (None, "", ":memory:"):
+        raise UnsupportedDatabaseError("the database must be a file: a ledger has to last")
+    if readers:
+        engine = create_engine(
+            parsed, poolclass=QueuePool, pool_size=_READERS, max_overflow=_EXTRA_READERS
+        )
+    else:
+        engine = create_engine(parsed, poolclass=NullPool)
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, _record: object) -> None:
+        # Without this the driver would begin transactions of its own, and late.
+        connection.isolation_level = None
+        _set_pragmas(connection, pragmas)
+
+    @event.listens_for(engine, "begin")
+    def begin_transaction(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine
+
+
+def _set_pragmas(connection: sqlite3.Connection, pragmas: Mapping[str, tuple[str, object]]) -> None:
+    for name, (value, expected) in pragmas.items():
+        connection.execute(f"PRAGMA {name} = {value}")
+        found = connection.execute(f"PRAGMA {name}").fetchone()[0]
+        if found != expected:
+            raise PragmaMismatchError(
+                f"SQLite runs with {name} = {found} here, and the ledger needs {value}"
+            )

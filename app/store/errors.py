@@ -1,0 +1,40 @@
+"""What is wrong with the store itself. None of these is ever answered to a client in words.
+
+``StoreError``
+    ``DirectoryLockedError``: another server holds the data directory.
+    ``PragmaMismatchError``: SQLite does not run as the ledger needs it.
+    ``UnsupportedDatabaseError``: not a database this version can use.
+    ``TamperedSchemaError``: a table or trigger is not the one the migrations made.
+    ``StoreClosedError``: a write after closing.
+    ``LostUpdateError``: somebody else writes to the database.
+"""
+
+from __future__ import annotations
+
+
+class StoreError(Exception):
+    """The store cannot work; the message is for the operator."""
+
+
+class DirectoryLockedError(StoreError):
+    """Another server holds the data directory."""
+
+
+class PragmaMismatchError(StoreError):
+    """SQLite does not run with a setting the ledger needs."""
+
+
+class UnsupportedDatabaseError(StoreError):
+    """Not a database this version can keep a ledger in."""
+
+
+class TamperedSchemaError(StoreError):
+    """A trigger is missing or is not the one the migrations made."""
+
+
+class StoreClosedError(StoreError):
+    """The store has been closed."""
+
+
+class LostUpdateError(StoreError):
+    """An account was not as the writer had just read it: somebody else writes."""

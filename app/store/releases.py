@@ -1,0 +1,189 @@
+"""Releases: each begins in the same transaction as its charge and keeps its answer's bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
+
+from app.domain.problems import Problem
+from app.domain.releases import ReleaseState, request_fingerprint
+from app.store import tables
+from app.store.accounts import AccountsWriter
+from app.store.ids import new_id, now
+from app.store.records import ReleaseRecord
+
+_release, _entry = tables.release.c, tables.entry.c
+
+_GET = select(tables.release).where(_release.id == bindparam("wanted"))
+_BY_IDEM = (
+    select(tables.release)
+    .join(tables.entry, _entry.release == _release.id)
+    .where(_entry.principal == bindparam("by"), _entry.idem == bindparam("idem_key"))
+)
+_DEBITED = (
+    select(tables.release)
+    .where(_release.state == ReleaseState.DEBITED.value)
+    .order_by(_release.number)
+)
+_INSERT = insert(tables.release)
+_STEP = update(tables.release).where(
+    _release.id == bindparam("wanted"), _release.state == ReleaseState.DEBITED.value
+)
+_FINISH = _STEP.values(
+    state=ReleaseState.RELEASED.value,
+    result=bindparam("new_result"),
+    result_hash=bindparam("new_hash"),
+    finished_at=bindparam("at"),
+)
+_VOID = _STEP.values(state=ReleaseState.VOID.value, finished_at=bindparam("at"))
+_ATTEMPT = _STEP.values(attempts=_release.attempts + 1)
+
+
+class Releases:
+    """Releases with their requests, plans and results."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def get(self, release: str) -> ReleaseRecord | None:
+        """Return the release, or None."""
+        return _record(self._connection.execute(_GET, {"wanted": release}).one_or_none())
+
+    def find_by_idem(self, principal: str, idem: str) -> ReleaseRecord | None:
+        """Return the release this person asked for under this Idempotency-Key, or None."""
+        found = self._connection.execute(_BY_IDEM, {"by": principal, "idem_key": idem})
+        return _record(found.one_or_none())
+
+    def list(
+        self,
+        *,
+        principal: str | None = None,
+        dataset: str | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> tuple[ReleaseRecord, ...]:
+        """Return releases, newest first, whose number is below ``before``."""
+        query = select(tables.release).order_by(_release.number.desc()).limit(limit)
+        if principal is not None:
+            query = query.where(_release.principal == principal)
+        if dataset is not None:
+            query = query.where(_release.dataset == dataset)
+        if before is not None:
+            query = query.where(_release.number < before)
+        return tuple(_present(row) for row in self._connection.execute(query))
+
+    def debited(self) -> tuple[ReleaseRecord, ...]:
+        """Return the releases that are charged and have no result yet, oldest first."""
+        return tuple(_present(row) for row in self._connection.execute(_DEBITED))
+
+
+class ReleasesWriter(Releases):
+    """Charging, finishing and voiding releases."""
+
+    __slots__ = ("_accounts",)
+
+    def __init__(self, connection: Connection, accounts: AccountsWriter) -> None:
+        super().__init__(connection)
+        self._accounts = accounts
+
+    def debit(
+        self,
+        *,
+        account: str,
+        amount: int,
+        dataset: str,
+        principal: str,
+        request: str,
+        plan: str,
+        idem: str,
+    ) -> ReleaseRecord:
+        """Charge the account and make the release, state ``debited``, first attempt.
+
+        ``request`` is the canonical JSON text of the request and ``plan`` that
+        of its public plan. Look the Idempotency-Key up first, in the same
+        write: using one twice violates a constraint here.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``budget-exceeded`` with nothing written.
+        """
+        release = new_id("rel")
+        fingerprint = request_fingerprint(dataset=dataset, request=request)
+        entry = self._accounts.debit(
+            account,
+            amount,
+            principal=principal,
+            release=release,
+            idem=idem,
+            fingerprint=fingerprint,
+        )
+        values: dict[str, Any] = {
+            "id": release,
+            "account": account,
+            "seq": entry.seq,
+            "dataset": dataset,
+            "principal": principal,
+            "state": ReleaseState.DEBITED.value,
+            "attempts": 1,
+            "request": request,
+            "plan": plan,
+            "fingerprint": fingerprint,
+            "result": None,
+            "result_hash": None,
+            "created_at": entry.at,
+            "finished_at": None,
+        }
+        inserted = self._connection.execute(_INSERT, values)
+        (number,) = inserted.inserted_primary_key or (0,)
+        values["state"] = ReleaseState.DEBITED
+        return ReleaseRecord(number=number, **values)
+
+    def finish(self, release: str, result: bytes) -> ReleaseRecord:
+        """Store the answer's bytes; the release is ``released`` and never changes again.
+
+        Raises
+        ------
+        Problem
+            ``release-void`` when it is no longer waiting for a result.
+        """
+        return self._step(
+            release,
+            _FINISH,
+            new_result=result,
+            new_hash=hashlib.sha256(result).hexdigest(),
+            at=now(),
+        )
+
+    def void(self, release: str) -> ReleaseRecord:
+        """Give the release up; its charge stays.
+
+        Raises
+        ------
+        Problem
+            ``release-void`` when it is no longer waiting for a result.
+        """
+        return self._step(release, _VOID, at=now())
+
+    def begin_attempt(self, release: str) -> ReleaseRecord:
+        """Count one more attempt at drawing a release that a dead process left behind."""
+        return self._step(release, _ATTEMPT)
+
+    def _step(self, release: str, statement: Any, **values: object) -> ReleaseRecord:
+        stepped = self._connection.execute(statement, {"wanted": release, **values})
+        found = self.get(release)
+        if stepped.rowcount != 1 or found is None:
+            raise Problem("release-void")
+        return found
+
+
+def _record(row: Row[Any] | None) -> ReleaseRecord | None:
+    return None if row is None else _present(row)
+
+
+def _present(row: Row[Any]) -> ReleaseRecord:
+    return ReleaseRecord(**{**row._mapping, "state": ReleaseState(row.state)})

@@ -1,0 +1,159 @@
+"""The store as one object: the lock, the migrated database, its writer and its readers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from sqlalchemy import Connection, Engine, insert, select
+
+from app.domain.ledger import SYSTEM_ACCOUNT
+from app.domain.releases import may_be_redrawn
+from app.store import tables
+from app.store.engines import reading_engine, writing_engine
+from app.store.entries import EntriesWriter, LedgerIdentity, Occasion
+from app.store.errors import StoreError
+from app.store.ids import new_id, now
+from app.store.lock import DirectoryLock
+from app.store.migrate import check_triggers, migrate
+from app.store.records import ReleaseRecord, Verification
+from app.store.unit_of_work import Reader, UnitOfWork, transaction
+from app.store.verification import verify
+from app.store.writer import QUEUE_LENGTH, Writer
+
+T = TypeVar("T")
+
+SYSTEM = "system"
+"""The principal of what the service does by itself."""
+
+_log = logging.getLogger(__name__)
+
+
+class Store:
+    """The one writer and any number of readers of a ledger; see the package's docstring."""
+
+    def __init__(
+        self, *, lock: DirectoryLock, connection: Connection, readers: Engine, writer: Writer
+    ) -> None:
+        self._lock = lock
+        self._connection = connection
+        self._readers = readers
+        self._writer = writer
+
+    @classmethod
+    def open(cls, url: str, *, data_dir: Path, queue_length: int = QUEUE_LENGTH) -> Store:
+        """Take the directory, migrate the database and start the writer.
+
+        Raises
+        ------
+        StoreError
+            Another server runs here, or the database cannot hold a ledger.
+        """
+        lock = DirectoryLock(data_dir)
+        try:
+            connection = writing_engine(url).connect()
+            try:
+                identity = _prepare(connection)
+                readers = reading_engine(url)
+                writer = Writer(connection, identity, queue_length=queue_length)
+            except BaseException:
+                connection.close()
+                raise
+        except BaseException:
+            lock.release()
+            raise
+        return cls(lock=lock, connection=connection, readers=readers, writer=writer)
+
+    def close(self) -> None:
+        """Finish what waits, close every connection and give the directory free."""
+        self._writer.close()
+        self._readers.dispose()
+        self._connection.close()
+        self._lock.release()
+
+    @contextmanager
+    def reading(self) -> Iterator[Reader]:
+        """Read one snapshot of the database; connections of this kind cannot write."""
+        with self._readers.connect() as connection:
+            yield Reader(connection)
+
+    def write(self, function: Callable[[UnitOfWork], T]) -> T:
+        """Run a function in the writer and return its result once it is durable.
+
+        Raises
+        ------
+        Problem
+            ``busy`` when too much waits; else whatever the function raised.
+        """
+        return self._writer.write(function)
+
+    async def awrite(self, function: Callable[[UnitOfWork], T]) -> T:
+        """Do what :meth:`write` does without holding a thread while it waits."""
+        return await self._writer.awrite(function)
+
+    def verify(self) -> Verification:
+        """Walk every chain, sum and result of one snapshot."""
+        with self._readers.connect() as connection:
+            return verify(connection)
+
+    def recover(self) -> tuple[ReleaseRecord, ...]:
+        """Settle what a dead process left behind; return what is to be drawn again.
+
+        Every returned release has its new attempt counted, durably. A release
+        that has used its attempts up is void instead. Call this once, before
+        the first request.
+        """
+        return self.write(_recover)
+
+
+@contextmanager
+def inspecting(url: str) -> Iterator[Connection]:
+    """Read a database beside a running server: no lock, no migration, no writing.
+
+    Raises
+    ------
+    StoreError
+        There is no ledger at this address.
+    """
+    engine = reading_engine(url)
+    database = engine.url.database
+    if database is None or not Path(database).is_file():
+        raise StoreError("there is no ledger at this address")
+    try:
+        with engine.connect() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _prepare(connection: Connection) -> LedgerIdentity:
+    """Migrate, check, and give a new ledger its identity and its system account."""
+    with transaction(connection):
+        migrate(connection)
+    with transaction(connection):
+        check_triggers(connection)
+        row = connection.execute(select(tables.ledger)).one_or_none()
+        if row is not None:
+            return LedgerIdentity(row.id, row.epoch)
+        identity = LedgerIdentity(new_id("ledger"), 1)
+        connection.execute(
+            insert(tables.ledger),
+            {"number": 1, "id": identity.id, "epoch": identity.epoch, "created_at": now()},
+        )
+        occasion = Occasion(principal=SYSTEM, note="system account")
+        EntriesWriter(connection, identity).open_account(SYSTEM_ACCOUNT, 0, occasion)
+        return identity
+
+
+def _recover(u: UnitOfWork) -> tuple[ReleaseRecord, ...]:
+    again = []
+    for left in u.releases.debited():
+        if may_be_redrawn(left.attempts):
+            again.append(u.releases.begin_attempt(left.id))
+        else:
+            u.releases.void(left.id)
+            _log.error("release %s is void: %d processes died over it", left.id, left.attempts)
+    return tuple(again)

@@ -1,0 +1,233 @@
+"""The tables. Every rule a CHECK can state is a named, table-level CHECK.
+
+Rules between rows are triggers, in one module per database
+(:mod:`app.store.triggers_sqlite`). Integers are 64 bits; text is never
+truncated; times are ISO 8601 in UTC.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Connection,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+    event,
+)
+
+from app.store import triggers_sqlite
+
+metadata = MetaData()
+
+_Int = BigInteger().with_variant(Integer(), "sqlite")
+
+ledger = Table(
+    "ledger",
+    metadata,
+    Column("number", _Int, nullable=False),
+    Column("id", Text, nullable=False),
+    Column("epoch", _Int, nullable=False),
+    Column("created_at", Text, nullable=False),
+    PrimaryKeyConstraint("number", name="pk_ledger"),
+    CheckConstraint("number = 1", name="ck_ledger_only_one"),
+    CheckConstraint("epoch >= 1", name="ck_ledger_epoch"),
+    sqlite_strict=True,
+)
+
+entry = Table(
+    "entry",
+    metadata,
+    Column("account", Text, nullable=False),
+    Column("seq", _Int, nullable=False),
+    Column("epoch", _Int, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("principal", Text, nullable=False),
+    Column("release", Text),
+    Column("idem", Text),
+    Column("fingerprint", Text),
+    Column("note", Text),
+    Column("amount", _Int, nullable=False),
+    Column("total_after", _Int, nullable=False),
+    Column("spent_after", _Int, nullable=False),
+    Column("reserved_after", _Int, nullable=False),
+    Column("at", Text, nullable=False),
+    Column("prev", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    PrimaryKeyConstraint("account", "seq", name="pk_entry"),
+    UniqueConstraint("principal", "idem", name="uq_entry_idem"),
+    UniqueConstraint(
+        "account",
+        "seq",
+        "total_after",
+        "spent_after",
+        "reserved_after",
+        "hash",
+        name="uq_entry_balance",
+    ),
+    CheckConstraint("seq >= 1", name="ck_entry_seq"),
+    CheckConstraint(
+        "amount >= 0 AND spent_after >= 0 AND reserved_after >= 0"
+        " AND spent_after + reserved_after <= total_after",
+        name="ck_entry_within_total",
+    ),
+    CheckConstraint(
+        "CASE WHEN account = '0' THEN amount = 0 AND total_after = 0 AND kind NOT IN"
+        " ('grant', 'expire', 'debit', 'reserve', 'unreserve', 'burn')"
+        " ELSE kind IN ('open', 'grant', 'expire', 'debit', 'reserve', 'unreserve', 'burn') END",
+        name="ck_entry_kind",
+    ),
+    CheckConstraint(
+        "(idem IS NULL OR kind IN ('debit', 'reserve'))"
+        " AND (kind NOT IN ('debit', 'reserve', 'unreserve')"
+        " OR (release IS NOT NULL AND fingerprint IS NOT NULL))",
+        name="ck_entry_release",
+    ),
+    CheckConstraint("length(prev) = 64 AND length(hash) = 64", name="ck_entry_hash"),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
+account = Table(
+    "account",
+    metadata,
+    Column("id", Text, nullable=False),
+    Column("seq", _Int, nullable=False),
+    Column("total", _Int, nullable=False),
+    Column("spent", _Int, nullable=False),
+    Column("reserved", _Int, nullable=False),
+    Column("head", Text, nullable=False),
+    PrimaryKeyConstraint("id", name="pk_account"),
+    CheckConstraint("seq >= 1", name="ck_account_seq"),
+    CheckConstraint(
+        "spent >= 0 AND reserved >= 0 AND spent + reserved <= total", name="ck_account_within_total"
+    ),
+    # At COMMIT the balance is the last entry, the total included: the triggers keep
+    # entries from running ahead of the account, this keeps the account from running
+    # ahead of its entries.
+    ForeignKeyConstraint(
+        ["id", "seq", "total", "spent", "reserved", "head"],
+        [
+            "entry.account",
+            "entry.seq",
+            "entry.total_after",
+            "entry.spent_after",
+            "entry.reserved_after",
+            "entry.hash",
+        ],
+        name="fk_account_last_entry",
+        deferrable=True,
+        initially="DEFERRED",
+    ),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
+dataset = Table(
+    "dataset",
+    metadata,
+    Column("number", _Int, nullable=False),
+    Column("id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("rows", _Int),
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("archived_at", Text),
+    PrimaryKeyConstraint("number", name="pk_dataset"),
+    UniqueConstraint("id", name="uq_dataset_id"),
+    UniqueConstraint("name", name="uq_dataset_name"),
+    ForeignKeyConstraint(["account"], ["account.id"], name="fk_dataset_account"),
+    CheckConstraint(
+        "(status = 'active' AND archived_at IS NULL)"
+        " OR (status = 'archived' AND archived_at IS NOT NULL)",
+        name="ck_dataset_status",
+    ),
+    CheckConstraint("rows IS NULL OR rows >= 0", name="ck_dataset_rows"),
+    sqlite_strict=True,
+)
+
+release = Table(
+    "release",
+    metadata,
+    Column("number", _Int, nullable=False),
+    Column("id", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("seq", _Int, nullable=False),
+    Column("dataset", Text, nullable=False),
+    Column("principal", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempts", _Int, nullable=False),
+    Column("request", Text, nullable=False),
+    Column("plan", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("result", LargeBinary),
+    Column("result_hash", Text),
+    Column("created_at", Text, nullable=False),
+    Column("finished_at", Text),
+    PrimaryKeyConstraint("number", name="pk_release"),
+    UniqueConstraint("id", name="uq_release_id"),
+    UniqueConstraint("account", "seq", name="uq_release_charge"),
+    ForeignKeyConstraint(
+        ["account", "seq"], ["entry.account", "entry.seq"], name="fk_release_charge"
+    ),
+    ForeignKeyConstraint(["dataset"], ["dataset.id"], name="fk_release_dataset"),
+    CheckConstraint(
+        "state IN ('reserved', 'debited', 'released', 'void', 'rejected', 'withdrawn', 'expired')",
+        name="ck_release_state",
+    ),
+    CheckConstraint(
+        "(state = 'released') = (result IS NOT NULL) AND (result IS NULL) = (result_hash IS NULL)",
+        name="ck_release_result",
+    ),
+    CheckConstraint("attempts >= 0 AND attempts <= 3", name="ck_release_attempts"),
+    sqlite_strict=True,
+)
+
+api_key = Table(
+    "api_key",
+    metadata,
+    Column("number", _Int, nullable=False),
+    Column("id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("person", Text, nullable=False),
+    Column("secret_hash", Text, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("expires_at", Text),
+    Column("revoked_at", Text),
+    PrimaryKeyConstraint("number", name="pk_api_key"),
+    UniqueConstraint("id", name="uq_api_key_id"),
+    UniqueConstraint("secret_hash", name="uq_api_key_secret_hash"),
+    CheckConstraint("role IN ('analyst', 'curator', 'admin')", name="ck_api_key_role"),
+    sqlite_strict=True,
+)
+
+# Lists of one person's or one data set's releases, newest first, and what a restart must settle.
+Index("ix_release_principal", release.c.principal, release.c.number)
+Index("ix_release_dataset", release.c.dataset, release.c.number)
+Index(
+    "ix_release_debited",
+    release.c.number,
+    sqlite_where=release.c.state == "debited",
+    postgresql_where=release.c.state == "debited",
+)
+
+_TRIGGERS = {"sqlite": triggers_sqlite.CREATE}
+
+
+@event.listens_for(metadata, "after_create")
+def _create_triggers(_target: MetaData, connection: Connection, **_options: object) -> None:
+    for statement in _TRIGGERS[connection.dialect.name].values():
+        connection.exec_driver_sql(statement)

@@ -1,0 +1,183 @@
+"""Verification: walk every chain and compare every sum, whatever the triggers let through.
+
+For each account, in order of sequence: the numbers have no gap, every hash is
+that of its entry and binds the one before, every balance follows from the one
+before by the entry's kind and amount. Then: the account's row is its last
+entry, the system account knows of every account, each release is what its
+charge was made for, and each result has its hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+from sqlalchemy.exc import DatabaseError
+
+from app.domain.ledger import (
+    GENESIS,
+    SYSTEM_ACCOUNT,
+    Balance,
+    Entry,
+    chain_hash,
+    ledger_head,
+)
+from app.domain.releases import request_fingerprint
+from app.store import tables
+from app.store.entries import entry_of
+from app.store.records import AccountRecord, Verification
+
+_MOST_FAULTS = 20
+_PAGE = 1000
+_CHARGES = ("debit", "reserve")
+
+_entry, _release = tables.entry.c, tables.release.c
+
+
+def verify(connection: Connection) -> Verification:
+    """Walk the whole ledger on this connection's snapshot.
+
+    Reads entries in pages, so memory does not grow with the ledger; a damaged
+    file is a fault, not an error.
+    """
+    walk = _Walk()
+    try:
+        walk.chains(connection)
+        walk.releases(connection)
+    except (DatabaseError, TypeError, ValueError, OverflowError):
+        walk.fault("the database file cannot be read through")
+    return Verification(
+        entries=walk.entries, head=ledger_head(walk.heads), faults=tuple(walk.faults)
+    )
+
+
+class _Walk:
+    """What has been seen so far."""
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.heads: list[str] = []
+        self.faults: list[str] = []
+
+    def fault(self, text: str) -> None:
+        if len(self.faults) < _MOST_FAULTS:
+            self.faults.append(text)
+
+    def chains(self, connection: Connection) -> None:
+        """Walk every account's entries and compare its row."""
+        ledger = connection.execute(select(tables.ledger)).one_or_none()
+        if ledger is None:
+            self.fault("the ledger has no identity")
+            return
+        accounts = {
+            row.id: AccountRecord(**row._mapping)
+            for row in connection.execute(select(tables.account))
+        }
+        self.heads = [account.head for account in accounts.values()]
+        opened: set[str | None] = {SYSTEM_ACCOUNT}
+        walked: set[str] = set()
+        for name, chain in groupby(_all_entries(connection), key=lambda entry: entry.account):
+            if name in walked:
+                self.fault(f"account {name}: its entries are out of order")
+            walked.add(name)
+            self._chain(name, chain, ledger, accounts.get(name), opened)
+        for name in sorted(accounts.keys() - walked):
+            self.fault(f"account {name}: it has no entries")
+        known = {name for name in opened if name is not None}
+        for name in sorted(known ^ accounts.keys()):
+            self.fault(f"account {name}: the system account disagrees that it exists")
+
+    def _chain(
+        self,
+        name: str,
+        chain: Iterator[Entry],
+        ledger: Row[Any],
+        account: AccountRecord | None,
+        opened: set[str | None],
+    ) -> None:
+        last: Entry | None = None
+        for entry in chain:
+            self.entries += 1
+            problem = _fault_of(entry, last, ledger)
+            if problem is not None:
+                self.fault(f"account {name}, entry {entry.seq}: {problem}")
+            if name == SYSTEM_ACCOUNT and entry.kind == "account_opened":
+                opened.add(entry.note)
+            last = entry
+        if account is None:
+            self.fault(f"account {name}: it has entries and no balance")
+        elif last is not None and (
+            (account.seq, account.head, account.balance)
+            != (last.seq, last.hash, last.balance_after)
+        ):
+            self.fault(f"account {name}: its balance is not its last entry's")
+
+    def releases(self, connection: Connection) -> None:
+        """Match releases with their charges, both ways, and results with their hashes."""
+        query = (
+            select(
+                tables.release,
+                _entry.release.label("charged"),
+                _entry.principal.label("charged_to"),
+                _entry.fingerprint.label("charged_for"),
+            )
+            .outerjoin(
+                tables.entry,
+                (_entry.account == _release.account) & (_entry.seq == _release.seq),
+            )
+            .execution_options(yield_per=_PAGE)
+        )
+        for row in connection.execute(query):
+            problem = _release_fault_of(row)
+            if problem is not None:
+                self.fault(f"release {row.id}: {problem}")
+        uncharged = (
+            select(_entry.account, _entry.seq)
+            .outerjoin(tables.release, _release.id == _entry.release)
+            .where(_entry.kind.in_(_CHARGES), _release.id.is_(None))
+            .limit(_MOST_FAULTS)
+        )
+        for row in connection.execute(uncharged):
+            self.fault(f"account {row.account}, entry {row.seq}: its release is missing")
+
+
+def _all_entries(connection: Connection) -> Iterator[Entry]:
+    query = (
+        select(tables.entry).order_by(_entry.account, _entry.seq).execution_options(yield_per=_PAGE)
+    )
+    return (entry_of(row) for row in connection.execute(query))
+
+
+def _fault_of(entry: Entry, last: Entry | None, ledger: Row[Any]) -> str | None:
+    """Return what is wrong with an entry, given the one before it."""
+    seq, prev, epoch, before = 0, GENESIS, 1, Balance(0)
+    if last is not None:
+        seq, prev, epoch, before = last.seq, last.hash, last.epoch, last.balance_after
+    checks = (
+        (entry.seq == seq + 1, "an entry before it is missing"),
+        (entry.prev == prev, "it does not continue the entry before it"),
+        (entry.hash == chain_hash(entry, ledger.id), "it has been edited"),
+        ((entry.kind == "open") == (last is None), "only an account's first entry opens it"),
+        (
+            before.may_become(entry.balance_after, entry.kind, entry.amount),
+            "its balance does not follow",
+        ),
+        (epoch <= entry.epoch <= ledger.epoch, "its epoch does not follow"),
+    )
+    return next((fault for holds, fault in checks if not holds), None)
+
+
+def _release_fault_of(row: Row[Any]) -> str | None:
+    """Return what is wrong with a release, given the entry that charged it."""
+    if row.charged != row.id or row.charged_for != row.fingerprint:
+        return "it is not what its entry charged for"
+    if row.charged_to != row.principal:
+        return "it belongs to another person than was charged"
+    if row.fingerprint != request_fingerprint(dataset=row.dataset, request=row.request):
+        return "its request has been edited"
+    if row.result is not None and hashlib.sha256(row.result).hexdigest() != row.result_hash:
+        return "its result has been edited"
+    return None

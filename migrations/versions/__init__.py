@@ -1,0 +1,1 @@
+"""One module per migration. A released one is never edited."""
