@@ -1,0 +1,87 @@
+"""Quantiles of one column.
+
+The objective is the check loss, whose gradient at t is ``#{y_i <= t} - tau n``:
+a record contributes ``1{y <= t} - tau``, which is ``1 - tau`` or ``-tau``.
+
+*Sensitivity.* Replacing a record changes the gradient by at most 1, whatever
+tau; adding or removing one by at most ``max(tau, 1 - tau)``. (KNG section 4.5
+prints ``2 (1 - tau)``, which is not private for tau above 1/2.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+from mechanisms.domain import Schema
+from mechanisms.privacy import Adjacency
+from mechanisms.statistics.base import InvalidStatisticError, require_numbers
+
+MAX_LEVELS = 100
+_LEVEL_UNIT = 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantile:
+    """Quantiles of a number or boolean column at the given levels.
+
+    Parameters
+    ----------
+    column
+        The column's name.
+    levels
+        Distinct levels strictly between 0 and 1, with at most 9 decimals; at most 100.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"kng": ("linf",)}
+
+    kind: Literal["quantile"] = "quantile"
+    column: str
+    levels: tuple[float, ...]
+
+    def check(self, schema: Schema) -> None:
+        """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+        require_numbers(schema, [self.column], "column")
+        self.exact_levels()
+
+    def exact_levels(self) -> tuple[Fraction, ...]:
+        """Return the levels as the decimals they were written as.
+
+        Raises
+        ------
+        InvalidStatisticError
+            None or too many, out of range, too fine, or repeated.
+        """
+        if not 1 <= len(self.levels) <= MAX_LEVELS:
+            raise _invalid(f"give between 1 and {MAX_LEVELS} levels")
+        levels = tuple(_exact_level(level) for level in self.levels)
+        if len(set(levels)) != len(levels):
+            raise _invalid("a level is given twice")
+        return levels
+
+
+def gradient_sensitivity(level: Fraction, adjacency: Adjacency) -> Fraction:
+    """Return the exact Delta of ``#{y <= t} - level * n``: 1, or max(level, 1 - level)."""
+    return Fraction(1) if adjacency is Adjacency.REPLACE_ONE else max(level, 1 - level)
+
+
+def decimal_text(value: Fraction) -> str:
+    """Return the shortest decimal text of a fraction with at most 9 decimals."""
+    whole, part = divmod(int(value * _LEVEL_UNIT), _LEVEL_UNIT)
+    return f"{whole}.{part:09d}".rstrip("0").rstrip(".")
+
+
+def _exact_level(level: float) -> Fraction:
+    if not 0 < level < 1:  # also refuses NaN
+        raise _invalid("levels must lie strictly between 0 and 1")
+    exact = Fraction(repr(float(level)))
+    if (exact * _LEVEL_UNIT).denominator != 1:
+        raise _invalid("levels must have at most 9 decimals")
+    return exact
+
+
+def _invalid(detail: str) -> InvalidStatisticError:
+    return InvalidStatisticError(detail, field_name="levels")
