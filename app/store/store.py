@@ -21,7 +21,6 @@ from app.store.lock import DirectoryLock
 from app.store.migrate import check_triggers, migrate
 from app.store.records import ReleaseRecord, Verification
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
-from app.store.verification import verify
 from app.store.writer import QUEUE_LENGTH, Writer
 
 T = TypeVar("T")
@@ -96,8 +95,8 @@ class Store:
 
     def verify(self) -> Verification:
         """Walk every chain, sum and result of one snapshot."""
-        with self._readers.connect() as connection:
-            return verify(connection)
+        with self.reading() as reader:
+            return reader.verify()
 
     def recover(self) -> tuple[ReleaseRecord, ...]:
         """Settle what a dead process left behind; return what is to be drawn again.
@@ -110,7 +109,7 @@ class Store:
 
 
 @contextmanager
-def inspecting(url: str) -> Iterator[Connection]:
+def inspecting(url: str) -> Iterator[Reader]:
     """Read a database beside a running server: no lock, no migration, no writing.
 
     Raises
@@ -124,7 +123,7 @@ def inspecting(url: str) -> Iterator[Connection]:
         raise StoreError("there is no ledger at this address")
     try:
         with engine.connect() as connection:
-            yield connection
+            yield Reader(connection)
     finally:
         engine.dispose()
 

@@ -11,20 +11,27 @@ from app.store.accounts import Accounts, AccountsWriter
 from app.store.datasets import Datasets, DatasetsWriter
 from app.store.entries import Entries, EntriesWriter, LedgerIdentity
 from app.store.keys import Keys, KeysWriter
+from app.store.records import Verification
 from app.store.releases import Releases, ReleasesWriter
+from app.store.verification import verify
 
 
 class Reader:
     """All repositories over one snapshot of the database."""
 
-    __slots__ = ("accounts", "datasets", "entries", "keys", "releases")
+    __slots__ = ("_connection", "accounts", "datasets", "entries", "keys", "releases")
 
     def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self.accounts = Accounts(connection)
         self.datasets = Datasets(connection)
         self.entries = Entries(connection)
         self.keys = Keys(connection)
         self.releases = Releases(connection)
+
+    def verify(self) -> Verification:
+        """Walk every chain, sum and result of the snapshot."""
+        return verify(self._connection)
 
 
 class UnitOfWork:
