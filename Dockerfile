@@ -13,7 +13,7 @@ COPY app ./app
 COPY mechanisms ./mechanisms
 COPY migrations ./migrations
 RUN python -m venv /tools \
-    && /tools/bin/python -m pip install --quiet --no-index --find-links /wheels setuptools \
+    && /tools/bin/python -m pip install --quiet --no-index --upgrade --find-links /wheels setuptools \
     && /tools/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --no-index \
         --wheel-dir /dist . \
     && python -m venv --without-pip /opt/release-desk \

@@ -76,6 +76,8 @@ def serve(host: str, port: int, workers: int) -> None:
             "--workers above 1 needs PostgreSQL: an SQLite ledger has exactly one writing process. "
             f"Set {PREFIX}DATABASE_URL, or leave --workers at 1."
         )
+    # Here rather than in the server process, where a refusal would drown in a traceback.
+    _migrate(settings)
     # uvicorn raises the signal again once it has shut down in order: that is success.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.run(
@@ -93,11 +95,7 @@ def serve(host: str, port: int, workers: int) -> None:
 @main.command()
 def migrate() -> None:
     """Bring the database to the newest schema. `serve` does so by itself."""
-    from app.store.store import Store  # noqa: PLC0415
-
-    settings = _settings()
-    with _local():
-        Store.open(settings.resolved_database_url, data_dir=settings.data_dir).close()
+    _migrate(_settings())
     click.echo("the schema is the newest")
 
 
@@ -131,8 +129,8 @@ def audit_verify(as_json: bool) -> None:
     """
     from app.store import inspecting  # noqa: PLC0415
 
-    with _local(), inspecting(_settings().resolved_database_url) as store:
-        found = store.verify()
+    with _local(), inspecting(_settings().resolved_database_url) as reader:
+        found = reader.verify()
     if as_json:
         facts = {"ok": found.ok, "entries": found.entries, "head": found.head}
         click.echo(json.dumps({**facts, "faults": list(found.faults)}))
@@ -323,6 +321,13 @@ def _settings() -> Settings:
         # The values stay out of the message: one of them may be a key.
         faults = (f"{PREFIX}{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
         raise click.ClickException("wrong settings: " + "; ".join(faults)) from None
+
+
+def _migrate(settings: Settings) -> None:
+    from app.store import Store  # noqa: PLC0415
+
+    with _local():
+        Store.open(settings.resolved_database_url, data_dir=settings.data_dir).close()
 
 
 @contextmanager
