@@ -1,0 +1,279 @@
+"""The container's steps without a container engine.
+
+The wheel is built from what ``.dockerignore`` lets through, installed into an
+empty environment, and run by another user on a tree nobody may write to, with
+the data directory alone writable. Dependencies are the test environment's own:
+the hashes they are pinned by were checked when it was made.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import site
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from tests.e2e.live import ADMIN_KEY, free_port, release_mean, upload
+
+ROOT = Path(__file__).parent.parent.parent
+DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
+OTHER_USER = 65534
+
+pytestmark = pytest.mark.slow
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def let_through() -> list[str]:
+    """Return the names of the project's top that reach the image's build."""
+    rules = (ROOT / ".dockerignore").read_text("utf-8").split()
+    assert rules[0] == "*"
+    return [rule.removeprefix("!") for rule in rules if rule.startswith("!")]
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A wheel in an environment below ``root``, read-only but for nothing."""
+
+    root: Path
+    wheel: Path
+    bin: Path
+
+
+@pytest.fixture(scope="module")
+def installed() -> Iterator[Installed]:
+    # Not below pytest's own directory, which no other user may enter.
+    root = Path(tempfile.mkdtemp(prefix="release-desk-image-"))
+    root.chmod(0o755)
+    source, environment = root / "src", root / "opt"
+    source.mkdir()
+    for name in let_through():
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
+        copy(ROOT / name, source / name)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+    build = ("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
+    run(*pip, *build, "--wheel-dir", root / "dist", source)
+    (wheel,) = (root / "dist").glob("*.whl")
+    run(sys.executable, "-m", "venv", "--without-pip", environment)
+    python = environment / "bin" / "python"
+    into = ("--python", python, "install", "--quiet", "--no-deps", "--no-index", "--compile")
+    run(*pip, *into, wheel)
+    (own,) = environment.glob("lib/python*/site-packages")
+    (own / "dependencies.pth").write_text("\n".join(site.getsitepackages()) + "\n")
+    for path in (root, *root.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(stat.S_IMODE(path.stat().st_mode) & ~0o222 | 0o444)
+    yield Installed(root, wheel, environment / "bin")
+    for path in (root, *root.rglob("*")):
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o755)
+    shutil.rmtree(root)
+
+
+class Served:
+    """``release-desk serve`` of the installed wheel, as a user, over one data directory."""
+
+    def __init__(self, installed: Installed, data: Path, user: int | None) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = data.parent / "server.log"
+        as_user = {} if user is None else {"user": user, "group": user, "extra_groups": []}
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [
+                    installed.bin / "release-desk",
+                    *("serve", "--host", "127.0.0.1", "--port", str(self.port)),
+                ],
+                cwd="/",
+                env={
+                    "PATH": f"{installed.bin}:/usr/bin:/bin",
+                    "RELEASE_DESK_DATA_DIR": str(data),
+                    "RELEASE_DESK_BOOTSTRAP_KEY": ADMIN_KEY,
+                    "PYTHONDONTWRITEBYTECODE": "1",
+                },
+                stdout=log,
+                stderr=log,
+                **as_user,
+            )
+        self._await_ready()
+
+    def _await_ready(self) -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                if httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200:
+                    return
+            except httpx.TransportError:
+                time.sleep(0.1)
+        self.process.kill()
+        raise AssertionError(self.log.read_text(errors="replace")[-3000:])
+
+    def stop(self, sign: signal.Signals) -> int:
+        self.process.send_signal(sign)
+        return self.process.wait(30)
+
+
+@pytest.fixture
+def data() -> Iterator[Path]:
+    place = Path(tempfile.mkdtemp(prefix="release-desk-volume-"))
+    place.chmod(0o755)
+    volume = place / "data"
+    volume.mkdir(mode=0o700)
+    yield volume
+    shutil.rmtree(place)
+
+
+def exercise(installed: Installed, data: Path, user: int | None) -> None:
+    """Serve, upload, release, answer the health check, refuse a second server, stop."""
+    served = Served(installed, data, user)
+    try:
+        with httpx.Client(
+            base_url=served.url, headers={"Authorization": f"Bearer {ADMIN_KEY}"}, timeout=30
+        ) as client:
+            columns = {"age": {"type": "number", "lower": 0, "upper": 100}}
+            dataset = upload(client, "age\n31\n45\n", columns)["id"]
+            answer = release_mean(client, dataset, column="age", epsilon="1", key="packaged")
+            assert answer.status_code == 201
+        assert health(served.port).returncode == 0
+        second = subprocess.run(
+            [installed.bin / "release-desk", "serve", "--port", str(free_port())],
+            env={"RELEASE_DESK_DATA_DIR": str(data)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert second.returncode == 1
+        assert "another Release Desk server" in second.stderr
+        assert "Traceback" not in second.stderr
+    finally:
+        code = served.stop(signal.SIGTERM)
+    assert code == 0
+    assert health(served.port).returncode != 0
+    assert (data / "release-desk.db").is_file()
+
+
+def health(port: int) -> subprocess.CompletedProcess[str]:
+    """Run the image's HEALTHCHECK against a port of this machine."""
+    found = re.search(r"^HEALTHCHECK.*?CMD (\[.*?\])$", DOCKERFILE, re.MULTILINE | re.DOTALL)
+    assert found
+    command = [part.replace(":8000", f":{port}") for part in yaml.safe_load(found[1])]
+    assert command[0] == "python"
+    return subprocess.run(
+        [sys.executable, *command[1:]], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_wheel_holds_what_runs_and_nothing_else(installed: Installed) -> None:
+    with zipfile.ZipFile(installed.wheel) as wheel:
+        names = wheel.namelist()
+    tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
+    assert tops == {"app", "mechanisms", "migrations"}
+    for needed in (
+        "app/py.typed",
+        "mechanisms/py.typed",
+        "app/demo_data/engel.csv",
+        "app/demo_data/california_housing.csv",
+        "migrations/env.py",
+    ):
+        assert needed in names
+    assert any(fnmatch(name, "migrations/versions/*.py") for name in names)
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_the_command_is_installed(installed: Installed) -> None:
+    assert "release-desk, version" in run(installed.bin / "release-desk", "--version")
+
+
+def test_another_user_on_a_read_only_tree(installed: Installed, data: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("NOT RUN: becoming another user takes root; the next test runs as this one")
+    os.chown(data, OTHER_USER, OTHER_USER)
+    refused = subprocess.run(
+        ["touch", installed.root / "opt" / "written"],
+        user=OTHER_USER,
+        group=OTHER_USER,
+        extra_groups=[],
+        capture_output=True,
+        check=False,
+    )
+    assert refused.returncode != 0, "the tree is meant to be read-only for this user"
+    exercise(installed, data, OTHER_USER)
+    owners = {path.stat().st_uid for path in data.rglob("*")}
+    assert owners == {OTHER_USER}
+
+
+def test_the_tree_is_left_as_it_was(installed: Installed, data: Path) -> None:
+    def listing() -> dict[Path, int]:
+        return {path: path.lstat().st_mtime_ns for path in installed.root.rglob("*")}
+
+    before = listing()
+    exercise(installed, data, None)
+    assert listing() == before
+
+
+# The files themselves
+
+
+def stages() -> list[list[str]]:
+    """Return each stage of the Dockerfile as logical lines without comments."""
+    kept = "\n".join(line for line in DOCKERFILE.splitlines() if not line.startswith("#"))
+    lines = [line for line in re.sub(r"\\\n\s*", "", kept).splitlines() if line]
+    starts = [index for index, line in enumerate(lines) if line.startswith("FROM")]
+    return [lines[a:b] for a, b in zip(starts, [*starts[1:], None], strict=True)]
+
+
+def instruction(stage: list[str], name: str) -> str:
+    (found,) = [line for line in stage if line.startswith(f"{name} ")]
+    return found.removeprefix(f"{name} ")
+
+
+def test_the_final_stage_only_runs() -> None:
+    build, final = stages()
+    assert re.fullmatch(r"\d+:\d+", instruction(final, "USER"))
+    assert "slim" in instruction(final, "FROM")
+    for name in ("ENTRYPOINT", "CMD"):
+        assert isinstance(yaml.safe_load(instruction(final, name)), list), "exec form"
+    text = "\n".join(final)
+    for tool in ("pip", "gcc", "apt-get", "curl", "wget", "build-essential"):
+        assert tool not in shlex.split(
+            re.sub(r"[\[\],]", " ", text.replace('"', " ").replace("'", " "))
+        )
+    assert instruction(final, "VOLUME") == '["/data"]'
+    assert "HEALTHCHECK" in text
+    assert "--require-hashes" in "\n".join(build)
+    copied = {name for line in build if line.startswith("COPY ") for name in line.split()[1:-1]}
+    assert copied == set(let_through())
+
+
+def test_compose_gives_away_nothing() -> None:
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
+    service = compose["services"]["release-desk"]
+    assert service["read_only"] is True
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    assert service["cap_drop"] == ["ALL"]
+    assert service["environment"] == {"RELEASE_DESK_BOOTSTRAP_KEY_FILE": "/run/secrets/admin_key"}
+    assert service["secrets"] == ["admin_key"]
+    assert compose["secrets"]["admin_key"]["file"] in ("./admin_key.txt",)
+    assert service["user"] == instruction(stages()[1], "USER")
+    assert "/admin_key.txt" in (ROOT / ".gitignore").read_text("utf-8").split()
