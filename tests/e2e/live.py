@@ -39,10 +39,10 @@ def _serve(environment: dict[str, str], port: int, log: str) -> None:
     os.dup2(stream, 2)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
-    import uvicorn  # noqa: PLC0415
+    import uvicorn
 
-    from app.main import create_app  # noqa: PLC0415
-    from app.settings import Settings  # noqa: PLC0415
+    from app.main import create_app
+    from app.settings import Settings
 
     uvicorn.run(
         create_app(Settings()),
