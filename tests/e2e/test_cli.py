@@ -1,0 +1,205 @@
+"""The command line: what it prints, and what it exits with."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from app.cli import REFUSED, UNREACHABLE, main
+from tests.e2e.live import ADMIN_KEY, LiveServer, free_port
+
+WRONG_USAGE = 2
+SPEC = {
+    "name": "ages",
+    "adjacency": "replace_one",
+    "columns": {"age": {"type": "number", "lower": 0, "upper": 100}},
+    "budget": {"epsilon": "1"},
+}
+MEAN = json.dumps({"kind": "mean", "columns": ["age"]})
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with LiveServer(tmp_path_factory.mktemp("cli") / "data") as live:
+        yield live
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Point the settings to a fresh directory."""
+    monkeypatch.setenv("RELEASE_DESK_DATA_DIR", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+def invoke(*words: str, key: str = ADMIN_KEY, url: str = "http://127.0.0.1:1") -> Result:
+    environment = {"RELEASE_DESK_URL": url, "RELEASE_DESK_KEY": key}
+    return CliRunner().invoke(main, words, env=environment)
+
+
+def done(*words: str, url: str, key: str = ADMIN_KEY) -> str:
+    result = invoke(*words, url=url, key=key)
+    assert result.exit_code == 0, result.output
+    return result.stdout.strip()
+
+
+def commands(group: click.Group = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, command in group.commands.items():
+        yield (*path, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+@pytest.mark.parametrize("path", [(), *commands()])
+def test_every_command_and_option_is_documented(path: tuple[str, ...]) -> None:
+    command: click.Command = main
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.commands[name]
+    assert command.help
+    assert command.help.strip().split("\n")[0].endswith(".")
+    result = invoke(*path, "--help")
+    assert result.exit_code == 0
+    assert "Usage:" in result.stdout
+
+
+def test_the_contract_s_commands_are_there() -> None:
+    assert {"serve", "migrate", "demo", "keys", "datasets", "releases", "audit"} == set(
+        main.commands
+    )
+    assert ("audit", "verify") in commands()
+
+
+def test_migrate_then_verify(offline: Path) -> None:
+    assert invoke("migrate").exit_code == 0
+    assert (offline / "release-desk.db").is_file()
+    result = invoke("audit", "verify", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["ok"] is True
+
+
+def test_verify_without_a_ledger(offline: Path) -> None:
+    result = invoke("audit", "verify")
+    assert result.exit_code == REFUSED
+    assert "no ledger" in result.stderr
+    assert not offline.exists(), "looking must not make anything"
+
+
+def test_verify_finds_an_edit(offline: Path) -> None:
+    assert invoke("migrate").exit_code == 0
+    database = offline / "release-desk.db"
+    edit = (
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]);"
+        "t = [r for (r,) in c.execute(\"select name from sqlite_master where type='trigger'\")];"
+        "[c.execute(f'drop trigger \"{n}\"') for n in t];"
+        "c.execute(\"update entry set hash = replace(hash, substr(hash, 1, 1), 'f')\"); c.commit()"
+    )
+    subprocess.run([sys.executable, "-c", edit, database], check=True)
+    result = invoke("audit", "verify")
+    assert result.exit_code == REFUSED
+    assert result.stdout.startswith("BROKEN")
+
+
+@pytest.mark.usefixtures("offline")
+def test_workers_on_sqlite_are_refused_by_name() -> None:
+    result = invoke("serve", "--workers", "2")
+    assert result.exit_code == WRONG_USAGE
+    assert "PostgreSQL" in result.stderr
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_bad_setting_is_named_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELEASE_DESK_BOOTSTRAP_KEY", "tooshort")
+    result = invoke("migrate")
+    assert result.exit_code == REFUSED
+    assert "RELEASE_DESK_BOOTSTRAP_KEY" in result.stderr
+    assert "tooshort" not in result.output
+
+
+def test_a_held_directory_is_refused_in_one_line(server: LiveServer) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "app.cli", "serve", "--port", str(free_port())],
+        env={"RELEASE_DESK_DATA_DIR": str(server.data_dir)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == REFUSED
+    assert result.stderr.startswith("Error: another Release Desk server")
+    assert result.stderr.count("\n") == 1
+
+
+def test_no_service_there() -> None:
+    result = invoke("datasets", "list", url=f"http://127.0.0.1:{free_port()}")
+    assert result.exit_code == UNREACHABLE
+    assert "no answer" in result.stderr
+
+
+@pytest.mark.parametrize("statistic", ["mean", "[1]"])
+def test_a_statistic_that_is_no_object(statistic: str) -> None:
+    result = invoke("releases", "ask", "ds_x", statistic, "--epsilon", "1")
+    assert result.exit_code == WRONG_USAGE
+
+
+def test_a_bad_key_is_refused(server: LiveServer) -> None:
+    result = invoke("datasets", "list", url=server.url, key="x" * 40)
+    assert result.exit_code == REFUSED
+    assert "unauthorized" in result.stderr
+
+
+def test_a_day_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
+    url = server.url
+    analyst = done("keys", "create", "Ann", "--role", "analyst", url=url)
+    assert "Ann" in done("keys", "list", url=url)
+    assert analyst not in done("keys", "list", "--json", url=url)
+
+    (tmp_path / "rows.csv").write_text("age\n31\n45\n27\n")
+    (tmp_path / "spec.json").write_text(json.dumps(SPEC))
+    files = (str(tmp_path / "rows.csv"), str(tmp_path / "spec.json"))
+    dataset = done("datasets", "upload", *files, url=url)
+    assert dataset in done("datasets", "list", url=url, key=analyst)
+
+    price = ("--epsilon", "0.5")
+    preview = json.loads(done("releases", "preview", dataset, MEAN, *price, url=url, key=analyst))
+    assert preview["mechanism"] == "k_norm"
+    ask = ("releases", "ask", dataset, MEAN, *price, "--idempotency-key", "first")
+    answer = done(*ask, url=url, key=analyst)
+    assert done(*ask, url=url, key=analyst) == answer
+    release = json.loads(answer)
+    assert set(release["value"]) == {"age"}
+    assert done("releases", "show", release["id"], url=url) == answer
+    assert release["id"] in done("releases", "list", url=url, key=analyst)
+    assert "remaining 0.5" in done("datasets", "budget", dataset, url=url)
+
+    refused = invoke("releases", "ask", dataset, MEAN, "--epsilon", "1", url=url, key=analyst)
+    assert refused.exit_code == REFUSED
+    assert "budget-exceeded" in refused.stderr
+    assert 'remaining: "0.5"' in refused.stderr
+    grant = ("datasets", "grant", dataset, "--epsilon", "2", "--reason", "a second wave")
+    assert done(*grant, url=url) == "total 3"
+    assert invoke(*grant, url=url, key=analyst).exit_code == REFUSED
+
+    assert done("datasets", "archive", dataset, "--yes", url=url) == "archived"
+    (key,) = [
+        key
+        for key in map(json.loads, done("keys", "list", "--json", url=url).splitlines())
+        if key["name"] == "Ann"
+    ]
+    done("keys", "revoke", key["id"], url=url)
+    assert invoke("datasets", "list", url=url, key=analyst).exit_code == REFUSED
+
+
+def test_verify_beside_a_running_service(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELEASE_DESK_DATA_DIR", str(server.data_dir))
+    result = invoke("audit", "verify")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("ok: ")
