@@ -33,7 +33,7 @@ from math import floor, isqrt, prod
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.continuous import knorm_vector
 from mechanisms.samplers.geometric import geometric
-from mechanisms.samplers.rounding import grid_point
+from mechanisms.samplers.rounding import grid_point, working_precision
 
 # Spare bits of the first look at a lazy vector: rounding stays open with odds about m 2**-32.
 _SPARE_BITS = 32
@@ -78,9 +78,12 @@ def draw_l2(randomness: Randomness, dimension: int, rate_squared: Fraction) -> l
     )
     root = isqrt(rate_squared.denominator // rate_squared.numerator) + 1
     bits = (dimension * root).bit_length() + _SPARE_BITS
-    while (point := grid_point(vector.enclose(bits), 0)) is None:
+    while True:
+        with working_precision(2 * bits):
+            point = grid_point(vector.enclose(bits), 0)
+        if point is not None:
+            return list(point)
         bits *= 2
-    return list(point)
 
 
 def draw_hull(randomness: Randomness, cells: int, rate: Fraction) -> list[int]:
