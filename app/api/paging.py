@@ -33,9 +33,9 @@ class Page(BaseModel, Generic[Item]):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Which page is asked for: at most ``limit`` items after position ``after``."""
+    """Which page is asked for: at most ``limit`` items beyond ``position`` (None: the first)."""
 
-    after: int
+    position: int | None
     limit: int
 
 
@@ -72,7 +72,7 @@ def cut_of(
     ] = None,
 ) -> Cut:
     """Read the paging parameters of a request."""
-    return Cut(after=0 if cursor is None else decode_cursor(cursor), limit=limit)
+    return Cut(position=None if cursor is None else decode_cursor(cursor), limit=limit)
 
 
 Paging = Annotated[Cut, Depends(cut_of)]

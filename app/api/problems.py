@@ -30,6 +30,8 @@ _BY_STATUS = {
 # names of query, path and header parameters are ours; what they hold is not
 _PARAMETERS = frozenset({"query", "path", "header", "body", "limit", "cursor"})
 
+_PROBLEM_SCHEMA = {"$ref": "#/components/schemas/ProblemAnswer"}
+
 
 class ProblemAnswer(BaseModel):
     """A refusal. Kinds with extras carry them as further members, see `/problems/{code}`."""
@@ -110,7 +112,9 @@ def documented(*codes: str) -> dict[int | str, dict[str, Any]]:
     answers: dict[int | str, dict[str, Any]] = {}
     for code in codes:
         kind = PROBLEMS[code]
-        known = answers.setdefault(kind.status, {"model": ProblemAnswer, "description": ""})
-        known["description"] = "; ".join(filter(None, (known["description"], f"`{code}`")))
-        known["content"] = {MEDIA_TYPE: {}}
+        known = answers.setdefault(
+            kind.status,
+            {"description": "", "content": {MEDIA_TYPE: {"schema": _PROBLEM_SCHEMA}}},
+        )
+        known["description"] = ", ".join(filter(None, (known["description"], f"`{code}`")))
     return answers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal, Union
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -22,9 +22,13 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from app.domain.datasets import InvalidSpecError, parse_columns
 from app.domain.ledger import MAX_TOTAL_NANOS
+from app.domain.policies import Policy
+from app.domain.problems import invalid_request
 from app.domain.roles import Role
-from mechanisms.catalog import STATISTICS
+from app.services.datasets import NewDataset
+from app.services.questions import STATISTICS, AnyStatistic, Question
 from mechanisms.privacy import MAX_EPSILON_NANOS, Adjacency, Epsilon, InvalidEpsilonError
 
 MAX_NAME_LENGTH = 100
@@ -94,14 +98,6 @@ Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH), AfterVali
 Text = Annotated[str, Field(max_length=MAX_TEXT_LENGTH), AfterValidator(_storable)]
 Reason = Annotated[Text, Field(min_length=1)]
 
-if TYPE_CHECKING:
-    from mechanisms.statistics.base import Statistic as AnyStatistic
-else:
-    AnyStatistic = Annotated[
-        Union[tuple(STATISTICS.values())],  # noqa: UP007 - built from the catalog
-        Field(discriminator="kind", description="What to release."),
-    ]
-
 
 class Request(BaseModel):
     """A body: immutable, closed to unknown fields."""
@@ -122,6 +118,16 @@ class ReleaseRequest(Request):
         default="auto", description="Norm of the noise; `auto` takes the best one for the question."
     )
     epsilon: ReleaseEpsilon
+
+    @property
+    def question(self) -> Question:
+        """Return what is asked, as the services know it."""
+        return Question(
+            statistic=self.statistic,
+            mechanism=self.mechanism,
+            norm=self.norm,
+            epsilon=self.epsilon,
+        )
 
 
 class PreviewRequest(ReleaseRequest):
@@ -231,6 +237,44 @@ class DatasetSpec(Request):
         if self.account is None and self.budget is None:
             raise refusal("budget is required")
         return self
+
+    def declared(self) -> NewDataset:
+        """Return the declaration, as the services know it.
+
+        Raises
+        ------
+        Problem
+            ``invalid-request`` when it contradicts itself.
+        """
+        columns = {name: column.model_dump() for name, column in self.columns.items()}
+        try:
+            parsed = parse_columns(columns, adjacency=self.adjacency, max_rows=self.max_rows)
+        except InvalidSpecError as error:
+            raise invalid_request(self._place(error.field_name), error.detail) from None
+        return NewDataset(
+            name=self.name,
+            description=self.description,
+            columns=parsed,
+            budget=None if self.budget is None else self.budget.epsilon,
+            account=self.account,
+            overlap_reason=None if self.overlap is None else self.overlap.reason,
+            policy=Policy(
+                allowed=self.policy.allowed,
+                max_epsilon_per_release=self.policy.max_epsilon_per_release,
+            ),
+        )
+
+    def _place(self, place: str) -> str:
+        """Return a place in the spec, a column's own name replaced by its position."""
+        fits = [
+            (len(name), position, f"columns.{name}")
+            for position, name in enumerate(self.columns)
+            if f"{place}.".startswith(f"columns.{name}.")
+        ]
+        if fits:
+            _, position, prefix = max(fits)
+            place = f"columns[{position}]{place.removeprefix(prefix)}"
+        return f"spec.{place}"
 
 
 class GrantRequest(Request):

@@ -265,6 +265,18 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
         """Return the kind's fixed title."""
         return self.kind.title
 
+    def inside(self, place: str) -> Problem:
+        """Return an ``invalid-request`` whose fields are seen from one level further out."""
+        if self.code != "invalid-request":
+            return self
+        errors = self.extras["errors"]
+        moved = [
+            {**error, "field": place if error["field"] == "body" else f"{place}.{error['field']}"}
+            for error in (errors if isinstance(errors, list) else [])
+        ]
+        detail = f"{moved[0]['field']}: {moved[0]['message']}." if moved else self.detail
+        return Problem(self.code, detail, errors=moved)
+
 
 def invalid_request(field_name: str, message: str) -> Problem:
     """Return an ``invalid-request`` that names one place in the request."""

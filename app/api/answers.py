@@ -1,0 +1,271 @@
+"""The bodies of answers, and how they are made from what the services return."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.domain.datasets import columns_json
+from app.domain.ledger import Balance, Entry
+from app.services.budgets import BudgetView
+from app.services.datasets import DatasetView, policy_json
+from app.services.keys import KeyRecord
+from mechanisms.privacy import Epsilon
+
+
+class Answer(BaseModel):
+    """A body of an answer."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class BalanceAnswer(Answer):
+    """Epsilons of an account, each as the shortest decimal text."""
+
+    total: str
+    spent: str
+    reserved: str
+    remaining: str
+
+
+class BudgetAnswer(Answer):
+    """A budget, and what the caller's own releases have cost it."""
+
+    epsilon: BalanceAnswer
+    yours: dict[Literal["spent"], str]
+
+
+class DatasetBudgetAnswer(Answer):
+    """The budget as part of a data set's public facts."""
+
+    epsilon: BalanceAnswer
+
+
+class DatasetAnswer(Answer):
+    """The public facts of a data set."""
+
+    id: str
+    name: str
+    description: str
+    adjacency: Literal["replace_one", "add_remove"]
+    rows: int | None = Field(description="Public under replace_one, null under add_remove.")
+    max_rows: int | None
+    columns: dict[str, dict[str, Any]]
+    status: Literal["active", "archived"]
+    account: str
+    budget: DatasetBudgetAnswer
+    policy: dict[str, Any]
+    created_at: str
+
+
+class GuaranteeAnswer(Answer):
+    """What a release promises, and by which theorem."""
+
+    definition: str
+    epsilon: str
+    adjacency: Literal["replace_one", "add_remove"]
+    sensitivity: str
+    sensitivity_unit: str
+    theorem: str
+    exact: bool
+
+
+class NoiseAnswer(Answer):
+    """The law of the noise; both members mirror the shape of the value."""
+
+    std: dict[str, Any]
+    interval_95: dict[str, Any]
+
+
+class ReleaseAnswer(Answer):
+    """A release. `value` is null while it has no result."""
+
+    id: str
+    dataset: str
+    status: str
+    statistic: dict[str, Any]
+    mechanism: str
+    norm: str | None
+    epsilon: str
+    value: dict[str, Any] | None
+    noise: NoiseAnswer | None
+    guarantee: GuaranteeAnswer
+    grid: dict[str, Any]
+    details: dict[str, Any]
+    reason: str
+    requested_by: str
+    created_at: str
+    released_at: str | None
+    citation: str | None
+
+
+class AlternativeAnswer(Answer):
+    """A choice that was compared."""
+
+    mechanism: str
+    norm: str | None
+    comparison: str
+    std: float | None
+
+
+class AccuracyAnswer(Answer):
+    """The epsilon a wanted accuracy takes; null where no law says, or none is enough."""
+
+    wanted: float
+    epsilon: str | None
+
+
+class PreviewAnswer(Answer):
+    """What a release would be like."""
+
+    dataset: str
+    statistic: dict[str, Any]
+    cost: str
+    mechanism: str
+    norm: str | None
+    epsilon: str
+    reason: str
+    guarantee: GuaranteeAnswer
+    grid: dict[str, Any]
+    details: dict[str, Any]
+    noise: NoiseAnswer | None
+    alternatives: list[AlternativeAnswer]
+    accuracy: AccuracyAnswer | None
+    notice: str
+
+
+class EntryAnswer(Answer):
+    """One entry of the ledger. Amounts are epsilons as decimal text."""
+
+    account: str
+    seq: int
+    epoch: int
+    kind: str
+    principal: str
+    release: str | None
+    idem: str | None
+    fingerprint: str | None
+    note: str | None
+    amount: str
+    total_after: str
+    spent_after: str
+    reserved_after: str
+    at: str
+    prev: str
+    hash: str
+
+
+class VerificationAnswer(Answer):
+    """Whether every chain and sum of the ledger holds."""
+
+    ok: bool
+    entries: int
+    head: str
+    faults: list[str]
+
+
+class KeyAnswer(Answer):
+    """A key, without its secret."""
+
+    id: str
+    name: str
+    role: Literal["admin", "curator", "analyst"]
+    expires: str | None
+    created_at: str
+    created_by: str
+    revoked_at: str | None
+
+
+class NewKeyAnswer(KeyAnswer):
+    """A key just made; the secret is shown this once."""
+
+    secret: str
+
+
+class StatusAnswer(Answer):
+    """The answer of a probe."""
+
+    status: str
+
+
+def balance_answer(balance: Balance) -> BalanceAnswer:
+    """Return a balance as decimal texts."""
+    return BalanceAnswer(
+        total=_text(balance.total),
+        spent=_text(balance.spent),
+        reserved=_text(balance.reserved),
+        remaining=_text(balance.remaining),
+    )
+
+
+def budget_answer(view: BudgetView) -> BudgetAnswer:
+    """Return a budget."""
+    return BudgetAnswer(epsilon=balance_answer(view.balance), yours={"spent": _text(view.yours)})
+
+
+def dataset_answer(view: DatasetView) -> DatasetAnswer:
+    """Return the public facts of a data set."""
+    facts, record = view.facts, view.facts.record
+    return DatasetAnswer(
+        id=record.id,
+        name=record.name,
+        description=facts.description,
+        adjacency=facts.schema.adjacency.value,
+        rows=record.rows,
+        max_rows=facts.columns.max_rows,
+        columns=columns_json(facts.columns),
+        status=record.status.value,
+        account=record.account,
+        budget=DatasetBudgetAnswer(epsilon=balance_answer(view.balance)),
+        policy=policy_json(facts.policy),
+        created_at=record.created_at,
+    )
+
+
+def entry_answer(entry: Entry) -> EntryAnswer:
+    """Return a ledger entry."""
+    return EntryAnswer(
+        account=entry.account,
+        seq=entry.seq,
+        epoch=entry.epoch,
+        kind=entry.kind,
+        principal=entry.principal,
+        release=entry.release,
+        idem=entry.idem,
+        fingerprint=entry.fingerprint,
+        note=entry.note,
+        amount=_text(entry.amount),
+        total_after=_text(entry.total_after),
+        spent_after=_text(entry.spent_after),
+        reserved_after=_text(entry.reserved_after),
+        at=entry.at,
+        prev=entry.prev,
+        hash=entry.hash,
+    )
+
+
+def key_answer(record: KeyRecord) -> KeyAnswer:
+    """Return a key without its secret."""
+    return KeyAnswer(**_key_fields(record))
+
+
+def new_key_answer(record: KeyRecord, secret: str) -> NewKeyAnswer:
+    """Return a key with its secret."""
+    return NewKeyAnswer(**_key_fields(record), secret=secret)
+
+
+def _key_fields(record: KeyRecord) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "name": record.name,
+        "role": record.role.value,
+        "expires": record.expires_at,
+        "created_at": record.created_at,
+        "created_by": record.created_by,
+        "revoked_at": record.revoked_at,
+    }
+
+
+def _text(nanos: int) -> str:
+    return str(Epsilon(nanos))

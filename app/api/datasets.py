@@ -1,0 +1,119 @@
+"""Data sets: upload, list, show, archive."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+from starlette.requests import Request
+
+from app.api.answers import DatasetAnswer, dataset_answer
+from app.api.dependencies import Analyst, Curator, Id, State
+from app.api.exact_json import read_model
+from app.api.paging import Page, Paging, page_of
+from app.api.problems import documented
+from app.api.schemas import DatasetSpec
+from app.api.uploads import UploadLimits, receive_upload
+from app.domain.problems import Problem, invalid_request
+
+router = APIRouter(prefix="/v1/datasets", tags=["data sets"])
+
+_UPLOAD = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file", "spec"],
+                    "additionalProperties": False,
+                    "properties": {
+                        "file": {
+                            "type": "string",
+                            "format": "binary",
+                            "description": "CSV with a header, CSV.gz or Parquet.",
+                        },
+                        "spec": {"$ref": "#/components/schemas/DatasetSpec"},
+                    },
+                },
+                "encoding": {"spec": {"contentType": "application/json"}},
+            }
+        },
+    }
+}
+
+
+@router.post(
+    "",
+    operation_id="createDataset",
+    status_code=201,
+    response_model=DatasetAnswer,
+    openapi_extra=_UPLOAD,
+    responses=documented(
+        "malformed-request", "unauthorized", "forbidden", "name-taken", "too-large",
+        "unsupported-media-type", "invalid-request", "invalid-upload", "busy",
+    ),
+)  # fmt: skip
+async def create_dataset(
+    request: Request, response: Response, caller: Curator, state: State
+) -> DatasetAnswer:
+    """Upload a data set under a public spec (curators)."""
+    settings = state.settings
+    limits = UploadLimits(
+        file_bytes=settings.max_upload_bytes, spec_bytes=settings.max_request_bytes
+    )
+    async with receive_upload(request, directory=settings.data_dir, limits=limits) as upload:
+        spec = _read_spec(upload.spec, max_columns=settings.max_columns)
+        view = await state.services.datasets.create(spec.declared(), upload.file, caller=caller)
+    response.headers["Location"] = f"/v1/datasets/{view.facts.id}"
+    return dataset_answer(view)
+
+
+def _read_spec(body: bytes, *, max_columns: int) -> DatasetSpec:
+    try:
+        spec = read_model(DatasetSpec, body)
+    except Problem as problem:
+        raise problem.inside("spec") from None
+    if len(spec.columns) > max_columns:
+        raise invalid_request("spec.columns", f"must be at most {max_columns}")
+    return spec
+
+
+@router.get(
+    "",
+    operation_id="listDatasets",
+    response_model=Page[DatasetAnswer],
+    responses=documented("unauthorized", "invalid-request"),
+)
+def list_datasets(caller: Analyst, cut: Paging, state: State) -> Page[DatasetAnswer]:
+    """List the public facts of every data set, newest first."""
+    del caller
+    views = state.services.datasets.list(before=cut.position, limit=cut.limit + 1)
+    items = [(view.facts.record.number, dataset_answer(view)) for view in views]
+    return page_of(items, cut)
+
+
+@router.get(
+    "/{dataset}",
+    operation_id="getDataset",
+    response_model=DatasetAnswer,
+    responses=documented("unauthorized", "not-found"),
+)
+def get_dataset(caller: Analyst, dataset: Id, state: State) -> DatasetAnswer:
+    """Show the public facts of a data set."""
+    del caller
+    return dataset_answer(state.services.datasets.view(dataset))
+
+
+@router.post(
+    "/{dataset}/archive",
+    operation_id="archiveDataset",
+    response_model=DatasetAnswer,
+    responses=documented("unauthorized", "forbidden", "not-found", "busy"),
+)
+async def archive_dataset(caller: Curator, dataset: Id, state: State) -> DatasetAnswer:
+    """Erase a data set's rows; its ledger and releases stay (curators)."""
+    services = state.services
+    view = await services.datasets.archive(dataset, caller=caller)
+    # charged releases keep their right to a draw: the rows go when none is under way
+    await services.releases.finish_running()
+    await services.datasets.erase(dataset)
+    return dataset_answer(view)

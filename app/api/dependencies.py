@@ -1,0 +1,110 @@
+"""What endpoints ask for: the services, the caller, the body."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Path
+from pydantic import BaseModel
+from starlette.requests import Request
+
+from app.api.exact_json import read_model
+from app.api.state import AppState
+from app.domain.problems import Problem
+from app.domain.roles import Role
+from app.services.keys import Caller
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_JSON = "application/json"
+_MAX_KEY_LENGTH = 200
+
+
+def state_of(request: Request) -> AppState:
+    """Return what the lifespan built."""
+    state: AppState = request.state.app
+    return state
+
+
+State = Annotated[AppState, Depends(state_of)]
+
+
+def _caller_at_least(role: Role) -> Callable[[Request], Awaitable[Caller]]:
+    # a coroutine, because key look-ups belong on the event loop (see KeyService)
+    async def caller(request: Request) -> Caller:
+        known = state_of(request).services.keys.authenticate(_bearer(request))
+        request.scope["key_id"] = known.key
+        known.require(role)
+        return known
+
+    return caller
+
+
+def _bearer(request: Request) -> bytes:
+    """Return the bytes of the bearer token; any text may be a bootstrap key."""
+    found = [value for name, value in request.scope["headers"] if name == b"authorization"]
+    scheme, _, secret = found[0].partition(b" ") if len(found) == 1 else (b"", b"", b"")
+    if scheme.lower() != b"bearer":
+        raise Problem("unauthorized")
+    return bytes(secret.strip())
+
+
+Analyst = Annotated[Caller, Depends(_caller_at_least(Role.ANALYST))]
+Curator = Annotated[Caller, Depends(_caller_at_least(Role.CURATOR))]
+Admin = Annotated[Caller, Depends(_caller_at_least(Role.ADMIN))]
+
+Id = Annotated[str, Path(description="An opaque id.")]
+
+
+def json_body(model: type[Model]) -> Any:
+    """Return the dependency that reads a JSON body exactly (see ``exact_json``).
+
+    Declare the same model with :func:`body_of` in the route's ``openapi_extra``:
+    the framework's own body parameters would parse, coerce and round.
+    """
+
+    async def read(request: Request) -> Model:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != _JSON:
+            raise Problem("unsupported-media-type", "Send the body as application/json.")
+        limit = state_of(request).settings.max_request_bytes
+        return read_model(model, await _read_bounded(request, limit))
+
+    return Depends(read)
+
+
+def body_of(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the OpenAPI description of a JSON body."""
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    return {"requestBody": {"required": True, "content": {_JSON: {"schema": schema}}}}
+
+
+async def _read_bounded(request: Request, limit: int) -> bytes:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise Problem(
+                "too-large",
+                f"The body is larger than max_request_bytes ({limit} bytes).",
+                limit="max_request_bytes",
+                maximum=limit,
+            )
+    return body
+
+
+def idempotency_key_of(request: Request) -> str:
+    """Return the Idempotency-Key of a request.
+
+    Raises
+    ------
+    Problem
+        ``idempotency-key-missing`` when it is absent, empty, given twice or
+        not printable ASCII of at most 200 characters.
+    """
+    found = request.headers.getlist("idempotency-key")
+    key = found[0] if len(found) == 1 else ""
+    if not (1 <= len(key) <= _MAX_KEY_LENGTH and key.isascii() and key.isprintable()):
+        raise Problem("idempotency-key-missing")
+    return key

@@ -1,0 +1,59 @@
+"""Keys: making, listing, revoking."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Response
+
+from app.api.answers import KeyAnswer, NewKeyAnswer, key_answer, new_key_answer
+from app.api.dependencies import Admin, Id, State, body_of, json_body
+from app.api.paging import Page, Paging, page_of
+from app.api.problems import documented
+from app.api.schemas import KeyRequest
+
+router = APIRouter(prefix="/v1/keys", tags=["keys"])
+
+
+@router.post(
+    "",
+    operation_id="createKey",
+    status_code=201,
+    response_model=NewKeyAnswer,
+    openapi_extra=body_of(KeyRequest),
+    responses=documented("unauthorized", "forbidden", "invalid-request", "busy"),
+)
+async def create_key(
+    caller: Admin, body: Annotated[KeyRequest, json_body(KeyRequest)], state: State
+) -> NewKeyAnswer:
+    """Make a key for a person; keys of one name belong to one person (admins)."""
+    made = await state.services.keys.create(
+        name=body.name, role=body.role, expires=body.expires, caller=caller
+    )
+    return new_key_answer(made.record, made.secret)
+
+
+@router.get(
+    "",
+    operation_id="listKeys",
+    response_model=Page[KeyAnswer],
+    responses=documented("unauthorized", "forbidden", "invalid-request"),
+)
+def list_keys(caller: Admin, cut: Paging, state: State) -> Page[KeyAnswer]:
+    """List every key, newest first, revoked ones too (admins)."""
+    del caller
+    records = state.services.keys.list(before=cut.position, limit=cut.limit + 1)
+    return page_of([(record.number, key_answer(record)) for record in records], cut)
+
+
+@router.delete(
+    "/{key}",
+    operation_id="revokeKey",
+    status_code=204,
+    response_class=Response,
+    responses=documented("unauthorized", "forbidden", "not-found", "busy"),
+)
+async def revoke_key(caller: Admin, key: Id, state: State) -> Response:
+    """Revoke a key at once and for good (admins)."""
+    await state.services.keys.revoke(key, caller=caller)
+    return Response(status_code=204)

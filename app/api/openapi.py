@@ -1,0 +1,80 @@
+"""The OpenAPI document: the framework's, with our bodies, problems and key added.
+
+``python -m app.api.openapi FILE`` writes it; ``tests/contract/openapi.json`` is its snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import models_json_schema
+
+from app.api.problems import ProblemAnswer
+from app.api.schemas import DatasetSpec, GrantRequest, KeyRequest, PreviewRequest, ReleaseRequest
+
+DESCRIPTION = """\
+Sanitized statistics of private data sets, under a budget that cannot be overspent.
+
+Send `Authorization: Bearer <key>`. Epsilons are decimal text or numbers with at most 9 decimals.
+Lists are paged: `limit` and `cursor` in, `items` and `next` out. Every refusal is
+`application/problem+json`, and its `type` is a page of this service.
+"""
+_BODIES = (DatasetSpec, GrantRequest, KeyRequest, PreviewRequest, ReleaseRequest)
+_FRAMEWORK_ERRORS = ("HTTPValidationError", "ValidationError")
+
+
+def install_openapi(app: FastAPI) -> None:
+    """Let the application describe itself with :func:`describe`, once."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = describe(app)
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document of an application."""
+    document = get_openapi(
+        title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes
+    )
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    _, bodies = models_json_schema(
+        [(model, "validation") for model in _BODIES] + [(ProblemAnswer, "serialization")],
+        ref_template="#/components/schemas/{model}",
+    )
+    schemas |= bodies["$defs"]
+    for name in _FRAMEWORK_ERRORS:
+        schemas.pop(name, None)
+    components["schemas"] = dict(sorted(schemas.items()))
+    components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    document["security"] = [{"key": []}]
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            _drop_framework_errors(operation)
+    return document
+
+
+def _drop_framework_errors(operation: dict[str, Any]) -> None:
+    """Remove the framework's own 422, which this service never sends."""
+    described = json.dumps(operation["responses"].get("422", {}))
+    if any(f"/{name}" in described for name in _FRAMEWORK_ERRORS):
+        del operation["responses"]["422"]
+
+
+def snapshot() -> str:
+    """Return the document as the snapshot's text."""
+    from app.api.routes import bare_application  # noqa: PLC0415 - the routes import this module
+
+    return json.dumps(bare_application().openapi(), indent=1, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(snapshot(), "utf-8")

@@ -1,0 +1,116 @@
+"""Releases: asking, listing, showing."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api.answers import ReleaseAnswer
+from app.api.dependencies import Analyst, Id, State, body_of, idempotency_key_of, json_body
+from app.api.paging import Page, Paging, encode_cursor
+from app.api.problems import documented
+from app.api.schemas import ReleaseRequest
+from app.services.answers import answer_of, etag_of
+
+router = APIRouter(prefix="/v1", tags=["releases"])
+
+_JSON = "application/json"
+_KEY = {
+    "parameters": [
+        {
+            "name": "Idempotency-Key",
+            "in": "header",
+            "required": True,
+            "description": "Yours to choose, once per question. It belongs to the person, not to "
+            "the API key, and never expires: the same body again gives the same stored answer.",
+            "schema": {"type": "string", "minLength": 1, "maxLength": 200},
+        }
+    ]
+}
+
+
+@router.post(
+    "/datasets/{dataset}/releases",
+    operation_id="createRelease",
+    status_code=201,
+    response_class=Response,
+    openapi_extra=body_of(ReleaseRequest) | _KEY,
+    responses={201: {"model": ReleaseAnswer}}
+    | documented(
+        "idempotency-key-missing", "unauthorized", "not-found", "budget-exceeded",
+        "dataset-archived", "too-large", "unsupported-media-type", "invalid-request",
+        "policy-refused", "empty-dataset", "idempotency-key-reused", "release-void", "internal",
+        "busy", "ledger-frozen",
+    ),
+)  # fmt: skip
+async def create_release(
+    request: Request,
+    caller: Analyst,
+    dataset: Id,
+    body: Annotated[ReleaseRequest, json_body(ReleaseRequest)],
+    state: State,
+) -> Response:
+    """Charge the budget and release a statistic. The same key and body replay the answer."""
+    record = await state.services.releases.submit(
+        dataset, body.question, idem=idempotency_key_of(request), caller=caller
+    )
+    return Response(
+        answer_of(record),
+        status_code=201,
+        media_type=_JSON,
+        headers={"Location": f"/v1/releases/{record.id}", "ETag": etag_of(record)},
+    )
+
+
+@router.get(
+    "/releases",
+    operation_id="listReleases",
+    response_class=Response,
+    responses={200: {"model": Page[ReleaseAnswer]}} | documented("unauthorized", "invalid-request"),
+)
+def list_releases(
+    caller: Analyst,
+    cut: Paging,
+    state: State,
+    dataset: Annotated[
+        str | None, Query(max_length=100, description="Only releases of this data set.")
+    ] = None,
+) -> Response:
+    """List your releases, newest first; a curator sees everybody's."""
+    records = state.services.releases.list(
+        caller=caller, dataset=dataset, before=cut.position, limit=cut.limit + 1
+    )
+    shown = records[: cut.limit]
+    # stored answers are joined, not parsed: what is listed is what was answered
+    items = b",".join(answer_of(record) for record in shown)
+    more = len(records) > cut.limit
+    end = b'"%s"' % encode_cursor(shown[-1].number).encode() if more else b"null"
+    return Response(b'{"items":[%s],"next":%s}' % (items, end), media_type=_JSON)
+
+
+@router.get(
+    "/releases/{release}",
+    operation_id="getRelease",
+    response_class=Response,
+    responses={200: {"model": ReleaseAnswer}, 304: {"description": "Nothing has changed."}}
+    | documented("unauthorized", "not-found"),
+)
+async def get_release(request: Request, caller: Analyst, release: Id, state: State) -> Response:
+    """Show a release (its owner and curators), with an ETag for polling."""
+    record = await state.services.releases.get(release, caller=caller)
+    tag = etag_of(record)
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    if _matches(request.headers.get("if-none-match"), tag):
+        return Response(status_code=304, headers=headers)
+    return Response(answer_of(record), media_type=_JSON, headers=headers)
+
+
+def _matches(condition: str | None, tag: str) -> bool:
+    """Return whether an If-None-Match names the tag (weak comparison, RFC 9110 13.1.2)."""
+    if condition is None:
+        return False
+    named = [part.strip().removeprefix("W/") for part in condition.split(",")]
+    return "*" in named or tag in named

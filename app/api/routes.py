@@ -1,0 +1,64 @@
+"""Every route of version 1, and the application they make without its services."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from fastapi import FastAPI
+
+from app.api import (
+    budgets,
+    catalog,
+    datasets,
+    docs,
+    health,
+    keys,
+    ledger,
+    previews,
+    releases,
+)
+from app.api.middleware import RequestContext
+from app.api.openapi import install_openapi
+from app.api.problems import install_problem_handlers
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
+
+_ROUTERS = (
+    datasets.router,
+    budgets.router,
+    releases.router,
+    previews.router,
+    ledger.router,
+    keys.router,
+    catalog.router,
+    health.router,
+    docs.router,
+)
+
+
+def bare_application(lifespan: Lifespan | None = None) -> FastAPI:
+    """Return the application; without a lifespan it can describe itself and no more."""
+    app = FastAPI(
+        title="Release Desk",
+        version=_version(),
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    for router in _ROUTERS:
+        app.include_router(router)
+    app.add_middleware(RequestContext)
+    install_problem_handlers(app)
+    install_openapi(app)
+    return app
+
+
+def _version() -> str:
+    try:
+        return version("release-desk")
+    except PackageNotFoundError:
+        return "0"

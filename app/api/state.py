@@ -1,0 +1,42 @@
+"""What the lifespan builds and every request sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from app.services.audit import AuditService
+from app.services.budgets import BudgetService
+from app.services.catalog import CatalogService
+from app.services.datasets import DatasetService
+from app.services.keys import KeyService
+from app.services.previews import PreviewService
+from app.services.releases import ReleaseService
+from app.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The use cases."""
+
+    audit: AuditService
+    budgets: BudgetService
+    catalog: CatalogService
+    datasets: DatasetService
+    keys: KeyService
+    previews: PreviewService
+    releases: ReleaseService
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppState:
+    """The running application."""
+
+    services: Services
+    settings: Settings
+
+
+class LifespanState(TypedDict):
+    """The shape of ``request.state``."""
+
+    app: AppState

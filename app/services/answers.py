@@ -1,0 +1,138 @@
+"""The JSON of a release, as it is stored and answered byte for byte."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from app.domain.releases import ReleaseState
+from app.services.datasets import DatasetFacts
+from app.services.questions import Question
+from app.store import ReleaseRecord
+from mechanisms.privacy import Epsilon, Guarantee
+from mechanisms.statistics.base import Noise, Outcome, Plan
+
+_STATUS: Mapping[ReleaseState, str] = {ReleaseState.DEBITED: "running"}
+"""What readers are told of a state, where that is another word than the ledger's."""
+
+
+def guarantee_json(guarantee: Guarantee) -> dict[str, object]:
+    """Return what a release promises."""
+    return {
+        "definition": guarantee.definition,
+        "epsilon": str(guarantee.epsilon),
+        "adjacency": str(guarantee.adjacency),
+        "sensitivity": guarantee.sensitivity,
+        "sensitivity_unit": guarantee.sensitivity_unit,
+        "theorem": guarantee.theorem,
+        "exact": guarantee.exact,
+    }
+
+
+def noise_json(noise: Noise | None) -> dict[str, object] | None:
+    """Return the law of the noise, or null where it depends on the data."""
+    if noise is None:
+        return None
+    return {"std": noise.std, "interval_95": noise.interval_95}
+
+
+def plan_json(plan: Plan, epsilon: Epsilon) -> dict[str, object]:
+    """Return the public part of a plan."""
+    return {
+        "mechanism": plan.mechanism,
+        "norm": plan.norm,
+        "epsilon": str(epsilon),
+        "reason": plan.reason,
+        "guarantee": guarantee_json(plan.guarantee),
+        "grid": plan.grid,
+        "details": plan.details,
+    }
+
+
+def release_answer(
+    record: ReleaseRecord, facts: DatasetFacts, question: Question, plan: Plan, outcome: Outcome
+) -> bytes:
+    """Return the bytes of a released answer.
+
+    Its times are those of the charge, in whole seconds: how long the draw
+    took says something about the noise, so it is not in the answer.
+
+    Raises
+    ------
+    ValueError
+        A number is not finite.
+    """
+    asked = question.to_json()
+    public = plan_json(plan, question.epsilon)
+    answer = {
+        "id": record.id,
+        "dataset": record.dataset,
+        "status": "released",
+        "statistic": asked["statistic"],
+        "mechanism": plan.mechanism,
+        "norm": plan.norm,
+        "epsilon": str(question.epsilon),
+        "value": outcome.value,
+        "noise": noise_json(outcome.noise),
+        "guarantee": public["guarantee"],
+        "grid": plan.grid,
+        "details": plan.details,
+        "reason": plan.reason,
+        "requested_by": record.principal,
+        "created_at": _second(record.created_at),
+        "released_at": _second(record.created_at, later_s=1),
+        "citation": _citation(record, facts, question),
+    }
+    return json.dumps(answer, allow_nan=False, separators=(",", ":")).encode()
+
+
+def unfinished_answer(record: ReleaseRecord) -> bytes:
+    """Return the bytes that show a release which has no result."""
+    request = json.loads(record.request)
+    plan = json.loads(record.plan)
+    answer = {
+        "id": record.id,
+        "dataset": record.dataset,
+        "status": _STATUS.get(record.state, record.state.value),
+        "statistic": request["statistic"],
+        "mechanism": plan["mechanism"],
+        "norm": plan["norm"],
+        "epsilon": request["epsilon"],
+        "value": None,
+        "noise": None,
+        "guarantee": plan["guarantee"],
+        "grid": plan["grid"],
+        "details": plan["details"],
+        "reason": plan["reason"],
+        "requested_by": record.principal,
+        "created_at": _second(record.created_at),
+        "released_at": None,
+        "citation": None,
+    }
+    return json.dumps(answer, allow_nan=False, separators=(",", ":")).encode()
+
+
+def answer_of(record: ReleaseRecord) -> bytes:
+    """Return the bytes that show a release: the stored ones once there are any."""
+    return record.result if record.result is not None else unfinished_answer(record)
+
+
+def etag_of(record: ReleaseRecord) -> str:
+    """Return the entity tag of a release: it changes exactly when the body does."""
+    content = record.result_hash[:32] if record.result_hash else record.state.value
+    return f'"{content}"'
+
+
+def _second(moment: str, *, later_s: int = 0) -> str:
+    """Return the whole second a moment lies in, or one ``later_s`` seconds after it."""
+    time = datetime.fromisoformat(moment).replace(microsecond=0) + timedelta(seconds=later_s)
+    return time.isoformat().replace("+00:00", "Z")
+
+
+def _citation(record: ReleaseRecord, facts: DatasetFacts, question: Question) -> str:
+    return (
+        f"{question.statistic.kind.replace('_', ' ')} of the data set “{facts.record.name}”, "
+        f"released with {question.epsilon}-differential privacy ({facts.schema.adjacency}) "
+        f"by Release Desk on {record.created_at[:10]}, release {record.id}."
+    )

@@ -1,0 +1,268 @@
+"""Data sets: taking one in, showing its public facts, archiving it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO, Protocol
+
+import anyio.to_thread
+
+from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
+from app.domain.ledger import SYSTEM_ACCOUNT, Balance
+from app.domain.policies import Policy
+from app.domain.problems import Problem, invalid_request
+from app.domain.roles import Role
+from app.engine.schema import schema_of
+from app.services.keys import Caller
+from app.store import DatasetRecord, DatasetStatus, Store, UnitOfWork, new_id
+from app.store.accounts import Accounts
+from mechanisms.domain import Schema
+from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.statistics.base import Data
+
+_LOG = logging.getLogger(__name__)
+_MAX_CACHED = 1_024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewDataset:
+    """What a curator declares about an upload.
+
+    ``account`` attaches it to an existing budget; then ``budget`` opens
+    nothing and may be None.
+    """
+
+    name: str
+    description: str
+    columns: ColumnsSpec
+    budget: Epsilon | None
+    account: str | None = None
+    overlap_reason: str | None = None
+    policy: Policy = field(default_factory=Policy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetFacts:
+    """A data set as everybody may see it, its columns and policy parsed."""
+
+    record: DatasetRecord
+    description: str
+    columns: ColumnsSpec
+    policy: Policy
+    schema: Schema
+
+    @property
+    def id(self) -> str:
+        """Return the data set's id."""
+        return self.record.id
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetView:
+    """Public facts and the present balance."""
+
+    facts: DatasetFacts
+    balance: Balance
+
+
+class DataPlane(Protocol):
+    """Where rows live. The one implementation is in the engine."""
+
+    def ingest(self, dataset: str, stream: BinaryIO, spec: ColumnsSpec) -> int: ...
+
+    def open(self, dataset: str) -> Data: ...
+
+    def erase(self, dataset: str) -> None: ...
+
+
+class DatasetService:
+    """The life of data sets. Public facts never change but for the status, so they are kept."""
+
+    def __init__(self, store: Store, plane: DataPlane) -> None:
+        self._store = store
+        self._plane = plane
+        self._facts: dict[str, DatasetFacts] = {}
+
+    async def create(self, new: NewDataset, stream: BinaryIO, *, caller: Caller) -> DatasetView:
+        """Store an upload and open its budget.
+
+        Raises
+        ------
+        Problem
+            ``name-taken``, ``not-found`` (the account), ``forbidden`` (an
+            overlap override by a curator), or what ingest refuses.
+        """
+        if new.overlap_reason is not None:
+            caller.require(Role.ADMIN)
+        await anyio.to_thread.run_sync(self._check_free, new)
+        dataset = new_id("ds")
+        rows = await anyio.to_thread.run_sync(self._plane.ingest, dataset, stream, new.columns)
+        try:
+            record = await self._store.awrite(
+                lambda work: _register(work, dataset, new, rows, caller.person)
+            )
+        except BaseException:
+            await anyio.to_thread.run_sync(self._plane.erase, dataset)
+            raise
+        _LOG.info("data set created", extra={"dataset": dataset})
+        return await anyio.to_thread.run_sync(self.view, record.id)
+
+    def _check_free(self, new: NewDataset) -> None:
+        with self._store.reading() as reader:
+            if reader.datasets.by_name(new.name) is not None:
+                raise Problem("name-taken", "Another data set has this name.")
+            if new.account is not None and not _is_budget(reader.accounts, new.account):
+                raise invalid_request("account", "is not the account of a data set")
+
+    def facts(self, dataset: str) -> DatasetFacts:
+        """Return a data set's public facts.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
+        known = self._facts.get(dataset)
+        if known is None:
+            with self._store.reading() as reader:
+                record = reader.datasets.get(dataset)
+            if record is None:
+                raise Problem("not-found", "There is no such data set.")
+            known = self._remember(record)
+        return known
+
+    def _remember(self, record: DatasetRecord) -> DatasetFacts:
+        facts = self._parsed(record)
+        if len(self._facts) >= _MAX_CACHED:
+            self._facts.clear()
+        self._facts[record.id] = facts
+        return facts
+
+    def _parsed(self, record: DatasetRecord) -> DatasetFacts:
+        spec = json.loads(record.spec)
+        columns = parse_columns(
+            spec["columns"], adjacency=Adjacency(spec["adjacency"]), max_rows=spec["max_rows"]
+        )
+        return DatasetFacts(
+            record=record,
+            description=spec["description"],
+            columns=columns,
+            policy=_read_policy(spec["policy"]),
+            schema=schema_of(columns, rows=record.rows),
+        )
+
+    def view(self, dataset: str) -> DatasetView:
+        """Return a data set's public facts and balance.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
+        facts = self.facts(dataset)
+        with self._store.reading() as reader:
+            account = reader.accounts.get(facts.record.account)
+        if account is None:
+            raise Problem("not-found", "There is no such data set.")
+        return DatasetView(facts, account.balance)
+
+    def list(self, *, before: int | None, limit: int) -> Sequence[DatasetView]:
+        """Return data sets, newest first."""
+        with self._store.reading() as reader:
+            records = reader.datasets.list(before=before, limit=limit)
+            accounts = {
+                account.id: account
+                for name in {record.account for record in records}
+                if (account := reader.accounts.get(name)) is not None
+            }
+        return [
+            DatasetView(self._parsed(record), accounts[record.account].balance)
+            for record in records
+        ]
+
+    async def archive(self, dataset: str, *, caller: Caller) -> DatasetView:
+        """Close a data set to new charges, then erase its rows.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
+        record = await self._store.awrite(
+            lambda work: work.datasets.archive(dataset, principal=caller.person)
+        )
+        self._remember(record)
+        _LOG.info("data set archived", extra={"dataset": dataset})
+        return await anyio.to_thread.run_sync(self.view, dataset)
+
+    async def erase(self, dataset: str) -> None:
+        """Erase an archived data set's rows, once no charged release needs them any more."""
+        await anyio.to_thread.run_sync(self._plane.erase, dataset)
+
+
+def require_active(record: DatasetRecord | None) -> None:
+    """Pass for a data set that has its rows.
+
+    Raises
+    ------
+    Problem
+        ``not-found`` or ``dataset-archived``.
+    """
+    if record is None:
+        raise Problem("not-found", "There is no such data set.")
+    if record.status is not DatasetStatus.ACTIVE:
+        raise Problem("dataset-archived")
+
+
+def _is_budget(accounts: Accounts, account: str) -> bool:
+    return account != SYSTEM_ACCOUNT and accounts.get(account) is not None
+
+
+def policy_json(policy: Policy) -> dict[str, object]:
+    """Return a policy as JSON-ready fields."""
+    cap = policy.max_epsilon_per_release
+    return {
+        "review": "never",
+        "max_epsilon_per_release": None if cap is None else str(cap),
+        "allowed": None if policy.allowed is None else list(policy.allowed),
+    }
+
+
+def _read_policy(fields: Mapping[str, object]) -> Policy:
+    cap, allowed = fields["max_epsilon_per_release"], fields["allowed"]
+    return Policy(
+        max_epsilon_per_release=Epsilon.parse(cap) if isinstance(cap, str) else None,
+        allowed=tuple(allowed) if isinstance(allowed, list) else None,
+    )
+
+
+def _register(
+    work: UnitOfWork, dataset: str, new: NewDataset, rows: int, person: str
+) -> DatasetRecord:
+    account = new.account
+    if account is None:
+        total = 0 if new.budget is None else new.budget.nanos
+        account = work.accounts.open(total=total, principal=person, reason="data set upload").id
+    elif not _is_budget(work.accounts, account):
+        raise invalid_request("account", "is not the account of a data set")
+    if new.overlap_reason is not None:
+        work.accounts.system_entry("overlap_override", principal=person, note=new.overlap_reason)
+    add_remove = new.columns.adjacency is Adjacency.ADD_REMOVE
+    spec = {
+        "description": new.description,
+        "adjacency": str(new.columns.adjacency),
+        "max_rows": new.columns.max_rows,
+        "columns": columns_json(new.columns),
+        "policy": policy_json(new.policy),
+    }
+    return work.datasets.insert(
+        id=dataset,
+        name=new.name,
+        account=account,
+        spec=json.dumps(spec, allow_nan=False),
+        rows=None if add_remove else rows,
+        principal=person,
+    )

@@ -1,0 +1,175 @@
+"""Keys: who is calling, and making and revoking what they call with.
+
+A secret has 256 random bits and is shown once; the store keeps its SHA-256,
+which needs no salt or stretching at that entropy. Keys of one name belong to
+one person, so a person keeps their releases when a key is replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from app.domain.problems import Problem
+from app.domain.roles import Role
+from app.store import Store
+from app.store.records import KeyRecord
+
+SECRET_BYTES = 32
+BOOTSTRAP_NAME = "bootstrap"
+_MAX_SECRET_LENGTH = 1_000
+_MAX_CACHED = 4_096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who sent a request."""
+
+    key: str
+    person: str
+    role: Role
+
+    def require(self, role: Role) -> None:
+        """Pass, or refuse a caller whose role does not include ``role``.
+
+        Raises
+        ------
+        Problem
+            ``forbidden``.
+        """
+        if not self.role.may_act_as(role):
+            raise Problem("forbidden", f"This needs the role {role}.")
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key just made, with its secret."""
+
+    record: KeyRecord
+    secret: str
+
+
+def secret_hash(secret: bytes) -> str:
+    """Return the SHA-256 of a secret, in hex."""
+    return hashlib.sha256(secret).hexdigest()
+
+
+class KeyService:
+    """Authentication, and the life of keys.
+
+    Found keys are remembered in this process; a revocation forgets before it
+    answers, and expiry is judged at every use.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._found: dict[str, KeyRecord] = {}
+
+    def authenticate(self, secret: bytes) -> Caller:
+        """Return who holds a secret.
+
+        To be called on the event loop, where :meth:`revoke` ends too: a look-up
+        that began before a revocation can then not be remembered after it.
+
+        Raises
+        ------
+        Problem
+            ``unauthorized``, in the same words whatever is wrong.
+        """
+        if not 1 <= len(secret) <= _MAX_SECRET_LENGTH:
+            raise Problem("unauthorized")
+        digest = secret_hash(secret)
+        record = self._found.get(digest) or self._look_up(digest)
+        if record is None or not hmac.compare_digest(record.secret_hash, digest):
+            raise Problem("unauthorized")
+        if record.revoked_at is not None or _expired(record):
+            raise Problem("unauthorized")
+        return Caller(key=record.id, person=record.person, role=record.role)
+
+    def _look_up(self, digest: str) -> KeyRecord | None:
+        with self._store.reading() as reader:
+            record = reader.keys.by_secret_hash(digest)
+        # only keys that exist are remembered, so guesses cannot fill the memory
+        if record is not None:
+            if len(self._found) >= _MAX_CACHED:
+                self._found.clear()
+            self._found[digest] = record
+        return record
+
+    async def create(
+        self, *, name: str, role: Role, expires: datetime | None, caller: Caller
+    ) -> NewKey:
+        """Make a key for the person called ``name``."""
+        secret = f"rd_{secrets.token_urlsafe(SECRET_BYTES)}"
+        expires_at = None if expires is None else _utc(expires)
+        record = await self._store.awrite(
+            lambda work: work.keys.insert(
+                name=name,
+                role=role,
+                person=name,
+                secret_hash=secret_hash(secret.encode()),
+                expires_at=expires_at,
+                principal=caller.person,
+            )
+        )
+        return NewKey(record, secret)
+
+    async def revoke(self, key: str, *, caller: Caller) -> None:
+        """Revoke a key; the next request that carries it is refused.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
+        record = await self._store.awrite(
+            lambda work: work.keys.revoke(key, principal=caller.person)
+        )
+        self._found[record.secret_hash] = record
+
+    def list(self, *, before: int | None, limit: int) -> Sequence[KeyRecord]:
+        """Return keys, newest first."""
+        with self._store.reading() as reader:
+            return reader.keys.list(before=before, limit=limit)
+
+    def bootstrap(self, secret: str | None) -> str | None:
+        """Make sure of a first admin key; return its secret if it had to be made up.
+
+        A given secret becomes an admin key unless it is one already, or was
+        one that has been revoked. Without a given secret one is made only
+        while the service has no key at all.
+        """
+        made: str | None = None
+        with self._store.reading() as reader:
+            if secret is None and reader.keys.count() == 0:
+                secret = made = f"rd_{secrets.token_urlsafe(SECRET_BYTES)}"
+            if secret is None:
+                return None
+            digest = secret_hash(secret.encode())
+            if reader.keys.by_secret_hash(digest) is not None:
+                return None
+        self._store.write(
+            lambda work: work.keys.insert(
+                name=BOOTSTRAP_NAME,
+                role=Role.ADMIN,
+                person=BOOTSTRAP_NAME,
+                secret_hash=digest,
+                expires_at=None,
+                principal=BOOTSTRAP_NAME,
+            )
+        )
+        return made
+
+
+def _utc(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _expired(record: KeyRecord) -> bool:
+    return record.expires_at is not None and datetime.now(UTC) >= datetime.fromisoformat(
+        record.expires_at
+    )

@@ -1,0 +1,77 @@
+"""Plans: from a question to a calibrated release, on public facts alone.
+
+A data set's public facts never change, so neither does the plan of a
+question; the last few are remembered.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import anyio.to_thread
+
+from app.domain.problems import Problem, invalid_request
+from app.services.datasets import DatasetFacts
+from app.services.questions import Question
+from mechanisms.catalog import calibrate
+from mechanisms.privacy import Adjacency
+from mechanisms.statistics.base import InvalidStatisticError, Plan
+
+_MAX_CACHED = 512
+_TOP_LEVEL = frozenset({"statistic", "mechanism", "norm", "epsilon"})
+
+
+class PlanService:
+    """Calibration, off the event loop, with a memory."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str], Plan] = OrderedDict()
+
+    async def plan(self, facts: DatasetFacts, question: Question) -> Plan:
+        """Return the plan of a question.
+
+        Raises
+        ------
+        Problem
+            ``invalid-request`` when the question does not fit the data set's
+            public description or is not offered; ``empty-dataset``.
+        """
+        key = (facts.id, question.canonical())
+        plan = self._known.get(key)
+        if plan is None:
+            plan = await anyio.to_thread.run_sync(make_plan, facts, question)
+            self._known[key] = plan
+            if len(self._known) > _MAX_CACHED:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(key)
+        return plan
+
+
+def make_plan(facts: DatasetFacts, question: Question) -> Plan:
+    """Calibrate a question on the public facts of a data set.
+
+    Raises
+    ------
+    Problem
+        As :meth:`PlanService.plan`.
+    """
+    if facts.schema.adjacency is Adjacency.REPLACE_ONE and facts.schema.rows == 0:
+        raise Problem("empty-dataset")
+    try:
+        return calibrate(
+            question.statistic,
+            facts.schema,
+            question.epsilon,
+            mechanism=question.mechanism,
+            norm=question.norm,
+        )
+    except InvalidStatisticError as error:
+        raise _refusal(error) from None
+
+
+def _refusal(error: InvalidStatisticError) -> Problem:
+    place = error.field_name
+    if place.split(".")[0] not in _TOP_LEVEL:
+        place = f"statistic.{place}"
+    return invalid_request(place, error.detail)

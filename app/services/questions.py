@@ -1,0 +1,73 @@
+"""A question and its price, as every use case passes it on, and its canonical text.
+
+The union of statistics is built from the catalog, so a statistic registered
+there is a request model, a stored request and a documented schema at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Union
+
+from pydantic import Field, TypeAdapter
+
+from mechanisms.catalog import STATISTICS
+from mechanisms.privacy import Epsilon
+from mechanisms.statistics.base import Statistic
+
+if TYPE_CHECKING:
+    AnyStatistic = Statistic
+else:
+    AnyStatistic = Annotated[
+        Union[tuple(STATISTICS.values())],  # noqa: UP007 - its members are not known here
+        Field(discriminator="kind", description="What to release."),
+    ]
+
+_STATISTIC: TypeAdapter[Any] = TypeAdapter(AnyStatistic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A statistic, how to draw it, and what it may cost."""
+
+    statistic: Statistic
+    mechanism: str
+    norm: str
+    epsilon: Epsilon
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds of all statistics asked for."""
+        return (self.statistic.kind,)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the question as JSON-ready fields, defaults filled in."""
+        return {
+            "statistic": statistic_json(self.statistic),
+            "mechanism": self.mechanism,
+            "norm": self.norm,
+            "epsilon": str(self.epsilon),
+        }
+
+    def canonical(self) -> str:
+        """Return one text for all spellings of this question."""
+        return json.dumps(self.to_json(), sort_keys=True, allow_nan=False, separators=(",", ":"))
+
+
+def statistic_json(statistic: Statistic) -> Mapping[str, object]:
+    """Return a statistic's fields, ready for JSON."""
+    fields: dict[str, object] = asdict(statistic)  # type: ignore[call-overload]
+    return fields
+
+
+def read_question(canonical: str) -> Question:
+    """Return the question that :meth:`Question.canonical` wrote."""
+    fields = json.loads(canonical)
+    return Question(
+        statistic=_STATISTIC.validate_json(json.dumps(fields["statistic"]), strict=True),
+        mechanism=fields["mechanism"],
+        norm=fields["norm"],
+        epsilon=Epsilon.parse(fields["epsilon"]),
+    )
