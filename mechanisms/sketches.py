@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -109,6 +109,24 @@ class Sketch:
             },
         )
 
+    @staticmethod
+    def merge_all(sketches: Iterable[Sketch], columns: Mapping[str, Column]) -> Sketch:
+        """Return the merge of any number of sketches, read one at a time.
+
+        Equal sizes are merged first (a binary counter), so the work is
+        ``O(total log parts)`` and few sketches are held at once.
+        """
+        held: list[tuple[int, Sketch]] = []
+        for sketch in sketches:
+            held.append((0, sketch))
+            while len(held) > 1 and held[-1][0] == held[-2][0]:
+                (order, last), (_, before) = held.pop(), held.pop()
+                held.append((order + 1, Sketch.merge(before, last)))
+        total = Sketch.empty(columns)
+        while held:
+            total = Sketch.merge(held.pop()[1], total)
+        return total
+
     def to_bytes(self) -> bytes:
         """Return compact, deterministic bytes (a numpy ``.npz`` archive, no pickle)."""
         names = {"numbers": list(self.ordered), "categories": list(self.categories)}
@@ -148,19 +166,20 @@ class Sketch:
     @classmethod
     def _from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]]) -> Sketch:
         names = json.loads(arrays["names"].tobytes())
-        high, low = arrays["gram_high"].astype(object), arrays["gram_low"].astype(object)
+
+        def integers(key: str) -> NDArray[np.int64]:
+            return arrays[key].astype(np.int64, casting="same_kind")
+
+        high, low = integers("gram_high").astype(object), integers("gram_low").astype(object)
         return cls(
-            rows=int(arrays["rows"].astype(np.int64)),
+            rows=int(integers("rows")),
             gram=high * (1 << _LOW_BITS) + low,
             ordered={
-                name: (
-                    arrays[f"codes_{index}"].astype(np.int32),
-                    arrays[f"counts_{index}"].astype(np.int64),
-                )
+                name: (integers(f"codes_{index}").astype(np.int32), integers(f"counts_{index}"))
                 for index, name in enumerate(names["numbers"])
             },
             categories={
-                name: arrays[f"category_{index}"].astype(np.int64)
+                name: integers(f"category_{index}")
                 for index, name in enumerate(names["categories"])
             },
         )
