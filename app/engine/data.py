@@ -1,0 +1,382 @@
+"""Data sets as the service uses them: stored from an upload, opened for a draw, erased.
+
+The engine does not know the vault, only what a vault can do (the protocols
+below); the composition root puts the two together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial, reduce
+from pathlib import Path
+from threading import Lock
+from typing import Any, BinaryIO, Generic, Protocol, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
+from app.engine.cells import DROPPED
+from app.engine.executor import Executor, Part, SerialExecutor
+from app.engine.ingest import ingest
+from app.engine.limits import Limits
+from app.engine.schema import schema_of
+from app.engine.sketching import SUMMARY, SketchBuilder, column_file, number_columns, read_column
+from mechanisms.domain import CategoryColumn, Column
+from mechanisms.privacy import Adjacency
+from mechanisms.sketches import Ordered, Sketch
+from mechanisms.statistics.base import Block
+
+_MAX_PART_ROWS = 1 << 18
+_MAX_PART_CELLS = 1 << 23
+DEFAULT_CACHE_BYTES = 1 << 28
+
+Value = TypeVar("Value")
+
+
+class File(Protocol):
+    """A stored file that checks its bytes as it reads them."""
+
+    def read(self) -> bytes: ...
+
+
+class Stored(Protocol):
+    """A stored data set."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def facts(self) -> Mapping[str, Any]: ...
+    @property
+    def parts(self) -> Sequence[Part]: ...
+    @property
+    def attached(self) -> Mapping[str, File]: ...
+    def verify(self) -> None: ...
+
+
+class Writer(Protocol):
+    """An upload in progress."""
+
+    @property
+    def directory(self) -> Path: ...
+    @property
+    def parts(self) -> Sequence[Part]: ...
+    def write(self, block: Mapping[str, NDArray[np.integer[Any]]], /) -> Part: ...
+    def attach(self, name: str, content: bytes, /) -> None: ...
+
+
+WriterT = TypeVar("WriterT", bound=Writer)
+
+
+class Vault(Protocol[WriterT]):
+    """Where data sets are kept."""
+
+    def writer(self, dataset_id: str, /) -> AbstractContextManager[WriterT]: ...
+    def publish(self, writer: WriterT, facts: Mapping[str, object], /) -> None: ...
+    def open(self, dataset_id: str, /) -> Stored: ...
+    def erase(self, dataset_id: str, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What became of an upload. Counts are for curators' eyes only.
+
+    ``rows`` are those stored; ``filled`` counts the cells of each column that
+    took its public fill value; ``dropped`` counts rows left out.
+    """
+
+    rows: int
+    filled: Mapping[str, int]
+    dropped: int
+
+
+class MismatchError(Exception):
+    """A data set's stored sketches are not those of its rows."""
+
+
+class VaultData:
+    """The mechanisms' view of a stored data set.
+
+    The summary sketch is loaded when the data set is opened; a column's counts
+    and the rows when they are asked for.
+    """
+
+    def __init__(self, key: str, stored: Stored, cache: _Cache) -> None:
+        self._key = key
+        self._stored = stored
+        self._cache = cache
+        self.columns = stored_columns(stored)
+        summary = json.loads(stored.attached[SUMMARY].read())
+        self._gram: list[list[int]] = summary["gram"]
+        self._categories: dict[str, list[int]] = summary["categories"]
+        self._places = {name: 1 + i for i, name in enumerate(number_columns(self.columns))}
+
+    @property
+    def rows(self) -> int:
+        """Return the true row count: private under add-remove."""
+        return self._stored.rows
+
+    def gram(self, columns: Sequence[str]) -> list[list[int]]:
+        """Return the exact Gram matrix of (1, codes of the named number columns)."""
+        picked = [0, *(self._places[name] for name in columns)]
+        return [[self._gram[i][j] for j in picked] for i in picked]
+
+    def ordered(self, column: str) -> Ordered:
+        """Return a number column's distinct codes, ascending, and their counts."""
+        file = self._stored.attached[column_file(self._places[column] - 1)]
+        return self._cache.get((self._key, column), lambda: read_column(file.read()), _ordered_size)
+
+    def category_counts(self, column: str) -> NDArray[np.int64]:
+        """Return how often each declared value of a category column occurs."""
+        return np.array(self._categories[column], dtype=np.int64)
+
+    def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
+        """Yield blocks of the named columns in stored order."""
+        for part in self._stored.parts:
+            yield part.read(columns)
+
+    def size(self) -> int:
+        """Return about how many bytes the summary takes."""
+        return 48 * len(self._gram) ** 2 + 4096
+
+
+class DataEngine(Generic[WriterT]):
+    """Stores, opens, checks and erases data sets.
+
+    Parameters
+    ----------
+    vault
+        Where they are kept.
+    limits
+        What an upload may cost.
+    cache_bytes
+        Memory for opened sketches.
+    executor
+        Where checks are computed.
+    """
+
+    def __init__(
+        self,
+        vault: Vault[WriterT],
+        *,
+        limits: Limits | None = None,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        executor: Executor | None = None,
+    ) -> None:
+        self._vault = vault
+        self._limits = limits or Limits()
+        self._cache = _Cache(cache_bytes)
+        self._executor = executor or SerialExecutor()
+
+    def store(self, dataset_id: str, stream: BinaryIO, spec: ColumnsSpec) -> Ingested:
+        """Store an upload whole or not at all.
+
+        Raises
+        ------
+        Problem
+            ``invalid-upload`` or ``too-large``; see :func:`app.engine.ingest.ingest`.
+        """
+        columns = schema_of(spec, rows=None).columns
+        counts: Counter[str] = Counter()
+        rows = 0
+        with self._vault.writer(dataset_id) as writer:
+            sketches = SketchBuilder(columns)
+            blocks = ingest(
+                stream, spec, limits=self._limits, scratch=writer.directory, counts=counts
+            )
+            with _Background() as background:
+                for part in regroup(blocks, part_rows(len(columns))):
+                    rows += _height(part)
+                    background.run(partial(_store_part, writer, sketches, columns, part))
+            for name, content in sketches.files(writer.parts):
+                writer.attach(name, content)
+            self._vault.publish(writer, _facts(spec, counts))
+        dropped = counts.pop(DROPPED, 0)
+        return Ingested(rows, dict(counts), dropped)
+
+    def open(self, dataset_id: str) -> VaultData:
+        """Return a stored data set for draws."""
+        return self._cache.get(
+            (dataset_id, None),
+            lambda: VaultData(dataset_id, self._vault.open(dataset_id), self._cache),
+            VaultData.size,
+        )
+
+    def erase(self, dataset_id: str) -> None:
+        """Remove a data set from disk and memory; nothing happens when there is none."""
+        self._vault.erase(dataset_id)
+        self._cache.forget(dataset_id)
+
+    def check(self, dataset_id: str) -> None:
+        """Hash every file, and compute the sketches anew from the rows.
+
+        Raises
+        ------
+        Exception
+            The vault's own, when a file differs from what was published.
+        MismatchError
+            The sketches are not those of the rows.
+        """
+        stored = self._vault.open(dataset_id)
+        stored.verify()
+        data = VaultData(dataset_id, stored, _Cache(0))
+        kept = self._executor.keep(stored.parts, list(data.columns))
+        results = self._executor.map(partial(Sketch.from_block, columns=data.columns), kept)
+        sketch = reduce(Sketch.merge, results, Sketch.empty(data.columns))
+        if not _same(sketch, data):
+            raise MismatchError("the stored sketches are not those of the rows")
+
+
+def stored_columns(stored: Stored) -> Mapping[str, Column]:
+    """Return the columns a stored data set was declared with."""
+    facts = stored.facts
+    spec = parse_columns(
+        facts["columns"], adjacency=Adjacency(facts["adjacency"]), max_rows=facts["max_rows"]
+    )
+    return schema_of(spec, rows=None).columns
+
+
+def part_rows(columns: int) -> int:
+    """Return how many rows a full part has: 2**18, or fewer when there are many columns."""
+    return min(_MAX_PART_ROWS, _MAX_PART_CELLS // columns)
+
+
+def regroup(blocks: Iterable[Block], rows: int) -> Iterator[Block]:
+    """Yield the same rows in blocks of exactly ``rows`` rows, the last one of what is left."""
+    waiting: list[Block] = []
+    have = 0
+    for block in blocks:
+        start, height = 0, _height(block)
+        while height - start >= rows - have:
+            stop = start + rows - have
+            waiting.append(_rows(block, start, stop))
+            yield _joined(waiting)
+            waiting, have, start = [], 0, stop
+        if start < height:
+            waiting.append(_rows(block, start, height))
+            have += height - start
+    if waiting:
+        yield _joined(waiting)
+
+
+def _height(block: Block) -> int:
+    return len(next(iter(block.values())))
+
+
+def _rows(block: Block, start: int, stop: int) -> Block:
+    return {name: codes[start:stop] for name, codes in block.items()}
+
+
+def _joined(blocks: Sequence[Block]) -> Block:
+    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+
+
+def _store_part(
+    writer: Writer, sketches: SketchBuilder, columns: Mapping[str, Column], part: Block
+) -> None:
+    writer.write({name: _narrowed(codes, columns[name]) for name, codes in part.items()})
+    sketches.add(part)
+
+
+def _narrowed(codes: NDArray[np.int32], column: Column) -> NDArray[np.integer[Any]]:
+    """Return category indices in the narrowest type that holds them; numbers as they are."""
+    if isinstance(column, CategoryColumn):
+        return codes.astype(np.min_scalar_type(len(column.values)))
+    return codes
+
+
+def _facts(spec: ColumnsSpec, counts: Counter[str]) -> dict[str, object]:
+    return {
+        "columns": columns_json(spec),
+        "adjacency": spec.adjacency.value,
+        "max_rows": spec.max_rows,
+        "filled": {name: count for name, count in counts.items() if name != DROPPED},
+        "dropped": counts[DROPPED],
+    }
+
+
+def _same(sketch: Sketch, data: VaultData) -> bool:
+    numbers = list(sketch.ordered)
+    return (
+        sketch.rows == data.rows
+        and sketch.sub_gram(numbers) == data.gram(numbers)
+        and all(_same_counts(sketch.ordered[name], data.ordered(name)) for name in numbers)
+        and all(
+            np.array_equal(counts, data.category_counts(name))
+            for name, counts in sketch.categories.items()
+        )
+    )
+
+
+def _same_counts(one: Ordered, other: Ordered) -> bool:
+    return np.array_equal(one[0], other[0]) and np.array_equal(one[1], other[1])
+
+
+def _ordered_size(ordered: Ordered) -> int:
+    return ordered[0].nbytes + ordered[1].nbytes
+
+
+class _Background:
+    """Runs one thing at a time beside the caller, who waits only to hand over the next."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ingest")
+        self._running: Future[None] | None = None
+
+    def __enter__(self) -> _Background:
+        return self
+
+    def run(self, task: Callable[[], None]) -> None:
+        """Wait for the task before, then start this one."""
+        self._wait()
+        self._running = self._thread.submit(task)
+
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        try:
+            if failure is None:
+                self._wait()
+        finally:
+            self._thread.shutdown()
+
+    def _wait(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.result()
+
+
+class _Cache:
+    """The things used last, up to so many bytes; keys are (data set, what)."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._held: OrderedDict[tuple[str, Hashable], tuple[object, int]] = OrderedDict()
+        self._lock = Lock()
+
+    def get(
+        self, key: tuple[str, Hashable], load: Callable[[], Value], size: Callable[[Value], int]
+    ) -> Value:
+        """Return what is held under the key, or load and hold it."""
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+                return cast(Value, self._held[key][0])
+        value = load()
+        with self._lock:
+            if key not in self._held:
+                self._held[key] = (value, size(value))
+                self._bytes += size(value)
+            while self._bytes > self._max_bytes:
+                self._bytes -= self._held.popitem(last=False)[1][1]
+        return value
+
+    def forget(self, dataset_id: str) -> None:
+        """Let go of everything of one data set."""
+        with self._lock:
+            for key in [key for key in self._held if key[0] == dataset_id]:
+                self._bytes -= self._held.pop(key)[1]
