@@ -1,0 +1,126 @@
+"""The client: what it sends again, what it does not, and how it reads refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from app.client import ProblemError, ReleaseDesk, UnreachableError, desk
+
+RELEASE = {"id": "rel_1", "dataset": "ds_1", "status": "released", "epsilon": "1", "value": {}}
+MEAN = {"kind": "mean", "columns": ["age"]}
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "_PAUSE_S", 0.0)
+
+
+def connect(handler: Handler) -> ReleaseDesk:
+    return ReleaseDesk("http://desk", "k" * 40, transport=httpx.MockTransport(handler))
+
+
+def problem(code: str, status: int, **extras: object) -> httpx.Response:
+    body = {"type": f"/problems/{code}", "code": code, "status": status, "detail": "no", **extras}
+    return httpx.Response(status, json=body)
+
+
+def test_a_release_is_sent_again_under_the_same_key() -> None:
+    seen: list[tuple[str, bytes]] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append((request.headers["Idempotency-Key"], request.content))
+        if len(seen) == 1:
+            raise httpx.ReadError("gone")
+        return problem("busy", 503) if len(seen) == 2 else httpx.Response(201, json=RELEASE)
+
+    with connect(handler) as client:
+        release = client.release("ds_1", MEAN, epsilon="1")
+        client.release("ds_1", MEAN, epsilon="1")
+    assert json.loads(release.body) == RELEASE
+    assert len(seen) == 4
+    assert len(set(seen[:3])) == 1, "one key, one body, three attempts"
+    assert seen[3][0] != seen[0][0], "a new question has a new key"
+
+
+def test_a_release_that_never_arrives_says_its_key() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("gone", request=request)
+
+    with connect(handler) as client, pytest.raises(UnreachableError) as caught:
+        client.release("ds_1", MEAN, epsilon="1", idempotency_key="mine")
+    assert caught.value.idempotency_key == "mine"
+
+
+def test_a_refusal_is_not_sent_again() -> None:
+    seen = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return problem("budget-exceeded", 409, requested="2", remaining="0.5")
+
+    with connect(handler) as client, pytest.raises(ProblemError) as caught:
+        client.release("ds_1", MEAN, epsilon="2")
+    assert len(seen) == 1
+    assert (caught.value.status, caught.value.code) == (409, "budget-exceeded")
+    assert caught.value.extras == {"requested": "2", "remaining": "0.5"}
+
+
+def test_busy_ends_after_the_last_attempt() -> None:
+    seen = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return problem("busy", 503)
+
+    with connect(handler) as client, pytest.raises(ProblemError):
+        client.budget("ds_1")
+    assert len(seen) == 5
+
+
+def test_grants_are_sent_once() -> None:
+    seen = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        raise httpx.ReadTimeout("slow", request=request)
+
+    with connect(handler) as client, pytest.raises(UnreachableError) as caught:
+        client.grant("ds_1", epsilon="1", reason="more")
+    assert len(seen) == 1
+    assert caught.value.idempotency_key is None
+
+
+def test_lists_follow_the_cursor() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        cursor = request.url.params.get("cursor")
+        ids = {None: ["a", "b"], "2": ["c"]}[cursor]
+        items = [{"id": i, "name": i, "role": "analyst", "expires": None, "new": 1} for i in ids]
+        return httpx.Response(200, json={"items": items, "next": None if cursor else "2"})
+
+    with connect(handler) as client:
+        keys = client.keys()
+        assert [key.id for key in keys] == ["a", "b", "c"]
+
+
+def test_an_answer_that_is_no_problem_keeps_its_status() -> None:
+    with (
+        connect(lambda _: httpx.Response(502, text="<html>bad gateway</html>")) as client,
+        pytest.raises(ProblemError) as caught,
+    ):
+        client.catalog()
+    assert (caught.value.status, caught.value.code) == (502, "unknown")
+    assert "html" not in str(caught.value)
+
+
+def test_the_key_is_sent_as_a_bearer() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        assert request.headers["Authorization"] == "Bearer " + "k" * 40
+        return httpx.Response(200, json={"offers": []})
+
+    with connect(handler) as client:
+        assert client.catalog() == {"offers": []}
