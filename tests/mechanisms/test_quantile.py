@@ -9,6 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from flint import arb, fmpq
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mechanisms import kng
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
@@ -173,6 +175,30 @@ def test_the_gradient_moves_by_exactly_delta(adjacency: Adjacency, expected: Fra
         assert replay.largest == expected
 
 
+@given(
+    codes=st.lists(st.integers(-6, 6), min_size=1, max_size=12),
+    level=st.fractions(Fraction(1, 100), Fraction(99, 100), max_denominator=100),
+    rate=st.fractions(Fraction(1, 100), 100),
+    nats=st.integers(1, 40),
+)
+def test_steps_are_the_definition(
+    codes: list[int], level: Fraction, rate: Fraction, nats: int
+) -> None:
+    """Each point has the exponent rate * s(t), and none below nats is left out."""
+    grid = grid_of(codes, -6, 6)
+    steps = intervals._steps_near(grid, level, rate, nats)
+    seen = {}
+    floats = steps.exponents(rate)
+    for index, (start, length) in enumerate(zip(steps.starts, steps.lengths, strict=True)):
+        exact = steps.exponent(index, rate)
+        assert floats[index] == pytest.approx(float(exact), rel=1e-15)
+        seen |= dict.fromkeys(range(start, start + length), exact)
+    for point in range(-6, 7):
+        exponent = rate * score(codes, level, point)
+        assert seen.get(point, exponent) == exponent
+        assert point in seen or exponent > nats
+
+
 # 2. Distribution ----------------------------------------------------------------------------
 
 CODES = [3, 3, 3, 8, 9, 15, 21, 22, 30, 31, 33, 33, 39]
@@ -265,22 +291,25 @@ def _tail_events() -> dict[str, Callable[[int], bool]]:
     return {f"t < {t}": lambda draw, t=t: draw < t for t in (1, 20, 39)}
 
 
-def _audit(delta: Fraction) -> float:
-    """Audit tau = 0.9 on eight records at the lower end and one mid, or nine at the lower end."""
-    level, epsilon = Fraction(9, 10), Fraction(1)
-    rate = epsilon / (2 * delta)
+NEIGHBOURS = {REPLACE: ([0] * 8 + [39], [0] * 9), ADD: ([0] * 8 + [39], [0] * 8)}
+
+
+def _audit(delta: Fraction, adjacency: Adjacency) -> float:
+    """Audit tau = 0.9: eight records at the lower end, and one mid that is moved or removed."""
+    rate = Fraction(1) / (2 * delta)
     pair = [
-        draws_from(grid_of(codes, 0, 40), level, rate, 6000, seed=11)
-        for codes in ([0] * 8 + [39], [0] * 9)
+        draws_from(grid_of(codes, 0, 40), Fraction(9, 10), rate, 6000, seed=11)
+        for codes in NEIGHBOURS[adjacency]
     ]
     return audit_epsilon(pair[0], pair[1], _tail_events()).epsilon
 
 
 @pytest.mark.statistical
-def test_the_audit_passes_ours_and_flags_the_printed_sensitivity() -> None:
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+def test_the_audit_passes_ours_and_flags_the_printed_sensitivity(adjacency: Adjacency) -> None:
     level = Fraction(9, 10)
-    assert _audit(gradient_sensitivity(level, REPLACE)) <= 1.0
-    assert _audit(2 * (1 - level)) > 1.2
+    assert _audit(gradient_sensitivity(level, adjacency), adjacency) <= 1.0
+    assert _audit(2 * (1 - level), adjacency) > 1.2
 
 
 # 4. Reference and edge cases ----------------------------------------------------------------

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mechanisms.domain import CODE_MAX, CategoryColumn, Column, NumberColumn, Schema
@@ -56,7 +56,6 @@ def same(first: Sketch, second: Sketch) -> bool:
 
 
 @given(ROWS, ROWS, ROWS)
-@settings(deadline=None)
 def test_merging_is_the_sketch_of_all_rows(a: Rows, b: Rows, c: Rows) -> None:
     first, second, third = map(sketch_of, (a, b, c))
     whole = sketch_of(a + b + c)
@@ -68,7 +67,6 @@ def test_merging_is_the_sketch_of_all_rows(a: Rows, b: Rows, c: Rows) -> None:
 
 
 @given(ROWS)
-@settings(deadline=None)
 def test_a_sketch_counts_exactly(rows: Rows) -> None:
     sketch = sketch_of(rows)
     table = [(1, x, y) for x, _, y in rows]
@@ -85,7 +83,6 @@ def test_a_sketch_counts_exactly(rows: Rows) -> None:
 
 
 @given(ROWS)
-@settings(deadline=None)
 def test_bytes_come_back_whole(rows: Rows) -> None:
     sketch = sketch_of(rows)
     assert same(Sketch.from_bytes(sketch.to_bytes(), COLUMNS), sketch)
