@@ -208,9 +208,9 @@ class ReleaseDesk:
         """Revoke a key by its id (admins)."""
         self._send("DELETE", f"/v1/keys/{key}")
 
-    def catalog(self) -> dict[str, Any]:
-        """Return every statistic, mechanism and norm on offer."""
-        return dict(self._read("/v1/catalog").json())
+    def catalog(self) -> Iterator[dict[str, Any]]:
+        """Yield every statistic and mechanism on offer, with its norms, theorem and limits."""
+        return self._items("/v1/catalog")
 
     # Sending
 

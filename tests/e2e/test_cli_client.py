@@ -112,7 +112,7 @@ def test_an_answer_that_is_no_problem_keeps_its_status() -> None:
         connect(lambda _: httpx.Response(502, text="<html>bad gateway</html>")) as client,
         pytest.raises(ProblemError) as caught,
     ):
-        client.catalog()
+        list(client.catalog())
     assert (caught.value.status, caught.value.code) == (502, "unknown")
     assert "html" not in str(caught.value)
 
@@ -120,7 +120,7 @@ def test_an_answer_that_is_no_problem_keeps_its_status() -> None:
 def test_the_key_is_sent_as_a_bearer() -> None:
     def handler(request: httpx.Request) -> httpx.Response:
         assert request.headers["Authorization"] == "Bearer " + "k" * 40
-        return httpx.Response(200, json={"offers": []})
+        return httpx.Response(200, json={"items": [{"statistic": "mean"}], "next": None})
 
     with connect(handler) as client:
-        assert client.catalog() == {"offers": []}
+        assert list(client.catalog()) == [{"statistic": "mean"}]

@@ -185,8 +185,7 @@ def test_the_mechanisms_table_is_the_catalog_s(server: LiveServer) -> None:
         for kind in re.findall(r"`(\w+)`", kinds)
         for mechanism in re.findall(r"`(\w+)`", mechanism_cell)
     }
-    catalog = httpx.get(f"{server.url}/v1/catalog").json()
-    offers = catalog["offers"] if "offers" in catalog else catalog["items"]
+    offers = httpx.get(f"{server.url}/v1/catalog").json()["items"]
     assert documented == {(offer["statistic"], offer["mechanism"]) for offer in offers}
 
 
