@@ -355,12 +355,17 @@ def test_every_distinct_code_at_once_stays_cheap() -> None:
             assert abs(point) < 100
 
 
+DELTAS = [Fraction(9, 10), Fraction(9, 10), Fraction(1, 2)]  # of levels 0.9, 0.1, 0.5
+
+
 def test_levels_share_epsilon_evenly_and_answers_keep_the_asked_order() -> None:
     schema = schema_for(ADD, 3)
     plan = kng.calibrate(
         Quantile(column="x", levels=(0.9, 0.1, 0.5)), schema, Epsilon.parse("1"), "auto"
     )
     assert plan.details["epsilon_per_level"] == "1/3"
+    spent = [2 * delta * rate for delta, rate in zip(DELTAS, plan.draw.rates, strict=True)]
+    assert spent == [Fraction(1, 3)] * 3
     assert plan.guarantee.sensitivity == "0.9"
     assert plan.preview(10) is None
     answer = plan.draw(data_of(schema, [1.0, 2.0, 3.0]), seeded_randomness(2)).value["quantiles"]
