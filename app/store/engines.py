@@ -15,8 +15,7 @@ from sqlalchemy.pool import NullPool, QueuePool
 
 from app.store.errors import PragmaMismatchError, UnsupportedDatabaseError
 
-# Each pragma, the value it is set to, and what reading it back must give.
-_PRAGMAS: Mapping[str, tuple[str, object]] = {
+PRAGMAS: Mapping[str, tuple[str, object]] = {
     "journal_mode": ("WAL", "wal"),
     "synchronous": ("FULL", 2),
     "foreign_keys": ("ON", 1),
@@ -24,7 +23,9 @@ _PRAGMAS: Mapping[str, tuple[str, object]] = {
     "trusted_schema": ("OFF", 0),
     "busy_timeout": ("5000", 5000),
 }
-_READER_PRAGMAS: Mapping[str, tuple[str, object]] = {**_PRAGMAS, "query_only": ("ON", 1)}
+"""Each pragma, the value it is set to, and what reading it back must give."""
+
+_READER_PRAGMAS: Mapping[str, tuple[str, object]] = {**PRAGMAS, "query_only": ("ON", 1)}
 
 _READERS = 16
 _EXTRA_READERS = 48
@@ -32,7 +33,7 @@ _EXTRA_READERS = 48
 
 def writing_engine(url: str) -> Engine:
     """Return the engine of the one writing connection; it begins with BEGIN IMMEDIATE."""
-    return _engine(url, pragmas=_PRAGMAS, begin="BEGIN IMMEDIATE", readers=False)
+    return _engine(url, pragmas=PRAGMAS, begin="BEGIN IMMEDIATE", readers=False)
 
 
 def reading_engine(url: str) -> Engine:
@@ -59,7 +60,7 @@ def _engine(
     def configure(connection: sqlite3.Connection, _record: object) -> None:
         # Without this the driver would begin transactions of its own, and late.
         connection.isolation_level = None
-        _set_pragmas(connection, pragmas)
+        set_pragmas(connection, pragmas)
 
     @event.listens_for(engine, "begin")
     def begin_transaction(connection: Connection) -> None:
@@ -68,7 +69,14 @@ def _engine(
     return engine
 
 
-def _set_pragmas(connection: sqlite3.Connection, pragmas: Mapping[str, tuple[str, object]]) -> None:
+def set_pragmas(connection: sqlite3.Connection, pragmas: Mapping[str, tuple[str, object]]) -> None:
+    """Set every pragma on a fresh connection and read it back.
+
+    Raises
+    ------
+    PragmaMismatchError
+        SQLite did not take one of them.
+    """
     for name, (value, expected) in pragmas.items():
         connection.execute(f"PRAGMA {name} = {value}")
         found = connection.execute(f"PRAGMA {name}").fetchone()[0]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, insert, select
+from sqlalchemy.exc import DatabaseError
 
 from app.domain.ledger import SYSTEM_ACCOUNT
 from app.domain.releases import may_be_redrawn
@@ -115,16 +116,20 @@ def inspecting(url: str) -> Iterator[Reader]:
     Raises
     ------
     StoreError
-        There is no ledger at this address.
+        There is no database at this address, or it cannot be opened.
     """
     engine = reading_engine(url)
     database = engine.url.database
     if database is None or not Path(database).is_file():
         raise StoreError("there is no ledger at this address")
     try:
-        with engine.connect() as connection:
-            yield Reader(connection)
+        connection = engine.connect()
+    except DatabaseError as error:
+        raise StoreError("the database file cannot be opened") from error
+    try:
+        yield Reader(connection)
     finally:
+        connection.close()
         engine.dispose()
 
 

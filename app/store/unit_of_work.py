@@ -55,9 +55,10 @@ def transaction(connection: Connection) -> Iterator[None]:
         yield
         outer.commit()
     except BaseException:
-        # After a failed COMMIT SQLAlchemy counts the transaction as over, and SQLite
-        # does not: the driver is asked as well.
-        if outer.is_active:
+        # After a failed COMMIT SQLAlchemy counts the transaction as over and SQLite
+        # does not, so the driver is told as well.
+        try:
             outer.rollback()
-        connection.connection.rollback()
+        finally:
+            connection.connection.rollback()
         raise

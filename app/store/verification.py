@@ -25,7 +25,7 @@ from app.domain.ledger import (
     chain_hash,
     ledger_head,
 )
-from app.domain.releases import request_fingerprint
+from app.domain.releases import ReleaseState, request_fingerprint
 from app.store import tables
 from app.store.entries import entry_of
 from app.store.records import AccountRecord, Verification
@@ -178,6 +178,9 @@ def _release_fault_of(row: Row[Any]) -> str | None:
         return "it belongs to another person than was charged"
     if row.fingerprint != request_fingerprint(dataset=row.dataset, request=row.request):
         return "its request has been edited"
-    if row.result is not None and hashlib.sha256(row.result).hexdigest() != row.result_hash:
+    if (row.state == ReleaseState.RELEASED) != (row.result is not None):
+        return "its state does not fit its result"
+    hashed = None if row.result is None else hashlib.sha256(row.result).hexdigest()
+    if hashed != row.result_hash:
         return "its result has been edited"
     return None

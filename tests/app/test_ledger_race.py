@@ -1,0 +1,233 @@
+"""Many callers at once: the budget is never overspent, and nobody spoils another's write."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import IntegrityError
+
+from app.domain.problems import Problem
+from app.store import UnitOfWork
+from app.store.writer import MAX_BATCH
+from tests.app.ledgers import ANALYST, CURATOR, Ledger, opened
+
+
+def outcome_of(action: Callable[[], object]) -> str:
+    try:
+        action()
+    except Problem as problem:
+        return problem.code
+    return "granted"
+
+
+def hold(ledger: Ledger) -> threading.Event:
+    """Keep the writer busy until the event is set, so that what comes next waits together."""
+    started, go = threading.Event(), threading.Event()
+
+    def wait(_: UnitOfWork) -> None:
+        started.set()
+        assert go.wait(30)
+
+    ledger.store._writer.submit(wait)
+    assert started.wait(30)
+    return go
+
+
+def test_64_threads_race_for_a_budget_of_3(tmp_path: Path) -> None:
+    with opened(tmp_path, total=3_000_000_000) as ledger:
+        barrier = threading.Barrier(64)
+
+        def ask(number: int) -> str:
+            barrier.wait(30)
+            return outcome_of(lambda: ledger.debit(f"key {number}", 1_000_000_000))
+
+        with ThreadPoolExecutor(64) as pool:
+            outcomes = Counter(pool.map(ask, range(64)))
+        assert outcomes == {"granted": 3, "budget-exceeded": 61}
+        assert ledger.balance() == (3_000_000_000, 3_000_000_000, 0)
+        assert ledger.store.verify().ok
+
+
+def test_a_refusal_says_what_was_left(tmp_path: Path) -> None:
+    with opened(tmp_path, total=1_500_000_000) as ledger:
+        ledger.debit("first", 1_000_000_000)
+        before = ledger.store.verify()
+        with pytest.raises(Problem) as refused:
+            ledger.debit("second", 500_000_001)
+        assert refused.value.extras == {"requested": "0.500000001", "remaining": "0.5"}
+        assert ledger.store.verify() == before
+
+
+def test_one_key_is_charged_once_however_often_it_is_sent(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+
+        def charge(u: UnitOfWork) -> str:
+            known = u.releases.find_by_idem(ANALYST, "same")
+            if known is not None:
+                return known.id
+            return u.releases.debit(
+                account=ledger.account,
+                amount=1,
+                dataset=ledger.dataset,
+                principal=ANALYST,
+                request="{}",
+                plan="{}",
+                idem="same",
+            ).id
+
+        with ThreadPoolExecutor(32) as pool:
+            ids = set(pool.map(lambda _: ledger.store.write(charge), range(64)))
+        assert len(ids) == 1
+        assert ledger.balance() == (1000, 1, 0)
+
+
+def test_a_key_belongs_to_its_person(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        first, other = ledger.debit("k"), ledger.debit("k", principal="person_bob")
+        assert first.id != other.id
+        with pytest.raises(IntegrityError, match="exists already"):
+            ledger.debit("k", request='{"another": 1}')
+        with ledger.store.reading() as r:
+            assert r.releases.find_by_idem("person_bob", "k") == other
+            assert r.releases.find_by_idem("person_cy", "k") is None
+
+
+def test_a_failing_function_is_undone_alone(tmp_path: Path) -> None:
+    """Ten functions in one group commit; every third writes, then fails."""
+    with opened(tmp_path) as ledger:
+        go = hold(ledger)
+
+        def write(number: int) -> Callable[[UnitOfWork], int]:
+            def function(u: UnitOfWork) -> int:
+                u.accounts.grant(ledger.account, 1 + number, principal=CURATOR, reason="r")
+                if number % 3 == 0:
+                    raise RuntimeError(f"number {number}")
+                return number
+
+            return function
+
+        futures = [ledger.store._writer.submit(write(number)) for number in range(10)]
+        go.set()
+        for number, future in enumerate(futures):
+            if number % 3 == 0:
+                with pytest.raises(RuntimeError, match=f"number {number}"):
+                    future.result(30)
+            else:
+                assert future.result(30) == number
+        assert ledger.balance() == (1000 + sum(1 + n for n in range(10) if n % 3), 0, 0)
+        assert ledger.store.verify().ok
+
+
+def test_a_commit_that_fails_is_replayed_one_by_one(tmp_path: Path) -> None:
+    """A function leaves a balance without its entry, which only COMMIT can notice."""
+    with opened(tmp_path) as ledger:
+        go = hold(ledger)
+        runs: Counter[str] = Counter()
+
+        def poison(u: UnitOfWork) -> None:
+            runs["poison"] += 1
+            u.releases._connection.exec_driver_sql(
+                "UPDATE account SET seq = seq + 1, total = total + 5 WHERE id <> '0'"
+            )
+
+        def good(u: UnitOfWork) -> None:
+            runs["good"] += 1
+            u.accounts.grant(ledger.account, 1, principal=CURATOR, reason="r")
+
+        futures = [ledger.store._writer.submit(f) for f in (good, poison, good)]
+        go.set()
+        futures[0].result(30)
+        futures[2].result(30)
+        with pytest.raises(IntegrityError, match="FOREIGN KEY"):
+            futures[1].result(30)
+        assert runs == {"poison": 2, "good": 4}
+        assert ledger.balance() == (1002, 0, 0)
+        assert ledger.store.verify().ok
+
+
+@pytest.mark.parametrize("statement", ["ROLLBACK", "COMMIT", "RELEASE job"])
+def test_a_function_that_ends_the_transaction_takes_nobody_along(
+    tmp_path: Path, statement: str
+) -> None:
+    """As SQLite itself may roll back on a full disk: no waiter hears of a write that is gone."""
+    with opened(tmp_path) as ledger:
+        go = hold(ledger)
+
+        def grant(u: UnitOfWork) -> None:
+            u.accounts.grant(ledger.account, 1, principal=CURATOR, reason="r")
+
+        def end(u: UnitOfWork) -> None:
+            u.releases._connection.exec_driver_sql(statement)
+
+        futures = [ledger.store._writer.submit(f) for f in (grant, end, grant)]
+        go.set()
+        futures[0].result(30)
+        futures[2].result(30)
+        assert futures[1].exception(30) is not None
+        assert ledger.balance()[0] >= 1002
+        assert ledger.store.verify().ok
+        assert ledger.debit("after").attempts == 1
+
+
+def test_a_full_queue_is_busy_and_writes_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path, queue_length=4) as ledger:
+        go = hold(ledger)
+        futures = [ledger.store._writer.submit(lambda u: None) for _ in range(4)]
+        with pytest.raises(Problem) as refused:
+            ledger.debit("too many")
+        assert (refused.value.code, refused.value.status) == ("busy", 503)
+        assert refused.value.kind.retry_after_s
+        go.set()
+        assert [future.result(30) for future in futures] == [None] * 4
+        assert ledger.balance() == (1000, 0, 0)
+
+
+def test_a_group_is_bounded_and_keeps_its_order(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        go = hold(ledger)
+        seen: list[int] = []
+        futures = [
+            ledger.store._writer.submit(lambda u, n=n: seen.append(n)) for n in range(MAX_BATCH * 2)
+        ]
+        go.set()
+        futures[-1].result(30)
+        assert seen == list(range(MAX_BATCH * 2))
+
+
+def test_a_waiter_that_leaves_cancels_nothing(tmp_path: Path) -> None:
+    async def leave(ledger: Ledger) -> None:
+        go = hold(ledger)
+        task = asyncio.ensure_future(
+            ledger.store.awrite(
+                lambda u: u.accounts.grant(ledger.account, 7, principal=CURATOR, reason="r")
+            )
+        )
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        go.set()
+        assert (await ledger.store.awrite(lambda u: u.accounts.get(ledger.account))) is not None
+
+    with opened(tmp_path) as ledger:
+        asyncio.run(leave(ledger))
+        assert ledger.balance() == (1007, 0, 0)
+
+
+def test_closing_finishes_what_waits(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        go = hold(ledger)
+        future = ledger.store._writer.submit(
+            lambda u: u.accounts.grant(ledger.account, 1, principal=CURATOR, reason="r")
+        )
+        closing = threading.Thread(target=ledger.store._writer.close)
+        closing.start()
+        go.set()
+        closing.join(30)
+        assert future.result(0).total_after == 1001

@@ -1,0 +1,248 @@
+"""Hostile SQL on a connection that is not ours: the database itself refuses."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.domain.ledger import GENESIS
+from app.domain.releases import TRANSITIONS, ReleaseState
+from app.store import Store, StoreError
+from app.store.triggers_sqlite import CREATE
+from tests.app.ledgers import Ledger, opened, raw, url_of
+
+_COLUMNS = (
+    "account, seq, epoch, kind, principal, release, idem, fingerprint, note, amount,"
+    " total_after, spent_after, reserved_after, at, prev, hash"
+)
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+    """Everything that is tried on this one is refused, so it stays as it is."""
+    with opened(tmp_path_factory.mktemp("ledger"), total=100) as ledger:
+        ledger.release("first", 10)
+        ledger.debit("second", 20)
+        yield ledger
+
+
+@pytest.fixture
+def db(ledger: Ledger) -> Iterator[sqlite3.Connection]:
+    with raw(ledger.file) as connection:
+        yield connection
+
+
+UNCHARGED = """
+INSERT INTO release SELECT 99, 'rel_x', account, 1, dataset, principal, 'debited', 1, request, plan,
+fingerprint, NULL, NULL, created_at, NULL FROM release LIMIT 1"""
+
+REFUSED = [
+    # Entries are append-only.
+    "UPDATE entry SET amount = 1 WHERE kind = 'debit'",
+    "UPDATE entry SET note = 'x'",
+    "UPDATE OR REPLACE entry SET seq = 1 WHERE seq = 2",
+    "DELETE FROM entry WHERE seq = (SELECT max(seq) FROM entry)",
+    "DELETE FROM entry",
+    "INSERT OR REPLACE INTO entry SELECT * FROM entry WHERE kind = 'debit'",
+    "REPLACE INTO entry SELECT * FROM entry WHERE seq = 1 AND account <> '0'",
+    "INSERT INTO entry SELECT * FROM entry WHERE seq = 2 ON CONFLICT DO UPDATE SET amount = 0",
+    # Accounts move forward, with their entries or not at all.
+    "DELETE FROM account",
+    "UPDATE account SET spent = spent - 1",
+    "UPDATE account SET spent = 0, seq = seq + 1 WHERE id <> '0'",
+    "UPDATE account SET total = total + 1",
+    "UPDATE account SET total = total + 1, seq = seq + 1 WHERE id <> '0'",
+    "UPDATE account SET seq = seq - 1 WHERE id <> '0'",
+    "UPDATE account SET head = replace(head, 'a', 'b')",
+    "UPDATE account SET id = 'acc_other' WHERE id <> '0'",
+    "REPLACE INTO account SELECT id, 1, total, 0, 0, head FROM account WHERE id <> '0'",
+    "INSERT INTO account SELECT 'acc_new', seq, total, spent, reserved, head FROM account",
+    "INSERT INTO account SELECT 'acc_new', 1, 5, 0, 0, head FROM account WHERE id = '0'",
+    "INSERT INTO account SELECT 'acc_new', 1, 5, 6, 0, head FROM account WHERE id = '0'",
+    # The ledger's identity.
+    "DELETE FROM ledger",
+    "UPDATE ledger SET id = 'x'",
+    "UPDATE ledger SET epoch = epoch - 1",
+    "REPLACE INTO ledger VALUES (1, 'x', 1, 'now')",
+    "INSERT INTO ledger VALUES (2, 'x', 1, 'now')",
+    # Releases.
+    "DELETE FROM release",
+    "UPDATE release SET result = x'00' WHERE state = 'released'",
+    "UPDATE release SET state = 'debited', result = NULL, result_hash = NULL WHERE attempts = 1",
+    "UPDATE release SET state = 'void' WHERE state = 'released'",
+    "UPDATE release SET state = 'reserved' WHERE state = 'debited'",
+    "UPDATE release SET state = 'released' WHERE state = 'debited'",
+    "UPDATE release SET attempts = 0 WHERE state = 'debited'",
+    "UPDATE release SET attempts = 3 WHERE state = 'debited'",
+    "UPDATE release SET request = '{\"other\": 1}' WHERE state = 'debited'",
+    "UPDATE release SET seq = seq - 1 WHERE state = 'debited'",
+    "UPDATE release SET principal = 'mallory', attempts = 2 WHERE state = 'debited'",
+    "REPLACE INTO release SELECT * FROM release",
+    UNCHARGED,
+    # Types: an amount is an integer, not something that looks like one.
+    "UPDATE account SET total = 1e300, seq = seq + 1 WHERE id <> '0'",
+    "UPDATE account SET total = 'lots', seq = seq + 1 WHERE id <> '0'",
+]
+
+
+@pytest.mark.parametrize("statement", REFUSED)
+@pytest.mark.parametrize("recursive", ["ON", "OFF"])
+def test_hostile_statement_is_refused(
+    ledger: Ledger, db: sqlite3.Connection, statement: str, recursive: str
+) -> None:
+    db.execute(f"PRAGMA recursive_triggers = {recursive}")
+    before = list(db.iterdump())
+    with pytest.raises(sqlite3.IntegrityError):
+        db.execute(statement)
+    assert list(db.iterdump()) == before
+    assert ledger.store.verify().ok
+
+
+def append(db: sqlite3.Connection, ledger: Ledger, *, move: bool = True, **changes: object) -> None:
+    """Append a grant of 1 by hand, moving the account first, with some columns changed."""
+    last = db.execute(
+        f"SELECT {_COLUMNS} FROM entry WHERE account = ? ORDER BY seq DESC LIMIT 1",
+        (ledger.account,),
+    ).fetchone()
+    columns = dict(zip(_COLUMNS.split(", "), last, strict=True))
+    hash_ = "f" * 64
+    row = {
+        **columns,
+        "kind": "grant",
+        "seq": columns["seq"] + 1,
+        "release": None,
+        "idem": None,
+        "fingerprint": None,
+        "amount": 1,
+        "total_after": columns["total_after"] + 1,
+        "prev": columns["hash"],
+        "hash": hash_,
+        **changes,
+    }
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        if move:
+            db.execute(
+                "UPDATE account SET seq = seq + 1, total = ?, spent = ?, reserved = ?, head = ?"
+                " WHERE id = ?",
+                (
+                    row["total_after"],
+                    row["spent_after"],
+                    row["reserved_after"],
+                    hash_,
+                    ledger.account,
+                ),
+            )
+        marks = ", ".join("?" * len(row))
+        names = _COLUMNS.split(", ")
+        db.execute(
+            f"INSERT INTO entry ({_COLUMNS}) VALUES ({marks})", [row[name] for name in names]
+        )
+        db.execute("COMMIT")
+    except sqlite3.Error:
+        db.execute("ROLLBACK")
+        raise
+
+
+def test_a_wellformed_grant_by_hand_passes_the_guards(tmp_path: Path) -> None:
+    """The refusals below are about what they change, not about something else."""
+    with opened(tmp_path, total=100) as ledger, raw(ledger.file) as db:
+        append(db, ledger)
+        assert ledger.balance() == (101, 0, 0)
+        # Its hash is made up: that is what verification is for.
+        assert any("edited" in fault for fault in ledger.store.verify().faults)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"prev": GENESIS},
+        {"prev": "e" * 64},
+        {"seq": 3},
+        {"seq": 5},
+        {"seq": None},
+        {"total_after": 1000},
+        {"spent_after": 29},
+        {"spent_after": None},
+        {"reserved_after": 1},
+        {"amount": 2},
+        {"amount": -1, "total_after": 99},
+        {"epoch": 2},
+        {"epoch": 0},
+        {"kind": "open"},
+        {"kind": "key_created", "amount": 0, "total_after": 100},
+        {"kind": "debit"},
+        {"kind": "debit", "amount": 0, "total_after": 100, "release": "r", "fingerprint": "f"},
+        {"kind": "unreserve", "amount": 1, "total_after": 100, "reserved_after": -1},
+        {"kind": "burn", "amount": 71, "total_after": 100, "spent_after": 101},
+        {"hash": "short"},
+        {"account": "acc_unknown"},
+        {"account": "acc_unknown", "seq": 1, "prev": GENESIS},
+        {"idem": "first", "principal": "person_ann"},
+    ],
+    ids=str,
+)
+def test_an_entry_out_of_order_is_refused(
+    ledger: Ledger, db: sqlite3.Connection, changes: dict[str, object]
+) -> None:
+    with pytest.raises(sqlite3.IntegrityError):
+        append(db, ledger, **changes)
+    assert ledger.balance() == (100, 30, 0)
+    assert ledger.store.verify().ok
+
+
+def test_an_entry_without_its_balance_is_refused(ledger: Ledger, db: sqlite3.Connection) -> None:
+    with pytest.raises(sqlite3.IntegrityError, match="ahead of its account"):
+        append(db, ledger, move=False)
+
+
+def test_a_balance_without_its_entry_is_refused_at_commit(
+    ledger: Ledger, db: sqlite3.Connection
+) -> None:
+    db.execute("BEGIN IMMEDIATE")
+    db.execute(
+        "UPDATE account SET seq = seq + 1, total = total + 50 WHERE id = ?", (ledger.account,)
+    )
+    with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
+        db.execute("COMMIT")
+    db.execute("ROLLBACK")
+
+
+def test_the_release_trigger_allows_what_the_domain_allows(tmp_path: Path) -> None:
+    """Try every pair of states on a real row; both statements of the rule must agree."""
+    states = [ReleaseState.DEBITED, ReleaseState.RELEASED, ReleaseState.VOID]
+    with opened(tmp_path) as ledger, raw(ledger.file) as db:
+        for start in states:
+            for end in ReleaseState:
+                release = ledger.debit(f"{start}-{end}")
+                if start is ReleaseState.RELEASED:
+                    ledger.store.write(lambda u, r=release: u.releases.finish(r.id, b"x"))
+                if start is ReleaseState.VOID:
+                    ledger.store.write(lambda u, r=release: u.releases.void(r.id))
+                result = (b"x", "h") if end is ReleaseState.RELEASED else (None, None)
+                try:
+                    db.execute(
+                        "UPDATE release SET state = ?, result = ?, result_hash = ? WHERE id = ?",
+                        (end.value, *result, release.id),
+                    )
+                    moved = True
+                except sqlite3.IntegrityError:
+                    moved = False
+                assert moved == (end in TRANSITIONS[start]), (start, end)
+
+
+def test_every_trigger_is_needed_to_open(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        file = ledger.file
+    for name, statement in CREATE.items():
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute(f"DROP TRIGGER {name}")
+        with pytest.raises(StoreError, match=f"{name}$"):
+            Store.open(url_of(tmp_path), data_dir=tmp_path)
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute(statement)
+    Store.open(url_of(tmp_path), data_dir=tmp_path).close()

@@ -1,0 +1,174 @@
+"""Opening: the lock, the pragmas, readers that cannot write, and what a dead process left."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
+
+from app.domain.problems import Problem
+from app.domain.releases import ReleaseState
+from app.store import DirectoryLockedError, Store, StoreError, engines, inspecting
+from app.store.errors import PragmaMismatchError, StoreClosedError, UnsupportedDatabaseError
+from tests.app.ledgers import opened, url_of
+
+
+def test_a_second_server_is_refused(tmp_path: Path) -> None:
+    with opened(tmp_path), pytest.raises(DirectoryLockedError, match="another Release Desk"):
+        Store.open(url_of(tmp_path), data_dir=tmp_path)
+    Store.open(url_of(tmp_path), data_dir=tmp_path).close()
+
+
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib\n"
+        "from app.store import DirectoryLockedError, Store\n"
+        "try: Store.open(sys.argv[1], data_dir=pathlib.Path(sys.argv[2]))\n"
+        "except DirectoryLockedError: sys.exit(7)\n"
+    )
+    with opened(tmp_path):
+        done = subprocess.run(
+            [sys.executable, "-c", code, url_of(tmp_path), str(tmp_path)],
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 7
+
+
+def test_a_failed_opening_gives_the_directory_free(tmp_path: Path) -> None:
+    for url in ("postgresql+psycopg://localhost/x", "sqlite://", "sqlite:///:memory:"):
+        with pytest.raises(UnsupportedDatabaseError):
+            Store.open(url, data_dir=tmp_path)
+    Store.open(url_of(tmp_path), data_dir=tmp_path).close()
+
+
+def test_every_pragma_is_in_force(tmp_path: Path) -> None:
+    expected = {
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "foreign_keys": 1,
+        "recursive_triggers": 1,
+        "trusted_schema": 0,
+        "busy_timeout": 5000,
+    }
+    for engine, query_only in (
+        (engines.writing_engine(url_of(tmp_path)), 0),
+        (engines.reading_engine(url_of(tmp_path)), 1),
+    ):
+        with engine.connect() as connection:
+            found = {
+                name: connection.execute(text(f"PRAGMA {name}")).scalar_one()
+                for name in (*expected, "query_only")
+            }
+        engine.dispose()
+        assert found == {**expected, "query_only": query_only}
+
+
+def test_a_pragma_that_does_not_hold_halts(tmp_path: Path) -> None:
+    class Stubborn(sqlite3.Connection):
+        def execute(self, statement: str, *parameters: object) -> sqlite3.Cursor:  # type: ignore[override]
+            if statement == "PRAGMA synchronous = FULL":
+                statement = "PRAGMA synchronous = NORMAL"
+            return super().execute(statement, *parameters)
+
+    connection = sqlite3.connect(tmp_path / "x.sqlite", factory=Stubborn)
+    with pytest.raises(PragmaMismatchError, match="synchronous = 1"):
+        engines.set_pragmas(connection, engines.PRAGMAS)
+    connection.close()
+
+
+def test_readers_cannot_write(tmp_path: Path) -> None:
+    with opened(tmp_path):
+        engine = engines.reading_engine(url_of(tmp_path))
+        with engine.connect() as connection, pytest.raises(OperationalError, match="readonly"):
+            connection.execute(text("UPDATE account SET seq = seq + 1"))
+        engine.dispose()
+
+
+def test_the_writer_begins_immediately(tmp_path: Path) -> None:
+    """Two writing connections are never both past BEGIN: the second waits there."""
+    with opened(tmp_path) as ledger:
+        other = sqlite3.connect(
+            ledger.file, isolation_level=None, timeout=0, check_same_thread=False
+        )
+
+        def begin_elsewhere(_: object) -> str:
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                other.execute("BEGIN IMMEDIATE")
+            return "only one"
+
+        assert ledger.store.write(begin_elsewhere) == "only one"
+        other.close()
+
+
+def test_a_snapshot_does_not_move(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger, ledger.store.reading() as r:
+        before = r.accounts.get(ledger.account)
+        ledger.debit("later")
+        assert r.accounts.get(ledger.account) == before
+        assert ledger.balance() == (1000, 1, 0)
+
+
+def test_a_closed_store_takes_no_writes(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        store = ledger.store
+    with pytest.raises(StoreClosedError):
+        store.write(lambda u: None)
+
+
+def test_inspecting_works_beside_a_server(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger, inspecting(url_of(tmp_path)) as r:
+        assert r.verify() == ledger.store.verify()
+        assert r.verify().ok
+    with (
+        pytest.raises(StoreError, match="no ledger"),
+        inspecting(f"sqlite:///{tmp_path}/none.sqlite"),
+    ):
+        pass
+    assert not (tmp_path / "none.sqlite").exists()
+
+
+def test_a_release_is_drawn_at_most_three_times(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        done = ledger.release("done")
+        left = ledger.debit("left")
+    attempts = []
+    for _ in range(4):
+        store = Store.open(url_of(tmp_path), data_dir=tmp_path)
+        attempts.append([(r.id, r.attempts) for r in store.recover()])
+        store.close()
+    assert attempts == [[(left.id, 2)], [(left.id, 3)], [], []]
+    with inspecting(url_of(tmp_path)) as r:
+        void, kept = r.releases.get(left.id), r.releases.get(done.id)
+        account = r.accounts.get(ledger.account)
+        assert r.verify().ok
+    assert void is not None
+    assert kept is not None
+    assert account is not None
+    assert (void.state, void.result, kept.state) == (
+        ReleaseState.VOID,
+        None,
+        ReleaseState.RELEASED,
+    )
+    assert account.spent == 2, "the charge of a void release stays"
+
+
+def test_a_void_release_takes_no_result(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        left = ledger.debit("left")
+        ledger.store.write(lambda u: u.releases.void(left.id))
+        for step in ("finish", "void"):
+            with pytest.raises(Problem) as refused:
+                ledger.store.write(
+                    lambda u, s=step: (
+                        u.releases.finish(left.id, b"x")
+                        if s == "finish"
+                        else u.releases.void(left.id)
+                    )
+                )
+            assert refused.value.code == "release-void"
