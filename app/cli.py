@@ -10,6 +10,7 @@ Exit codes: 0 done, 1 refused or a check failed, 2 wrong usage, 3 no service the
 from __future__ import annotations
 
 import json
+import math
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -80,6 +81,7 @@ def serve(host: str, port: int, workers: int) -> None:
     _migrate(settings)
     # uvicorn raises the signal again once it has shut down in order: that is success.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    click.echo(f"Release Desk on http://{host}:{port}, docs at /docs; Ctrl-C stops it")
     uvicorn.run(
         "app.cli:application",
         factory=True,
@@ -89,6 +91,7 @@ def serve(host: str, port: int, workers: int) -> None:
         access_log=False,
         server_header=False,
         log_level="warning",
+        timeout_graceful_shutdown=math.ceil(settings.drain_timeout_s),
     )
 
 
