@@ -152,6 +152,14 @@ class LazyUniform:
         self._numerator = 0
         self._count = 0
 
+    @classmethod
+    def begun(cls, randomness: Randomness, numerator: int, count: int) -> LazyUniform:
+        """Return the uniform whose first ``count`` bits were already drawn as ``numerator``."""
+        uniform = cls(randomness)
+        uniform._numerator = numerator
+        uniform._count = count
+        return uniform
+
     def prefix(self, bits: int) -> int:
         """Return k such that the value lies in [k, k+1] * 2**-bits."""
         missing = bits - self._count
