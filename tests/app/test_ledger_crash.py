@@ -1,0 +1,117 @@
+"""kill -9 in the middle of writing: what was acknowledged is there, and the chain holds."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import threading
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from app.domain.releases import ReleaseState
+from app.store import Store, UnitOfWork, inspecting
+from tests.app.ledgers import ANALYST, CURATOR, url_of
+
+ROUNDS = 20
+WRITERS = 4
+
+
+def write_until_killed(directory: str, account: str, dataset: str, told: Connection) -> None:
+    """Charge and finish releases in several threads; tell every one that is durable."""
+    store = Store.open(url_of(Path(directory)), data_dir=Path(directory))
+    for left in store.recover():
+        store.write(lambda u, r=left.id: u.releases.finish(r, b"redrawn"))
+    pid, telling = os.getpid(), threading.Lock()
+
+    def work(thread: int) -> None:
+        for number in range(10**9):
+            idem = f"{pid}-{thread}-{number}"
+
+            def charge(u: UnitOfWork, idem: str = idem) -> str:
+                return u.releases.debit(
+                    account=account,
+                    amount=1,
+                    dataset=dataset,
+                    principal=ANALYST,
+                    request="{}",
+                    plan="{}",
+                    idem=idem,
+                ).id
+
+            release = store.write(charge)
+            store.write(lambda u, r=release: u.releases.finish(r, r.encode()))
+            with telling:
+                told.send((idem, release))
+
+    threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def acknowledged_before_death(
+    context: multiprocessing.context.ForkServerContext,
+    directory: Path,
+    account: str,
+    dataset: str,
+    delay_s: float,
+) -> dict[str, str]:
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(
+        target=write_until_killed, args=(str(directory), account, dataset, sender)
+    )
+    process.start()
+    sender.close()
+    known = dict([receiver.recv()])  # it is up and writing
+    deadline = time.monotonic() + delay_s
+    try:
+        while True:
+            if process.pid and process.is_alive() and time.monotonic() >= deadline:
+                os.kill(process.pid, signal.SIGKILL)
+            if receiver.poll(0.001):
+                idem, release = receiver.recv()
+                known[idem] = release
+    except (EOFError, OSError):
+        pass
+    process.join(30)
+    assert process.exitcode == -signal.SIGKILL
+    process.close()
+    receiver.close()
+    return known
+
+
+def test_no_acknowledged_release_is_lost(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["app.store", "tests.app.ledgers"])
+    store = Store.open(url_of(tmp_path), data_dir=tmp_path)
+    account = store.write(
+        lambda u: u.accounts.open(total=10**12, principal=CURATOR, reason="budget")
+    ).id
+    dataset = store.write(
+        lambda u: u.datasets.insert(name="d", account=account, spec="{}", rows=1, principal=CURATOR)
+    ).id
+    store.close()
+    known: dict[str, str] = {}
+    for _ in range(ROUNDS):
+        known |= acknowledged_before_death(
+            context, tmp_path, account, dataset, rng.uniform(0.0, 0.15)
+        )
+        with inspecting(url_of(tmp_path)) as r:
+            assert r.verify().ok
+            for idem, release in known.items():
+                found = r.releases.find_by_idem(ANALYST, idem)
+                assert found is not None, "an acknowledged release is missing"
+                assert (found.id, found.state) == (release, ReleaseState.RELEASED)
+                assert found.result == release.encode()
+    with inspecting(url_of(tmp_path)) as r:
+        final = r.accounts.get(account)
+        everything = r.releases.list(limit=10**6)
+    assert final is not None
+    assert final.spent == len(everything) >= len(known) >= ROUNDS
+    states = {release.state for release in everything}
+    assert states <= {ReleaseState.RELEASED, ReleaseState.DEBITED}

@@ -1,0 +1,190 @@
+"""Accounts, data sets, keys and releases: what is stored, listed and refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.domain.ledger import SYSTEM_ACCOUNT
+from app.domain.problems import Problem
+from app.domain.releases import ReleaseState, request_fingerprint
+from app.domain.roles import Role
+from app.store import DatasetStatus, UnitOfWork
+from tests.app.ledgers import ANALYST, CURATOR, opened
+
+
+def code_of(problem: pytest.ExceptionInfo[Problem]) -> str:
+    return problem.value.code
+
+
+def test_an_account_records_why_it_was_opened_and_raised(tmp_path: Path) -> None:
+    with opened(tmp_path, total=10) as ledger:
+        ledger.grant(5)
+        with ledger.store.reading() as r:
+            opened_, granted = r.entries.list(ledger.account)
+        assert (opened_.kind, opened_.amount, opened_.note) == ("open", 10, "first budget")
+        assert (granted.kind, granted.amount, granted.total_after) == ("grant", 5, 15)
+        assert (granted.principal, granted.note) == (CURATOR, "more")
+
+
+@pytest.mark.parametrize("account", ["acc_unknown", SYSTEM_ACCOUNT])
+def test_there_is_no_budget_where_there_is_no_account(tmp_path: Path, account: str) -> None:
+    with opened(tmp_path) as ledger, pytest.raises(Problem) as refused:
+        ledger.store.write(lambda u: u.accounts.grant(account, 1, principal=CURATOR, reason="r"))
+    assert code_of(refused) == "not-found"
+
+
+def test_a_release_keeps_its_request_plan_and_result(tmp_path: Path) -> None:
+    result = '{"value":\u2009"exactly these bytes"}'.encode()
+    with opened(tmp_path) as ledger:
+        debited = ledger.debit("k", 7, request='{"statistic":"mean"}')
+        done = ledger.store.write(lambda u: u.releases.finish(debited.id, result))
+        with ledger.store.reading() as r:
+            found = r.releases.get(debited.id)
+            entry = r.entries.list(ledger.account)[-1]
+        assert found == done
+        assert (done.state, done.result, done.attempts) == (ReleaseState.RELEASED, result, 1)
+        assert (entry.kind, entry.amount, entry.release) == ("debit", 7, debited.id)
+        assert (entry.seq, entry.principal, entry.idem) == (debited.seq, ANALYST, "k")
+        expected = request_fingerprint(dataset=ledger.dataset, request='{"statistic":"mean"}')
+        assert entry.fingerprint == debited.fingerprint == expected
+        assert debited.finished_at is None
+        assert done.finished_at is not None
+        assert done.created_at < done.finished_at
+
+
+def test_releases_are_listed_newest_first_and_paged(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        mine = [ledger.debit(f"k{n}").id for n in range(5)]
+        other = ledger.debit("k", principal="person_bob").id
+        with ledger.store.reading() as r:
+            page = r.releases.list(principal=ANALYST, limit=3)
+            rest = r.releases.list(principal=ANALYST, before=page[-1].number, limit=3)
+            assert [x.id for x in (*page, *rest)] == mine[::-1]
+            assert [x.id for x in r.releases.list()] == [other, *mine[::-1]]
+            assert [x.id for x in r.releases.list(dataset=ledger.dataset, limit=1)] == [other]
+            assert r.releases.list(dataset="ds_other") == ()
+            assert r.releases.get("rel_unknown") is None
+            assert r.accounts.spent_by(ledger.account, ANALYST) == 5
+            assert r.accounts.spent_by(ledger.account, "person_cy") == 0
+
+
+def test_names_of_data_sets_are_unique_for_ever(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+
+        def again(u: UnitOfWork) -> object:
+            return u.datasets.insert(
+                name="people", account=ledger.account, spec="{}", rows=1, principal=CURATOR
+            )
+
+        for _ in range(2):
+            with pytest.raises(Problem) as refused:
+                ledger.store.write(again)
+            assert code_of(refused) == "name-taken"
+            ledger.store.write(lambda u: u.datasets.archive(ledger.dataset, principal=CURATOR))
+
+
+def test_archiving_keeps_ledger_and_releases(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        release = ledger.release("k")
+        archived = [
+            ledger.store.write(lambda u: u.datasets.archive(ledger.dataset, principal=CURATOR))
+            for _ in range(2)
+        ]
+        assert archived[0] == archived[1]
+        assert archived[0].status is DatasetStatus.ARCHIVED
+        assert archived[0].archived_at is not None
+        with ledger.store.reading() as r:
+            assert r.releases.get(release.id) == release
+            system = r.entries.list(SYSTEM_ACCOUNT)
+        kinds = [entry.kind for entry in system]
+        assert kinds == ["open", "account_opened", "dataset_created", "dataset_archived"]
+        assert system[-1].note == ledger.dataset
+        with pytest.raises(Problem) as refused:
+            ledger.store.write(lambda u: u.datasets.archive("ds_unknown", principal=CURATOR))
+        assert code_of(refused) == "not-found"
+
+
+def test_data_sets_are_listed_and_found(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        added = [
+            ledger.store.write(
+                lambda u, n=n: u.datasets.insert(
+                    name=f"d{n}",
+                    account=ledger.account,
+                    spec='{"n":1}',
+                    rows=None,
+                    principal=CURATOR,
+                    id=f"ds_{n}",
+                )
+            )
+            for n in range(3)
+        ]
+        assert [x.id for x in added] == ["ds_0", "ds_1", "ds_2"]
+        assert (added[0].rows, added[0].spec) == (None, '{"n":1}')
+        with ledger.store.reading() as r:
+            page = r.datasets.list(limit=2)
+            rest = r.datasets.list(before=page[-1].number)
+            assert [x.name for x in (*page, *rest)] == ["d2", "d1", "d0", "people"]
+            assert r.datasets.by_name("d1") == added[1] == r.datasets.get("ds_1")
+            assert r.datasets.by_name("D1") is None
+
+
+def test_keys_are_found_by_their_secret_and_revoked_once(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        key = ledger.store.write(
+            lambda u: u.keys.insert(
+                name="ann's laptop",
+                role=Role.ANALYST,
+                person=ANALYST,
+                secret_hash="ab" * 32,
+                expires_at=None,
+                principal="person_ada",
+            )
+        )
+        with ledger.store.reading() as r:
+            assert r.keys.by_secret_hash("ab" * 32) == key == r.keys.get(key.id)
+            assert r.keys.by_secret_hash("cd" * 32) is None
+            assert (r.keys.count(), r.keys.list()) == (1, (key,))
+            assert r.keys.list(before=key.number) == ()
+        revoked = [
+            ledger.store.write(lambda u: u.keys.revoke(key.id, principal="person_ada"))
+            for _ in range(2)
+        ]
+        assert revoked[0] == revoked[1]
+        assert revoked[0].revoked_at is not None
+        with ledger.store.reading() as r:
+            system = r.entries.list(SYSTEM_ACCOUNT)
+        assert [e.kind for e in system if e.note == key.id] == ["key_created", "key_revoked"]
+        with pytest.raises(Problem) as refused:
+            ledger.store.write(lambda u: u.keys.revoke("key_unknown", principal="person_ada"))
+        assert code_of(refused) == "not-found"
+
+
+def test_a_secret_is_nowhere_in_a_system_entry(tmp_path: Path) -> None:
+    """Only a digest over the key's public facts and its secret's hash is chained."""
+    with opened(tmp_path) as ledger:
+        ledger.store.write(
+            lambda u: u.keys.insert(
+                name="k",
+                role=Role.ADMIN,
+                person=ANALYST,
+                secret_hash="ef" * 32,
+                expires_at="2027-01-01T00:00:00Z",
+                principal="person_ada",
+            )
+        )
+        with ledger.store.reading() as r:
+            assert "ef" * 32 not in repr(r.entries.list(SYSTEM_ACCOUNT))
+
+
+def test_the_system_account_takes_entries_of_any_kind_but_money(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        entry = ledger.store.write(
+            lambda u: u.accounts.system_entry(
+                "policy_changed", principal=CURATOR, fingerprint="f" * 64, note=ledger.dataset
+            )
+        )
+        assert (entry.account, entry.amount, entry.total_after) == (SYSTEM_ACCOUNT, 0, 0)
+        assert ledger.store.verify().ok
