@@ -55,6 +55,9 @@ class Objective(Protocol):
     def model(self, theta: Floats) -> tuple[Floats, Floats]:
         """Return the gradient and the Hessian in floats: hints, not facts."""
 
+    def stretch(self, step: Floats) -> float:
+        """Return max_i |x_i'step| in floats, a hint: how far a step moves the log-Hessian."""
+
     def certify(self, theta: Sequence[Fraction]) -> Certified:
         """Return facts from one pass over the data in floats, errors included."""
 
@@ -91,8 +94,12 @@ def smallest_eigenvalue_bound(matrix: arb_mat, *, slack: float = 0.0) -> Fractio
         lower = arb_mat(factor.tolist())
         shift = arb_mat([[guess * (i == j) for j in range(size)] for i in range(size)])
         rest = matrix - shift - lower * lower.transpose()
-        norm = sum((entry * entry for entry in rest.entries()), arb(0)).sqrt()
-        return max(Fraction(0), below(arb(guess) - norm - slack))
+        return max(Fraction(0), below(arb(guess) - norm_bound(rest.entries()) - slack))
+
+
+def norm_bound(balls: Sequence[arb]) -> arb:
+    """Return a ball whose upper end bounds the l2 norm of every vector in the balls."""
+    return sum((ball.abs_upper() ** 2 for ball in balls), arb(0)).sqrt()
 
 
 def below(ball: arb) -> Fraction:

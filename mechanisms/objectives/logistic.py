@@ -125,6 +125,11 @@ class LogisticObjective:
             hessian += zeta.T @ (zeta * (e * (1 - e))[:, None])
         return self._matrix @ gradient, self._matrix @ hessian @ self._matrix.T
 
+    def stretch(self, step: Floats) -> float:
+        """Return max_i |x_i'step| in floats, a hint."""
+        w = step @ self._matrix
+        return max((float(np.abs(zeta @ w).max(initial=0)) for zeta in self._chunks()), default=0.0)
+
     def certify(self, theta: Sequence[Fraction]) -> Certified:
         """Return facts at an exact point from one pass over the data in floats."""
         sums = self._code_sums(self._design.pull(theta))

@@ -1,0 +1,74 @@
+"""Least squares as an objective, from the exact normal equations.
+
+``L(theta) = sum_i (y_i - x_i'theta)^2``: gradient 2 X'X theta - 2 X'y, Hessian 2 X'X.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from flint import arb, arb_mat
+from numpy.typing import NDArray
+
+from mechanisms.objectives.local import Certified, rational, smallest_eigenvalue_bound
+from mechanisms.samplers.rounding import working_precision
+
+Floats = NDArray[np.float64]
+
+_MATRIX_BITS = 128
+
+
+class LeastSquaresObjective:
+    """Exact least squares; implements :class:`~mechanisms.objectives.local.Objective`.
+
+    Parameters
+    ----------
+    xx, xy : sequences of Fraction
+        X'X (d rows of d) and X'y (length d), exactly.
+    """
+
+    __slots__ = ("_curvature", "_hessian", "_hint", "_linear")
+
+    def __init__(self, xx: Sequence[Sequence[Fraction]], xy: Sequence[Fraction]) -> None:
+        self._hessian = [[2 * entry for entry in row] for row in xx]
+        self._linear = [-2 * entry for entry in xy]
+        self._hint = (
+            np.array([[float(entry) for entry in row] for row in self._hessian]),
+            np.array([float(entry) for entry in self._linear]),
+        )
+        with working_precision(_MATRIX_BITS):
+            matrix = arb_mat([[rational(entry) for entry in row] for row in self._hessian])
+            self._curvature = smallest_eigenvalue_bound(matrix)
+
+    @property
+    def dimension(self) -> int:
+        """Return d."""
+        return len(self._linear)
+
+    @property
+    def drift(self) -> float:
+        """Return 0: the Hessian is the same everywhere."""
+        return 0.0
+
+    def model(self, theta: Floats) -> tuple[Floats, Floats]:
+        """Return the gradient and the Hessian in floats: hints, not facts."""
+        hessian, linear = self._hint
+        return hessian @ theta + linear, hessian
+
+    def stretch(self, step: Floats) -> float:  # noqa: ARG002
+        """Return 0: no step changes the Hessian."""
+        return 0.0
+
+    def certify(self, theta: Sequence[Fraction]) -> Certified:
+        """Return the exact gradient and a lower bound of the Hessian's smallest eigenvalue."""
+        return Certified(self.gradient(theta, _MATRIX_BITS), self._curvature)
+
+    def gradient(self, theta: Sequence[Fraction], bits: int) -> list[arb]:
+        """Return the gradient, exact but for one rounding to ``bits`` bits."""
+        with working_precision(bits):
+            return [
+                rational(sum((h * t for h, t in zip(row, theta, strict=True)), linear))
+                for row, linear in zip(self._hessian, self._linear, strict=True)
+            ]

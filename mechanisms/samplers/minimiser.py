@@ -1,0 +1,276 @@
+"""The grid point of a tilted convex objective's minimiser, certified.
+
+``theta* = argmin over ||theta||_1 <= B of  L(theta) + gamma/2 ||theta||_2^2 + V'theta``
+
+with L convex (:class:`~mechanisms.objectives.local.Objective`), gamma > 0
+public and V a lazy random vector. Floats propose a point; what is released is
+decided by the following bound alone.
+
+**Bound.** Let theta be feasible and G the gradient there, ridge and tilt
+included; let nu be any vector of the normal cone of the ball at theta, and
+rho = ||G + nu||_2. With r = ||theta - theta*||_2, optimality of theta* and
+the definition of nu give ``<G(theta) - G(theta*), theta - theta*> <= rho r``.
+If the Hessian of L is at least mu I at theta and shrinks no faster than
+exp(-drift r) at distance r, the left side is at least
+``r^2 (gamma + mu (1 - exp(-drift r)) / (drift r))``, so
+``h(r) = gamma r + mu (1 - exp(-drift r)) / drift <= rho``. Now h increases and
+h(R) >= R (gamma + mu/2) while drift R <= 1: hence r <= R = rho / (gamma + mu/2)
+if that R has drift R <= 1, and r <= rho / gamma in any case.
+
+The normal cone of the l1 ball at an interior point is {0}; at a point of the
+sphere with signs s it holds every nu with nu_j = tau s_j where theta_j != 0
+and |nu_j| <= tau elsewhere, tau >= 0.
+
+If the ball around theta does not round to one grid point, the same is done
+with exact rationals and ball arithmetic, with ever more bits. theta* has a
+density on each face of the ball, so with probability one some precision
+decides; :func:`dyadic_step` keeps +-B itself, an atom, off the ties.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from mechanisms.objectives.local import Certified, Objective, above, norm_bound, rational
+from mechanisms.samplers.continuous import LazyVector
+from mechanisms.samplers.l1_ball import Point, Quadratic, Vector
+from mechanisms.samplers.rounding import grid_point, working_precision
+
+Floats = NDArray[np.float64]
+
+_TILT_BITS = 96
+_FLOAT_BITS = 128
+_NEWTON_STEPS = 200
+_SETTLED = 1e-9  # the Newton step that follows one of this length is below 1e-16
+_EXACT_STEPS = 12
+_FULL_STEP = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A tilted objective: everything :func:`certified_minimiser` needs.
+
+    Attributes
+    ----------
+    objective : Objective
+        L, private.
+    ridge : Fraction
+        gamma > 0, public.
+    tilt : LazyVector
+        V, length d.
+    bound : Fraction or None
+        B > 0, public; None for all of R^d.
+    step_exponent : int
+        The public grid's step is 2**step_exponent.
+    """
+
+    objective: Objective
+    ridge: Fraction
+    tilt: LazyVector
+    bound: Fraction | None
+    step_exponent: int
+
+
+def certified_minimiser(problem: Problem) -> tuple[int, ...]:
+    """Return the indices of the grid point theta* rounds to, exactly."""
+    hint = _newton(problem)
+    if hint is not None:
+        feasible = _feasible(problem, hint)
+        if feasible is not None:
+            found = _round(problem, feasible, problem.objective.certify(feasible), bits=_FLOAT_BITS)
+            if found is not None:
+                return found
+    return refined_minimiser(problem, hint)
+
+
+def dyadic_step(wanted: int, bound: Fraction | None) -> int:
+    """Return the exponent of a grid step 2**k, k <= wanted, with no tie at ``bound``.
+
+    +-B is an atom of theta*'s law, so it must never lie halfway between two
+    grid points: B / step may not be an odd multiple of 1/2.
+    """
+    if bound is not None and bound / Fraction(2) ** wanted % 1 == Fraction(1, 2):
+        return wanted - 1
+    return wanted
+
+
+def _newton(problem: Problem) -> Point | None:
+    """Return a float hint of theta*, or None where floats break down."""
+    tilt = np.array([float(v) for v in problem.tilt.enclose(_TILT_BITS)])
+    ridge = float(problem.ridge)
+    bound = None if problem.bound is None else float(problem.bound)
+    theta = np.zeros(len(tilt))
+    previous = math.inf
+    for _ in range(_NEWTON_STEPS):
+        gradient, curvature = problem.objective.model(theta)
+        hessian = curvature + ridge * np.eye(len(tilt))
+        linear = gradient + ridge * theta + tilt - hessian @ theta
+        try:
+            point = Quadratic(hessian, linear, bound, exact=False).minimise()
+        except np.linalg.LinAlgError:
+            return None
+        step = point.theta - theta
+        length = float(np.abs(step).sum())
+        if not math.isfinite(length):
+            return None
+        size = float(np.abs(point.theta).sum())
+        stalled = length <= 1e-6 * size and length >= previous / 4
+        if stalled or length <= _SETTLED * size or problem.objective.drift == 0:
+            return point
+        theta = theta + step * _share(problem, step, curvature)
+        previous = length
+    return point
+
+
+def _share(problem: Problem, step: Floats, curvature: Floats) -> float:
+    """Return how much of a Newton step to take: all of it near the minimiser.
+
+    Along a step p with a = p'Hp, c = gamma ||p||^2 and b = max |x_i'p|, the
+    objective is at most its start plus ``-(a + c) t + a (e^{bt} - bt - 1)/b^2 +
+    c t^2/2``, since the log-Hessian of L is 1-Lipschitz in x'theta. The share t
+    minimises that bound, so the objective falls from any start.
+    """
+    if float(np.abs(step).sum()) <= _FULL_STEP:
+        return 1.0
+    stretch = problem.objective.stretch(step)
+    if stretch <= _FULL_STEP:
+        return 1.0
+    a = float(step @ curvature @ step)
+    c = float(problem.ridge) * float(step @ step)
+    low, high = math.log1p(stretch) / stretch, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        growth = math.expm1(min(stretch * middle, 700.0)) / stretch
+        low, high = (low, middle) if a * growth + c * middle > a + c else (middle, high)
+    return low
+
+
+def _feasible(problem: Problem, point: Point, bits: int | None = None) -> list[Fraction] | None:
+    """Return the point as exact rationals in the ball, or None if it is not near its face.
+
+    On the sphere the largest coordinate is set so that ||theta||_1 is exactly B.
+    ``bits`` rounds each coordinate to a dyadic with that many fractional bits.
+    """
+    theta = [Fraction(t) for t in point.theta]
+    if bits is not None:
+        theta = [Fraction(round(t * (1 << bits)), 1 << bits) for t in theta]
+    if problem.bound is None:
+        return theta
+    if point.signs is None:
+        return theta if sum(map(abs, theta)) <= problem.bound else None
+    signs = [int(s) for s in point.signs]
+    theta = [max(Fraction(0), s * t) * s for s, t in zip(signs, theta, strict=True)]
+    largest = max(range(len(theta)), key=lambda j: abs(theta[j]))
+    rest = sum((abs(t) for j, t in enumerate(theta) if j != largest), Fraction(0))
+    if rest >= problem.bound:
+        return None
+    theta[largest] = signs[largest] * (problem.bound - rest)
+    return theta
+
+
+def _total_gradient(
+    problem: Problem, theta: Sequence[Fraction], gradient: Sequence[arb], bits: int
+) -> list[arb]:
+    """Return G = gradient of L + gamma theta + V in balls."""
+    tilt = problem.tilt.enclose(bits)
+    ridge = rational(problem.ridge)
+    return [g + ridge * rational(t) + v for g, t, v in zip(gradient, theta, tilt, strict=True)]
+
+
+def _residual(problem: Problem, theta: Sequence[Fraction], total: Sequence[arb]) -> arb:
+    """Return a ball whose upper end bounds rho = ||G + nu||_2 for a good nu in the normal cone."""
+    signs = [(t > 0) - (t < 0) for t in theta]
+    inside = problem.bound is None or sum(map(abs, theta)) < problem.bound
+    if inside:
+        return norm_bound(total)
+    support = sum(map(abs, signs))
+    tau = -sum((s * g for s, g in zip(signs, total, strict=True)), arb(0)).mid() / support
+    tau = arb(tau).mid().max(arb(0))
+    gaps = [
+        g + tau * s if s else (abs(g) - tau).max(arb(0)) for s, g in zip(signs, total, strict=True)
+    ]
+    return norm_bound(gaps)
+
+
+def _radius(problem: Problem, residual: arb, curvature: Fraction) -> Fraction:
+    """Return the certified bound on ||theta - theta*||_2 (module note)."""
+    rho = above(residual)
+    radius = rho / (problem.ridge + curvature / 2)
+    if radius * Fraction(problem.objective.drift) * Fraction(101, 100) <= 1:
+        return radius
+    return rho / problem.ridge
+
+
+def _round(
+    problem: Problem, theta: Sequence[Fraction], facts: Certified, *, bits: int
+) -> tuple[int, ...] | None:
+    """Return the grid point the certified ball around theta rounds to, if it is one."""
+    with working_precision(bits):
+        total = _total_gradient(problem, theta, facts.gradient, bits)
+        residual = _residual(problem, theta, total)
+        if not residual.is_finite():
+            return None
+        radius = _radius(problem, residual, facts.curvature)
+        error = rational(-radius).union(rational(radius))
+        return grid_point([rational(t) + error for t in theta], problem.step_exponent)
+
+
+def refined_minimiser(problem: Problem, hint: Point | None) -> tuple[int, ...]:
+    """Return the same grid point by exact rationals and ball arithmetic, however close the call.
+
+    Newton steps with a float Hessian (a hint) and a gradient in balls; the
+    quadratic subproblem is solved in exact rationals, faces included.
+    """
+    dimension = problem.objective.dimension
+    start = None if hint is None else _feasible(problem, hint)
+    theta = start or [Fraction(0)] * dimension
+    bits = _FLOAT_BITS
+    while True:
+        for _ in range(_EXACT_STEPS):
+            gradient = problem.objective.gradient(theta, bits)
+            facts = Certified(gradient, problem.objective.certify(theta).curvature)
+            found = _round(problem, theta, facts, bits=bits)
+            if found is not None:
+                return found
+            theta = _exact_step(problem, theta, gradient, bits)
+        bits *= 2
+
+
+def _exact_step(
+    problem: Problem, theta: Sequence[Fraction], gradient: Sequence[arb], bits: int
+) -> list[Fraction]:
+    """Return the next iterate, feasible and dyadic but for one coordinate on the sphere."""
+    with working_precision(bits):
+        total = _total_gradient(problem, theta, gradient, bits)
+        middle = _fractions([_exact(g) for g in total])
+    _, floats = problem.objective.model(np.array([float(t) for t in theta]))
+    hessian = np.array(
+        [[Fraction(entry) for entry in row] for row in floats.tolist()], dtype=object
+    ) + np.diag(_fractions([problem.ridge] * len(theta)))
+    here = _fractions(theta)
+    point = Quadratic(hessian, middle - hessian @ here, problem.bound, exact=True).minimise()
+    step = point.theta - here
+    share = _share(problem, step.astype(float), floats)
+    if share < 1:
+        damped = here + Fraction(share) * step
+        return [Fraction(int(t * (1 << bits)), 1 << bits) for t in damped]  # towards zero: feasible
+    return _feasible(problem, point, bits) or list(here)
+
+
+def _exact(ball: arb) -> Fraction:
+    """Return a ball's midpoint."""
+    mantissa, exponent = ball.mid().man_exp()
+    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+
+
+def _fractions(values: Sequence[Fraction]) -> Vector:
+    answer = np.empty(len(values), dtype=object)
+    answer[:] = values
+    return answer
