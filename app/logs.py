@@ -74,14 +74,19 @@ class AllowListFormatter(logging.Formatter):
         return json.dumps(line, default=lambda value: type(value).__qualname__)
 
 
-def configure_logs(*, level: str = "info") -> None:
-    """Send every logger of the process to standard error through the allow-list."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(AllowListFormatter())
+def configure_logs(*, level: str) -> None:
+    """Send the process's loggers to standard error through the allow-list.
+
+    A program that has set up the root logger itself (a test runner, an
+    embedding application) keeps its set-up.
+    """
     root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(level.upper())
-    logging.captureWarnings(capture=True)
+    if not root.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(AllowListFormatter())
+        root.addHandler(handler)
+        root.setLevel(level.upper())
+        logging.captureWarnings(capture=True)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logger = logging.getLogger(name)
         logger.handlers.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, SecretStr
 from pydantic.fields import FieldInfo
@@ -97,6 +97,10 @@ class Settings(BaseSettings):
         default=512,
         ge=1,
         description="Releases that may be under way at once; above it requests answer 503 busy.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="warning",
+        description="Least severe line in the log; at `info` there is one line per request.",
     )
     drain_timeout_s: float = Field(
         default=30.0,

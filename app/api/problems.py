@@ -28,7 +28,7 @@ _BY_STATUS = {
     415: "unsupported-media-type",
 }
 # names of query, path and header parameters are ours; what they hold is not
-_PARAMETERS = frozenset({"query", "path", "header", "body", "limit", "cursor"})
+_PARAMETERS = frozenset({"body", "cursor", "dataset", "limit"})
 
 _PROBLEM_SCHEMA = {"$ref": "#/components/schemas/ProblemAnswer"}
 
@@ -69,7 +69,7 @@ def problem_response(
     if problem.kind.retry_after_s is not None:
         sent["Retry-After"] = str(problem.kind.retry_after_s)
     return Response(
-        json.dumps(problem_body(problem, request_id)),
+        json.dumps(problem_body(problem, request_id), separators=(",", ":")),
         status_code=problem.status,
         media_type=MEDIA_TYPE,
         headers=sent,
@@ -107,14 +107,16 @@ def install_problem_handlers(app: FastAPI) -> None:
         app.add_exception_handler(kind, handler)
 
 
-def documented(*codes: str) -> dict[int | str, dict[str, Any]]:
+def documented(
+    *codes: str, answers: Mapping[int, dict[str, Any]] | None = None
+) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI ``responses`` of an operation that may give these problems."""
-    answers: dict[int | str, dict[str, Any]] = {}
+    described: dict[int | str, dict[str, Any]] = dict(answers or {})
     for code in codes:
         kind = PROBLEMS[code]
-        known = answers.setdefault(
+        known = described.setdefault(
             kind.status,
             {"description": "", "content": {MEDIA_TYPE: {"schema": _PROBLEM_SCHEMA}}},
         )
         known["description"] = ", ".join(filter(None, (known["description"], f"`{code}`")))
-    return answers
+    return described

@@ -38,12 +38,12 @@ _KEY = {
     status_code=201,
     response_class=Response,
     openapi_extra=body_of(ReleaseRequest) | _KEY,
-    responses={201: {"model": ReleaseAnswer}}
-    | documented(
+    responses=documented(
         "idempotency-key-missing", "unauthorized", "not-found", "budget-exceeded",
         "dataset-archived", "too-large", "unsupported-media-type", "invalid-request",
         "policy-refused", "empty-dataset", "idempotency-key-reused", "release-void", "internal",
         "busy", "ledger-frozen",
+        answers={201: {"model": ReleaseAnswer}},
     ),
 )  # fmt: skip
 async def create_release(
@@ -95,8 +95,11 @@ def list_releases(
     "/releases/{release}",
     operation_id="getRelease",
     response_class=Response,
-    responses={200: {"model": ReleaseAnswer}, 304: {"description": "Nothing has changed."}}
-    | documented("unauthorized", "not-found"),
+    responses=documented(
+        "unauthorized",
+        "not-found",
+        answers={200: {"model": ReleaseAnswer}, 304: {"description": "Nothing has changed."}},
+    ),
 )
 async def get_release(request: Request, caller: Analyst, release: Id, state: State) -> Response:
     """Show a release (its owner and curators), with an ETag for polling."""

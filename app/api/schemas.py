@@ -28,7 +28,7 @@ from app.domain.policies import Policy
 from app.domain.problems import invalid_request
 from app.domain.roles import Role
 from app.services.datasets import NewDataset
-from app.services.questions import STATISTICS, AnyStatistic, Question
+from app.services.questions import KINDS, AnyStatistic, Question
 from mechanisms.privacy import MAX_EPSILON_NANOS, Adjacency, Epsilon, InvalidEpsilonError
 
 MAX_NAME_LENGTH = 100
@@ -208,8 +208,8 @@ class PolicySpec(Request):
     def _known(self) -> PolicySpec:
         if self.review != "never":
             raise refusal("review must be never: this version of the service has no review")
-        if self.allowed is not None and not set(self.allowed) <= set(STATISTICS):
-            raise refusal(f"allowed may name {', '.join(STATISTICS)}")
+        if self.allowed is not None and not set(self.allowed) <= set(KINDS):
+            raise refusal(f"allowed may name {', '.join(KINDS)}")
         return self
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from app.domain.problems import Problem
 
 _MAX_ERRORS = 20
+_TAGGED = frozenset({"union_tag_invalid", "union_tag_not_found"})
 _UNKNOWN_FIELD = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 
 _MESSAGES: Mapping[str, str] = {
@@ -114,4 +115,7 @@ def _place(finding: Mapping[str, Any], value: object, known: Collection[str]) ->
             place += f".{step}" if place else str(step)
             value = value.get(step) if isinstance(value, dict) else None
         # anything else names a branch of a union, not a place
+    if finding["type"] in _TAGGED:
+        tag = finding["ctx"]["discriminator"].strip("'")
+        place += f".{tag}" if place else tag
     return place or "body"

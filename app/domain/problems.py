@@ -236,7 +236,7 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
         A key of :data:`PROBLEMS`.
     detail
         One plain sentence about this occurrence, built from public facts.
-        The kind's title when left out.
+        The kind's meaning when left out.
     **extras
         The members the kind declares, JSON-ready.
 
@@ -246,7 +246,7 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
 
     def __init__(self, code: str, detail: str | None = None, /, **extras: object) -> None:
         self.kind = PROBLEMS[code]
-        self.detail = detail if detail is not None else f"{self.kind.title}."
+        self.detail = self.kind.meaning if detail is None else detail
         self.extras: Mapping[str, object] = extras
         super().__init__(code)
 

@@ -84,7 +84,7 @@ def release_answer(
         "released_at": _second(record.created_at, later_s=1),
         "citation": _citation(record, facts, question),
     }
-    return json.dumps(answer, allow_nan=False, separators=(",", ":")).encode()
+    return _bytes(answer)
 
 
 def unfinished_answer(record: ReleaseRecord) -> bytes:
@@ -110,7 +110,7 @@ def unfinished_answer(record: ReleaseRecord) -> bytes:
         "released_at": None,
         "citation": None,
     }
-    return json.dumps(answer, allow_nan=False, separators=(",", ":")).encode()
+    return _bytes(answer)
 
 
 def answer_of(record: ReleaseRecord) -> bytes:
@@ -122,6 +122,10 @@ def etag_of(record: ReleaseRecord) -> str:
     """Return the entity tag of a release: it changes exactly when the body does."""
     content = record.result_hash[:32] if record.result_hash else record.state.value
     return f'"{content}"'
+
+
+def _bytes(answer: Mapping[str, object]) -> bytes:
+    return json.dumps(answer, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _second(moment: str, *, later_s: int = 0) -> str:

@@ -25,6 +25,7 @@ from mechanisms.statistics.base import Data
 
 _LOG = logging.getLogger(__name__)
 _MAX_CACHED = 1_024
+_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +69,25 @@ class DatasetView:
     balance: Balance
 
 
+class Stored(Protocol):
+    """What an upload came to."""
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows were stored."""
+
+
 class DataPlane(Protocol):
-    """Where rows live. The one implementation is in the engine."""
+    """Where rows live, as far as the use cases know it."""
 
-    def ingest(self, dataset: str, stream: BinaryIO, spec: ColumnsSpec) -> int: ...
+    def store(self, dataset_id: str, stream: BinaryIO, spec: ColumnsSpec) -> Stored:
+        """Store an upload whole or not at all."""
 
-    def open(self, dataset: str) -> Data: ...
+    def open(self, dataset_id: str) -> Data:
+        """Return a stored data set for draws."""
 
-    def erase(self, dataset: str) -> None: ...
+    def erase(self, dataset_id: str) -> None:
+        """Remove a data set's rows; nothing happens when there are none."""
 
 
 class DatasetService:
@@ -99,10 +111,10 @@ class DatasetService:
             caller.require(Role.ADMIN)
         await anyio.to_thread.run_sync(self._check_free, new)
         dataset = new_id("ds")
-        rows = await anyio.to_thread.run_sync(self._plane.ingest, dataset, stream, new.columns)
+        stored = await anyio.to_thread.run_sync(self._plane.store, dataset, stream, new.columns)
         try:
             record = await self._store.awrite(
-                lambda work: _register(work, dataset, new, rows, caller.person)
+                lambda work: _register(work, dataset, new, stored.rows, caller.person)
             )
         except BaseException:
             await anyio.to_thread.run_sync(self._plane.erase, dataset)
@@ -197,6 +209,17 @@ class DatasetService:
         self._remember(record)
         _LOG.info("data set archived", extra={"dataset": dataset})
         return await anyio.to_thread.run_sync(self.view, dataset)
+
+    def with_rows(self) -> frozenset[str]:
+        """Return the data sets whose rows must be kept: open ones, and what charges still need."""
+        kept: set[str] = set()
+        before: int | None = None
+        with self._store.reading() as reader:
+            kept |= {release.dataset for release in reader.releases.debited()}
+            while records := reader.datasets.list(before=before, limit=_PAGE):
+                kept |= {each.id for each in records if each.status is DatasetStatus.ACTIVE}
+                before = records[-1].number
+        return frozenset(kept)
 
     async def erase(self, dataset: str) -> None:
         """Erase an archived data set's rows, once no charged release needs them any more."""

@@ -19,6 +19,8 @@ from app.domain.roles import Role
 from app.store import Store
 from app.store.records import KeyRecord
 
+__all__ = ["BOOTSTRAP_NAME", "Caller", "KeyRecord", "KeyService", "NewKey", "secret_hash"]
+
 SECRET_BYTES = 32
 BOOTSTRAP_NAME = "bootstrap"
 _MAX_SECRET_LENGTH = 1_000

@@ -133,5 +133,5 @@ def _needed(facts: DatasetFacts, question: Question, wish: Wish) -> Epsilon | No
 
 def _round_up(nanos: int) -> int:
     """Return the next integer at or above with at most 4 significant digits."""
-    unit = 10 ** max(0, len(str(nanos)) - _DIGITS)
+    unit = int("1" + "0" * max(0, len(str(nanos)) - _DIGITS))
     return -(-nanos // unit) * unit

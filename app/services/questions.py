@@ -7,7 +7,7 @@ there is a request model, a stored request and a documented schema at once.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
@@ -16,6 +16,9 @@ from pydantic import Field, TypeAdapter
 from mechanisms.catalog import STATISTICS
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.base import Statistic
+
+KINDS: Sequence[str] = tuple(STATISTICS)
+"""The kind of every statistic on offer."""
 
 if TYPE_CHECKING:
     AnyStatistic = Statistic

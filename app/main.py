@@ -1,0 +1,92 @@
+"""The composition root: settings in, an application out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio.to_thread
+from fastapi import FastAPI
+
+from app.api.routes import bare_application
+from app.api.state import AppState, LifespanState, Services
+from app.engine.data import DataEngine
+from app.engine.limits import Limits
+from app.logs import configure_logs
+from app.services.audit import AuditService
+from app.services.budgets import BudgetService
+from app.services.catalog import CatalogService
+from app.services.datasets import DatasetService
+from app.services.keys import KeyService
+from app.services.plans import PlanService
+from app.services.previews import PreviewService
+from app.services.releases import ReleaseService
+from app.settings import Settings
+from app.store import Store
+from app.store.vault import Vault
+
+_LOG = logging.getLogger(__name__)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """Return the application; it opens its store when it starts and closes it when it stops."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[LifespanState]:
+        del app
+        configure_logs(level=settings.log_level)
+        store = await anyio.to_thread.run_sync(_open_store, settings)
+        try:
+            services = await anyio.to_thread.run_sync(_build, settings, store)
+            _show_key(services.keys.bootstrap(_bootstrap_secret(settings)))
+            services.releases.recover()
+            try:
+                yield {"app": AppState(services=services, settings=settings)}
+            finally:
+                await services.releases.close(timeout_s=settings.drain_timeout_s)
+        finally:
+            await anyio.to_thread.run_sync(store.close)
+
+    return bare_application(lifespan)
+
+
+def _open_store(settings: Settings) -> Store:
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Store.open(settings.resolved_database_url, data_dir=settings.data_dir)
+
+
+def _build(settings: Settings, store: Store) -> Services:
+    vault = Vault(settings.data_dir)
+    limits = Limits(max_bytes=settings.max_upload_bytes, max_rows=settings.max_upload_rows)
+    plane = DataEngine(vault, limits=limits)
+    datasets = DatasetService(store, plane)
+    vault.recover(datasets.with_rows())
+    plans = PlanService()
+    return Services(
+        audit=AuditService(store, datasets),
+        budgets=BudgetService(store, datasets),
+        catalog=CatalogService(),
+        datasets=datasets,
+        keys=KeyService(store),
+        previews=PreviewService(datasets, plans),
+        releases=ReleaseService(
+            store=store,
+            datasets=datasets,
+            plans=plans,
+            plane=plane,
+            threads=settings.draw_threads,
+            max_waiting=settings.max_waiting_draws,
+        ),
+    )
+
+
+def _bootstrap_secret(settings: Settings) -> str | None:
+    key = settings.bootstrap_key
+    return None if key is None else key.get_secret_value().strip()
+
+
+def _show_key(secret: str | None) -> None:
+    """Print a made-up first key: the one moment its secret exists in the open."""
+    if secret is not None:
+        print(f"first admin key, shown this once: {secret}", flush=True)  # noqa: T201
