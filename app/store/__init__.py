@@ -16,6 +16,7 @@ Open it once per process (a second server on the same directory is refused)::
         r.releases.list(principal=, dataset=, before=number, limit=)   newest first
         r.datasets.get(id) / .by_name(name) / .list(before=number, limit=)
         r.keys.get(id) / .by_secret_hash(hash) / .list(before=number, limit=) / .count()
+        r.verify()                                    -> Verification of this snapshot
 
 *Writing*: hand the writer a function of the unit of work. It runs in the writer
 thread, in a savepoint of a transaction shared with whatever else waits, and
@@ -59,8 +60,8 @@ data sets and archiving write their system entry themselves.
 *Starting and checking*: ``store.recover()`` returns the releases a dead process
 left debited and that are to be drawn again (each with its attempt already
 counted and durable; after three it is void instead). ``store.verify()`` walks
-the whole ledger and returns a :class:`Verification`. ``inspecting(url)`` opens
-a reader without the lock, for a command beside a running server.
+the whole ledger and returns a :class:`Verification`. ``with inspecting(url) as r``
+is a reader without the lock, for a command beside a running server.
 """
 
 from __future__ import annotations

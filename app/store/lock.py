@@ -10,7 +10,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from app.store.errors import DirectoryLockedError
+from app.store.errors import DirectoryLockedError, StoreError
 
 LOCK_NAME = "server.lock"
 
@@ -22,13 +22,20 @@ class DirectoryLock:
     ------
     DirectoryLockedError
         Somebody holds it already.
+    StoreError
+        The directory cannot be made or written to.
     """
 
     def __init__(self, directory: Path) -> None:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._descriptor = os.open(
-            directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-        )
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._descriptor = os.open(
+                directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
+        except OSError as error:
+            raise StoreError(
+                f"the data directory {directory} cannot be used: {error.strerror}"
+            ) from error
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -6,22 +6,32 @@ from importlib import resources
 
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 from sqlalchemy import Connection, text
 
 from app.store import triggers_sqlite
-from app.store.errors import TamperedSchemaError
+from app.store.errors import StoreError, TamperedSchemaError
 
 _TRIGGERS = text("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
 
 
 def migrate(connection: Connection) -> None:
-    """Run every migration the database lacks, in the caller's transaction."""
+    """Run every migration the database lacks, in the caller's transaction.
+
+    Raises
+    ------
+    StoreError
+        The database is at a step this version does not know.
+    """
     config = Config()
     # Alembic reads options with "%" interpolation.
     location = str(resources.files("migrations")).replace("%", "%%")
     config.set_main_option("script_location", location)
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        raise StoreError("the database was made by a newer version of Release Desk") from error
 
 
 def check_triggers(connection: Connection) -> None:

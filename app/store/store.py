@@ -62,8 +62,10 @@ class Store:
             except BaseException:
                 connection.close()
                 raise
-        except BaseException:
+        except BaseException as error:
             lock.release()
+            if isinstance(error, DatabaseError):
+                raise StoreError(f"the database cannot be used: {error.orig}") from error
             raise
         return cls(lock=lock, connection=connection, readers=readers, writer=writer)
 

@@ -6,15 +6,18 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
-from app.store import Store
+from app.store import Store, StoreError
 from app.store.engines import writing_engine
 from app.store.migrate import migrate
 from app.store.tables import metadata
 from app.store.unit_of_work import transaction
-from tests.app.ledgers import url_of
+from tests.app.ledgers import file_of, url_of
 
 
 def schema_of(file: Path) -> dict[str, list[str]]:
@@ -43,12 +46,24 @@ def test_a_failed_migration_leaves_nothing(tmp_path: Path) -> None:
     file = tmp_path / "half.sqlite"
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE release (x)")
-    try:
+    with pytest.raises(StoreError, match="already exists"):
         Store.open(f"sqlite:///{file}", data_dir=tmp_path)
-    except Exception:
-        assert list(schema_of(file)) == ["table release"]
-    else:
-        raise AssertionError("a foreign table must stop the migration")
+    assert list(schema_of(file)) == ["table release"]
+
+
+def test_a_newer_database_is_left_alone(tmp_path: Path) -> None:
+    Store.open(url_of(tmp_path), data_dir=tmp_path).close()
+    with closing(sqlite3.connect(file_of(tmp_path))) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(StoreError, match="newer version"):
+        Store.open(url_of(tmp_path), data_dir=tmp_path)
+
+
+def test_the_command_line_finds_the_same_migrations() -> None:
+    root = Path(__file__).parents[2]
+    scripts = ScriptDirectory.from_config(Config(toml_file=root / "pyproject.toml"))
+    assert Path(scripts.dir) == root / "migrations"
+    assert len(scripts.get_heads()) == 1
 
 
 def test_opening_again_changes_nothing(tmp_path: Path) -> None:

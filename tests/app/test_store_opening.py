@@ -47,6 +47,14 @@ def test_a_failed_opening_gives_the_directory_free(tmp_path: Path) -> None:
     Store.open(url_of(tmp_path), data_dir=tmp_path).close()
 
 
+def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreError, match="cannot be used"):
+        Store.open(url_of(tmp_path), data_dir=tmp_path / "file")
+    with pytest.raises(StoreError, match="unable to open"):
+        Store.open(f"sqlite:///{tmp_path}/none/x.sqlite", data_dir=tmp_path)
+
+
 def test_every_pragma_is_in_force(tmp_path: Path) -> None:
     expected = {
         "journal_mode": "wal",
