@@ -76,7 +76,7 @@ class Geometric:
 
     def draw_sum(self, randomness: Randomness, count: int) -> int:
         """Return the sum of ``count`` independent variables."""
-        ones = self._flips(randomness, count).sum(axis=0).tolist()
+        ones: list[int] = self._flips(randomness, count).sum(axis=0).tolist()
         total = sum(number << j for j, number in enumerate(ones[:-1]))
         return total + sum(self._overflow(randomness) for _ in range(ones[-1]))
 

@@ -129,13 +129,13 @@ def draw_in_ball(
     if min(half_widths) < Fraction(1, 2):
         raise ValueError("the lattice is too coarse for this ball")
     law, dimension = geometric(rate), len(half_widths)
-    scale = prod(2 * width for width in half_widths)
+    scale = prod((2 * width for width in half_widths), start=Fraction(1))
     while True:
         radius = law.draw_sum(randomness, dimension + 1)
         box = [floor(width * radius) for width in half_widths]
         envelope = scale * prod(range(radius + 1, radius + dimension + 1))
         # 2 floor(w r) + 1 <= 2 w (r + 1) as w >= 1/2, so this is a probability.
-        if not randomness.bernoulli(prod(2 * half + 1 for half in box) / envelope):
+        if not randomness.bernoulli(Fraction(prod(2 * half + 1 for half in box)) / envelope):
             continue
         point = [randomness.below(2 * half + 1) - half for half in box]
         if contains(point, radius):

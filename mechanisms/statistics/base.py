@@ -123,7 +123,9 @@ class Statistic(Protocol):
     this statistic, the default first, to the norms it offers.
     """
 
-    kind: str
+    @property
+    def kind(self) -> str: ...
+
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]]
 
     def check(self, schema: Schema) -> None:

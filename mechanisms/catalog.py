@@ -1,0 +1,143 @@
+"""Everything on offer: statistics, mechanisms, and how a request finds its plan.
+
+Adding a statistic is one line in :data:`STATISTICS`, adding a mechanism one
+line in :data:`MECHANISMS`. Which mechanism releases which statistic, by which
+norms, is said by the statistic itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Protocol
+
+from mechanisms import kng, knorm
+from mechanisms.domain import Schema
+from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.statistics.base import InvalidStatisticError, Plan, Statistic
+from mechanisms.statistics.count import Count
+from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.mean import Mean
+from mechanisms.statistics.quantile import Quantile
+from mechanisms.statistics.total import Sum
+
+
+class MechanismModule(Protocol):
+    """What a mechanism's module exposes."""
+
+    THEOREM: str
+
+    def calibrate(self, statistic: Statistic, schema: Schema, epsilon: Epsilon, norm: str) -> Plan:
+        """Return the plan of one release."""
+
+
+STATISTICS: dict[str, type[Statistic]] = {
+    "count": Count,
+    "histogram": Histogram,
+    "sum": Sum,
+    "mean": Mean,
+    "quantile": Quantile,
+}
+
+MECHANISMS: dict[str, MechanismModule] = {
+    "k_norm": knorm,
+    "kng": kng,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A field of a statistic: whether it must be given, and its default if not."""
+
+    name: str
+    required: bool
+    default: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A statistic by a mechanism: norms, parameters, theorem, limits. JSON-ready."""
+
+    statistic: str
+    mechanism: str
+    default: bool
+    norms: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+    adjacencies: tuple[str, ...]
+    summary: str
+    theorem: str
+    limits: Mapping[str, int]
+
+
+def calibrate(
+    statistic: Statistic,
+    schema: Schema,
+    epsilon: Epsilon,
+    *,
+    mechanism: str = "auto",
+    norm: str = "auto",
+) -> Plan:
+    """Return the plan of a release: public facts alone decide it.
+
+    Parameters
+    ----------
+    mechanism : str
+        One the statistic offers, or "auto" for its first.
+    norm : str
+        One the mechanism offers for it, or "auto".
+
+    Raises
+    ------
+    InvalidStatisticError
+        The question does not fit the schema, or asks for what is not on offer;
+        the message names what is.
+    """
+    offered = statistic.mechanisms
+    chosen = next(iter(offered)) if mechanism == "auto" else mechanism
+    if chosen not in offered:
+        raise InvalidStatisticError(
+            f"{statistic.kind} is released by {', '.join(offered)}", field_name="mechanism"
+        )
+    norms = offered[chosen]
+    if norm not in ("auto", *norms):
+        raise InvalidStatisticError(
+            f"{statistic.kind} by {chosen} offers the norms {', '.join(norms)}",
+            field_name="norm",
+        )
+    statistic.check(schema)
+    return MECHANISMS[chosen].calibrate(statistic, schema, epsilon, norm)
+
+
+def offers() -> list[Offer]:
+    """Return everything on offer, in the order of the catalog."""
+    return [
+        _offer(kind, statistic, mechanism, norms)
+        for kind, statistic in STATISTICS.items()
+        for mechanism, norms in statistic.mechanisms.items()
+    ]
+
+
+def _offer(kind: str, statistic: type[Statistic], mechanism: str, norms: tuple[str, ...]) -> Offer:
+    return Offer(
+        statistic=kind,
+        mechanism=mechanism,
+        default=mechanism == next(iter(statistic.mechanisms)),
+        norms=norms,
+        parameters=tuple(
+            _parameter(entry)
+            for entry in fields(statistic)  # type: ignore[arg-type]
+            if entry.name != "kind"
+        ),
+        adjacencies=tuple(adjacency.value for adjacency in Adjacency),
+        summary=(statistic.__doc__ or "").strip().splitlines()[0],
+        theorem=MECHANISMS[mechanism].THEOREM,
+        limits=getattr(statistic, "limits", {}),
+    )
+
+
+def _parameter(entry: Field[object]) -> Parameter:
+    if entry.default is not MISSING:
+        return Parameter(entry.name, required=False, default=entry.default)
+    if entry.default_factory is not MISSING:
+        return Parameter(entry.name, required=False, default=entry.default_factory())
+    return Parameter(entry.name, required=True)

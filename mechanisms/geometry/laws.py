@@ -1,0 +1,106 @@
+"""The law of one coordinate of K-norm noise: standard deviation and 95% interval.
+
+All balls offered are symmetric in their coordinates, so every coordinate has
+the same law. With ``rate = epsilon / Delta`` in lattice units:
+
+- l1: discrete Laplace, variance ``2 q / (1 - q)**2`` with q = exp(-rate);
+- linf: ``(m + 1)(m + 2) / (3 rate**2)`` (Proposition 4.13) up to the lattice's own 1/12;
+- l2: ``(m + 1) / rate**2`` up to the same;
+- the histogram's hull: c independent discrete Laplace variables given a zero
+  sum; the law of one is found from the others' characteristic function.
+
+These numbers describe noise. They are floats, and no draw looks at them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, exp, log, log2, sinh, sqrt
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import betainc, gammaincc, gammaincinv
+
+from mechanisms.geometry.spaces import Ball
+
+TAIL = 0.05
+_COARSE_RATE = 0.02
+_GRID_POINTS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseLaw:
+    """Standard deviation, and t with ``P(|v| > t) <= 0.05``, in lattice units."""
+
+    std: float
+    half_width_95: float
+
+
+@lru_cache(maxsize=512)
+def noise_law(ball: Ball | None, dimension: int, rate: float) -> NoiseLaw:
+    """Return the law of one coordinate.
+
+    Parameters
+    ----------
+    ball : {"l1", "l2", "linf"} or None
+        The norm ball; None is the histogram's hull, with ``dimension`` cells.
+    dimension : int
+        m.
+    rate : float
+        epsilon / Delta, per lattice unit.
+    """
+    if ball is None:
+        return _hull_law(dimension, rate)
+    if ball == "l1" or dimension == 1:
+        return _laplace_law(rate)
+    return _linf_law(dimension, rate) if ball == "linf" else _l2_law(dimension, rate)
+
+
+def _laplace_law(rate: float) -> NoiseLaw:
+    spread = 1 / (sqrt(2) * sinh(rate / 2)) if rate < 700 else 0.0
+    # P(|v| > t) = 2 q**(t+1) / (1 + q)
+    beyond = (log(2 / (1 + exp(-rate))) - log(TAIL)) / rate
+    return NoiseLaw(spread, max(0, ceil(beyond) - 1))
+
+
+def _linf_law(dimension: int, rate: float) -> NoiseLaw:
+    variance = ((dimension + 1) * (dimension + 2) / rate**2 - 0.25) / 3
+
+    def tail(t: float) -> float:
+        # V = r U: P(|V| > t) = E[(1 - t / r)+], r ~ Gamma(m + 1)
+        upper: float = gammaincc(dimension + 1, t) - t / dimension * gammaincc(dimension, t)
+        return upper - TAIL
+
+    return NoiseLaw(sqrt(variance), brentq(tail, 0.0, 4.0 * (dimension + 4)) / rate)
+
+
+def _l2_law(dimension: int, rate: float) -> NoiseLaw:
+    variance = (dimension + 1) / rate**2 + 1 / 12
+    radii = gammaincinv(dimension, (np.arange(_GRID_POINTS) + 0.5) / _GRID_POINTS)
+
+    def tail(t: float) -> float:
+        # one squared coordinate of a uniform direction is Beta(1/2, (m - 1)/2)
+        share = np.minimum((t / radii) ** 2, 1.0)
+        return float(np.mean(1 - betainc(0.5, (dimension - 1) / 2, share))) - TAIL
+
+    return NoiseLaw(sqrt(variance), brentq(tail, 0.0, float(radii[-1])) / rate)
+
+
+def _hull_law(cells: int, rate: float) -> NoiseLaw:
+    """Return the law of one cell; a fine lattice is coarsened, the noise being that smooth."""
+    step = max(1.0, _COARSE_RATE / (rate / 2))
+    decay = exp(-step * rate / 2)
+    single = sqrt(2 * decay) / (1 - decay)
+    reach = ceil(40 / min(step * rate / 2, 40.0))
+    size = 1 << ceil(log2(2 * (reach + 12 * single * sqrt(cells) + 64)))
+    angle = 2 * np.pi * np.arange(size // 2 + 1) / size
+    one = (1 - decay) ** 2 / (1 - 2 * decay * np.cos(angle) + decay**2)
+    others = np.fft.irfft(one ** (cells - 1), size)[: reach + 1]
+    points = np.arange(reach + 1)
+    weights = np.where(others > 1e-15, others, 0.0) * decay**points
+    weights[1:] *= 2
+    weights /= weights.sum()
+    beyond = 1 - np.cumsum(weights)
+    half = int(np.argmax(beyond <= TAIL))
+    return NoiseLaw(step * sqrt(float(weights @ points**2)), step * half)

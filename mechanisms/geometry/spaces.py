@@ -1,0 +1,137 @@
+"""Adjacent output spaces: what one person can do to an additive statistic.
+
+The *adjacent output space* S_T holds every difference T(X) - T(X') of
+neighbours (Awan & Slavkovic, section 3). Its hull K_T is the best norm ball
+there is (Corollary 4.9); its extent in a norm K is the sensitivity Delta_K.
+
+*Conventions.* Everything here is in *scaled units*, the statistic's own: a
+code divided by F, a product of codes by F**2, a count as it is. ``unit`` is
+how many lattice steps one scaled unit has, so Delta is ``unit`` times as large
+on the lattice. All of it is public and free of data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import isqrt
+from typing import Literal
+
+Ball = Literal["l1", "l2", "linf"]
+Hull = Literal["cube", "cross_polytope", "histogram", "other"]
+BALLS: tuple[Ball, ...] = ("l1", "l2", "linf")
+_ROOT_BITS = 80
+_MOST_DIGITS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdjacentOutputSpace:
+    """S_T of one statistic: its hull, its sensitivities, and how exact they are.
+
+    Attributes
+    ----------
+    dimension
+        m, the length of the statistic.
+    l1, linf, l2_squared
+        Delta_1, Delta_inf and the square of Delta_2, in scaled units.
+    l2_text
+        Delta_2 as an exact expression; empty where the root of ``l2_squared`` says it.
+    bounds_only
+        The balls whose sensitivity is a certified upper bound, not the exact value.
+    hull
+        Which ball K_T is, where it is one that can be drawn from.
+    description
+        K_T in words.
+    negligible_structure
+        Whether S_T reaches every corner of its cube (Definition 3.2).
+    unit
+        Lattice steps per scaled unit.
+    unit_name
+        What a scaled unit is, in words.
+    """
+
+    dimension: int
+    l1: Fraction
+    linf: Fraction
+    l2_squared: Fraction
+    l2_text: str = ""
+    bounds_only: frozenset[Ball] = field(default_factory=frozenset)
+    hull: Hull
+    description: str
+    negligible_structure: bool
+    unit: int
+    unit_name: str
+
+    def squared(self, ball: Ball) -> Fraction:
+        """Return Delta**2 in this ball, in scaled units."""
+        return {"l1": self.l1**2, "linf": self.linf**2, "l2": self.l2_squared}[ball]
+
+    def text(self, ball: Ball) -> str:
+        """Return Delta as text: exact, or marked as an upper bound."""
+        if ball == "l2":
+            exact = self.l2_text or root_text(self.l2_squared)
+        else:
+            exact = decimal_text(self.l1 if ball == "l1" else self.linf)
+        return f"at most {exact}" if ball in self.bounds_only else exact
+
+    @property
+    def optimal_ball(self) -> Ball | None:
+        """Return the ball that coincides with the hull K_T, if one does."""
+        if self.hull == "cube":
+            return "linf"
+        return "l1" if self.hull == "cross_polytope" else None
+
+    @property
+    def optimal_offered(self) -> bool:
+        """Return whether noise shaped like the hull itself can be drawn."""
+        return self.hull != "other"
+
+
+def cube_space(
+    dimension: int, *, half_width: Fraction, unit: int, unit_name: str, description: str
+) -> AdjacentOutputSpace:
+    """Return a space whose hull is the cube ``|u_j| <= half_width`` (no better norm than linf).
+
+    Its sensitivities are ``m w``, ``sqrt(m) w`` and ``w`` (Proposition 3.3).
+    """
+    return AdjacentOutputSpace(
+        dimension=dimension,
+        l1=dimension * half_width,
+        linf=half_width,
+        l2_squared=dimension * half_width**2,
+        hull="cube",
+        description=description,
+        negligible_structure=True,
+        unit=unit,
+        unit_name=unit_name,
+    )
+
+
+def upper_root(square: Fraction) -> Fraction:
+    """Return ``sqrt(square)`` where rational, else a rational above it by at most ``2**-79``."""
+    top = isqrt(square.numerator)
+    bottom = isqrt(square.denominator)
+    if top * top == square.numerator and bottom * bottom == square.denominator:
+        return Fraction(top, bottom)
+    scaled = (square.numerator << (2 * _ROOT_BITS)) // square.denominator
+    return Fraction(isqrt(scaled) + 1, 1 << _ROOT_BITS)
+
+
+def root_text(square: Fraction) -> str:
+    """Return ``sqrt(square)`` as exact text: a number where it is rational."""
+    root = upper_root(square)
+    return decimal_text(root) if root * root == square else f"sqrt({decimal_text(square)})"
+
+
+def decimal_text(value: Fraction) -> str:
+    """Return the shortest exact text: a decimal where one exists, else ``p/q``."""
+    scale = value.denominator
+    digits = 0
+    while 10**digits % scale and digits < _MOST_DIGITS:
+        digits += 1
+    if 10**digits % scale:
+        return str(value)
+    shifted = value.numerator * (10**digits // scale)
+    sign = "-" if shifted < 0 else ""
+    text = str(abs(shifted)).rjust(digits + 1, "0")
+    return f"{sign}{text[:-digits]}.{text[-digits:]}" if digits else f"{sign}{text}"

@@ -1,0 +1,137 @@
+"""Public conditions that select the records a count, histogram or sum is about.
+
+A record counts when it meets every condition. Comparisons are made on codes,
+the condition's value passing through the same encoding as the data, so a
+record equal to the value stays equal to it. A record contributes its value or
+nothing: statistics derive their sensitivity from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isfinite
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
+from mechanisms.statistics.base import Block, InvalidStatisticError, require_column
+
+MAX_CONDITIONS = 20
+MAX_CHOICES = 1000
+
+Operator = Literal["==", "!=", "<", "<=", ">", ">=", "in"]
+Scalar = bool | int | float | str
+Mask = NDArray[np.bool_]
+
+_COMPARE: dict[str, Callable[[NDArray[np.int32], int], Mask]] = {
+    "==": lambda codes, code: codes == code,
+    "!=": lambda codes, code: codes != code,
+    "<": lambda codes, code: codes < code,
+    "<=": lambda codes, code: codes <= code,
+    ">": lambda codes, code: codes > code,
+    ">=": lambda codes, code: codes >= code,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One comparison of a column with a public value.
+
+    Parameters
+    ----------
+    column
+        The column's name.
+    op
+        A comparison; categories and booleans know only ``==``, ``!=`` and ``in``.
+    value
+        A number within the column's bounds, one of a category's values, true or
+        false; for ``in`` a list of them.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+
+    column: str
+    op: Operator
+    value: Scalar | tuple[Scalar, ...]
+
+    def codes(self, schema: Schema) -> tuple[int, ...]:
+        """Return the codes compared with; one, unless the operator is ``in``.
+
+        Raises
+        ------
+        InvalidStatisticError
+            The condition does not fit the column.
+        """
+        column = require_column(schema, self.column, "where")
+        ordered = isinstance(column, NumberColumn) and not column.boolean
+        if self.op not in _COMPARE and self.op != "in":
+            raise _invalid("a condition's op is one of ==, !=, <, <=, >, >=, in")
+        if not ordered and self.op not in ("==", "!=", "in"):
+            raise _invalid("categories and booleans are compared by ==, != or in")
+        listed = isinstance(self.value, (tuple, list))
+        if listed != (self.op == "in"):
+            raise _invalid("a list of values goes with in, a single value with the other ops")
+        values = tuple(self.value) if isinstance(self.value, (tuple, list)) else (self.value,)
+        if not 1 <= len(values) <= MAX_CHOICES:
+            raise _invalid(f"in takes between 1 and {MAX_CHOICES} values")
+        return tuple(_code(column, value) for value in values)
+
+    def mask(self, block: Block, schema: Schema) -> Mask:
+        """Return which rows of the block meet the condition."""
+        codes = self.codes(schema)
+        rows = block[self.column]
+        if self.op == "in":
+            return np.isin(rows, np.array(codes, dtype=np.int32))
+        return _COMPARE[self.op](rows, codes[0])
+
+
+def check_conditions(where: Sequence[Condition], schema: Schema) -> None:
+    """Raise :class:`InvalidStatisticError` unless every condition fits the schema."""
+    if len(where) > MAX_CONDITIONS:
+        raise _invalid(f"give at most {MAX_CONDITIONS} conditions")
+    for condition in where:
+        condition.codes(schema)
+
+
+def condition_columns(where: Sequence[Condition]) -> tuple[str, ...]:
+    """Return the columns the conditions read, each once."""
+    return tuple(dict.fromkeys(condition.column for condition in where))
+
+
+def selected(where: Sequence[Condition], block: Block, schema: Schema, rows: int) -> Mask:
+    """Return which of the block's rows meet every condition."""
+    chosen = np.ones(rows, dtype=np.bool_)
+    for condition in where:
+        chosen &= condition.mask(block, schema)
+    return chosen
+
+
+def within(column: NumberColumn, value: float) -> bool:
+    """Return whether the number, read as the decimal it was written as, lies in the bounds."""
+    if isinstance(value, float) and not isfinite(value):
+        return False
+    return column.lower <= Fraction(repr(value)) <= column.upper
+
+
+def _code(column: NumberColumn | CategoryColumn, value: Scalar) -> int:
+    if isinstance(column, CategoryColumn):
+        if not isinstance(value, str) or value not in column.values:
+            raise _invalid("the value is not one of the category's declared values")
+        return column.values.index(value)
+    if column.boolean:
+        if not isinstance(value, bool) and value not in (0, 1):
+            raise _invalid("a boolean column is compared with true or false")
+        return CODE_MAX if value else -CODE_MAX
+    if isinstance(value, (bool, str)):
+        raise _invalid("a number column is compared with a number")
+    if not within(column, value):
+        raise _invalid("the value must be finite and lie within the column's bounds")
+    return column.encode_one(float(value))
+
+
+def _invalid(detail: str) -> InvalidStatisticError:
+    return InvalidStatisticError(detail, field_name="where")

@@ -1,0 +1,81 @@
+"""The number of records, or of those that meet public conditions.
+
+T = #{i : x_i meets every condition}; one person moves it by at most 1 under
+either adjacency. Without conditions it is private under add-remove only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+from mechanisms.domain import Schema
+from mechanisms.geometry.spaces import AdjacentOutputSpace
+from mechanisms.privacy import Adjacency
+from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, still
+from mechanisms.statistics.base import Data, InvalidStatisticError
+from mechanisms.statistics.conditions import (
+    Condition,
+    check_conditions,
+    condition_columns,
+    selected,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """How many records there are, or meet every condition of ``where``."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "k_norm": ("l1", "l2", "linf", "optimal")
+    }
+
+    kind: Literal["count"] = "count"
+    where: tuple[Condition, ...] = ()
+
+    def check(self, schema: Schema) -> None:
+        """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+        check_conditions(self.where, schema)
+        if not self.where and schema.adjacency is Adjacency.REPLACE_ONE:
+            raise InvalidStatisticError(
+                "the row count is public under replace_one; add a condition to count by",
+                field_name="where",
+            )
+
+    def additive(self, schema: Schema) -> AdditiveForm:
+        """Return the count's form: one coordinate, Delta = 1."""
+        space = AdjacentOutputSpace(
+            dimension=1,
+            l1=Fraction(1),
+            linf=Fraction(1),
+            l2_squared=Fraction(1),
+            hull="cross_polytope",
+            description="the interval [-1, 1]",
+            negligible_structure=True,
+            unit=1,
+            unit_name="records",
+        )
+        return AdditiveForm(
+            space=space,
+            total=lambda data: [self._total(data, schema)],
+            answer=_answer,
+            reference=still(1),
+            grid=lambda step: {"step": {"count": float(step)}},
+            details={},
+        )
+
+    def _total(self, data: Data, schema: Schema) -> int:
+        if not self.where:
+            return data.rows
+        total = 0
+        for block in data.blocks(condition_columns(self.where)):
+            rows = len(block[self.where[0].column])
+            total += int(selected(self.where, block, schema, rows).sum())
+        return total
+
+
+def _answer(coordinates: Coordinates) -> Tree:
+    return {"count": Leaf(value=coordinates[0], slopes={0: Fraction(1)}, whole=True)}

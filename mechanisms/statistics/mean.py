@@ -1,0 +1,117 @@
+"""Means of number columns.
+
+*Replace-one*: T_j = sum of codes, ``mean = M + (H / F) T / n``, n public.
+
+*Add-remove*: the count is private and released jointly: T = (F N, sums of
+codes), a cube with sensitivity F, since a record adds (F, a) with |a| <= F.
+``mean = M + H T_j / max(T_0, F)``, clamped to the bounds: post-processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.geometry.spaces import cube_space
+from mechanisms.privacy import Adjacency
+from mechanisms.statistics.additive import (
+    AdditiveForm,
+    Coordinates,
+    Leaf,
+    Tree,
+    clamp,
+    public_rows,
+)
+from mechanisms.statistics.base import Data, Json, require_numbers
+from mechanisms.statistics.total import centred_space, linear_form
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mean:
+    """Means of number or boolean columns."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "k_norm": ("l1", "l2", "linf", "optimal")
+    }
+
+    kind: Literal["mean"] = "mean"
+    columns: tuple[str, ...]
+
+    def check(self, schema: Schema) -> None:
+        """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+        require_numbers(schema, self.columns, "columns")
+        if schema.adjacency is Adjacency.REPLACE_ONE:
+            public_rows(schema)
+
+    def additive(self, schema: Schema) -> AdditiveForm:
+        """Return the means' form: one coordinate per column, and the count under add-remove."""
+        names = self.columns
+        numbers = require_numbers(schema, names, "columns")
+        if schema.adjacency is Adjacency.REPLACE_ONE:
+            rows = public_rows(schema)
+            return linear_form(
+                names,
+                space=centred_space(len(names)),
+                total=lambda data: data.gram(names)[0][1:],
+                offsets=[column.midpoint for column in numbers],
+                units=[column.step / rows for column in numbers],
+            )
+        return _joint_form(names, numbers)
+
+
+def _joint_form(names: tuple[str, ...], numbers: list[NumberColumn]) -> AdditiveForm:
+    def total(data: Data) -> list[int]:
+        gram = data.gram(names)
+        return [CODE_MAX * gram[0][0], *gram[0][1:]]
+
+    def answer(coordinates: Coordinates) -> Tree:
+        return {
+            name: ratio_leaf(column, coordinates[0], index, coordinates[index])
+            for index, (name, column) in enumerate(zip(names, numbers, strict=True), start=1)
+        }
+
+    def reference(rows: int | None) -> Coordinates | None:
+        # At a mean on a bound the count's noise weighs most: the widest the noise can be.
+        return None if rows is None else [Fraction(CODE_MAX * max(rows, 1))] * (1 + len(names))
+
+    def grid(step: Fraction) -> Json:
+        return {
+            "count_step": float(step / CODE_MAX),
+            "sum_step": {
+                name: float(column.step * step) for name, column in zip(names, numbers, strict=True)
+            },
+        }
+
+    return AdditiveForm(
+        space=cube_space(
+            1 + len(names),
+            half_width=Fraction(1),
+            unit=CODE_MAX,
+            unit_name="records and half-widths of the columns' bounds",
+            description="a cube: the count moves by one, each centred sum by half its width",
+        ),
+        total=total,
+        answer=answer,
+        reference=reference,
+        grid=grid,
+        details={
+            "noise": "a ratio of two noisy numbers: to first order; in a preview, "
+            "at a mean on its bound, where it is widest"
+        },
+    )
+
+
+def ratio_leaf(column: NumberColumn, count: Fraction, index: int, total: Fraction) -> Leaf:
+    """Return the mean of a column from the noisy F N and sum of codes, clamped to its bounds."""
+    records = max(count, Fraction(CODE_MAX))
+    share = clamp(total / records, Fraction(-1), Fraction(1))
+    slope = column.half_width / records
+    return Leaf(
+        value=column.midpoint + column.half_width * share,
+        slopes={0: -slope * share, index: slope},
+        limits=(column.lower, column.upper),
+    )

@@ -1,0 +1,209 @@
+"""Sums of number columns.
+
+*Replace-one*: T_j = sum of codes a, each centred at the column's midpoint, so a
+person moves every entry by at most 2F; the sum is ``n M + (H / F) T``, n public.
+
+*Add-remove, or with conditions*: a record contributes its value or nothing. With
+M / H = u / v in lowest terms the value is ``(H / (F v)) c``, c = F u + v a an
+integer in [F(u - v), F(u + v)]. Its reach D_j differs by column, so entries get
+integer weights ``w_j = D // D_j`` which give all of them the sensitivity D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space
+from mechanisms.privacy import Adjacency
+from mechanisms.statistics.additive import (
+    AdditiveForm,
+    Coordinates,
+    Leaf,
+    Tree,
+    public_rows,
+    still,
+)
+from mechanisms.statistics.base import Data, require_numbers
+from mechanisms.statistics.conditions import (
+    Condition,
+    check_conditions,
+    condition_columns,
+    selected,
+)
+
+# The weights share the least common multiple of all reaches while it has at most this
+# many bits; beyond, the largest such D, which overstates a sensitivity by 2**-100 or so.
+_MOST_BITS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sum:
+    """Sums of number or boolean columns, over the records that meet ``where``."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "k_norm": ("l1", "l2", "linf", "optimal")
+    }
+
+    kind: Literal["sum"] = "sum"
+    columns: tuple[str, ...]
+    where: tuple[Condition, ...] = ()
+
+    def check(self, schema: Schema) -> None:
+        """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+        require_numbers(schema, self.columns, "columns")
+        check_conditions(self.where, schema)
+
+    def additive(self, schema: Schema) -> AdditiveForm:
+        """Return the sums' form: one coordinate per column."""
+        numbers = require_numbers(schema, self.columns, "columns")
+        if schema.adjacency is Adjacency.REPLACE_ONE and not self.where:
+            return self._centred(schema, numbers)
+        return self._contributed(schema, numbers)
+
+    def _centred(self, schema: Schema, numbers: list[NumberColumn]) -> AdditiveForm:
+        rows, names = public_rows(schema), self.columns
+        return linear_form(
+            names,
+            space=centred_space(len(names)),
+            total=lambda data: data.gram(names)[0][1:],
+            offsets=[rows * column.midpoint for column in numbers],
+            units=[column.step for column in numbers],
+        )
+
+    def _contributed(self, schema: Schema, numbers: list[NumberColumn]) -> AdditiveForm:
+        replace = schema.adjacency is Adjacency.REPLACE_ONE
+        parts = [_Contribution.of(column, replace=replace) for column in numbers]
+        shared = lcm(*(part.reach for part in parts))
+        reach = shared if shared.bit_length() <= _MOST_BITS else 1 << _MOST_BITS
+        weights = [reach // part.reach for part in parts]
+
+        def total(data: Data) -> list[int]:
+            count, sums = self._selected_sums(data, schema)
+            return [
+                weight * part.total(count, codes)
+                for weight, part, codes in zip(weights, parts, sums, strict=True)
+            ]
+
+        crossing = {part.crosses_zero for part in parts}
+        whole = len(parts) == 1 or (replace and crossing == {True})
+        return linear_form(
+            self.columns,
+            space=_reach_space(
+                len(parts), reach, is_cube=whole, corner=not replace or len(crossing) == 1
+            ),
+            total=total,
+            offsets=[Fraction(0)] * len(parts),
+            units=[part.unit / weight for part, weight in zip(parts, weights, strict=True)],
+        )
+
+    def _selected_sums(self, data: Data, schema: Schema) -> tuple[int, list[int]]:
+        """Return how many records are selected, and their sums of codes."""
+        if not self.where:
+            gram = data.gram(self.columns)
+            return gram[0][0], gram[0][1:]
+        count, sums = 0, [0] * len(self.columns)
+        wanted = dict.fromkeys((*self.columns, *condition_columns(self.where)))
+        for block in data.blocks(tuple(wanted)):
+            chosen = selected(self.where, block, schema, len(block[self.columns[0]]))
+            count += int(chosen.sum())
+            for index, name in enumerate(self.columns):
+                sums[index] += int(block[name][chosen].sum(dtype=np.int64))
+        return count, sums
+
+
+@dataclass(frozen=True, slots=True)
+class _Contribution:
+    """A column's integer contribution ``c = F u + v a``, its unit, and how far it reaches."""
+
+    ratio: Fraction
+    unit: Fraction
+    reach: int
+    crosses_zero: bool
+
+    @classmethod
+    def of(cls, column: NumberColumn, *, replace: bool) -> _Contribution:
+        ratio = column.midpoint / column.half_width
+        low = CODE_MAX * (ratio.numerator - ratio.denominator)
+        high = CODE_MAX * (ratio.numerator + ratio.denominator)
+        # Replace-one moves within {0} and [low, high]; add-remove from 0 into it.
+        span = max(high, 0) - min(low, 0)
+        reach = span if replace else max(abs(low), abs(high))
+        return cls(ratio, column.step / ratio.denominator, reach, low <= 0 <= high)
+
+    def total(self, count: int, codes: int) -> int:
+        """Return the sum of contributions of ``count`` records whose codes sum to ``codes``."""
+        return CODE_MAX * self.ratio.numerator * count + self.ratio.denominator * codes
+
+
+def centred_space(dimension: int) -> AdjacentOutputSpace:
+    """Return the space of sums of codes under replace-one: the cube of half-width 2F."""
+    return cube_space(
+        dimension,
+        half_width=Fraction(2),
+        unit=CODE_MAX,
+        unit_name="half-widths of the columns' bounds",
+        description="a cube: each column's sum moves by at most the width of its bounds",
+    )
+
+
+def _reach_space(dimension: int, reach: int, *, is_cube: bool, corner: bool) -> AdjacentOutputSpace:
+    """Return the space of weighted contributions: within the unit cube.
+
+    Where S_T reaches a corner of it, l1 and l2 sensitivities are exact
+    (Proposition 3.3), else upper bounds. The hull is the cube only where every
+    combination of signs is reached.
+    """
+    return AdjacentOutputSpace(
+        dimension=dimension,
+        l1=Fraction(dimension),
+        linf=Fraction(1),
+        l2_squared=Fraction(dimension),
+        bounds_only=frozenset() if corner else frozenset({"l1", "l2"}),
+        hull="cube" if is_cube else "other",
+        description=(
+            "the cube of one record's largest contributions"
+            if is_cube
+            else "one record's contributions come or go, within the cube of the largest"
+        ),
+        negligible_structure=is_cube,
+        unit=reach,
+        unit_name="largest contributions of one record",
+    )
+
+
+def linear_form(
+    names: tuple[str, ...],
+    *,
+    space: AdjacentOutputSpace,
+    total: Callable[[Data], list[int]],
+    offsets: list[Fraction],
+    units: list[Fraction],
+) -> AdditiveForm:
+    """Return the form whose answer is ``{name: offset + unit * coordinate}``."""
+
+    def answer(coordinates: Coordinates) -> Tree:
+        return {
+            name: Leaf(value=offset + unit * value, slopes={index: unit})
+            for index, (name, offset, unit, value) in enumerate(
+                zip(names, offsets, units, coordinates, strict=True)
+            )
+        }
+
+    return AdditiveForm(
+        space=space,
+        total=total,
+        answer=answer,
+        reference=still(space.dimension),
+        grid=lambda step: {
+            "step": {name: float(unit * step) for name, unit in zip(names, units, strict=True)}
+        },
+        details={},
+    )
