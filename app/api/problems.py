@@ -108,7 +108,7 @@ def install_problem_handlers(app: FastAPI) -> None:
 
 
 def documented(
-    *codes: str, answers: Mapping[int, dict[str, Any]] | None = None
+    *codes: str, answers: dict[int | str, dict[str, Any]] | None = None
 ) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI ``responses`` of an operation that may give these problems."""
     described: dict[int | str, dict[str, Any]] = dict(answers or {})

@@ -42,7 +42,7 @@ _KEY = {
         "idempotency-key-missing", "unauthorized", "not-found", "budget-exceeded",
         "dataset-archived", "too-large", "unsupported-media-type", "invalid-request",
         "policy-refused", "empty-dataset", "idempotency-key-reused", "release-void", "internal",
-        "busy", "ledger-frozen",
+        "busy",
         answers={201: {"model": ReleaseAnswer}},
     ),
 )  # fmt: skip
@@ -69,7 +69,9 @@ async def create_release(
     "/releases",
     operation_id="listReleases",
     response_class=Response,
-    responses={200: {"model": Page[ReleaseAnswer]}} | documented("unauthorized", "invalid-request"),
+    responses=documented(
+        "unauthorized", "invalid-request", answers={200: {"model": Page[ReleaseAnswer]}}
+    ),
 )
 def list_releases(
     caller: Analyst,

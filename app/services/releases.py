@@ -51,6 +51,14 @@ class _Charge:
 
 
 @dataclass(frozen=True, slots=True)
+class _Charged:
+    """The release under an Idempotency-Key, and whether this charge made it."""
+
+    record: ReleaseRecord
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Running:
     """A release on its way: what was asked, and the task that will know the outcome."""
 
@@ -130,14 +138,15 @@ class ReleaseService:
     async def _answer(
         self, facts: DatasetFacts, question: Question, request: str, *, idem: str, principal: str
     ) -> ReleaseRecord:
-        known = await anyio.to_thread.run_sync(self._find, principal, idem)
-        if known is None:
+        found = await anyio.to_thread.run_sync(self._find, principal, idem)
+        if found is None:
             charge = await self._prepare(facts, question, request, idem=idem, principal=principal)
-            known, fresh = await self._store.awrite(partial(_charge_once, charge))
-            if fresh:
-                return await self._draw(known, facts, question, charge.plan)
-        _require_same(known, facts.id, request)
-        return await self._settled(known)
+            charged = await self._store.awrite(partial(_charge_once, charge))
+            if charged.fresh:
+                return await self._draw(charged.record, facts, question, charge.plan)
+            found = charged.record
+        _require_same(found, facts.id, request)
+        return await self._settled(found)
 
     def _find(self, principal: str, idem: str) -> ReleaseRecord | None:
         with self._store.reading() as reader:
@@ -282,11 +291,11 @@ def _require_same(known: ReleaseRecord, dataset: str, request: str) -> None:
         raise Problem("idempotency-key-reused")
 
 
-def _charge_once(charge: _Charge, work: UnitOfWork) -> tuple[ReleaseRecord, bool]:
-    """Settle the Idempotency-Key and the charge in one transaction; say whether it is new."""
+def _charge_once(charge: _Charge, work: UnitOfWork) -> _Charged:
+    """Settle the Idempotency-Key and the charge in one transaction."""
     known = work.releases.find_by_idem(charge.principal, charge.idem)
     if known is not None:
-        return known, False
+        return _Charged(known, fresh=False)
     dataset = work.datasets.get(charge.facts.id)
     require_active(dataset)
     made = work.releases.debit(
@@ -298,4 +307,4 @@ def _charge_once(charge: _Charge, work: UnitOfWork) -> tuple[ReleaseRecord, bool
         plan=json.dumps(plan_json(charge.plan, charge.question.epsilon), allow_nan=False),
         idem=charge.idem,
     )
-    return made, True
+    return _Charged(made, fresh=True)
