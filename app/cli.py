@@ -90,7 +90,7 @@ def serve(host: str, port: int, workers: int) -> None:
         workers=workers,
         access_log=False,
         server_header=False,
-        log_level="warning",
+        log_level=settings.log_level,
         timeout_graceful_shutdown=math.ceil(settings.drain_timeout_s),
     )
 

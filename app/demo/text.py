@@ -20,13 +20,23 @@ def table(release: Release) -> Iterator[str]:
     width = max(map(len, values), default=0)
     yield f"{'':<{width}} {'released':>14}   95% noise interval"
     for label, value in values.items():
-        line = f"{label:<{width}} {value:>14,.4f}"
+        line = f"{label:<{width}} {_number(value):>14}"
         match intervals.get(label):
             case [low, high]:
-                line += f"   [{low:>14,.4f}, {high:>14,.4f}]   std {stds.get(label, 0.0):,.4g}"
+                line += f"   [{_number(low):>14}, {_number(high):>14}]"
+                line += f"   std {_number(stds.get(label))}"
             case _:
                 line += "   depends on the data"
         yield line
+
+
+def _number(value: float | None) -> str:
+    """Return a number to a readable count of digits."""
+    if value is None:
+        return "-"
+    if value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:,.2f}" if abs(value) >= 100 else f"{value:.4g}"
 
 
 def numbers(part: object, label: str = "") -> Iterator[tuple[str, Any]]:
