@@ -1,0 +1,152 @@
+"""Logistic regression of a 0/1 target on bounded columns.
+
+``sum_i log(1 + exp(theta'x_i)) - y_i theta'x_i`` in the scaled coordinates of
+:mod:`mechanisms.statistics.regression`, |x_ij| <= 1, y_i in {0, 1}.
+
+*Sensitivity.* A record's gradient is ``(sigmoid(theta'x) - y) x``, each entry in
+(-1, 1) whatever theta. Hence for two records at the same theta
+
+    Delta_inf <= 2,    Delta_2 <= 2 sqrt(d),    Delta_1 <= 2 d,
+
+and half of each when a record is added or removed. Delta_inf is attained in the
+limit of a long theta for d >= 2 (Awan & Slavkovic, section 5.1); the other two
+are upper bounds, since one of the d entries can then change by no more than 1.
+The Hessian ``s (1 - s) x x'`` has rank one and the eigenvalue at most
+``lambda = d / 4``, attained at theta = 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.objectives.logistic import CHUNK_ROWS, Design
+from mechanisms.statistics.base import (
+    Block,
+    Data,
+    InvalidStatisticError,
+    require_column,
+)
+from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.regression import RegressionScaling
+
+MAX_COEFFICIENTS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogisticRegression:
+    """Coefficients (log-odds per unit of a column) of a 0/1 target on features.
+
+    Parameters
+    ----------
+    target
+        A boolean column, or a public condition that turns a column into 0/1.
+    features
+        Number or boolean columns, none of them the target's.
+    intercept
+        Whether a constant is fitted too.
+    bound
+        Limit of the l1 norm of the scaled coefficients, intercept included;
+        None for no limit.
+    q
+        The share of epsilon spent on the tilt, strictly between 0 and 1, or
+        ``"auto"`` for the public rule of
+        :func:`mechanisms.objective_perturbation.automatic_q`.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "objective_perturbation": ("linf", "l2", "l1")
+    }
+
+    kind: Literal["logistic_regression"] = "logistic_regression"
+    target: str | Condition
+    features: tuple[str, ...]
+    intercept: bool = True
+    bound: float | None = None
+    q: float | Literal["auto"] = "auto"
+
+    def check(self, schema: Schema) -> None:
+        """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+        rule = self.rule(schema)
+        if rule.column in self.features:
+            raise InvalidStatisticError("the target is also a feature", field_name="features")
+        if self.scaling(schema).dimension > MAX_COEFFICIENTS:
+            raise InvalidStatisticError(
+                f"at most {MAX_COEFFICIENTS} coefficients", field_name="features"
+            )
+        if self.bound is not None and not 0 < self.bound < math.inf:
+            raise InvalidStatisticError("bound must be a positive number", field_name="bound")
+        if self.q != "auto" and not (isinstance(self.q, float) and 0 < self.q < 1):
+            raise InvalidStatisticError(
+                'q must lie strictly between 0 and 1, or be "auto"', field_name="q"
+            )
+
+    def rule(self, schema: Schema) -> Condition:
+        """Return the public condition under which a record's target is 1.
+
+        Raises
+        ------
+        InvalidStatisticError
+            An unknown column, a bare name of a column that is not boolean, or a
+            condition that does not fit its column.
+        """
+        if isinstance(self.target, Condition):
+            try:
+                self.target.codes(schema)
+            except InvalidStatisticError as error:
+                raise InvalidStatisticError(error.detail, field_name="target") from None
+            return self.target
+        column = require_column(schema, self.target, "target")
+        if not (isinstance(column, NumberColumn) and column.boolean):
+            raise InvalidStatisticError(
+                "the target must be a boolean column or a condition {column, op, value}",
+                field_name="target",
+            )
+        return Condition(column=self.target, op="==", value=True)
+
+    def scaling(self, schema: Schema) -> RegressionScaling:
+        """Return the public maps between columns and scaled coordinates."""
+        return RegressionScaling.build(
+            schema, features=self.features, target=None, intercept=self.intercept
+        )
+
+
+def design(scaling: RegressionScaling) -> Design:
+    """Return the exact map from codes to scaled columns."""
+    return Design(
+        offsets=tuple(Fraction(c.offset, c.divisor) for c in scaling.features),
+        slopes=tuple(Fraction(c.factor * CODE_MAX, c.divisor) for c in scaling.features),
+        intercept=scaling.intercept,
+    )
+
+
+def signed_rows(
+    statistic: LogisticRegression, schema: Schema, data: Data
+) -> Iterator[NDArray[np.float64]]:
+    """Yield the signed rows (1 - 2 y) (1, a_1/F, ..., a_k/F) in chunks, exact in float64."""
+    rule = statistic.rule(schema)
+    for block in data.blocks((*statistic.features, rule.column)):
+        positive = rule.mask(block, schema)
+        for start in range(0, len(positive), CHUNK_ROWS):
+            yield _chunk(statistic.features, block, positive, slice(start, start + CHUNK_ROWS))
+
+
+def _chunk(
+    features: tuple[str, ...], block: Block, positive: NDArray[np.bool_], rows: slice
+) -> NDArray[np.float64]:
+    labels = positive[rows]
+    chunk = np.empty((len(labels), 1 + len(features)))
+    chunk[:, 0] = 1.0
+    for index, name in enumerate(features, start=1):
+        chunk[:, index] = block[name][rows]
+    chunk[:, 1:] /= CODE_MAX
+    chunk[labels] *= -1
+    return chunk
