@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
-from app.domain.ledger import digest_of
 from app.domain.problems import Problem
 from app.store import tables
 from app.store.accounts import AccountsWriter
@@ -45,7 +44,7 @@ class Datasets:
         query = select(tables.dataset).order_by(_dataset.number.desc()).limit(limit)
         if before is not None:
             query = query.where(_dataset.number < before)
-        return tuple(_present(row) for row in self._connection.execute(query))
+        return tuple(dataset_of(row) for row in self._connection.execute(query))
 
 
 class DatasetsWriter(Datasets):
@@ -91,13 +90,11 @@ class DatasetsWriter(Datasets):
                 "archived_at": None,
             },
         )
+        inserted = self._found(dataset)
         self._accounts.system_entry(
-            "dataset_created",
-            principal=principal,
-            fingerprint=digest_of(dataset, name, account, spec, rows),
-            note=dataset,
+            "dataset_created", principal=principal, fingerprint=inserted.digest, note=dataset
         )
-        return self._found(dataset)
+        return inserted
 
     def archive(self, dataset: str, *, principal: str) -> DatasetRecord:
         """Mark a data set archived, once; its account, entries and releases stay.
@@ -120,8 +117,9 @@ class DatasetsWriter(Datasets):
 
 
 def _record(row: Row[Any] | None) -> DatasetRecord | None:
-    return None if row is None else _present(row)
+    return None if row is None else dataset_of(row)
 
 
-def _present(row: Row[Any]) -> DatasetRecord:
+def dataset_of(row: Row[Any]) -> DatasetRecord:
+    """Return the data set a row of the table holds."""
     return DatasetRecord(**{**row._mapping, "status": DatasetStatus(row.status)})

@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
-from app.domain.ledger import digest_of
 from app.domain.problems import Problem
 from app.domain.roles import Role
 from app.store import tables
@@ -47,7 +46,7 @@ class Keys:
         query = select(tables.api_key).order_by(_key.number.desc()).limit(limit)
         if before is not None:
             query = query.where(_key.number < before)
-        return tuple(_present(row) for row in self._connection.execute(query))
+        return tuple(key_of(row) for row in self._connection.execute(query))
 
     def count(self) -> int:
         """Return how many keys have ever been made."""
@@ -90,13 +89,11 @@ class KeysWriter(Keys):
                 "revoked_at": None,
             },
         )
+        inserted = self._found(key)
         self._accounts.system_entry(
-            "key_created",
-            principal=principal,
-            fingerprint=digest_of(key, name, role.value, person, secret_hash, expires_at),
-            note=key,
+            "key_created", principal=principal, fingerprint=inserted.digest, note=key
         )
-        return self._found(key)
+        return inserted
 
     def revoke(self, key: str, *, principal: str) -> KeyRecord:
         """Revoke a key, once and for good.
@@ -119,8 +116,9 @@ class KeysWriter(Keys):
 
 
 def _record(row: Row[Any] | None) -> KeyRecord | None:
-    return None if row is None else _present(row)
+    return None if row is None else key_of(row)
 
 
-def _present(row: Row[Any]) -> KeyRecord:
+def key_of(row: Row[Any]) -> KeyRecord:
+    """Return the key a row of the table holds."""
     return KeyRecord(**{**row._mapping, "role": Role(row.role)})

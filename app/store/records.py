@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from app.domain.ledger import Balance
+from app.domain.ledger import Balance, digest_of
 from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 
@@ -80,6 +80,11 @@ class DatasetRecord:
     created_at: str
     archived_at: str | None
 
+    @property
+    def digest(self) -> str:
+        """Return the digest of what never changes; the system account keeps it."""
+        return digest_of(self.id, self.name, self.account, self.spec, self.rows)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRecord:
@@ -95,6 +100,13 @@ class KeyRecord:
     created_at: str
     expires_at: str | None
     revoked_at: str | None
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of what never changes; the system account keeps it."""
+        return digest_of(
+            self.id, self.name, self.role.value, self.person, self.secret_hash, self.expires_at
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,8 +28,10 @@ _DEBITED = (
     .order_by(_release.number)
 )
 _INSERT = insert(tables.release)
-_STEP = update(tables.release).where(
-    _release.id == bindparam("wanted"), _release.state == ReleaseState.DEBITED.value
+_STEP = (
+    update(tables.release)
+    .where(_release.id == bindparam("wanted"), _release.state == ReleaseState.DEBITED.value)
+    .returning(tables.release)
 )
 _FINISH = _STEP.values(
     state=ReleaseState.RELEASED.value,
@@ -175,8 +177,8 @@ class ReleasesWriter(Releases):
 
     def _step(self, release: str, statement: Any, **values: object) -> ReleaseRecord:
         stepped = self._connection.execute(statement, {"wanted": release, **values})
-        found = self.get(release)
-        if stepped.rowcount != 1 or found is None:
+        found = _record(stepped.one_or_none())
+        if found is None:
             raise Problem("release-void")
         return found
 

@@ -3,14 +3,16 @@
 For each account, in order of sequence: the numbers have no gap, every hash is
 that of its entry and binds the one before, every balance follows from the one
 before by the entry's kind and amount. Then: the account's row is its last
-entry, the system account knows of every account, each release is what its
-charge was made for, and each result has its hash.
+entry; the system account knows of every account, data set and key, each as it
+was made and none of them gone or brought back; each release is what its charge
+was made for, and each result has its hash.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -27,7 +29,9 @@ from app.domain.ledger import (
 )
 from app.domain.releases import ReleaseState, request_fingerprint
 from app.store import tables
+from app.store.datasets import dataset_of
 from app.store.entries import entry_of
+from app.store.keys import key_of
 from app.store.records import AccountRecord, Verification
 
 _MOST_FAULTS = 20
@@ -46,6 +50,7 @@ def verify(connection: Connection) -> Verification:
     walk = _Walk()
     try:
         walk.chains(connection)
+        walk.registry(connection)
         walk.releases(connection)
     except (DatabaseError, TypeError, ValueError, OverflowError):
         walk.fault("the database file cannot be read through")
@@ -61,6 +66,8 @@ class _Walk:
         self.entries = 0
         self.heads: list[str] = []
         self.faults: list[str] = []
+        # What the system account has recorded: kind -> id -> digest.
+        self.recorded: defaultdict[str, dict[str | None, str | None]] = defaultdict(dict)
 
     def fault(self, text: str) -> None:
         if len(self.faults) < _MOST_FAULTS:
@@ -77,18 +84,36 @@ class _Walk:
             for row in connection.execute(select(tables.account))
         }
         self.heads = [account.head for account in accounts.values()]
-        opened: set[str | None] = {SYSTEM_ACCOUNT}
         walked: set[str] = set()
         for name, chain in groupby(_all_entries(connection), key=lambda entry: entry.account):
             if name in walked:
                 self.fault(f"account {name}: its entries are out of order")
             walked.add(name)
-            self._chain(name, chain, ledger, accounts.get(name), opened)
+            self._chain(name, chain, ledger, accounts.get(name))
         for name in sorted(accounts.keys() - walked):
             self.fault(f"account {name}: it has no entries")
-        known = {name for name in opened if name is not None}
-        for name in sorted(known ^ accounts.keys()):
-            self.fault(f"account {name}: the system account disagrees that it exists")
+        self._same("account", accounts.keys() - {SYSTEM_ACCOUNT}, "account_opened")
+
+    def registry(self, connection: Connection) -> None:
+        """Compare data sets and keys with what the system account has recorded."""
+        datasets = [dataset_of(row) for row in connection.execute(select(tables.dataset))]
+        keys = [key_of(row) for row in connection.execute(select(tables.api_key))]
+        for what, records, created in (
+            ("data set", datasets, "dataset_created"),
+            ("key", keys, "key_created"),
+        ):
+            self._same(what, {record.id for record in records}, created)
+            for record in records:
+                if self.recorded[created].get(record.id) != record.digest:
+                    self.fault(f"{what} {record.id}: it has been edited")
+        self._same("data set", {x.id for x in datasets if x.archived_at}, "dataset_archived")
+        self._same("key", {x.id for x in keys if x.revoked_at}, "key_revoked")
+
+    def _same(self, what: str, found: Collection[str], kind: str) -> None:
+        """Fault everything that only one of the table and the system account knows of."""
+        recorded = {name for name in self.recorded[kind] if name is not None}
+        for name in sorted(recorded ^ set(found)):
+            self.fault(f"{what} {name}: the system account disagrees about {kind}")
 
     def _chain(
         self,
@@ -96,7 +121,6 @@ class _Walk:
         chain: Iterator[Entry],
         ledger: Row[Any],
         account: AccountRecord | None,
-        opened: set[str | None],
     ) -> None:
         last: Entry | None = None
         for entry in chain:
@@ -104,8 +128,8 @@ class _Walk:
             problem = _fault_of(entry, last, ledger)
             if problem is not None:
                 self.fault(f"account {name}, entry {entry.seq}: {problem}")
-            if name == SYSTEM_ACCOUNT and entry.kind == "account_opened":
-                opened.add(entry.note)
+            if name == SYSTEM_ACCOUNT:
+                self.recorded[entry.kind][entry.note] = entry.fingerprint
             last = entry
         if account is None:
             self.fault(f"account {name}: it has entries and no balance")

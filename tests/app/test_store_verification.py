@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.ledger import Entry, chain_hash
+from app.domain.roles import Role
 from app.store import StoreError, Verification, inspecting
 from app.store.entries import Entries
 from tests.app.ledgers import opened, raw
@@ -25,6 +26,8 @@ COLUMNS = {
         "account": "id seq total spent reserved head",
         "ledger": "id",
         "release": "id account seq dataset principal request fingerprint result result_hash",
+        "dataset": "id name account spec rows",
+        "api_key": "id name role person secret_hash expires_at",
     }.items()
 }
 
@@ -44,6 +47,18 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ledger.store.write(
             lambda u: u.accounts.grant(other.id, 1, principal="person_cleo", reason="more")
         )
+        for number in range(2):
+            key = ledger.store.write(
+                lambda u, n=number: u.keys.insert(
+                    name="k",
+                    role=Role.ANALYST,
+                    person="person_ann",
+                    secret_hash=f"{n}" * 64,
+                    expires_at=None,
+                    principal="person_ada",
+                )
+            )
+        ledger.store.write(lambda u: u.keys.revoke(key.id, principal="person_ada"))
         file = ledger.file
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
@@ -64,7 +79,7 @@ def test_nothing_is_found_where_nothing_is_wrong(copy: Path) -> None:
     found = check(copy)
     assert found.ok
     assert found.faults == ()
-    assert found.entries == 15
+    assert found.entries == 18
 
 
 def changed(value: object, rng: random.Random) -> object:
@@ -104,7 +119,7 @@ def random_edit(connection: sqlite3.Connection, rng: random.Random) -> str | Non
 def test_random_edits_are_all_found(original: Path, tmp_path: Path) -> None:
     rng = random.Random(20_261_121)
     done: set[str] = set()
-    for number in range(150):
+    for number in range(200):
         file = Path(shutil.copy(original, tmp_path / f"{number}.sqlite"))
         with raw(file, guarded=False) as connection:
             edit = random_edit(connection, rng)
@@ -112,7 +127,7 @@ def test_random_edits_are_all_found(original: Path, tmp_path: Path) -> None:
             assert not check(file).ok, edit
             done.add(edit.split(":")[0])
         file.unlink()
-    assert len(done) >= 22, "the edits must have tried most columns"
+    assert len(done) >= 30, "the edits must have tried most columns"
 
 
 def rows_of(connection: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
@@ -128,6 +143,8 @@ def test_every_removal_is_found(original: Path, tmp_path: Path) -> None:
                 ("account", ("id",)),
                 ("release", ("id",)),
                 ("ledger", ("id",)),
+                ("dataset", ("id",)),
+                ("api_key", ("id",)),
             )
             for row in connection.execute(f"SELECT {', '.join(keys)} FROM {table}").fetchall()
         ]
@@ -196,6 +213,25 @@ def swap_results(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE release SET result = x'7b7d' WHERE state = 'released'")
 
 
+def become_an_admin(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE api_key SET role = 'admin'")
+
+
+def bring_a_key_back(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE api_key SET revoked_at = NULL")
+
+
+def smuggle_a_key_in(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "INSERT INTO api_key SELECT 99, 'key_x', name, 'admin', person, 'hash', created_by,"
+        " created_at, NULL, NULL FROM api_key LIMIT 1"
+    )
+
+
+def archive_quietly(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE dataset SET status = 'archived', archived_at = 'now'")
+
+
 def rehash_one(connection: sqlite3.Connection) -> None:
     """Edit an early entry and give it a correct hash; the next one still binds the old."""
     (ledger,) = connection.execute("SELECT id FROM ledger").fetchone()
@@ -220,6 +256,10 @@ def rehash_one(connection: sqlite3.Connection) -> None:
         drop_the_last_debit,
         drop_a_whole_account,
         swap_results,
+        become_an_admin,
+        bring_a_key_back,
+        smuggle_a_key_in,
+        archive_quietly,
         rehash_one,
     ],
 )
@@ -227,10 +267,10 @@ def test_a_planned_attack_is_found(
     copy: Path, attack: Callable[[sqlite3.Connection], None]
 ) -> None:
     with raw(copy, guarded=False) as connection:
-        before = [rows_of(connection, table) for table in ("entry", "account", "release")]
+        before = [rows_of(connection, table) for table in COLUMNS]
         attack(connection)
         connection.row_factory = None
-        after = [rows_of(connection, table) for table in ("entry", "account", "release")]
+        after = [rows_of(connection, table) for table in COLUMNS]
     assert before != after, "the attack must have done something"
     assert not check(copy).ok
 
