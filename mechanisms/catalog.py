@@ -18,8 +18,10 @@ from mechanisms.statistics.base import InvalidStatisticError, Plan, Statistic
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.mean import Mean
+from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.total import Sum
+from mechanisms.statistics.variance import Variance
 
 
 class MechanismModule(Protocol):
@@ -36,6 +38,8 @@ STATISTICS: dict[str, type[Statistic]] = {
     "histogram": Histogram,
     "sum": Sum,
     "mean": Mean,
+    "variance": Variance,
+    "moments": Moments,
     "quantile": Quantile,
 }
 

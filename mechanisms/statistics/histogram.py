@@ -55,6 +55,7 @@ class Histogram:
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "k_norm": ("optimal", "l1", "l2", "linf")
     }
+    limits: ClassVar[Mapping[str, int]] = {"cells": MAX_CELLS}
 
     kind: Literal["histogram"] = "histogram"
     columns: tuple[str, ...]

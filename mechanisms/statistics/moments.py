@@ -1,0 +1,108 @@
+"""First and second moments of number columns: means, and means of all products.
+
+    means_j = mean x_j,   second_jk = mean x_j x_k   (in the columns' units),
+
+made of the noisy vector of :mod:`second_order`. Every mean, variance, covariance
+and regression on these columns can be computed from them free of charge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.privacy import Adjacency
+from mechanisms.statistics.additive import (
+    AdditiveForm,
+    Coordinates,
+    Leaf,
+    Tree,
+    public_rows,
+    still,
+)
+from mechanisms.statistics.base import InvalidStatisticError, require_numbers
+from mechanisms.statistics.second_order import UNIT, Jet, Layout, public_or_joint_details
+
+MAX_COLUMNS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moments:
+    """Means of number or boolean columns, and of all their products."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"k_norm": ("l1", "l2", "linf")}
+    limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
+
+    kind: Literal["moments"] = "moments"
+    columns: tuple[str, ...]
+
+    def check(self, schema: Schema) -> None:
+        """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+        require_numbers(schema, self.columns, "columns")
+        if len(self.columns) > MAX_COLUMNS:
+            raise InvalidStatisticError(f"name at most {MAX_COLUMNS} columns", field_name="columns")
+        if schema.adjacency is Adjacency.REPLACE_ONE:
+            public_rows(schema)
+
+    def additive(self, schema: Schema) -> AdditiveForm:
+        """Return the form: ``p + p (p + 1) / 2`` coordinates, one more under add-remove."""
+        numbers = require_numbers(schema, self.columns, "columns")
+        public = schema.adjacency is Adjacency.REPLACE_ONE
+        layout = Layout(self.columns, cross=True, rows=public_rows(schema) if public else None)
+
+        def reference(rows: int | None) -> Coordinates | None:
+            if public:
+                return still(layout.dimension)(rows)
+            return None if rows is None else layout.corner(rows)
+
+        return AdditiveForm(
+            space=layout.space(),
+            total=layout.total,
+            answer=lambda coordinates: _answer(layout, numbers, coordinates),
+            reference=reference,
+            grid=lambda step: {
+                "coordinate_step": float(step / UNIT),
+                "code_step": {
+                    name: float(column.half_width / CODE_MAX)
+                    for name, column in zip(self.columns, numbers, strict=True)
+                },
+            },
+            details=public_or_joint_details(layout, linear=public),
+        )
+
+
+def _answer(layout: Layout, numbers: list[NumberColumn], coordinates: Coordinates) -> Tree:
+    size = range(len(numbers))
+    means = [layout.mean(coordinates, j) for j in size]
+    upper = {
+        (j, k): _leaf(_second(numbers[j], numbers[k], means[j], means[k], product))
+        for j, k in layout.pairs
+        for product in [layout.product(coordinates, j, k)]
+    }
+    tree: dict[str, Tree] = {}
+    if layout.rows is None:
+        tree["count"] = Leaf(value=coordinates[0] / UNIT, slopes={0: Fraction(1, UNIT)})
+    tree["means"] = {
+        name: _leaf(mean.scaled(column.half_width).shifted(column.midpoint))
+        for name, column, mean in zip(layout.names, numbers, means, strict=True)
+    }
+    tree["second"] = [[upper[min(j, k), max(j, k)] for k in size] for j in size]
+    return tree
+
+
+def _second(one: NumberColumn, two: NumberColumn, mean: Jet, other: Jet, product: Jet) -> Jet:
+    """Return the mean of x y for x = M + H a/F, from the means of a/F, b/F and their product."""
+    linear = mean.scaled(one.half_width * two.midpoint) + other.scaled(
+        two.half_width * one.midpoint
+    )
+    return (linear + product.scaled(one.half_width * two.half_width)).shifted(
+        one.midpoint * two.midpoint
+    )
+
+
+def _leaf(jet: Jet) -> Leaf:
+    return Leaf(value=jet.value, slopes=jet.slopes)

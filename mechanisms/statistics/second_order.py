@@ -1,0 +1,197 @@
+"""First and second moments of columns, as one integer vector.
+
+*Coordinates*, with encoded |a| <= F, all in lattice units, never re-rounded:
+
+- replace-one: ``F a_j``, ``2 a_j**2`` and, with cross products, ``a_j a_k``;
+- add-remove: ``F**2 N``, ``F a_j``, ``2 a_j**2 - F**2`` and ``a_j a_k``.
+
+In scaled units (divided by F**2) a person moves each by at most 2, or 1 under
+add-remove, where one record reaches a corner of that cube, so that
+``Delta_p = m**(1/p)`` exactly (Proposition 3.3).
+
+*Replace-one sensitivities.* One column is SS Example 3.1: Delta_1 = 3.125,
+Delta_2 = sqrt(71 + 8 sqrt 2)/4. Without cross products columns move
+independently, so Delta_1 and Delta_2**2 add up. With them the exact values are
+non-convex problems; the hull lies inside the cylinders |u_jj| <= g(|u_j|),
+|u_jk| <= min(2, 4 - |u_j| - |u_k|), g(u) = 2 up to u = 1, then 2 - 2(u - 1)**2,
+where the concave ``sum |u_j| + g(|u_j|) + ...`` is largest at |u_j| = 1: Delta_1
+<= p**2 + 2p. And Delta_2**2 <= p (71 + 8 sqrt 2)/16 + 4 p (p - 1)/2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from mechanisms.domain import CODE_MAX
+from mechanisms.geometry.spaces import AdjacentOutputSpace, upper_root
+from mechanisms.statistics.additive import Coordinates, clamp
+from mechanisms.statistics.base import Data
+
+UNIT = CODE_MAX**2
+_ONE_COLUMN_L1 = Fraction(25, 8)
+_ONE_COLUMN_L2_SQUARED = (71 + 8 * upper_root(Fraction(2))) / 16
+
+
+@dataclass(frozen=True, slots=True)
+class Jet:
+    """A number made of the coordinates, with its slopes in them: first-order arithmetic."""
+
+    value: Fraction
+    slopes: Mapping[int, Fraction]
+
+    def __add__(self, other: Jet) -> Jet:
+        indices = dict.fromkeys((*self.slopes, *other.slopes))
+        none = Fraction(0)
+        return Jet(
+            self.value + other.value,
+            {i: self.slopes.get(i, none) + other.slopes.get(i, none) for i in indices},
+        )
+
+    def __mul__(self, other: Jet) -> Jet:
+        return self.scaled(other.value) + Jet(Fraction(0), other.scaled(self.value).slopes)
+
+    def scaled(self, factor: Fraction) -> Jet:
+        """Return this number times a constant."""
+        return Jet(self.value * factor, {i: slope * factor for i, slope in self.slopes.items()})
+
+    def shifted(self, offset: Fraction) -> Jet:
+        """Return this number plus a constant."""
+        return Jet(self.value + offset, self.slopes)
+
+    def clamped(self, low: Fraction, high: Fraction) -> Jet:
+        """Return the number moved into [low, high], its slopes kept."""
+        return Jet(clamp(self.value, low, high), self.slopes)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the moments of ``names`` sit in the vector, and how to read them.
+
+    Attributes
+    ----------
+    cross
+        Whether products of different columns are included.
+    rows
+        The public row count, or None where the count is private and released jointly.
+    """
+
+    names: tuple[str, ...]
+    cross: bool
+    rows: int | None
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Return the column pairs (j, k), j <= k, in the vector's order."""
+        size = range(len(self.names))
+        return tuple((j, k) for j in size for k in size if j == k or (self.cross and j < k))
+
+    @cached_property
+    def places(self) -> Mapping[tuple[int, int], int]:
+        """Return each pair's place in the vector."""
+        start = self._first + len(self.names)
+        return {pair: start + index for index, pair in enumerate(self.pairs)}
+
+    @property
+    def dimension(self) -> int:
+        """Return m."""
+        return self._first + len(self.names) + len(self.pairs)
+
+    @property
+    def _first(self) -> int:
+        return 1 if self.rows is None else 0
+
+    def total(self, data: Data) -> list[int]:
+        """Return the exact vector, in lattice units, from the Gram matrix of codes."""
+        gram = data.gram(self.names)
+        count = UNIT * gram[0][0]
+        joint = self.rows is None
+        vector = [count] if joint else []
+        vector += [CODE_MAX * total for total in gram[0][1:]]
+        for j, k in self.pairs:
+            product = gram[1 + j][1 + k]
+            square = 2 * product - (gram[0][0] * UNIT if joint else 0)
+            vector.append(square if j == k else product)
+        return vector
+
+    def mean(self, coordinates: Coordinates, j: int) -> Jet:
+        """Return the mean of a_j / F, within [-1, 1] where the count is noisy."""
+        return self._share(coordinates, self._first + j)
+
+    def product(self, coordinates: Coordinates, j: int, k: int) -> Jet:
+        """Return the mean of a_j a_k / F**2."""
+        share = self._share(coordinates, self.places[min(j, k), max(j, k)])
+        if j != k:
+            return share
+        half = share.scaled(Fraction(1, 2))
+        return half if self.rows is not None else half.shifted(Fraction(1, 2))
+
+    def _share(self, coordinates: Coordinates, index: int) -> Jet:
+        """Return a coordinate divided by F**2 times the public or the noisy count."""
+        if self.rows is not None:
+            slope = Fraction(1, UNIT * self.rows)
+            return Jet(coordinates[index] * slope, {index: slope})
+        records = max(coordinates[0], Fraction(UNIT))
+        share = clamp(coordinates[index] / records, Fraction(-1), Fraction(1))
+        return Jet(share, {0: -share / records, index: 1 / records})
+
+    def corner(self, rows: int) -> Coordinates:
+        """Return the vector of ``rows`` records that all sit on their upper bounds."""
+        sizes = [1] * (self._first + len(self.names))
+        sizes += [2 if j == k and self.rows is not None else 1 for j, k in self.pairs]
+        return [Fraction(size * UNIT * max(rows, 1)) for size in sizes]
+
+    def space(self) -> AdjacentOutputSpace:
+        """Return the adjacent output space."""
+        return _joint_space(self.dimension) if self.rows is None else self._replace_space()
+
+    def _replace_space(self) -> AdjacentOutputSpace:
+        p = len(self.names)
+        mixed = self.cross and p > 1
+        text = f"sqrt({p}*(71+8*sqrt(2)))/4" if p > 1 else "sqrt(71+8*sqrt(2))/4"
+        products = 2 * p * (p - 1) if mixed else 0
+        if mixed:
+            text = f"sqrt({p}*(71+8*sqrt(2))/16+{products})"
+        return AdjacentOutputSpace(
+            dimension=self.dimension,
+            l1=Fraction(p * p + 2 * p) if mixed else p * _ONE_COLUMN_L1,
+            linf=Fraction(2),
+            l2_squared=p * _ONE_COLUMN_L2_SQUARED + products,
+            l2_text=text,
+            bounds_only=frozenset({"l1", "l2"}) if mixed else frozenset(),
+            hull="other",
+            description=(
+                "inside |u_jj| <= 2 (2 - 2(|u_j|-1)^2 beyond |u_j| = 1)"
+                + (", |u_jk| <= min(2, 4 - |u_j| - |u_k|)" if mixed else "")
+            ),
+            negligible_structure=False,
+            unit=UNIT,
+            unit_name="squared half-widths of the columns' bounds",
+        )
+
+
+def _joint_space(dimension: int) -> AdjacentOutputSpace:
+    return AdjacentOutputSpace(
+        dimension=dimension,
+        l1=Fraction(dimension),
+        linf=Fraction(1),
+        l2_squared=Fraction(dimension),
+        hull="other",
+        description="plus or minus (1, x_j, 2 x_j^2 - 1, x_j x_k) of one record",
+        negligible_structure=False,
+        unit=UNIT,
+        unit_name="records and squared half-widths of the columns' bounds",
+    )
+
+
+def public_or_joint_details(layout: Layout, *, linear: bool) -> dict[str, object]:
+    """Return what the answer says about its noise description."""
+    details: dict[str, object] = {"columns": list(layout.names)}
+    if not linear:
+        details["noise"] = (
+            "not linear in the noise: to first order; in a preview, with every record "
+            "on its upper bound, where it is widest"
+        )
+    return details

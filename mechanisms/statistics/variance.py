@@ -1,0 +1,78 @@
+"""Variances of number columns, with divisor n.
+
+    Var = H**2 (mean (a/F)**2 - (mean a/F)**2), clamped to [0, H**2],
+
+made of the noisy first and second moments (see :mod:`second_order`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+from mechanisms.domain import CODE_MAX, Schema
+from mechanisms.privacy import Adjacency
+from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, public_rows
+from mechanisms.statistics.base import InvalidStatisticError, require_numbers
+from mechanisms.statistics.second_order import UNIT, Layout, public_or_joint_details
+
+MAX_COLUMNS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variance:
+    """Variances (divisor n) of number or boolean columns."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"k_norm": ("l1", "l2", "linf")}
+    limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
+
+    kind: Literal["variance"] = "variance"
+    columns: tuple[str, ...]
+
+    def check(self, schema: Schema) -> None:
+        """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+        require_numbers(schema, self.columns, "columns")
+        if len(self.columns) > MAX_COLUMNS:
+            raise InvalidStatisticError(f"name at most {MAX_COLUMNS} columns", field_name="columns")
+        if schema.adjacency is Adjacency.REPLACE_ONE:
+            public_rows(schema)
+
+    def additive(self, schema: Schema) -> AdditiveForm:
+        """Return the form: two coordinates per column, and the count under add-remove."""
+        numbers = require_numbers(schema, self.columns, "columns")
+        public = schema.adjacency is Adjacency.REPLACE_ONE
+        layout = Layout(self.columns, cross=False, rows=public_rows(schema) if public else None)
+
+        def answer(coordinates: Coordinates) -> Tree:
+            tree: dict[str, Leaf] = {}
+            for j, (name, column) in enumerate(zip(self.columns, numbers, strict=True)):
+                mean = layout.mean(coordinates, j)
+                square = layout.product(coordinates, j, j)
+                spread = (square + (mean * mean).scaled(Fraction(-1))).scaled(column.half_width**2)
+                limits = (Fraction(0), column.half_width**2)
+                tree[name] = Leaf(
+                    value=spread.clamped(*limits).value, slopes=spread.slopes, limits=limits
+                )
+            return tree
+
+        def reference(rows: int | None) -> Coordinates | None:
+            known = layout.rows if public else rows
+            return None if known is None else layout.corner(known)
+
+        return AdditiveForm(
+            space=layout.space(),
+            total=layout.total,
+            answer=answer,
+            reference=reference,
+            grid=lambda step: {
+                "coordinate_step": float(step / UNIT),
+                "code_step": {
+                    name: float(column.half_width / CODE_MAX)
+                    for name, column in zip(self.columns, numbers, strict=True)
+                },
+            },
+            details=public_or_joint_details(layout, linear=False),
+        )
