@@ -25,6 +25,7 @@ from app.engine.trouble import MAX_LISTED, Trouble, UnreadableError
 
 _COMMA, _LINE_END, _RETURN, _QUOTE = b",\n\r" + b'"'
 _BOM = b"\xef\xbb\xbf"
+_OTHER_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 Places = NDArray[np.intp]
 
@@ -159,6 +160,8 @@ class Records:
             ends = _ends(buffer[: self._max_record_bytes])[0]
             if not chunk:
                 break
+        if buffer.startswith(_OTHER_BOMS):
+            raise UnreadableError("the file is not UTF-8 text")
         buffer = buffer.removeprefix(_BOM)
         if not buffer.strip(b" \t\r\n"):
             raise UnreadableError("the file is empty")

@@ -1,0 +1,222 @@
+"""The engine's view of stored data: equal to encoding and sketching the whole file at once."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.domain.datasets import ColumnsSpec
+from app.domain.problems import Problem
+from app.engine import data as data_module
+from app.engine import sketching
+from app.engine.data import DataEngine, Ingested, MismatchError, part_rows, regroup
+from app.engine.executor import ProcessExecutor
+from app.engine.limits import Limits
+from app.engine.schema import schema_of
+from app.store.vault import AbsentError, TamperedError, Vault
+from mechanisms.privacy import Adjacency
+from mechanisms.sketches import ArrayData, Sketch
+from tests.app.uploads import columns_spec, plainly, sample_csv
+
+
+def _wide(columns: int, rows: int) -> tuple[bytes, ColumnsSpec]:
+    generator = np.random.default_rng(3)
+    names = [f"c{index}" for index in range(columns)]
+    spec = columns_spec({name: {"type": "number", "lower": -1, "upper": 1} for name in names})
+    values = generator.normal(size=(rows, columns)).round(2)
+    lines = [",".join(names), *(",".join(map(repr, row)) for row in values.tolist())]
+    return "\n".join(lines).encode(), spec
+
+
+def _stored(tmp_path: Path, content: bytes, spec: ColumnsSpec, **limits: Any) -> DataEngine[Any]:
+    engine = DataEngine(Vault(tmp_path), limits=Limits(**limits))
+    engine.store("ds_1", io.BytesIO(content), spec)
+    return engine
+
+
+def _expect_equal(engine: DataEngine[Any], whole: ArrayData) -> None:
+    data = engine.open("ds_1")
+    sketch = whole.sketch
+    numbers = list(sketch.ordered)
+    assert data.rows == whole.rows
+    assert data.gram(numbers) == whole.gram(numbers)
+    assert data.gram(numbers[::-1][:2]) == whole.gram(numbers[::-1][:2])
+    for name in numbers:
+        for mine, theirs in zip(data.ordered(name), whole.ordered(name), strict=True):
+            assert np.array_equal(mine, theirs)
+            assert mine.dtype == theirs.dtype
+    for name in sketch.categories:
+        assert np.array_equal(data.category_counts(name), whole.category_counts(name))
+    blocks = list(data.blocks(list(whole.codes)))
+    for name, codes in whole.codes.items():
+        assert np.array_equal(np.concatenate([block[name] for block in blocks]), codes)
+
+
+@pytest.mark.parametrize("rows", [1, 99, 100, 101, 350])
+def test_parts_and_sketches_equal_the_whole_file_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(data_module, "_MAX_PART_ROWS", 100)
+    text, spec = sample_csv(rows, seed=rows), columns_spec()
+    engine = _stored(tmp_path, text.encode(), spec, chunk_bytes=999)
+    whole = ArrayData(schema_of(spec, rows=rows).columns, plainly(text, spec))
+    _expect_equal(engine, whole)
+    heights = [len(block["owner"]) for block in engine.open("ds_1").blocks(["owner"])]
+    assert heights == [100] * (rows // 100) + [rows % 100] * bool(rows % 100)
+    engine.check("ds_1")
+
+
+def test_columns_counted_from_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sketching, "DENSE_COLUMNS", 3)
+    monkeypatch.setattr(data_module, "_MAX_PART_ROWS", 64)
+    content, spec = _wide(8, 300)
+    engine = _stored(tmp_path, content, spec)
+    engine.check("ds_1")
+    _expect_equal(
+        engine,
+        ArrayData(schema_of(spec, rows=300).columns, plainly(content.decode(), spec)),
+    )
+
+
+def test_no_rows(tmp_path: Path) -> None:
+    engine = _stored(tmp_path, b"income,region,owner\n", columns_spec())
+    data = engine.open("ds_1")
+    assert data.rows == 0
+    assert data.gram(["income", "owner"]) == [[0] * 3] * 3
+    assert [len(column) for column in data.ordered("income")] == [0, 0]
+    assert data.category_counts("region").tolist() == [0, 0, 0, 0]
+    assert list(data.blocks(["income"])) == []
+    engine.check("ds_1")
+
+
+def test_what_was_filled_and_dropped_is_counted(tmp_path: Path) -> None:
+    spec = columns_spec(
+        {
+            "x": {"type": "number", "lower": 0, "upper": 1, "missing": 0},
+            "y": {"type": "boolean", "missing": "drop"},
+        },
+        adjacency=Adjacency.ADD_REMOVE,
+        max_rows=10,
+    )
+    engine = DataEngine(Vault(tmp_path))
+    content = b"x,y\n1,1\n,1\n1,\n,0\n"
+    assert engine.store("ds_1", io.BytesIO(content), spec) == Ingested(3, {"x": 2}, 1)
+    assert engine.open("ds_1").rows == 3
+
+
+def test_a_refused_upload_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_module, "_MAX_PART_ROWS", 10)
+    content = sample_csv(200).encode() + b"north,,words,1\n"
+    with pytest.raises(Problem):
+        _stored(tmp_path, content, columns_spec(), chunk_bytes=500)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    with pytest.raises(AbsentError):
+        DataEngine(Vault(tmp_path)).open("ds_1")
+
+
+def test_a_failing_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("app.store.vault._write_durably", fail)
+    with pytest.raises(OSError, match="no space left"):
+        _stored(tmp_path, sample_csv(10).encode(), columns_spec())
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_check_by_processes_notices_sketches_of_other_rows(tmp_path: Path) -> None:
+    executor = ProcessExecutor(workers=2)
+    vault = Vault(tmp_path)
+    engine = DataEngine(vault, executor=executor)
+    try:
+        engine.store("ds_1", io.BytesIO(sample_csv(50).encode()), columns_spec())
+        engine.check("ds_1")
+        with vault.writer("ds_2") as writer:
+            for part in vault.open("ds_1").parts:
+                block = part.read(["income", "region", "owner"])
+                writer.write({**block, "income": block["income"] // 2})
+            for name, file in vault.open("ds_1").attached.items():
+                writer.attach(name, file.read())
+            vault.publish(writer, vault.open("ds_1").facts)
+        with pytest.raises(MismatchError):
+            engine.check("ds_2")
+    finally:
+        executor.close()
+
+
+def test_tampered_rows_reach_no_pass(tmp_path: Path) -> None:
+    engine = _stored(tmp_path, sample_csv(50).encode(), columns_spec())
+    data = engine.open("ds_1")
+    (path,) = tmp_path.rglob("part-*.parquet")
+    content = bytearray(path.read_bytes())
+    content[100] ^= 255
+    path.write_bytes(content)
+    with pytest.raises(TamperedError):
+        list(data.blocks(["income"]))
+    with pytest.raises(TamperedError):
+        engine.check("ds_1")
+
+
+def test_erasing_forgets_what_was_cached(tmp_path: Path) -> None:
+    engine = _stored(tmp_path, sample_csv(50).encode(), columns_spec())
+    engine.open("ds_1").ordered("income")
+    engine.erase("ds_1")
+    with pytest.raises(AbsentError):
+        engine.open("ds_1")
+
+
+def test_the_cache_is_bounded_and_serves_the_same_numbers(tmp_path: Path) -> None:
+    content, spec = _wide(4, 200)
+    Vault(tmp_path)
+    engine = DataEngine(Vault(tmp_path), cache_bytes=6000)
+    engine.store("ds_1", io.BytesIO(content), spec)
+    first = engine.open("ds_1")
+    assert engine.open("ds_1") is first
+    counts = {name: first.ordered(name) for name in spec.columns}
+    assert engine._cache._bytes <= 6000
+    assert engine.open("ds_1") is not first
+    for name, (codes, times) in counts.items():
+        again = engine.open("ds_1").ordered(name)
+        assert np.array_equal(codes, again[0])
+        assert np.array_equal(times, again[1])
+
+
+def test_a_mean_reads_no_column_and_no_part(tmp_path: Path) -> None:
+    engine = _stored(tmp_path, sample_csv(50).encode(), columns_spec())
+    for path in [*tmp_path.rglob("part-*"), *tmp_path.rglob("column-*")]:
+        path.unlink()
+    assert engine.open("ds_1").gram(["income"])[0][0] == 50
+
+
+@pytest.mark.parametrize("sizes", [[], [3], [10], [11], [4, 6], [25, 1, 0, 9], [1] * 31])
+def test_regrouping_keeps_rows_and_order(sizes: list[int]) -> None:
+    stream = iter(range(1000))
+    blocks = [{"a": np.array([next(stream) for _ in range(n)], dtype=np.int32)} for n in sizes]
+    groups = [block["a"].tolist() for block in regroup(blocks, 10)]
+    assert [code for group in groups for code in group] == list(range(sum(sizes)))
+    assert all(len(group) == 10 for group in groups[:-1])
+    assert all(1 <= len(group) <= 10 for group in groups)
+
+
+def test_full_parts_are_bounded_in_cells() -> None:
+    assert part_rows(1) == part_rows(32) == 1 << 18
+    assert part_rows(1000) * 1000 <= 1 << 23
+
+
+def test_merged_sketches_of_parts_are_the_sketch_of_the_whole() -> None:
+    text, spec = sample_csv(120), columns_spec()
+    columns = schema_of(spec, rows=None).columns
+    codes = plainly(text, spec)
+    builder = sketching.SketchBuilder(columns)
+    for part in regroup([codes], 50):
+        builder.add(part)
+    files = dict(builder.files([]))
+    whole = Sketch.from_block(codes, columns)
+    for index, name in enumerate(whole.ordered):
+        mine = sketching.read_column(files[sketching.column_file(index)])
+        assert np.array_equal(mine[0], whole.ordered[name][0])
+        assert np.array_equal(mine[1], whole.ordered[name][1])

@@ -1,0 +1,90 @@
+"""A draw gives its outcome or one fixed problem."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from app.domain.problems import Problem
+from app.engine.run import run
+from app.logs import AllowListFormatter
+from mechanisms.domain import NumberColumn
+from mechanisms.privacy import Adjacency, Epsilon, Guarantee
+from mechanisms.randomness import Randomness, SystemBits
+from mechanisms.sketches import ArrayData
+from mechanisms.statistics.base import Data, Outcome, Plan
+from tests.app.uploads import SENTINEL
+
+DATA = ArrayData({"x": NumberColumn(0, 1)}, {"x": np.zeros(3, dtype=np.int32)})  # type: ignore[arg-type]
+
+
+def _plan(draw: Any) -> Plan:
+    guarantee = Guarantee(Epsilon.parse("1"), Adjacency.REPLACE_ONE, "1", "codes", "none")
+    return Plan(
+        mechanism="k_norm",
+        norm=None,
+        guarantee=guarantee,
+        grid={},
+        reason="",
+        draw=draw,
+        preview=lambda _: None,
+    )
+
+
+def test_a_draw_reads_the_operating_systems_randomness() -> None:
+    def draw(data: Data, randomness: Randomness) -> Outcome:
+        assert isinstance(randomness._source, SystemBits)
+        return Outcome({"count": data.rows}, None)
+
+    assert run(_plan(draw), DATA).value == {"count": 3}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError(SENTINEL),
+        MemoryError(SENTINEL),
+        RecursionError(SENTINEL),
+        KeyError(SENTINEL),
+        Problem("invalid-upload", SENTINEL),
+        pl.exceptions.PanicException(SENTINEL),
+        ExceptionGroup(SENTINEL, [ValueError(SENTINEL)]),
+    ],
+)
+def test_whatever_fails_is_one_problem_that_says_nothing(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    def draw(data: Data, randomness: Randomness) -> Outcome:
+        secret = f"{SENTINEL}{data.rows}"
+        raise error from ValueError(secret)
+
+    with pytest.raises(Problem) as caught:
+        run(_plan(draw), DATA)
+    problem = caught.value
+    assert (problem.code, problem.detail, problem.extras) == (
+        "release-void",
+        Problem("release-void").detail,
+        {},
+    )
+    assert problem.__context__ is None
+    assert problem.__cause__ is None
+    (record,) = caplog.records
+    line = AllowListFormatter().format(record)
+    assert type(error).__name__ in line
+    told = [line, *map(str, vars(record).values()), *traceback.format_exception(problem)]
+    assert not any(SENTINEL in text for text in told)
+
+
+def test_stopping_the_process_is_no_failed_draw(caplog: pytest.LogCaptureFixture) -> None:
+    def draw(data: Data, randomness: Randomness) -> Outcome:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(_plan(draw), DATA)
+    assert caplog.records == []
+    assert logging.getLogger("app.engine.run").level == logging.NOTSET

@@ -1,0 +1,167 @@
+"""Sound uploads: every format and chunking gives the codes of the plain encoding."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.engine.cells import DROPPED
+from app.engine.ingest import ingest
+from mechanisms.domain import CODE_BITS, CODE_MAX
+from mechanisms.privacy import Adjacency
+from tests.app.uploads import columns_spec, encode, plainly, same, sample_csv
+
+ONE_NUMBER = columns_spec({"x": {"type": "number", "lower": -8, "upper": 8}})
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 7, 64, 1000, 1 << 20])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("quote_all", [False, True])
+def test_csv_in_chunks_of_any_size_is_the_plain_encoding(
+    chunk_bytes: int, line_end: str, quote_all: bool
+) -> None:
+    rows = 8 if chunk_bytes == 1 else 300
+    text = sample_csv(rows, line_end=line_end, quote_all=quote_all)
+    spec = columns_spec()
+    assert same(encode(text.encode(), spec, chunk_bytes=chunk_bytes), plainly(text, spec))
+
+
+def test_gzip_and_parquet_equal_csv() -> None:
+    text = sample_csv(500)
+    spec = columns_spec()
+    frame = pl.read_csv(text.encode(), schema_overrides={"income": pl.Float64}).with_columns(
+        pl.col("owner").str.to_lowercase().is_in(["true", "1"])
+    )
+    parquet = io.BytesIO()
+    frame.write_parquet(parquet, row_group_size=100)
+    expected = plainly(text, spec)
+    assert same(encode(text.encode(), spec), expected)
+    assert same(encode(gzip.compress(text.encode()), spec, chunk_bytes=512), expected)
+    assert same(encode(parquet.getvalue(), spec), expected)
+
+
+def test_two_gzip_members_are_one_file() -> None:
+    packed = gzip.compress(b"x\n1\n") + gzip.compress(b"2\n")
+    assert (
+        encode(packed, ONE_NUMBER)["x"].tolist() == encode(b"x\n1\n2\n", ONE_NUMBER)["x"].tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    ("frame", "codes"),
+    [
+        (pl.DataFrame({"x": [4, -8]}), [CODE_MAX // 2, -CODE_MAX]),
+        (pl.DataFrame({"x": pl.Series([4.0], dtype=pl.Float32)}), [CODE_MAX // 2]),
+        (pl.DataFrame({"x": pl.Series([2**63], dtype=pl.UInt64)}), [CODE_MAX]),
+        (pl.DataFrame({"x": pl.Series(["4.00"]).cast(pl.Decimal(9, 2))}), [CODE_MAX // 2]),
+        (pl.DataFrame({"x": pl.Series([], dtype=pl.Int8)}), []),
+    ],
+)
+def test_parquet_numbers_of_any_kind(frame: pl.DataFrame, codes: list[int]) -> None:
+    file = io.BytesIO()
+    frame.write_parquet(file)
+    assert encode(file.getvalue(), ONE_NUMBER)["x"].tolist() == codes
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"x\n1\n2",
+        b"x\n1\n2\n",
+        b"x\r\n1\r\n2\r\n",
+        b"\xef\xbb\xbfx\n1\n2\n",
+        b'"x"\n"1"\n"2"\n',
+        b"x,y\n1,\n2,\n\n\r\n\n",
+        b"y,x\n,1\n,2\n\n",
+        b"x,y\n 1,\n2\t,\n",
+        b"x,x2\n+1,\n2e0,\n",
+        b'x,"y\nz"\n1,"\n"\n2,"a""b"\n',
+    ],
+)
+def test_one_and_two_in_every_spelling(content: bytes) -> None:
+    assert encode(content, ONE_NUMBER)["x"].tolist() == [CODE_MAX // 8, CODE_MAX // 4]
+
+
+def test_values_outside_the_bounds_are_clamped_even_where_floats_overflow() -> None:
+    spec = columns_spec({"x": {"type": "number", "lower": 0, "upper": 1e-90}})
+    assert encode(b"x\n1e300\n-1e300\n", spec)["x"].tolist() == [CODE_MAX, -CODE_MAX]
+
+
+@pytest.mark.parametrize("content", [b"x\n", b"x", b"\xef\xbb\xbfx\r\n", b"x,y\n\n\n"])
+def test_a_header_alone_is_no_rows(content: bytes) -> None:
+    assert encode(content, ONE_NUMBER)["x"].tolist() == []
+
+
+FILLED: dict[str, Any] = {
+    "n": {"type": "number", "lower": 0, "upper": 10, "missing": 5},
+    "c": {"type": "category", "values": ["a", "b"], "missing": "b"},
+    "o": {"type": "boolean", "missing": True},
+}
+
+
+def test_missing_and_unknown_cells_take_the_public_fill_value() -> None:
+    content = b"n,c,o\n,,\nnan,zz,maybe\ninf,a,0\nwords,a,0\n10,b,1\n"
+    counts: Counter[str] = Counter()
+    (block,) = ingest(io.BytesIO(content), columns_spec(FILLED), counts=counts)
+    assert block["n"].tolist() == [0, 0, 0, 0, CODE_MAX]
+    assert block["c"].tolist() == [1, 1, 0, 0, 1]
+    assert block["o"].tolist() == [CODE_MAX, CODE_MAX, -CODE_MAX, -CODE_MAX, CODE_MAX]
+    assert counts == {"n": 4, "c": 2, "o": 2}
+
+
+def test_an_all_missing_column_is_all_fill() -> None:
+    assert encode(b"n,c,o\n,a,1\n,a,1\n", columns_spec(FILLED))["n"].tolist() == [0, 0]
+
+
+def test_a_fill_value_outside_the_bounds_is_clamped() -> None:
+    spec = columns_spec({"x": {"type": "number", "lower": 0, "upper": 1, "missing": 7}})
+    assert encode(b"x,y\n,\n", spec)["x"].tolist() == [CODE_MAX]
+
+
+def test_under_add_remove_rows_with_missing_cells_may_be_dropped() -> None:
+    spec = columns_spec(
+        {name: {**column, "missing": "drop"} for name, column in FILLED.items()},
+        adjacency=Adjacency.ADD_REMOVE,
+        max_rows=2,
+    )
+    counts: Counter[str] = Counter()
+    content = b"n,c,o\n1,a,1\n,a,1\n2,q,1\n3,a,maybe\n4,b,0\n"
+    (block,) = ingest(io.BytesIO(content), spec, counts=counts)
+    assert block["c"].tolist() == [0, 1]
+    assert counts == {DROPPED: 3}
+
+
+CELLS = st.one_of(
+    st.floats(allow_nan=True, allow_infinity=True).map(repr),
+    st.integers(-(10**20), 10**20).map(str),
+    st.sampled_from(["", " ", "\t", "1.", ".5", "+3", "1e3", "1E-3", " 7", "7 ", "infinity"]),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(CELLS, min_size=1, max_size=30))
+def test_a_number_means_the_same_beside_a_cell_that_does_not_parse(cells: list[str]) -> None:
+    spec = columns_spec(
+        {
+            "x": {"type": "number", "lower": -50, "upper": 1000, "missing": 1},
+            "k": {"type": "boolean"},
+        }
+    )
+    body = "".join(f"{cell},1\n" for cell in cells)
+    typed = encode(f"x,k\n{body}".encode(), spec)["x"]
+    texts = encode(f"x,k\n{body}words,1\n".encode(), spec)["x"]
+    assert typed.tolist() == texts[:-1].tolist()
+
+
+def test_codes_lie_in_their_range_and_are_int32() -> None:
+    codes = encode(sample_csv(200).encode(), columns_spec())
+    assert all(column.dtype == np.int32 for column in codes.values())
+    assert int(np.abs(codes["income"]).max()) <= 1 << CODE_BITS

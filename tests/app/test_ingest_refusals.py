@@ -1,0 +1,291 @@
+"""Bad uploads: a clear problem with rows and columns, and never a cell."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import logging
+import random
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from app.domain.problems import Problem
+from app.engine.ingest import ingest
+from app.engine.limits import Limits
+from mechanisms.privacy import Adjacency
+from tests.app.uploads import SENTINEL, columns_spec, encode, refused, sample_csv, troubles
+
+HEADER = "income,region,owner\n"
+GOOD = "1,north,1\n"
+
+
+def _csv(*rows: str) -> bytes:
+    return (HEADER + "".join(f"{row}\n" for row in rows)).encode()
+
+
+def _parquet(frame: pl.DataFrame) -> bytes:
+    file = io.BytesIO()
+    frame.write_parquet(file)
+    return file.getvalue()
+
+
+SOUND = pl.DataFrame({"income": [1.0, 2.0], "region": ["north", "öst"], "owner": [True, False]})
+
+
+@pytest.mark.parametrize("chunk_bytes", [16, 1 << 20])
+def test_every_bad_cell_is_named_by_row_and_column(chunk_bytes: int) -> None:
+    content = _csv(
+        "1,north,1",
+        ",north,1",
+        f"{SENTINEL},north,1",
+        "nan,north,1",
+        "-inf,north,1",
+        "1e999,north,1",
+        f"1,{SENTINEL},1",
+        "1,,1",
+        f"1,north,{SENTINEL}",
+        "1,north,",
+        f"{SENTINEL},{SENTINEL},{SENTINEL}",
+    )
+    assert troubles(content, chunk_bytes=chunk_bytes) == [
+        (2, "income", "missing"),
+        (3, "income", "not a number"),
+        (4, "income", "not a number"),
+        (5, "income", "not a finite number"),
+        (6, "income", "not a finite number"),
+        (7, "region", "not one of the declared values"),
+        (8, "region", "missing"),
+        (9, "owner", "not true, false, 1 or 0"),
+        (10, "owner", "missing"),
+        (11, "income", "not a number"),
+        (11, "region", "not one of the declared values"),
+        (11, "owner", "not true, false, 1 or 0"),
+    ]
+
+
+def test_only_the_first_twenty_are_listed_and_the_first_come_first() -> None:
+    listed = troubles(_csv(*["1,north,1", ",north,1"] * 5000), chunk_bytes=256)
+    assert [row for row, _, _ in listed] == list(range(2, 42, 2))
+
+
+def test_a_category_is_matched_exactly() -> None:
+    listed = troubles(_csv("1,North,1", "1, north,1", "1,nort,1"))
+    assert [row for row, _, _ in listed] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("chunk_bytes", [8, 1 << 20])
+def test_ragged_rows(chunk_bytes: int) -> None:
+    content = _csv("1,north,1", f"{SENTINEL},north", "1,north,1,1", "", "1,north,1")
+    few, many = "has too few cells for the header", "has too many cells for the header"
+    assert troubles(content, chunk_bytes=chunk_bytes) == [
+        (2, None, few),
+        (3, None, many),
+        (4, None, few),
+    ]
+
+
+def test_ragged_rows_beside_undeclared_columns() -> None:
+    spec = columns_spec({"x": {"type": "boolean"}})
+    few, many = "has too few cells for the header", "has too many cells for the header"
+    assert troubles(b"y,x,z\n1,1,1\n1,1\n1,1,1,1\n", spec) == [(2, None, few), (3, None, many)]
+    assert troubles(b'y,x,z\n"1,1",1\n1,1,1\n', spec) == [(1, None, few)]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (b"\x00,north,1", "holds a NUL byte"),
+        (b"\xff\xfe,north,1", "is not UTF-8 text"),
+        ("1,öst,1".encode("latin-1"), "is not UTF-8 text"),
+        (b'5" pipe,north,1', "holds a stray or unclosed quote"),
+        (b'"1"x,north,1', "holds a stray or unclosed quote"),
+        (b'1, "north",1', "holds a stray or unclosed quote"),
+        (b'"1,north,1', "holds a stray or unclosed quote"),
+        (b'1,north,"1"\r', None),
+    ],
+)
+def test_broken_bytes_are_named_by_row(row: bytes, reason: str | None) -> None:
+    content = HEADER.encode() + GOOD.encode() * 2 + row + b"\n" + GOOD.encode()
+    if reason is None:
+        assert len(encode(content, columns_spec())["owner"]) == 4
+    else:
+        assert troubles(content)[-1] == (3, None, reason)
+
+
+def test_a_quote_that_is_never_closed_does_not_take_the_rest_of_the_file() -> None:
+    content = _csv(*[GOOD.strip()] * 3, '"1,north,1', *[GOOD.strip()] * 9999)
+    ((row, _, reason),) = troubles(content, chunk_bytes=1024, max_record_bytes=4096)
+    assert row == 4
+    assert "never closed" in reason
+
+
+@pytest.mark.parametrize("chunk_bytes", [64, 1 << 12, 1 << 20])
+def test_a_huge_cell_is_refused_wherever_it_lies(chunk_bytes: int) -> None:
+    content = _csv("1,north,1", f"{SENTINEL * 1000},north,1", "1,north,1")
+    ((row, _, reason),) = troubles(content, chunk_bytes=chunk_bytes, max_record_bytes=4096)
+    assert row == 2
+    assert reason.startswith("is longer than 4096 bytes")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "the file is empty"),
+        (b"\n\r\n  \n", "the file is empty"),
+        (b"\xef\xbb\xbf", "the file is empty"),
+        ("income\n1\n".encode("utf-16"), "the file is not UTF-8 text"),
+        ("ö\n1\n".encode("latin-1"), "the header is not UTF-8 text"),
+        (b"inc\x00ome,region,owner\n", "the header holds a NUL byte"),
+        (b'"income,region,owner\n1,north,1\n', "the header is not a line of CSV"),
+        (b'"income"x,region,owner\n', "the header holds a stray or unclosed quote"),
+        (
+            b"PK\x03\x04" + bytes(60),
+            "the file is a ZIP archive or a spreadsheet, not CSV or Parquet",
+        ),
+        (b"\x1f\x8b" + bytes(60), "the gzip data are damaged or cut short"),
+        (gzip.compress(HEADER.encode())[:-6], "the gzip data are damaged or cut short"),
+        (gzip.compress(HEADER.encode()) + b"tail", "the gzip data are damaged or cut short"),
+        (
+            gzip.compress(_parquet(SOUND)),
+            "the file is Parquet inside gzip; send the Parquet file itself",
+        ),
+    ],
+)
+def test_files_that_are_no_table(content: bytes, reason: str) -> None:
+    assert troubles(content) == [(None, None, reason)]
+
+
+def test_random_bytes_are_refused() -> None:
+    generator = random.Random(5)
+    for _ in range(50):
+        assert refused(generator.randbytes(3000)).code == "invalid-upload"
+
+
+def test_declared_columns_must_be_in_the_header_just_once() -> None:
+    content = f"income,income,{SENTINEL}\n1,1,1\n".encode()
+    assert [(row, column) for row, column, _ in troubles(content)] == [
+        (None, "income"),
+        (None, "region"),
+        (None, "owner"),
+    ]
+
+
+def test_undeclared_columns_may_repeat() -> None:
+    assert encode(b",,owner\n1,1,1\n", columns_spec({"owner": {"type": "boolean"}}))["owner"].size
+
+
+def test_more_rows_than_declared() -> None:
+    spec = columns_spec({"owner": {"type": "boolean"}}, adjacency=Adjacency.ADD_REMOVE, max_rows=3)
+    assert len(encode(b"owner\n1\n1\n1\n", spec)["owner"]) == 3
+    assert troubles(b"owner\n1\n1\n1\n1\n", spec) == [
+        (None, None, "the file has more rows than the declared max_rows")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "limit"),
+    [
+        (_csv(*["1,north,1"] * 11), {"max_rows": 10}),
+        (_csv("1,north,1"), {"max_columns": 2}),
+        (_csv(*["1,north,1"] * 11), {"max_bytes": 100}),
+        (gzip.compress(_csv(*["1,north,1"] * 100_000)), {"max_expanded_bytes": 50_000}),
+        (_parquet(pl.concat([SOUND] * 6)), {"max_rows": 10}),
+        (_parquet(SOUND), {"max_columns": 2}),
+        (_parquet(SOUND), {"max_bytes": 100}),
+    ],
+)
+def test_limits(content: bytes, limit: dict[str, int]) -> None:
+    problem = refused(content, **limit)
+    assert (problem.code, problem.status) == ("too-large", 413)
+    assert problem.extras == {"limit": next(iter(limit)), "maximum": next(iter(limit.values()))}
+
+
+@pytest.mark.parametrize(
+    ("frame", "wrong"),
+    [
+        (SOUND.with_columns(income=pl.lit(SENTINEL)), ["income"]),
+        (SOUND.with_columns(income=pl.concat_list("income")), ["income"]),
+        (SOUND.with_columns(income=pl.struct("region")), ["income"]),
+        (SOUND.with_columns(region=pl.lit(1.5), owner=pl.lit(1.0)), ["region", "owner"]),
+        (SOUND.with_columns(region=pl.date(2020, 1, 1)), ["region"]),
+        (SOUND.with_columns(region=pl.lit(SENTINEL.encode())), ["region"]),
+    ],
+)
+def test_parquet_of_the_wrong_types(frame: pl.DataFrame, wrong: list[str]) -> None:
+    assert [(row, column) for row, column, _ in troubles(_parquet(frame))] == [
+        (None, name) for name in wrong
+    ]
+
+
+def test_parquet_cells_and_columns() -> None:
+    frame = pl.DataFrame(
+        {
+            "income": [1.0, None, float("inf")],
+            "region": ["north", SENTINEL, None],
+            "owner": [1, 2, 0],
+        }
+    )
+    assert troubles(_parquet(frame)) == [
+        (2, "income", "missing"),
+        (2, "region", "not one of the declared values"),
+        (2, "owner", "not true, false, 1 or 0"),
+        (3, "income", "not a finite number"),
+        (3, "region", "missing"),
+    ]
+    assert [entry[1] for entry in troubles(_parquet(SOUND.select("owner")))] == ["income", "region"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "footer length", "footer", "pages", "magic only"])
+def test_parquet_that_lies(damage: str, capfd: pytest.CaptureFixture[str]) -> None:
+    whole = _parquet(pl.concat([SOUND] * 500))
+    footer = int.from_bytes(whole[-8:-4], "little")
+    content = {
+        "cut": whole[: len(whole) // 2],
+        "footer length": whole[:-8] + b"\xff\xff\xff\x7f" + b"PAR1",
+        "footer": whole[: -8 - footer] + bytes(footer) + whole[-8:],
+        "pages": whole[:4] + b"\xff" * 200 + whole[204:],
+        "magic only": b"PAR1",
+    }[damage]
+    assert troubles(content) == [
+        (None, None, "is not a Parquet file that can be read within the limits")
+    ]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_parquet_file_that_needs_too_much_memory_ends_its_reader_only() -> None:
+    rows = 3_000_000
+    bomb = _parquet(
+        pl.select(income=pl.repeat(1.0, rows), region=pl.repeat("north", rows)).with_columns(
+            owner=pl.lit(True)
+        )
+    )
+    assert len(bomb) < 200_000
+    assert troubles(bomb, reader_memory_bytes=1 << 27) == [
+        (None, None, "is not a Parquet file that can be read within the limits")
+    ]
+
+
+def test_the_copy_of_a_parquet_file_is_gone_afterwards(tmp_path: Path) -> None:
+    for content in (_parquet(SOUND), _parquet(SOUND)[:-9]):
+        with contextlib.suppress(Problem):
+            list(ingest(io.BytesIO(content), columns_spec(), scratch=tmp_path))
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_yielded_after_the_first_trouble() -> None:
+    content = _csv(*["1,north,1"] * 50, f"{SENTINEL},north,1", *["1,north,1"] * 50)
+    blocks = ingest(io.BytesIO(content), columns_spec(), limits=Limits(chunk_bytes=100))
+    rows = []
+    with pytest.raises(Problem):
+        rows.extend(len(block["owner"]) for block in blocks)
+    assert sum(rows) <= 50
+
+
+def test_no_cell_reaches_a_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    refused(_csv(f"{SENTINEL},{SENTINEL},{SENTINEL}"))
+    refused(sample_csv(50).replace("plain", SENTINEL).replace(",TRUE", f",{SENTINEL}").encode())
+    assert SENTINEL not in caplog.text

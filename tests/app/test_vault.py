@@ -1,0 +1,202 @@
+"""The vault: all or nothing, and no byte goes unchecked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.store.vault import (
+    MAX_PART_ROWS,
+    AbsentError,
+    TamperedError,
+    Vault,
+    VaultError,
+)
+
+BLOCK = {"a": np.arange(5, dtype=np.int32), "b": np.array([0, 255, 1, 2, 3], dtype=np.uint8)}
+
+
+def _publish(vault: Vault, name: str = "ds_1") -> None:
+    with vault.writer(name) as writer:
+        writer.write(BLOCK)
+        writer.write({column: codes[:2] for column, codes in BLOCK.items()})
+        writer.attach("sketch.json", b"[1,2]")
+        vault.publish(writer, {"columns": {}})
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    _publish(Vault(tmp_path))
+    stored = Vault(tmp_path).open("ds_1")
+    assert (stored.id, stored.rows, stored.facts) == ("ds_1", 7, {"columns": {}})
+    assert [part.rows for part in stored.parts] == [5, 2]
+    read = stored.parts[0].read(["b", "a"])
+    assert {name: codes.tolist() for name, codes in read.items()} == {
+        "b": [0, 255, 1, 2, 3],
+        "a": [0, 1, 2, 3, 4],
+    }
+    assert all(codes.dtype == np.int32 for codes in read.values())
+    assert stored.attached["sketch.json"].read() == b"[1,2]"
+    stored.verify()
+
+
+def test_a_data_set_without_rows(tmp_path: Path) -> None:
+    vault = Vault(tmp_path)
+    with vault.writer("empty") as writer:
+        vault.publish(writer, {})
+    assert (vault.open("empty").rows, vault.open("empty").parts) == (0, ())
+
+
+def test_parts_are_numbered_and_bounded(tmp_path: Path) -> None:
+    with Vault(tmp_path).writer("ds_1") as writer:
+        part = writer.write({"a": np.zeros(MAX_PART_ROWS, dtype=np.int32)})
+        assert part.file.path.name == "part-00000.parquet"
+        for rows in (0, MAX_PART_ROWS + 1):
+            with pytest.raises(ValueError, match="a part has"):
+                writer.write({"a": np.zeros(rows, dtype=np.int32)})
+
+
+def test_what_is_not_published_leaves_nothing(tmp_path: Path) -> None:
+    vault = Vault(tmp_path)
+    with vault.writer("ds_1") as writer:
+        writer.write(BLOCK)
+        assert writer.directory.is_dir()
+    with pytest.raises(AbsentError):
+        vault.open("ds_1")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_published_data_set_is_not_replaced(tmp_path: Path) -> None:
+    vault = Vault(tmp_path)
+    _publish(vault)
+    with pytest.raises(VaultError, match="cannot be published"):
+        _publish(vault)
+    vault.open("ds_1").verify()
+
+
+@pytest.mark.parametrize("crash_at", ["write", "attach", "manifest", "rename"])
+def test_a_process_that_dies_leaves_nothing_visible(tmp_path: Path, crash_at: str) -> None:
+    script = textwrap.dedent(
+        """
+        import os, signal, sys
+        from pathlib import Path
+        import numpy as np
+        from app.store import vault as module
+        def die(*_):
+            os.kill(os.getpid(), signal.SIGKILL)
+        vault = module.Vault(Path(sys.argv[1]))
+        with vault.writer("ds_1") as writer:
+            writer.write({"a": np.arange(9, dtype=np.int32)})
+            if sys.argv[2] == "write": die()
+            writer.attach("sketch.json", b"{}")
+            if sys.argv[2] == "attach": die()
+            if sys.argv[2] == "manifest": module._flush_directory = die
+            if sys.argv[2] == "rename": Path.rename = die
+            vault.publish(writer, {})
+        """
+    )
+    dead = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path), crash_at],
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        timeout=60,
+    )
+    assert dead.returncode == -9
+    vault = Vault(tmp_path)
+    with pytest.raises(AbsentError):
+        vault.open("ds_1")
+    assert any((tmp_path / "staging").iterdir())
+    vault.recover(keep=[])
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    _publish(vault)
+
+
+def test_recovery_removes_what_nobody_knows(tmp_path: Path) -> None:
+    vault = Vault(tmp_path)
+    _publish(vault, "known")
+    _publish(vault, "unknown")
+    vault.recover(keep={"known", "archived"})
+    assert vault.open("known").rows == 7
+    with pytest.raises(AbsentError):
+        vault.open("unknown")
+
+
+def test_erased_is_gone(tmp_path: Path) -> None:
+    vault = Vault(tmp_path)
+    _publish(vault)
+    vault.erase("ds_1")
+    vault.erase("ds_1")
+    with pytest.raises(AbsentError):
+        vault.open("ds_1")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "x" * 300])
+def test_names_stay_inside(tmp_path: Path, name: str) -> None:
+    with pytest.raises(AbsentError):
+        Vault(tmp_path).open(name)
+
+
+@pytest.mark.parametrize("change", ["flip", "append", "cut", "remove", "exchange"])
+def test_a_tampered_part_is_detected(tmp_path: Path, change: str) -> None:
+    vault = Vault(tmp_path)
+    _publish(vault)
+    first, second = (part.file.path for part in vault.open("ds_1").parts)
+    stored = vault.open("ds_1")
+    stored.parts[0].read(["a"])  # seen once already: a later change must still be noticed
+    content = bytearray(first.read_bytes())
+    match change:
+        case "flip":
+            content[len(content) // 2] ^= 1
+            first.write_bytes(content)
+        case "append":
+            first.write_bytes(content + b"\0")
+        case "cut":
+            first.write_bytes(content[:-1])
+        case "remove":
+            first.unlink()
+        case "exchange":
+            first.write_bytes(second.read_bytes())
+    with pytest.raises(TamperedError):
+        stored.parts[0].read(["a"])
+    with pytest.raises(TamperedError):
+        vault.open("ds_1").verify()
+    assert stored.parts[1].read(["a"])["a"].tolist() == [0, 1]
+
+
+def test_a_tampered_sketch_is_detected(tmp_path: Path) -> None:
+    vault = Vault(tmp_path)
+    _publish(vault)
+    (tmp_path / "datasets" / "ds_1" / "sketch.json").write_bytes(b"[1,3]")
+    with pytest.raises(TamperedError):
+        vault.open("ds_1").attached["sketch.json"].read()
+
+
+def test_a_manifest_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
+    vault = Vault(tmp_path)
+    _publish(vault)
+    path = tmp_path / "datasets" / "ds_1" / "manifest.json"
+    sound = json.loads(path.read_bytes())
+    for change in ({"rows": 8}, {"id": "ds_2"}, {"version": 2}, {"parts": None}):
+        path.write_text(json.dumps(sound | change))
+        with pytest.raises(TamperedError):
+            vault.open("ds_1")
+    path.write_text("{")
+    with pytest.raises(TamperedError):
+        vault.open("ds_1")
+    path.write_text(json.dumps(sound | {"attached": [{"file": "../x", "size": 0, "sha256": ""}]}))
+    with pytest.raises(VaultError):
+        vault.open("ds_1")
+
+
+def test_only_the_owner_may_look(tmp_path: Path) -> None:
+    vault = Vault(tmp_path)
+    _publish(vault)
+    for directory in ("datasets", "staging", "datasets/ds_1"):
+        assert (tmp_path / directory).stat().st_mode & 0o077 == 0

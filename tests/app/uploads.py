@@ -1,0 +1,118 @@
+"""Small uploads and the plain way to encode them, for the tests of the data plane."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from app.domain.datasets import ColumnsSpec, parse_columns
+from app.domain.problems import Problem
+from app.engine.ingest import ingest
+from app.engine.limits import Limits
+from app.engine.schema import schema_of
+from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn
+from mechanisms.privacy import Adjacency
+
+SENTINEL = "SENTINELCELL"
+"""Planted in cells; must not appear in any problem or log."""
+
+Codes = dict[str, NDArray[np.int32]]
+
+
+def columns_spec(
+    columns: Mapping[str, Mapping[str, object]] | None = None,
+    *,
+    adjacency: Adjacency = Adjacency.REPLACE_ONE,
+    max_rows: int | None = None,
+) -> ColumnsSpec:
+    """Return a spec; by default one column of each type."""
+    default = {
+        "income": {"type": "number", "lower": -5, "upper": 20},
+        "region": {"type": "category", "values": ["north", "south, east", 'the "old" west', "öst"]},
+        "owner": {"type": "boolean"},
+    }
+    return parse_columns(columns or default, adjacency=adjacency, max_rows=max_rows)
+
+
+def encode(content: bytes, spec: ColumnsSpec, **limits: Any) -> Codes:
+    """Ingest an upload and join its blocks."""
+    blocks = list(ingest(io.BytesIO(content), spec, limits=Limits(**limits)))
+    return {
+        name: np.concatenate([block[name] for block in blocks])
+        if blocks
+        else np.zeros(0, dtype=np.int32)
+        for name in spec.columns
+    }
+
+
+def refused(content: bytes, spec: ColumnsSpec | None = None, **limits: Any) -> Problem:
+    """Return the problem that an upload meets; no part of it may quote a cell."""
+    with pytest.raises(Problem) as caught:
+        encode(content, spec or columns_spec(), **limits)
+    problem = caught.value
+    told = [str(problem), repr(problem), problem.detail, repr(problem.extras)]
+    assert problem.__cause__ is None
+    assert not any(SENTINEL in text for text in told)
+    return problem
+
+
+def troubles(content: bytes, spec: ColumnsSpec | None = None, **limits: Any) -> list[Any]:
+    """Return what an ``invalid-upload`` lists, as (row, column, reason)."""
+    problem = refused(content, spec, **limits)
+    assert (problem.code, problem.status) == ("invalid-upload", 422)
+    listed: Any = problem.extras["problems"]
+    return [(entry["row"], entry["column"], entry["reason"]) for entry in listed]
+
+
+def plainly(content: str, spec: ColumnsSpec) -> Codes:
+    """Encode a sound CSV text with the standard library, cell by cell, in rationals."""
+    rows = list(csv.DictReader(io.StringIO(content, newline="")))
+    columns = schema_of(spec, rows=None).columns
+    result: Codes = {}
+    for name, column in columns.items():
+        cells = [row[name] for row in rows]
+        if isinstance(column, CategoryColumn):
+            codes = [column.values.index(cell) for cell in cells]
+        elif column.boolean:
+            codes = [CODE_MAX if cell.lower() in {"true", "1"} else -CODE_MAX for cell in cells]
+        else:
+            codes = [_code(column, float(cell)) for cell in cells]
+        result[name] = np.array(codes, dtype=np.int32)
+    return result
+
+
+def _code(column: NumberColumn, value: float) -> int:
+    clamped = min(max(Fraction(value), column.lower), column.upper)
+    return round((clamped - column.midpoint) / column.step)  # ties to even, as rint
+
+
+def sample_csv(rows: int, *, seed: int = 1, line_end: str = "\n", quote_all: bool = False) -> str:
+    """Return a sound CSV with every type, awkward texts, and an undeclared column."""
+    generator = np.random.default_rng(seed)
+    regions = columns_spec().columns["region"].values  # type: ignore[union-attr]
+    buffer = io.StringIO()
+    quoting = csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL
+    writer = csv.writer(buffer, lineterminator=line_end, quoting=quoting)
+    writer.writerow(["region", "note", "income", "owner"])
+    for _ in range(rows):
+        writer.writerow(
+            [
+                regions[generator.integers(len(regions))],
+                generator.choice(["", "plain", 'says "hi"', "two\nlines", "a,b", "\r\n"]),
+                repr(float(generator.normal() * 12)),
+                generator.choice(["true", "False", "1", "0", "TRUE"]),
+            ]
+        )
+    return buffer.getvalue()
+
+
+def same(one: Codes, other: Codes) -> bool:
+    """Say whether two sets of columns hold the same codes."""
+    return set(one) == set(other) and all(np.array_equal(one[name], other[name]) for name in one)
