@@ -28,11 +28,6 @@ class ReleaseState(StrEnum):
     WITHDRAWN = "withdrawn"
     EXPIRED = "expired"
 
-    @property
-    def final(self) -> bool:
-        """Return whether nothing about the release can change any more."""
-        return not TRANSITIONS[self]
-
     def may_become(self, later: ReleaseState) -> bool:
         """Return whether this is a step forward."""
         return later in TRANSITIONS[self]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, Update, bindparam, insert, select, update
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState, request_fingerprint
@@ -28,19 +28,28 @@ _DEBITED = (
     .order_by(_release.number)
 )
 _INSERT = insert(tables.release)
-_STEP = (
-    update(tables.release)
-    .where(_release.id == bindparam("wanted"), _release.state == ReleaseState.DEBITED.value)
-    .returning(tables.release)
+
+
+def _step_from(*states: ReleaseState) -> Update:
+    """Return an update of one release that is in one of these states, giving the new row."""
+    return (
+        update(tables.release)
+        .where(_release.id == bindparam("wanted"), _release.state.in_([*states]))
+        .returning(tables.release)
+    )
+
+
+def _step_to(state: ReleaseState) -> Update:
+    """Return the update that moves a release forward to a final state."""
+    before = [earlier for earlier in ReleaseState if earlier.may_become(state)]
+    return _step_from(*before).values(state=state.value, finished_at=bindparam("at"))
+
+
+_FINISH = _step_to(ReleaseState.RELEASED).values(
+    result=bindparam("new_result"), result_hash=bindparam("new_hash")
 )
-_FINISH = _STEP.values(
-    state=ReleaseState.RELEASED.value,
-    result=bindparam("new_result"),
-    result_hash=bindparam("new_hash"),
-    finished_at=bindparam("at"),
-)
-_VOID = _STEP.values(state=ReleaseState.VOID.value, finished_at=bindparam("at"))
-_ATTEMPT = _STEP.values(attempts=_release.attempts + 1)
+_VOID = _step_to(ReleaseState.VOID)
+_ATTEMPT = _step_from(ReleaseState.DEBITED).values(attempts=_release.attempts + 1)
 
 
 class Releases:
@@ -175,7 +184,7 @@ class ReleasesWriter(Releases):
         """Count one more attempt at drawing a release that a dead process left behind."""
         return self._step(release, _ATTEMPT)
 
-    def _step(self, release: str, statement: Any, **values: object) -> ReleaseRecord:
+    def _step(self, release: str, statement: Update, **values: object) -> ReleaseRecord:
         stepped = self._connection.execute(statement, {"wanted": release, **values})
         found = _record(stepped.one_or_none())
         if found is None:
