@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Protocol
 
-from mechanisms import kng, knorm
+from mechanisms import kng, knorm, objective_perturbation
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.statistics.base import InvalidStatisticError, Plan, Statistic
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
@@ -41,11 +42,13 @@ STATISTICS: dict[str, type[Statistic]] = {
     "variance": Variance,
     "moments": Moments,
     "quantile": Quantile,
+    "logistic_regression": LogisticRegression,
 }
 
 MECHANISMS: dict[str, MechanismModule] = {
     "k_norm": knorm,
     "kng": kng,
+    "objective_perturbation": objective_perturbation,
 }
 
 

@@ -42,7 +42,7 @@ from mechanisms.statistics.base import (
     Statistic,
 )
 
-THEOREM = "Awan & Slavkovic 2021 (Structure and Sensitivity), Proposition 2.10"
+THEOREM = "Awan & Slavkovic 2021, Proposition 2.10 (K-norm mechanism)"
 
 
 @dataclass(frozen=True, slots=True)
