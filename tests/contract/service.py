@@ -1,0 +1,142 @@
+"""A real server in a thread of the test process, and helpers that speak to it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import uvicorn
+
+from app.main import create_app
+from app.settings import Settings
+
+ADMIN_KEY = "contract-tests-bootstrap-key-0123456789"
+
+COLUMNS: dict[str, Any] = {
+    "income": {"type": "number", "lower": 0, "upper": 100},
+    "food": {"type": "number", "lower": 0, "upper": 50},
+    "region": {"type": "category", "values": ["north", "south"]},
+    "owner": {"type": "boolean"},
+}
+ROWS = "income,food,region,owner\n" + "40,20,south,false\n60,30,north,true\n" * 20
+MEAN: dict[str, Any] = {"kind": "mean", "columns": ["income"]}
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running server."""
+
+    url: str
+    data_dir: Path
+
+    def client(self, key: str | None = ADMIN_KEY) -> httpx.Client:
+        """Return a client with a key, or without one."""
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=30)
+
+
+@contextmanager
+def running(data_dir: Path, **settings: Any) -> Iterator[Service]:
+    """Serve a data directory until the block ends."""
+    app = create_app(Settings(data_dir=data_dir, bootstrap_key=ADMIN_KEY, **settings))
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=0, ws="none", log_config=None, access_log=False
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 30
+    while not server.started:
+        if not thread.is_alive() or time.monotonic() > deadline:
+            raise RuntimeError("the server did not start")
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield Service(f"http://127.0.0.1:{port}", data_dir)
+    finally:
+        server.should_exit = True
+        thread.join(30)
+
+
+def spec(**changes: Any) -> dict[str, Any]:
+    """Return a sound data set spec under a fresh name."""
+    return {
+        "name": f"data set {uuid4()}",
+        "adjacency": "replace_one",
+        "columns": COLUMNS,
+        "budget": {"epsilon": "10"},
+        **changes,
+    }
+
+
+def send_upload(
+    client: httpx.Client, rows: str | bytes = ROWS, body: Mapping[str, Any] | str | None = None
+) -> httpx.Response:
+    """Send an upload and return whatever comes back."""
+    text = body if isinstance(body, str) else json.dumps(spec() if body is None else body)
+    return client.post("/v1/datasets", files={"file": ("rows.csv", rows), "spec": (None, text)})
+
+
+def upload(client: httpx.Client, rows: str | bytes = ROWS, **changes: Any) -> dict[str, Any]:
+    """Upload a sound data set and return its public facts."""
+    answer = send_upload(client, rows, spec(**changes))
+    assert answer.status_code == 201, answer.text
+    return dict(answer.json())
+
+
+def make_key(admin: httpx.Client, role: str, name: str | None = None) -> dict[str, Any]:
+    """Make a key for a person who is new unless named."""
+    answer = admin.post("/v1/keys", json={"name": name or f"{role} {uuid4()}", "role": role})
+    assert answer.status_code == 201, answer.text
+    return dict(answer.json())
+
+
+def ask(
+    client: httpx.Client,
+    dataset: str,
+    statistic: Any = None,
+    *,
+    epsilon: Any = "0.1",
+    key: str | None = None,
+    **more: Any,
+) -> httpx.Response:
+    """Ask for a release under a fresh Idempotency-Key unless one is given."""
+    return client.post(
+        f"/v1/datasets/{dataset}/releases",
+        json={"statistic": MEAN if statistic is None else statistic, "epsilon": epsilon, **more},
+        headers={"Idempotency-Key": key or str(uuid4())},
+    )
+
+
+def send_raw(client: httpx.Client, path: str, body: bytes) -> httpx.Response:
+    """Post bytes as JSON under a fresh Idempotency-Key."""
+    headers = {"Content-Type": "application/json", "Idempotency-Key": str(uuid4())}
+    return client.post(path, content=body, headers=headers)
+
+
+def spent(client: httpx.Client, dataset: str) -> str:
+    """Return what a data set's account has spent."""
+    return str(client.get(f"/v1/datasets/{dataset}/budget").json()["epsilon"]["spent"])
+
+
+def assert_problem(answer: httpx.Response, status: int, code: str | None = None) -> dict[str, Any]:
+    """Check the one shape of every refusal and return its body."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = answer.json()
+    assert {"type", "code", "title", "status", "detail", "request_id"} <= body.keys()
+    assert body["type"] == f"/problems/{body['code']}"
+    assert body["status"] == status
+    assert body["request_id"] == answer.headers["x-request-id"]
+    assert body["detail"]
+    if code is not None:
+        assert body["code"] == code, body
+    return body

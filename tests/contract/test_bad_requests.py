@@ -1,0 +1,199 @@
+"""Every bad request gets a clear 4xx before anything is charged, and nothing is echoed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.service import MEAN, ask, assert_problem, send_raw, spent
+
+SENTINEL = "sentinel8402957361"
+
+BAD_EPSILONS = [
+    "NaN", "Infinity", "-Infinity", "1e400", "-1", "0", "-0", "0.0", "true", "null", "[]", "{}",
+    '"abc"', '""', '" 1"', '"1 "', '"1_0"', '"+1"', '"-1"', '"0"', '"NaN"', '"inf"', '"1e400"',
+    '"1e99"', '"٣"', '"0x1"', '"1,5"', "0.1000000001", '"0.1000000001"', '"1e-10"', "1e-10",
+    "10000.000000001", '"10001"', '"' + "9" * 41 + '"', "9" * 5000, f'"{SENTINEL}"',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("epsilon", BAD_EPSILONS, ids=lambda text: text[:20])
+def test_bad_epsilons_are_refused(analyst: httpx.Client, dataset: str, epsilon: str) -> None:
+    body = '{"statistic":' + json.dumps(MEAN) + ',"epsilon":' + epsilon + "}"
+    answer = send_raw(analyst, f"/v1/datasets/{dataset}/releases", body.encode())
+    problem = assert_problem(answer, 422, "invalid-request")
+    assert problem["errors"][0]["field"] in ("epsilon", "body")
+    assert SENTINEL not in answer.text
+    assert spent(analyst, dataset) == "0"
+
+
+@pytest.mark.parametrize(
+    ("written", "exact"),
+    [
+        ("0.1", "0.1"), ('"0.1"', "0.1"), ("1e-9", "0.000000001"), ("0.3", "0.3"),
+        ('"0.500"', "0.5"), ("2", "2"), ("0.000000007", "0.000000007"), ("1E-2", "0.01"),
+        ("1.000000000000", "1"), ("0.123456789", "0.123456789"),
+    ],
+)  # fmt: skip
+def test_epsilons_are_read_exactly(
+    analyst: httpx.Client, dataset: str, written: str, exact: str
+) -> None:
+    body = '{"statistic":' + json.dumps(MEAN) + ',"epsilon":' + written + "}"
+    answer = send_raw(analyst, f"/v1/datasets/{dataset}/releases", body.encode())
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["epsilon"] == exact
+    assert spent(analyst, dataset) == exact
+
+
+BAD_STATISTICS: list[Any] = [
+    None,
+    "mean",
+    [],
+    {},
+    {"kind": None},
+    {"kind": SENTINEL},
+    {"kind": "mean"},
+    {"kind": "mean", "columns": []},
+    {"kind": "mean", "columns": "income"},
+    {"kind": "mean", "columns": [SENTINEL]},
+    {"kind": "mean", "columns": ["region"]},
+    {"kind": "mean", "columns": ["income", "income"]},
+    {"kind": "mean", "columns": [1]},
+    {"kind": "mean", "columns": ["income"], SENTINEL: 1},
+    {"kind": "count"},
+    {"kind": "count", "where": [{"column": SENTINEL, "op": "==", "value": 1}]},
+    {"kind": "count", "where": [{"column": "income", "op": SENTINEL, "value": 1}]},
+    {"kind": "count", "where": [{"column": "region", "op": "==", "value": SENTINEL}]},
+    {"kind": "histogram", "columns": ["income"]},
+    {"kind": "histogram", "columns": ["income"], "edges": {"income": [0]}},
+    {"kind": "histogram", "columns": ["income"], "edges": {"income": [0, 0]}},
+    {"kind": "histogram", "columns": ["income"], "edges": {"income": [10, 0]}},
+    {"kind": "histogram", "columns": ["income"], "edges": {SENTINEL: [0, 1]}},
+    {"kind": "quantile", "column": "income", "levels": []},
+    {"kind": "quantile", "column": "income", "levels": [0]},
+    {"kind": "quantile", "column": "income", "levels": [1]},
+    {"kind": "quantile", "column": "income", "levels": [0.5, 0.5]},
+    {"kind": "quantile", "column": "income", "levels": ["0.5"]},
+    {"kind": "quantile", "column": "income", "levels": [True]},
+    {"kind": "quantile", "column": "region", "levels": [0.5]},
+    {"kind": "linear_regression", "target": "food", "features": ["food"]},
+    {"kind": "linear_regression", "target": "food", "features": ["income", "food"]},
+    {"kind": "linear_regression", "target": "food", "features": []},
+    {"kind": "linear_regression", "target": "food", "features": ["income"], "bound": 0},
+    {"kind": "linear_regression", "target": "food", "features": ["income"], "bound": -1},
+    {"kind": "linear_regression", "target": "food", "features": ["income"], "ridge": -1},
+    {"kind": "linear_regression", "target": SENTINEL, "features": ["income"]},
+    {"kind": "logistic_regression", "target": "owner", "features": ["owner"]},
+    {"kind": "logistic_regression", "target": "food", "features": ["income"]},
+    {"kind": "logistic_regression", "target": "owner", "features": ["income"], "q": 2},
+    {"kind": "logistic_regression", "target": "owner", "features": ["income"], "q": SENTINEL},
+]
+
+
+@pytest.mark.parametrize("statistic", BAD_STATISTICS, ids=lambda body: json.dumps(body)[:80])
+@pytest.mark.parametrize("call", ["releases", "previews"])
+def test_bad_statistics_are_refused(
+    analyst: httpx.Client, dataset: str, statistic: Any, call: str
+) -> None:
+    answer = analyst.post(
+        f"/v1/datasets/{dataset}/{call}",
+        json={"statistic": statistic, "epsilon": "1"},
+        headers={"Idempotency-Key": "bad"},
+    )
+    problem = assert_problem(answer, 422, "invalid-request")
+    assert problem["errors"][0]["field"].startswith("statistic")
+    assert SENTINEL not in answer.text
+    assert spent(analyst, dataset) == "0"
+
+
+def test_an_unknown_kind_is_told_the_known_ones(analyst: httpx.Client, dataset: str) -> None:
+    problem = assert_problem(ask(analyst, dataset, {"kind": "mode"}), 422)
+    error = problem["errors"][0]
+    assert error["field"] == "statistic.kind"
+    offers = analyst.get("/v1/catalog").json()["items"]
+    assert {"count", "mean", "quantile"} <= {offer["statistic"] for offer in offers}
+    for offer in offers:
+        assert f"'{offer['statistic']}'" in error["message"]
+
+
+BAD_BODIES = [
+    b"", b"{", b"[]", b"null", b"1", b'"text"', b"\xff\xfe", b"\x00", b"{}",
+    b'{"epsilon":1,"epsilon":1}', b"[" * 100_000, b'{"a":' * 50_000,
+    b'{"statistic":{"kind":"mean","columns":["\\ud800"]},"epsilon":1}',
+    b'{"statistic":{"kind":"mean","columns":["in\\u0000come"]},"epsilon":1}',
+    b'{"statistic":{"kind":"mean","columns":["income"]},"epsilon":1,"mechanism":"magic"}',
+    b'{"statistic":{"kind":"mean","columns":["income"]},"epsilon":1,"norm":"l3"}',
+    b'{"statistic":{"kind":"mean","columns":["income"]},"epsilon":1,"norm":null}',
+    b'{"statistic":{"kind":"mean","columns":["income"]},"epsilon":1,"seed":1}',
+    b'{"statistic":{"kind":"mean","columns":["income"]},"epsilon":1,"mechanism":"functional"}',
+    b'{"statistic":{"kind":"mean","columns":["income"]},"epsilon":1,"mechanism":"kng"}',
+    b'{"statistic":{"kind":"quantile","column":"income","levels":[1e400]},"epsilon":1}',
+    b'{"statistic":{"kind":"quantile","column":"income","levels":[NaN]},"epsilon":1}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", BAD_BODIES, ids=lambda body: repr(body)[:60])
+def test_bad_bodies_are_refused(analyst: httpx.Client, dataset: str, body: bytes) -> None:
+    answer = send_raw(analyst, f"/v1/datasets/{dataset}/releases", body)
+    assert_problem(answer, 422, "invalid-request")
+    assert spent(analyst, dataset) == "0"
+
+
+def test_another_content_type_is_refused(analyst: httpx.Client, dataset: str) -> None:
+    answer = analyst.post(f"/v1/datasets/{dataset}/releases", data={"epsilon": "1"})
+    assert_problem(answer, 415, "unsupported-media-type")
+
+
+def test_a_body_above_the_limit_is_refused(analyst: httpx.Client, dataset: str) -> None:
+    answer = send_raw(analyst, f"/v1/datasets/{dataset}/releases", b" " * (2**20 + 1))
+    problem = assert_problem(answer, 413, "too-large")
+    assert problem["limit"] == "max_request_bytes"
+
+
+@pytest.mark.parametrize("key", ["", "x" * 201])
+def test_the_idempotency_key_is_required(analyst: httpx.Client, dataset: str, key: str) -> None:
+    answer = analyst.post(
+        f"/v1/datasets/{dataset}/releases",
+        json={"statistic": MEAN, "epsilon": "1"},
+        headers={"Idempotency-Key": key} if key else {},
+    )
+    assert_problem(answer, 400, "idempotency-key-missing")
+    assert spent(analyst, dataset) == "0"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {}, {"epsilon": "1"}, {"reason": "more"}, {"epsilon": "0", "reason": "more"},
+        {"epsilon": "1", "reason": ""}, {"epsilon": "1e10", "reason": "more"},
+        {"epsilon": "1", "reason": "a\x00b"}, {"epsilon": "1", "reason": "x" * 2001},
+        {"epsilon": "1", "reason": "more", SENTINEL: 1}, {"epsilon": SENTINEL, "reason": "more"},
+    ],
+)  # fmt: skip
+def test_bad_grants_are_refused(curator: httpx.Client, dataset: str, body: Any) -> None:
+    answer = curator.post(f"/v1/datasets/{dataset}/grants", json=body)
+    assert_problem(answer, 422, "invalid-request")
+    assert SENTINEL not in answer.text
+    left = curator.get(f"/v1/datasets/{dataset}/budget").json()["epsilon"]
+    assert left["total"] == "10"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {}, {"name": "a"}, {"name": "a", "role": SENTINEL}, {"name": "", "role": "analyst"},
+        {"name": "x" * 101, "role": "analyst"}, {"name": "a\nb", "role": "analyst"},
+        {"name": "a", "role": "analyst", "expires": SENTINEL},
+        {"name": "a", "role": "analyst", "expires": "2001-01-01T00:00:00Z"},
+        {"name": "a", "role": "analyst", "expires": "2090-01-01T00:00:00"},
+        {"name": "a", "role": "analyst", "expires": 5}, {"name": 1, "role": "analyst"},
+        {"name": "a", "role": "analyst", "secret": SENTINEL},
+    ],
+)  # fmt: skip
+def test_bad_keys_are_refused(admin: httpx.Client, body: Any) -> None:
+    answer = admin.post("/v1/keys", json=body)
+    assert_problem(answer, 422, "invalid-request")
+    assert SENTINEL not in answer.text

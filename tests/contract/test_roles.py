@@ -1,0 +1,142 @@
+"""Who may do what: the matrix of roles over the routes, and the life of keys."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from tests.contract.service import (
+    MEAN,
+    ROWS,
+    Service,
+    ask,
+    assert_problem,
+    make_key,
+    send_upload,
+    spec,
+    upload,
+)
+
+ROLES = ("analyst", "curator", "admin")
+BODY = {"statistic": MEAN, "epsilon": "0.1"}
+
+
+def _call(client: httpx.Client, name: str, dataset: str, release: str) -> httpx.Response:
+    base = f"/v1/datasets/{dataset}"
+    reads = {
+        "datasets": "/v1/datasets",
+        "dataset": base,
+        "budget": f"{base}/budget",
+        "ledger": f"{base}/ledger",
+        "verification": "/v1/ledger/verification",
+        "releases": "/v1/releases",
+        "foreign release": f"/v1/releases/{release}",
+        "keys": "/v1/keys",
+    }
+    posts: dict[str, tuple[str, Any]] = {
+        "grant": (f"{base}/grants", {"epsilon": "1", "reason": "more"}),
+        "preview": (f"{base}/previews", BODY),
+        "release": (f"{base}/releases", BODY),
+        "archive": (f"{base}/archive", None),
+        "key": ("/v1/keys", {"name": "somebody", "role": "analyst"}),
+    }
+    if name in reads:
+        return client.get(reads[name])
+    if name in posts:
+        path, body = posts[name]
+        return client.post(path, json=body, headers={"Idempotency-Key": str(uuid4())})
+    if name == "upload":
+        return send_upload(client, ROWS, spec())
+    return client.delete("/v1/keys/key_unknown")
+
+
+# what an analyst, a curator and an admin get
+MATRIX: dict[str, tuple[int, int, int]] = {
+    "datasets": (200, 200, 200),
+    "dataset": (200, 200, 200),
+    "budget": (200, 200, 200),
+    "release": (201, 201, 201),
+    "preview": (200, 200, 200),
+    "releases": (200, 200, 200),
+    "foreign release": (404, 200, 200),
+    "upload": (403, 201, 201),
+    "grant": (403, 201, 201),
+    "ledger": (403, 200, 200),
+    "verification": (403, 200, 200),
+    "archive": (403, 200, 200),
+    "key": (403, 403, 201),
+    "keys": (403, 403, 200),
+    "revoke": (403, 403, 404),
+}
+
+
+@pytest.mark.parametrize("name", MATRIX)
+@pytest.mark.parametrize("role", ROLES)
+def test_the_matrix(service: Service, admin: httpx.Client, name: str, role: str) -> None:
+    dataset = str(upload(admin)["id"])
+    foreign = ask(admin, dataset).json()["id"]
+    with service.client(make_key(admin, role)["secret"]) as client:
+        answer = _call(client, name, dataset, foreign)
+    expected = MATRIX[name][ROLES.index(role)]
+    assert answer.status_code == expected, answer.text
+    if expected == 403:
+        assert_problem(answer, 403, "forbidden")
+
+
+def test_foreign_and_unknown_releases_look_the_same(
+    service: Service, admin: httpx.Client, analyst: httpx.Client, dataset: str
+) -> None:
+    foreign = ask(admin, dataset).json()["id"]
+    bodies: list[dict[str, Any]] = []
+    for release in (foreign, "rel_" + "0" * 32):
+        body = assert_problem(analyst.get(f"/v1/releases/{release}"), 404, "not-found")
+        bodies.append({key: value for key, value in body.items() if key != "request_id"})
+    assert bodies[0] == bodies[1]
+    assert foreign not in analyst.get("/v1/releases").text
+    with service.client(make_key(admin, "curator")["secret"]) as curator:
+        assert foreign in curator.get("/v1/releases").text
+
+
+def test_a_secret_is_shown_once_and_kept_as_a_hash(service: Service, admin: httpx.Client) -> None:
+    made = make_key(admin, "analyst")
+    assert len(made["secret"]) >= 43
+    assert made["secret"] not in admin.get("/v1/keys").text
+    for path in service.data_dir.glob("*.db*"):
+        assert made["secret"].encode() not in path.read_bytes()
+
+
+def test_a_revoked_key_is_refused_at_once(service: Service, admin: httpx.Client) -> None:
+    made = make_key(admin, "analyst")
+    with service.client(made["secret"]) as client:
+        assert client.get("/v1/datasets").status_code == 200
+        assert admin.delete(f"/v1/keys/{made['id']}").status_code == 204
+        assert_problem(client.get("/v1/datasets"), 401, "unauthorized")
+    assert admin.delete(f"/v1/keys/{made['id']}").status_code == 204
+    listed = {key["id"]: key for key in admin.get("/v1/keys").json()["items"]}
+    assert listed[made["id"]]["revoked_at"]
+
+
+def test_a_key_expires_by_itself(service: Service, admin: httpx.Client) -> None:
+    soon = datetime.now(UTC) + timedelta(seconds=1)
+    body = {"name": "brief", "role": "analyst", "expires": soon.isoformat()}
+    made = admin.post("/v1/keys", json=body).json()
+    assert datetime.fromisoformat(made["expires"]) == soon
+    with service.client(made["secret"]) as client:
+        assert client.get("/v1/datasets").status_code == 200
+        time.sleep(1.1)
+        assert_problem(client.get("/v1/datasets"), 401, "unauthorized")
+
+
+def test_keys_of_one_name_are_one_person(
+    service: Service, admin: httpx.Client, dataset: str
+) -> None:
+    first, second = (make_key(admin, "analyst", "ada of the tests") for _ in range(2))
+    with service.client(first["secret"]) as old, service.client(second["secret"]) as new:
+        answer = ask(old, dataset, key="rotation")
+        assert ask(new, dataset, key="rotation").content == answer.content
+        assert new.get(f"/v1/releases/{answer.json()['id']}").status_code == 200

@@ -1,0 +1,269 @@
+"""Uploads: what is taken in, and what is refused without a cell being repeated."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from typing import Any
+
+import httpx
+import polars as pl
+import pytest
+
+from tests.contract.service import (
+    COLUMNS,
+    ROWS,
+    Service,
+    assert_problem,
+    make_key,
+    running,
+    send_upload,
+    spec,
+    upload,
+)
+
+CELL = "sentinel7719283746"
+HEADER = "income,food,region,owner\n"
+
+
+def test_the_answer_holds_the_public_facts(curator: httpx.Client) -> None:
+    body = spec(name="engel " + CELL, description="Households.\nBelgium", max_rows=None)
+    answer = send_upload(curator, ROWS, body)
+    assert answer.status_code == 201
+    found = answer.json()
+    assert answer.headers["location"] == f"/v1/datasets/{found['id']}"
+    assert (found["rows"], found["max_rows"], found["status"]) == (40, None, "active")
+    assert found["columns"]["income"] == {
+        "type": "number", "lower": 0, "upper": 100, "missing": "reject",
+    }  # fmt: skip
+    assert found["budget"]["epsilon"] == {
+        "total": "10", "spent": "0", "reserved": "0", "remaining": "10",
+    }  # fmt: skip
+    assert found["policy"] == {"review": "never", "max_epsilon_per_release": None, "allowed": None}
+    assert curator.get(f"/v1/datasets/{found['id']}").json() == found
+
+
+def test_rows_are_private_under_add_remove(curator: httpx.Client) -> None:
+    found = upload(curator, adjacency="add_remove", max_rows=1000)
+    assert (found["rows"], found["max_rows"]) == (None, 1000)
+
+
+def _parquet() -> bytes:
+    frame = pl.read_csv(io.StringIO(ROWS))
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("rows", [ROWS.encode(), gzip.compress(ROWS.encode()), _parquet()])
+def test_three_formats_are_read(curator: httpx.Client, rows: bytes) -> None:
+    assert upload(curator, rows)["rows"] == 40
+
+
+def test_parts_may_come_in_any_order(curator: httpx.Client) -> None:
+    files = {"spec": (None, json.dumps(spec())), "file": ("rows.csv", ROWS)}
+    assert curator.post("/v1/datasets", files=files).status_code == 201
+
+
+BAD_FILES: dict[str, bytes] = {
+    "empty": b"",
+    "ragged": (HEADER + f"1,1,north,true,{CELL}\n").encode(),
+    "short row": (HEADER + "1,1\n").encode(),
+    "binary": bytes(range(256)) * 40,
+    "wrong encoding": (HEADER + "1,1,n\xf6rth,true\n").encode("latin-1"),
+    "utf-16": (HEADER + "1,1,north,true\n").encode("utf-16"),
+    "NUL": (HEADER + f"1,1,nor\x00{CELL},true\n").encode(),
+    "huge cell": (HEADER + f"1,1,{'x' * 3_000_000},true\n").encode(),
+    "text in a number": (HEADER + f"{CELL},1,north,true\n").encode(),
+    "nan": (HEADER + "nan,1,north,true\n").encode(),
+    "missing": (HEADER + ",1,north,true\n").encode(),
+    "unknown category": (HEADER + f"1,1,{CELL},true\n").encode(),
+    "unknown boolean": (HEADER + f"1,1,north,{CELL}\n").encode(),
+    "missing column": f"income,food,region\n1,1,{CELL}\n".encode(),
+    "column twice": f"income,income,food,region,owner\n1,{CELL},1,north,true\n".encode(),
+    "truncated gzip": gzip.compress(ROWS.encode())[:-9],
+    "lying parquet": b"PAR1" + b"\x00" * 500 + b"PAR1",
+    "truncated parquet": _parquet()[:-40],
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_bad_files_are_refused(curator: httpx.Client, name: str) -> None:
+    body = spec()
+    answer = send_upload(curator, BAD_FILES[name], body)
+    problem = assert_problem(answer, 422, "invalid-upload")
+    assert CELL not in answer.text
+    assert problem["problems"]
+    assert {"row", "column", "reason"} == set(problem["problems"][0])
+    # nothing is left behind: the name is free and a sound file is taken
+    assert send_upload(curator, ROWS, body).status_code == 201
+
+
+def test_troubles_name_rows_and_columns(curator: httpx.Client) -> None:
+    answer = send_upload(curator, HEADER + f"1,1,north,true\n2,{CELL},north,true\n", spec())
+    problems = assert_problem(answer, 422, "invalid-upload")["problems"]
+    assert [(each["row"], each["column"]) for each in problems] == [(2, "food")]
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_no_row_and_one_row_are_data_sets(curator: httpx.Client, rows: int) -> None:
+    assert upload(curator, HEADER + "1,1,north,true\n" * rows)["rows"] == rows
+
+
+def _columns(**changes: Any) -> dict[str, Any]:
+    return {"income": {"type": "number", "lower": 0, "upper": 100, **changes}}
+
+
+BAD_SPECS: dict[str, Any] = {
+    "not JSON": "{",
+    "array": "[]",
+    "unknown field": spec(**{CELL: 1}),
+    "no name": {key: value for key, value in spec().items() if key != "name"},
+    "empty name": spec(name=""),
+    "long name": spec(name="x" * 101),
+    "control character": spec(name="a\x07b"),
+    "no adjacency": {key: value for key, value in spec().items() if key != "adjacency"},
+    "unknown adjacency": spec(adjacency=CELL),
+    "no max_rows": spec(adjacency="add_remove"),
+    "zero max_rows": spec(adjacency="add_remove", max_rows=0),
+    "no columns": spec(columns={}),
+    "unknown type": spec(columns={"income": {"type": CELL}}),
+    "unknown column field": spec(columns=_columns(unit=CELL)),
+    "swapped bounds": spec(columns=_columns(lower=100, upper=0)),
+    "equal bounds": spec(columns=_columns(lower=1, upper=1)),
+    "close bounds": spec(columns=_columns(lower=0, upper=5e-324)),
+    "infinite bound": json.dumps(spec()).replace('"upper": 100', '"upper": 1e999'),
+    "NaN bound": json.dumps(spec()).replace('"upper": 100', '"upper": NaN'),
+    "huge bound": spec(columns=_columns(upper=1e300)),
+    "text bound": spec(columns=_columns(upper=CELL)),
+    "no bound": spec(columns={"income": {"type": "number", "lower": 0}}),
+    "duplicate column": json.dumps(spec()).replace('"food"', '"income"'),
+    "no values": spec(columns={"region": {"type": "category", "values": []}}),
+    "values twice": spec(columns={"region": {"type": "category", "values": [CELL, CELL]}}),
+    "number values": spec(columns={"region": {"type": "category", "values": [1]}}),
+    "unknown fill": spec(
+        columns={"region": {"type": "category", "values": ["a"], "missing": CELL}}
+    ),
+    "drop under replace_one": spec(columns=_columns(missing="drop")),
+    "no budget": {key: value for key, value in spec().items() if key != "budget"},
+    "zero budget": spec(budget={"epsilon": "0"}),
+    "negative budget": spec(budget={"epsilon": -1}),
+    "huge budget": spec(budget={"epsilon": "1e10"}),
+    "text budget": spec(budget={"epsilon": CELL}),
+    "NaN budget": json.dumps(spec()).replace('"10"', "NaN"),
+    "unknown account": spec(account="acc_" + "0" * 32),
+    "the system's account": spec(account="0"),
+    "review": spec(policy={"review": "always"}),
+    "review above": spec(policy={"review": "above:0.5"}),
+    "unknown kind": spec(policy={"allowed": [CELL]}),
+    "bad cap": spec(policy={"max_epsilon_per_release": "0"}),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SPECS)
+def test_bad_specs_are_refused(curator: httpx.Client, name: str) -> None:
+    answer = send_upload(curator, ROWS, BAD_SPECS[name])
+    problem = assert_problem(answer, 422, "invalid-request")
+    assert CELL not in answer.text
+    assert problem["errors"][0]["field"]
+
+
+def test_a_review_policy_is_refused_in_clear_words(curator: httpx.Client) -> None:
+    answer = send_upload(curator, ROWS, spec(policy={"review": "always"}))
+    assert "no review" in assert_problem(answer, 422)["detail"]
+
+
+def test_a_taken_name_is_refused(curator: httpx.Client) -> None:
+    name = upload(curator)["name"]
+    assert_problem(send_upload(curator, ROWS, spec(name=name)), 409, "name-taken")
+
+
+def test_an_account_is_shared(curator: httpx.Client) -> None:
+    first = upload(curator, budget={"epsilon": "3"})
+    second = upload(curator, budget=None, account=first["account"])
+    assert second["account"] == first["account"]
+    assert second["budget"]["epsilon"]["total"] == "3"
+
+
+def test_only_an_admin_overrides_overlap(admin: httpx.Client, curator: httpx.Client) -> None:
+    override = {"reason": "another wave of the survey"}
+    assert_problem(send_upload(curator, ROWS, spec(overlap=override)), 403, "forbidden")
+    assert send_upload(admin, ROWS, spec(overlap=override)).status_code == 201
+
+
+MALFORMED = [
+    ("multipart/form-data; boundary=b", b"", 400),
+    ("multipart/form-data; boundary=b", b"--x\r\n", 400),
+    ("multipart/form-data; boundary=b", b'--b\r\nContent-Disposition: form-data; name="spec"', 400),
+    ("multipart/form-data", b"--b--\r\n", 400),
+    ("multipart/form-data; boundary=b", b"--b--\r\n", 422),
+    ("application/json", b"{}", 415),
+    ("", b"", 415),
+]
+
+
+@pytest.mark.parametrize(("kind", "body", "status"), MALFORMED)
+def test_malformed_multipart_is_refused(
+    curator: httpx.Client, kind: str, body: bytes, status: int
+) -> None:
+    answer = curator.post("/v1/datasets", content=body, headers={"Content-Type": kind})
+    assert answer.status_code in (status, 400), answer.text
+    assert_problem(answer, answer.status_code)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"file": ("rows.csv", ROWS)},
+        {"spec": (None, "{}")},
+        {"file": ("rows.csv", ROWS), "spec": (None, "{}"), CELL: (None, "1")},
+    ],
+)
+def test_missing_and_unknown_parts_are_refused(curator: httpx.Client, files: Any) -> None:
+    answer = curator.post("/v1/datasets", files=files)
+    assert_problem(answer, 422, "invalid-request")
+    assert CELL not in answer.text
+
+
+def test_limits_are_kept(tmp_path: Any) -> None:
+    with (
+        running(
+            tmp_path / "data", max_upload_bytes=2000, max_upload_rows=30, max_columns=3
+        ) as small,
+        small.client() as admin,
+    ):
+        three = {name: COLUMNS[name] for name in ("income", "food", "region")}
+        large = assert_problem(send_upload(admin, "x" * 3000, spec(columns=three)), 413)
+        assert large["limit"] == "max_upload_bytes"
+        assert_problem(send_upload(admin, ROWS, spec(columns=three)), 413, "too-large")
+        assert_problem(send_upload(admin, ROWS, spec()), 422, "invalid-request")
+        assert send_upload(admin, ROWS[:400], spec(columns=three)).status_code in (201, 422)
+    assert [
+        path.name for path in (tmp_path / "data").iterdir() if path.name.startswith("tmp")
+    ] == []
+
+
+def test_archiving_erases_rows_and_keeps_the_rest(
+    service: Service, admin: httpx.Client, curator: httpx.Client
+) -> None:
+    from tests.contract.service import ask
+
+    found = upload(curator)
+    dataset = found["id"]
+    released = ask(curator, dataset, key="before")
+    rows = service.data_dir / "datasets" / dataset
+    assert rows.is_dir()
+    archived = curator.post(f"/v1/datasets/{dataset}/archive")
+    assert (archived.status_code, archived.json()["status"]) == (200, "archived")
+    assert not rows.exists()
+    assert_problem(ask(curator, dataset), 409, "dataset-archived")
+    body = {"statistic": {"kind": "mean", "columns": ["income"]}, "epsilon": "0.1"}
+    preview = curator.post(f"/v1/datasets/{dataset}/previews", json=body)
+    assert_problem(preview, 409, "dataset-archived")
+    assert ask(curator, dataset, key="before").content == released.content
+    assert curator.get(f"/v1/releases/{released.json()['id']}").content == released.content
+    assert len(curator.get(f"/v1/datasets/{dataset}/ledger").json()["items"]) == 2
+    assert curator.post(f"/v1/datasets/{dataset}/archive").status_code == 200
+    with service.client(make_key(admin, "analyst")["secret"]) as analyst:
+        assert analyst.get(f"/v1/datasets/{dataset}").json()["status"] == "archived"
