@@ -36,9 +36,9 @@ def create_app(settings: Settings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[LifespanState]:
         del app
         configure_logs(level=settings.log_level)
-        store = await anyio.to_thread.run_sync(_open_store, settings)
+        store = await anyio.to_thread.run_sync(open_store, settings)
         try:
-            services = await anyio.to_thread.run_sync(_build, settings, store)
+            services = await anyio.to_thread.run_sync(build_services, settings, store)
             _show_key(services.keys.bootstrap(_bootstrap_secret(settings)))
             services.releases.recover()
             try:
@@ -51,12 +51,14 @@ def create_app(settings: Settings) -> FastAPI:
     return bare_application(lifespan)
 
 
-def _open_store(settings: Settings) -> Store:
+def open_store(settings: Settings) -> Store:
+    """Open the store in the settings' data directory, which is made if need be."""
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     return Store.open(settings.resolved_database_url, data_dir=settings.data_dir)
 
 
-def _build(settings: Settings, store: Store) -> Services:
+def build_services(settings: Settings, store: Store) -> Services:
+    """Put the use cases together, and clear away what a crash left in the vault."""
     vault = Vault(settings.data_dir)
     limits = Limits(max_bytes=settings.max_upload_bytes, max_rows=settings.max_upload_rows)
     plane = DataEngine(vault, limits=limits)

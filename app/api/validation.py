@@ -102,12 +102,12 @@ def _place(finding: Mapping[str, Any], value: object, known: Collection[str]) ->
     """Return e.g. ``statistic.columns[0]``; a client's own key appears as its position."""
     location: Sequence[str | int] = finding["loc"]
     place = ""
-    for step in location:
+    for depth, step in enumerate(location, start=1):
         if isinstance(value, list) and isinstance(step, int):
             place += f"[{step}]"
             value = value[step] if step < len(value) else None
         elif isinstance(value, dict) and step in value and step not in known:
-            if finding["type"] in _UNKNOWN_FIELD:
+            if finding["type"] in _UNKNOWN_FIELD and depth == len(location):
                 break
             place += f"[{list(value).index(step)}]"
             value = value[step]

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import anyio.to_thread
 
@@ -181,9 +181,12 @@ class ReleaseService:
             _LOG.error("release void: no attempt left", extra={"release": left.id})
             raise Problem("release-void")
         record = await self._surely(lambda work: work.releases.begin_attempt(left.id))
-        facts = self._datasets.facts(record.dataset)
-        question = read_question(record.request)
-        plan = await self._plans.plan(facts, question)
+        try:
+            facts = self._datasets.facts(record.dataset)
+            question = read_question(record.request)
+            plan = await self._plans.plan(facts, question)
+        except Exception as error:
+            return await self._give_up(record, error)
         return await self._draw(record, facts, question, plan)
 
     async def _draw(
@@ -195,11 +198,15 @@ class ReleaseService:
             result = await loop.run_in_executor(
                 self._pool, self._draw_bytes, record, facts, question, plan
             )
-        except Exception as error:  # after the debit there is one failure, whatever happened
-            _LOG.error("draw failed", extra={"release": record.id, **describe(error)})
-            await self._surely(lambda work: work.releases.void(record.id))
-            raise Problem("release-void") from None
+        except Exception as error:
+            return await self._give_up(record, error)
         return await self._surely(lambda work: work.releases.finish(record.id, result))
+
+    async def _give_up(self, record: ReleaseRecord, error: Exception) -> NoReturn:
+        """Void a charged release: after the debit there is one failure, whatever happened."""
+        _LOG.error("release void", extra={"release": record.id, **describe(error)})
+        await self._surely(lambda work: work.releases.void(record.id))
+        raise Problem("release-void") from None
 
     def _draw_bytes(
         self, record: ReleaseRecord, facts: DatasetFacts, question: Question, plan: Plan

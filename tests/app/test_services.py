@@ -1,0 +1,336 @@
+"""The use cases without HTTP: what happens when a draw fails, a client leaves, a process dies."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.api.schemas import DatasetSpec
+from app.api.state import Services
+from app.domain.problems import Problem
+from app.domain.releases import ReleaseState
+from app.domain.roles import Role
+from app.main import build_services, open_store
+from app.services import releases as release_module
+from app.services.keys import BOOTSTRAP_NAME, Caller, KeyService
+from app.services.plans import PlanService
+from app.services.questions import Question, read_question
+from app.settings import Settings
+from app.store import Store
+from mechanisms.privacy import Epsilon
+from mechanisms.statistics.mean import Mean
+
+ADA = Caller(key="key_ada", person="ada", role=Role.CURATOR)
+BOB = Caller(key="key_bob", person="bob", role=Role.ANALYST)
+SECRET = "an exception that names the cell 77191"
+
+
+def question(epsilon: str = "1", column: str = "x") -> Question:
+    return Question(
+        statistic=Mean(columns=(column,)),
+        mechanism="auto",
+        norm="auto",
+        epsilon=Epsilon.parse(epsilon),
+    )
+
+
+@asynccontextmanager
+async def opened(directory: Path, **settings: Any) -> AsyncIterator[tuple[Store, Services]]:
+    config = Settings(data_dir=directory, **settings)
+    store = open_store(config)
+    services = build_services(config, store)
+    try:
+        yield store, services
+    finally:
+        await services.releases.close(timeout_s=5)
+        store.close()
+
+
+async def new_dataset(services: Services, total: str = "10") -> str:
+    spec = DatasetSpec.model_validate(
+        {
+            "name": "one column",
+            "adjacency": "replace_one",
+            "columns": {"x": {"type": "number", "lower": 0, "upper": 1}},
+            "budget": {"epsilon": total},
+        }
+    )
+    view = await services.datasets.create(spec.declared(), io.BytesIO(b"x\n1\n0\n"), caller=ADA)
+    return view.facts.id
+
+
+def spent(services: Services, dataset: str) -> int:
+    return services.budgets.view(dataset, caller=ADA).balance.spent
+
+
+def test_a_failed_draw_is_void_for_ever_and_stays_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError(SECRET)
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as (store, services):
+            dataset = await new_dataset(services)
+            with monkeypatch.context() as patched:
+                patched.setattr(release_module, "run", broken)
+                with pytest.raises(Problem) as refused:
+                    await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            assert (refused.value.code, dict(refused.value.extras)) == ("release-void", {})
+            with pytest.raises(Problem, match="release-void"):
+                await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            assert spent(services, dataset) == 10**9
+            with store.reading() as reader:
+                assert [each.state for each in reader.releases.list()] == [ReleaseState.VOID]
+            assert store.verify().ok
+
+    asyncio.run(scenario())
+    assert SECRET not in str([vars(each) for each in caplog.records])
+    assert SECRET not in caplog.text
+
+
+def test_a_client_that_leaves_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as (_, services):
+            dataset = await new_dataset(services)
+            begun, go = asyncio.Event(), asyncio.Event()
+            draw = services.releases._draw
+
+            async def slow(*arguments: Any) -> Any:
+                begun.set()
+                await go.wait()
+                return await draw(*arguments)
+
+            monkeypatch.setattr(services.releases, "_draw", slow)
+            asking = services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            waiting = asyncio.create_task(asking)
+            await begun.wait()
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            go.set()
+            again = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            assert again.state is ReleaseState.RELEASED
+            assert again.attempts == 1
+            assert spent(services, dataset) == 10**9
+
+    asyncio.run(scenario())
+
+
+async def _leave_debited(services: Services, store: Store, dataset: str, idem: str) -> str:
+    """Charge for a release and forget to draw it, as a process does that dies."""
+    asked = question()
+    account = services.datasets.facts(dataset).record.account
+    record = await store.awrite(
+        lambda work: work.releases.debit(
+            account=account,
+            amount=asked.epsilon.nanos,
+            dataset=dataset,
+            principal=BOB.person,
+            request=asked.canonical(),
+            plan=json.dumps({}),
+            idem=idem,
+        )
+    )
+    return record.id
+
+
+def test_what_a_dead_process_left_is_drawn_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as (store, services):
+            dataset = await new_dataset(services)
+            left = await _leave_debited(services, store, dataset, "a")
+        async with opened(tmp_path) as (store, services):
+            services.releases.recover()
+            # a replay that comes before the draw waits for it
+            record = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            assert (record.id, record.state, record.attempts) == (left, ReleaseState.RELEASED, 2)
+            assert spent(services, dataset) == 10**9
+            with pytest.raises(Problem, match="idempotency-key-reused"):
+                await services.releases.submit(dataset, question("2"), idem="a", caller=BOB)
+            assert store.verify().ok
+        async with opened(tmp_path) as (_, services):
+            services.releases.recover()
+            again = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            assert again.result == record.result
+
+    asyncio.run(scenario())
+
+
+def test_after_three_deaths_a_release_is_void(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def die(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as (store, services):
+            dataset = await new_dataset(services)
+            await _leave_debited(services, store, dataset, "a")
+            other = await _leave_debited(services, store, dataset, "b")
+        for _ in range(2):
+            async with opened(tmp_path) as (_, services):
+                monkeypatch.setattr(services.releases, "_draw", die)
+                services.releases.recover()
+                running = services.releases._running["bob", "a"]
+                services.releases._running["bob", "b"].task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await running.task
+        async with opened(tmp_path) as (store, services):
+            services.releases.recover()
+            with pytest.raises(Problem, match="release-void"):
+                await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            # the one that never had its turn has used up no attempt
+            saved = await services.releases.submit(dataset, question(), idem="b", caller=BOB)
+            assert (saved.id, saved.attempts) == (other, 2)
+            assert spent(services, dataset) == 2 * 10**9
+            assert store.verify().ok
+
+    asyncio.run(scenario())
+
+
+def test_a_replay_redraws_what_an_earlier_failure_left(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as (store, services):
+            dataset = await new_dataset(services)
+            left = await _leave_debited(services, store, dataset, "a")
+            record = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            assert (record.id, record.attempts) == (left, 2)
+
+    asyncio.run(scenario())
+
+
+def test_a_plan_that_is_no_longer_offered_is_void(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(*_: object) -> None:
+        raise Problem("invalid-request")
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as (store, services):
+            dataset = await new_dataset(services)
+            await _leave_debited(services, store, dataset, "a")
+            monkeypatch.setattr(PlanService, "plan", gone)
+            with pytest.raises(Problem, match="release-void"):
+                await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+
+    asyncio.run(scenario())
+
+
+def test_too_many_at_once_are_refused_before_the_charge(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, max_waiting_draws=1) as (_, services):
+            dataset = await new_dataset(services)
+            outcomes = await asyncio.gather(
+                *(
+                    services.releases.submit(dataset, question(), idem=str(number), caller=BOB)
+                    for number in range(6)
+                ),
+                return_exceptions=True,
+            )
+            refused = [each for each in outcomes if isinstance(each, Problem)]
+            assert refused
+            assert {each.code for each in refused} == {"busy"}
+            assert spent(services, dataset) == (6 - len(refused)) * 10**9
+
+    asyncio.run(scenario())
+
+
+def test_a_full_queue_never_loses_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as (store, services):
+            dataset = await new_dataset(services)
+            write, calls = store.awrite, 0
+
+            async def crowded(function: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                if calls in (2, 3):  # the first is the charge
+                    raise Problem("busy")
+                return await write(function)
+
+            monkeypatch.setattr(store, "awrite", crowded)
+            record = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            assert record.state is ReleaseState.RELEASED
+            assert calls == 4
+
+    asyncio.run(scenario())
+
+
+def test_rows_without_a_data_set_are_cleared_away(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as (_, services):
+            dataset = await new_dataset(services)
+        stray = tmp_path / "datasets" / "ds_stray"
+        stray.mkdir()
+        async with opened(tmp_path) as (_, services):
+            assert not stray.exists()
+            record = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            assert record.state is ReleaseState.RELEASED
+
+    asyncio.run(scenario())
+
+
+def test_a_lost_race_for_a_name_leaves_no_rows(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as (_, services):
+            outcomes = await asyncio.gather(
+                *(new_dataset(services) for _ in range(4)), return_exceptions=True
+            )
+            made = [each for each in outcomes if isinstance(each, str)]
+            lost = [each for each in outcomes if isinstance(each, Problem)]
+            assert (len(made), {each.code for each in lost}) == (1, {"name-taken"})
+            kept = [path.name for path in (tmp_path / "datasets").iterdir()]
+            assert kept == made
+
+    asyncio.run(scenario())
+
+
+def test_questions_survive_their_canonical_text() -> None:
+    asked = question("0.000000001")
+    assert read_question(asked.canonical()) == asked
+    assert asked.canonical() == read_question(asked.canonical()).canonical()
+
+
+def test_the_first_key_is_made_once(tmp_path: Path) -> None:
+    store = open_store(Settings(data_dir=tmp_path))
+    try:
+        keys = KeyService(store)
+        made = keys.bootstrap(None)
+        assert made is not None
+        assert keys.authenticate(made.encode()) == Caller(
+            key=keys.list(before=None, limit=2)[0].id, person=BOOTSTRAP_NAME, role=Role.ADMIN
+        )
+        assert keys.bootstrap(None) is None
+        given = "ключ из тридцати двух знаков и более"
+        assert keys.bootstrap(given) is None
+        assert keys.bootstrap(given) is None
+        assert keys.authenticate(given.encode()).role is Role.ADMIN
+        assert len(keys.list(before=None, limit=9)) == 2
+        with pytest.raises(Problem, match="unauthorized"):
+            keys.authenticate(b"guess")
+    finally:
+        store.close()
+
+
+def test_a_revoked_bootstrap_key_stays_revoked(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as (_, services):
+            services.keys.bootstrap("s" * 32)
+            caller = services.keys.authenticate(b"s" * 32)
+            await services.keys.revoke(caller.key, caller=caller)
+        async with opened(tmp_path) as (_, services):
+            assert services.keys.bootstrap("s" * 32) is None
+            with pytest.raises(Problem, match="unauthorized"):
+                services.keys.authenticate(b"s" * 32)
+
+    asyncio.run(scenario())
