@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
+from dataclasses import asdict
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import IO
 
@@ -18,12 +20,18 @@ from app.engine.cells import Codes, RowEncoder
 from app.engine.csv_file import name_troubles
 from app.engine.csv_records import Source
 from app.engine.limits import Limits
-from app.engine.parquet_reader import Kind, Message, serve
+from app.engine.parquet_reader import Kind, Message, Task
 from app.engine.trouble import Trouble, Troubles, UnreadableError, too_large
 
 MAGIC = b"PAR1"
 _MAX_FOOTER_BYTES = 1 << 26
 _COPY_BYTES = 1 << 22
+_START = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from app.engine.parquet_reader import main
+main(int(sys.argv[2]))
+"""
 UNREADABLE = "is not a Parquet file that can be read within the limits"
 WRONG_TYPE = "has a type in the file that does not fit the declared one"
 
@@ -88,42 +96,50 @@ def _check_ends(file: IO[bytes]) -> None:
 
 
 def _decoded(path: Path, spec: ColumnsSpec, limits: Limits) -> Iterator[tuple[Message, bytes]]:
-    kinds = {name: _kind(column) for name, column in spec.columns.items()}
-    with _reader(path, kinds, limits) as connection:
-        while True:
-            try:
-                if not connection.poll(limits.reader_timeout_s):
-                    raise UnreadableError(UNREADABLE)
-                content = connection.recv_bytes()
-            except (EOFError, OSError):  # the child was stopped, by its own limits mostly
-                raise UnreadableError(UNREADABLE) from None
-            message = Message(content[0])
-            yield message, content[1:]
-            if message not in (Message.NAMES, Message.BATCH):
-                return
+    task = Task(
+        path=str(path),
+        kinds={name: _kind(column) for name, column in spec.columns.items()},
+        max_rows=limits.max_rows,
+        memory_bytes=limits.reader_memory_bytes,
+    )
+    with _reader() as channel:
+        message = Message.NAMES
+        try:
+            channel.send_bytes(json.dumps(asdict(task)).encode())
+            while message in (Message.NAMES, Message.BATCH):
+                if not channel.poll(limits.reader_timeout_s):
+                    raise EOFError
+                content = channel.recv_bytes()
+                message = Message(content[0])
+                yield message, content[1:]
+        except (EOFError, OSError):  # it was stopped, by its own limits mostly
+            raise UnreadableError(UNREADABLE) from None
 
 
 @contextmanager
-def _reader(path: Path, kinds: Mapping[str, Kind], limits: Limits) -> Iterator[Connection]:
-    """Run the decoding process for as long as the block lasts."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(
-        target=serve,
-        args=(theirs, str(path), kinds),
-        kwargs={"max_rows": limits.max_rows, "memory_bytes": limits.reader_memory_bytes},
-        daemon=True,
-    )
-    try:
-        process.start()
-        theirs.close()
-        yield ours
-    finally:
-        ours.close()
-        if process.pid is not None:
-            process.kill()
-            process.join()
-            process.close()
+def _reader() -> Iterator[Connection]:
+    """Run the decoding process for as long as the block lasts.
+
+    It gets nothing of this process but the module path: no environment, no
+    other descriptor, and nowhere to print to.
+    """
+    ours, theirs = Pipe()
+    with ours, theirs:
+        modules = json.dumps([str(Path(entry).absolute()) for entry in sys.path])
+        process = subprocess.Popen(  # noqa: S603 - fixed words, this interpreter
+            [sys.executable, "-I", "-c", _START, modules, str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            env={},
+        )
+        with process:
+            try:
+                theirs.close()
+                yield ours
+            finally:
+                process.kill()
 
 
 def _kind(column: ColumnSpec) -> Kind:

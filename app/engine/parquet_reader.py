@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import resource
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from multiprocessing.connection import Connection
 from typing import Literal
@@ -43,27 +43,29 @@ class Message(IntEnum):
     """Nothing; the last message."""
 
 
-def serve(
-    connection: Connection,
-    path: str,
-    kinds: Mapping[str, Kind],
-    *,
-    max_rows: int,
-    memory_bytes: int,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What the process is started for; it arrives as JSON on its channel."""
+
+    path: str
+    kinds: Mapping[str, Kind]
+    max_rows: int
+    memory_bytes: int
+
+
+def main(descriptor: int) -> None:
     """Send what the file holds in the declared columns, then leave."""
-    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
-        os.dup2(nowhere.fileno(), 1)
-        os.dup2(nowhere.fileno(), 2)
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    try:
-        for message, body in _messages(path, kinds, max_rows):
-            connection.send_bytes(bytes([message]) + body)
-    except BrokenPipeError:
-        return
-    except BaseException:  # the decoder's panics are no Exception, and its words may quote cells
-        connection.send_bytes(bytes([Message.UNREADABLE]))
+    with Connection(descriptor) as channel:
+        task = Task(**json.loads(channel.recv_bytes()))
+        resource.setrlimit(resource.RLIMIT_AS, (task.memory_bytes, task.memory_bytes))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        try:
+            for message, body in _messages(task.path, task.kinds, task.max_rows):
+                channel.send_bytes(bytes([message]) + body)
+        except BrokenPipeError:
+            return
+        except BaseException:  # the decoder's panics are no Exception; what they say is dropped
+            channel.send_bytes(bytes([Message.UNREADABLE]))
 
 
 def _messages(

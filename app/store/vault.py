@@ -162,7 +162,7 @@ class VaultWriter:
         if not 1 <= rows <= MAX_PART_ROWS:
             raise ValueError("a part has 1 to 2**18 rows")
         buffer = io.BytesIO()
-        pl.DataFrame(dict(block)).write_parquet(buffer, compression="lz4", statistics=False)
+        pl.DataFrame(dict(block)).write_parquet(buffer, compression="zstd", statistics=False)
         name = f"part-{len(self.parts):05d}.parquet"
         part = StoredPart(self._store(name, buffer.getbuffer()), rows)
         self.parts.append(part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 from collections import Counter
@@ -13,8 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.domain.problems import Problem
 from app.engine.cells import DROPPED
 from app.engine.ingest import ingest
+from app.engine.schema import schema_of
 from mechanisms.domain import CODE_BITS, CODE_MAX
 from mechanisms.privacy import Adjacency
 from tests.app.uploads import columns_spec, encode, plainly, same, sample_csv
@@ -159,6 +162,32 @@ def test_a_number_means_the_same_beside_a_cell_that_does_not_parse(cells: list[s
     typed = encode(f"x,k\n{body}".encode(), spec)["x"]
     texts = encode(f"x,k\n{body}words,1\n".encode(), spec)["x"]
     assert typed.tolist() == texts[:-1].tolist()
+
+
+PIECES = st.sampled_from(["a", "b", "7", ",", '"', '""', "\n", "\r\n", '"a"', '","', " ", "ö"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PIECES, max_size=40), st.sampled_from([1, 5, 1 << 20]))
+def test_what_is_accepted_is_read_as_the_standard_library_reads_it(
+    pieces: list[str], chunk_bytes: int
+) -> None:
+    spec = columns_spec(
+        {
+            "x": {"type": "category", "values": ["?", "a", "b", "7", "a,b"], "missing": "?"},
+            "y": {"type": "category", "values": ["?", "a", "ö", " "], "missing": "?"},
+        }
+    )
+    body = "".join(pieces)
+    try:
+        mine = encode(f"y,x\n{body}".encode(), spec, chunk_bytes=chunk_bytes)
+    except Problem:
+        return
+    rows = list(csv.reader(io.StringIO(body.rstrip("\r\n"), newline=""), strict=True))
+    for place, name in enumerate(["y", "x"]):
+        values = schema_of(spec, rows=None).columns[name].values  # type: ignore[union-attr]
+        theirs = [values.index(row[place]) if row[place] in values else 0 for row in rows]
+        assert mine[name].tolist() == theirs
 
 
 def test_codes_lie_in_their_range_and_are_int32() -> None:

@@ -138,6 +138,7 @@ def test_a_huge_cell_is_refused_wherever_it_lies(chunk_bytes: int) -> None:
         (b"\xef\xbb\xbf", "the file is empty"),
         ("income\n1\n".encode("utf-16"), "the file is not UTF-8 text"),
         ("ö\n1\n".encode("latin-1"), "the header is not UTF-8 text"),
+        (b"income,region,owner\r1,north,1\r", "the header is not a line of CSV"),
         (b"inc\x00ome,region,owner\n", "the header holds a NUL byte"),
         (b'"income,region,owner\n1,north,1\n', "the header is not a line of CSV"),
         (b'"income"x,region,owner\n', "the header holds a stray or unclosed quote"),
