@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -72,6 +73,12 @@ class _Load:
                 else:
                     self.unexpected.append(answer.status_code)
 
+    def wait_for(self, count: int) -> None:
+        """Wait until this many releases were acknowledged, at most ten seconds."""
+        deadline = time.monotonic() + 10
+        while len(self.acknowledged) < count and time.monotonic() < deadline:
+            time.sleep(0.001)
+
     def finish(self) -> None:
         self._stop.set()
         for thread in self._threads:
@@ -87,8 +94,8 @@ def test_no_acknowledged_release_is_lost_by_100_kills(tmp_path: Path) -> None:
     acknowledged: dict[str, bytes] = {}
     for kill in range(KILLS):
         load = _Load(server, dataset, kill)
-        # spread the moment of death over the life of a release
-        load._stop.wait(0.05 + 0.002 * (kill % 50))
+        load.wait_for(1 + kill % 5)
+        time.sleep(0.0005 * (kill % 40))  # spread the moment of death over a release's life
         server.kill()
         load.finish()
         assert load.unexpected == []
