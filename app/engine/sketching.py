@@ -24,12 +24,14 @@ from numpy.typing import NDArray
 
 from app.engine.executor import Part
 from mechanisms.domain import CODE_MAX, CategoryColumn, Column, NumberColumn
-from mechanisms.sketches import Ordered, exact_gram
+from mechanisms.sketches import Ordered, distinct, exact_gram
 from mechanisms.statistics.base import Block
 
 SUMMARY = "sketch.json"
 DENSE_COLUMNS = 16
 """Columns counted at a time: 16 MiB each."""
+SORTED_ROWS = 1 << 17
+"""Up to so many rows a column is sorted instead, which is cheaper than 2**21 places."""
 
 
 class SketchBuilder:
@@ -85,17 +87,28 @@ class SketchBuilder:
 
 
 class _Counter:
-    """How often each code of one column has occurred."""
+    """How often each code of one column has occurred: by sorting at first, then densely."""
 
-    __slots__ = ("_counts",)
+    __slots__ = ("_counts", "_few", "_rows")
 
     def __init__(self) -> None:
-        self._counts = np.zeros(2 * CODE_MAX + 1, dtype=np.int64)
+        self._few: list[NDArray[np.int32]] = []
+        self._rows = 0
+        self._counts: NDArray[np.int64] | None = None
 
     def add(self, codes: NDArray[np.int32]) -> None:
-        np.add.at(self._counts, codes + np.int32(CODE_MAX), 1)
+        self._few.append(codes)
+        self._rows += len(codes)
+        if self._rows > SORTED_ROWS:
+            if self._counts is None:
+                self._counts = np.zeros(2 * CODE_MAX + 1, dtype=np.int64)
+            for few in self._few:
+                np.add.at(self._counts, few + np.int32(CODE_MAX), 1)
+            self._few.clear()
 
     def ordered(self) -> Ordered:
+        if self._counts is None:
+            return distinct(np.concatenate([np.zeros(0, dtype=np.int32), *self._few]))
         places = np.flatnonzero(self._counts != 0)
         return (places - CODE_MAX).astype(np.int32), self._counts[places]
 

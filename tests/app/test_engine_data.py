@@ -61,6 +61,7 @@ def test_parts_and_sketches_equal_the_whole_file_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     monkeypatch.setattr(data_module, "_MAX_PART_ROWS", 100)
+    monkeypatch.setattr(sketching, "SORTED_ROWS", 150)
     text, spec = sample_csv(rows, seed=rows), columns_spec()
     engine = _stored(tmp_path, text.encode(), spec, chunk_bytes=999)
     whole = ArrayData(schema_of(spec, rows=rows).columns, plainly(text, spec))
