@@ -49,7 +49,6 @@ _TILT_BITS = 96
 _FLOAT_BITS = 128
 _NEWTON_STEPS = 200
 _SETTLED = 1e-9  # the Newton step that follows one of this length is below 1e-16
-_EXACT_STEPS = 12
 _FULL_STEP = 0.5
 
 
@@ -81,13 +80,14 @@ class Problem:
 def certified_minimiser(problem: Problem) -> tuple[int, ...]:
     """Return the indices of the grid point theta* rounds to, exactly."""
     hint = _newton(problem)
-    if hint is not None:
-        feasible = _feasible(problem, hint)
-        if feasible is not None:
-            found = _round(problem, feasible, problem.objective.certify(feasible), bits=_FLOAT_BITS)
-            if found is not None:
-                return found
-    return refined_minimiser(problem, hint)
+    theta = None if hint is None else _feasible(problem, hint)
+    if theta is not None:
+        facts = problem.objective.certify(theta)
+        radius = _certified_radius(problem, theta, facts, bits=_FLOAT_BITS)
+        found = None if radius is None else _round(problem, theta, radius, bits=_FLOAT_BITS)
+        if found is not None:
+            return found
+    return refined_minimiser(problem, theta)
 
 
 def dyadic_step(wanted: int, bound: Fraction | None) -> int:
@@ -208,45 +208,55 @@ def _radius(problem: Problem, residual: arb, curvature: Fraction) -> Fraction:
     return rho / problem.ridge
 
 
-def _round(
+def _certified_radius(
     problem: Problem, theta: Sequence[Fraction], facts: Certified, *, bits: int
-) -> tuple[int, ...] | None:
-    """Return the grid point the certified ball around theta rounds to, if it is one."""
+) -> Fraction | None:
+    """Return the certified bound on ||theta - theta*||_2, None if nothing finite is known."""
     with working_precision(bits):
-        total = _total_gradient(problem, theta, facts.gradient, bits)
-        residual = _residual(problem, theta, total)
-        if not residual.is_finite():
-            return None
-        radius = _radius(problem, residual, facts.curvature)
+        residual = _residual(problem, theta, _total_gradient(problem, theta, facts.gradient, bits))
+        return _radius(problem, residual, facts.curvature) if residual.is_finite() else None
+
+
+def _round(
+    problem: Problem, theta: Sequence[Fraction], radius: Fraction, *, bits: int
+) -> tuple[int, ...] | None:
+    """Return the grid point the ball around theta rounds to, if it is one."""
+    with working_precision(bits):
         error = rational(-radius).union(rational(radius))
         return grid_point([rational(t) + error for t in theta], problem.step_exponent)
 
 
-def refined_minimiser(problem: Problem, hint: Point | None) -> tuple[int, ...]:
+def refined_minimiser(problem: Problem, start: Sequence[Fraction] | None) -> tuple[int, ...]:
     """Return the same grid point by exact rationals and ball arithmetic, however close the call.
 
-    Newton steps with a float Hessian (a hint) and a gradient in balls; the
-    quadratic subproblem is solved in exact rationals, faces included.
+    Newton steps with a float Hessian (a hint) and a gradient in balls, from a
+    feasible start (None: zero); the quadratic subproblem is solved in exact
+    rationals, faces included. The precision doubles whenever a full step no
+    longer halves the certified radius.
     """
-    dimension = problem.objective.dimension
-    start = None if hint is None else _feasible(problem, hint)
-    theta = start or [Fraction(0)] * dimension
+    theta = [Fraction(0)] * problem.objective.dimension if start is None else list(start)
     bits = _FLOAT_BITS
+    smallest: Fraction | None = None
     while True:
-        for _ in range(_EXACT_STEPS):
-            gradient = problem.objective.gradient(theta, bits)
-            facts = Certified(gradient, problem.objective.certify(theta).curvature)
-            found = _round(problem, theta, facts, bits=bits)
-            if found is not None:
-                return found
-            theta = _exact_step(problem, theta, gradient, bits)
-        bits *= 2
+        gradient = problem.objective.gradient(theta, bits)
+        facts = Certified(gradient, problem.objective.certify(theta).curvature)
+        radius = _certified_radius(problem, theta, facts, bits=bits)
+        if radius is None:
+            bits *= 2
+            continue
+        found = _round(problem, theta, radius, bits=bits)
+        if found is not None:
+            return found
+        if smallest is not None and 2 * radius > smallest:
+            bits *= 2
+        theta, shortened = _exact_step(problem, theta, gradient, bits)
+        smallest = None if shortened else radius
 
 
 def _exact_step(
     problem: Problem, theta: Sequence[Fraction], gradient: Sequence[arb], bits: int
-) -> list[Fraction]:
-    """Return the next iterate, feasible and dyadic but for one coordinate on the sphere."""
+) -> tuple[list[Fraction], bool]:
+    """Return the next feasible iterate, and whether the step had to be shortened."""
     with working_precision(bits):
         total = _total_gradient(problem, theta, gradient, bits)
         middle = _fractions([_exact(g) for g in total])
@@ -259,9 +269,10 @@ def _exact_step(
     step = point.theta - here
     share = _share(problem, step.astype(float), floats)
     if share < 1:
-        damped = here + Fraction(share) * step
-        return [Fraction(int(t * (1 << bits)), 1 << bits) for t in damped]  # towards zero: feasible
-    return _feasible(problem, point, bits) or list(here)
+        shortened = here + Fraction(share) * step
+        # towards zero, so that the iterate stays in the ball
+        return [Fraction(int(t * (1 << bits)), 1 << bits) for t in shortened], True
+    return _feasible(problem, point, bits) or list(here), False
 
 
 def _exact(ball: arb) -> Fraction:
