@@ -33,7 +33,7 @@ check: $(READY) ## Format, lint, types, import rules, migrations, OpenAPI snapsh
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/test_house.py
+	$(BIN)/python -m pytest -q tests/test_house.py tests/app/test_store_migrations.py tests/contract/test_openapi.py
 
 format: $(READY) ## Rewrite the sources in the house's format
 	$(BIN)/ruff check --fix .
