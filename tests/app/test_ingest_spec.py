@@ -1,0 +1,120 @@
+"""Column declarations: what is sound is kept exactly, what contradicts itself is refused."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from app.domain.datasets import (
+    BooleanSpec,
+    CategorySpec,
+    ColumnsSpec,
+    Fill,
+    InvalidSpecError,
+    NumberSpec,
+    columns_json,
+    exact,
+    parse_columns,
+)
+from app.engine.schema import schema_of
+from mechanisms.domain import CategoryColumn, NumberColumn
+from mechanisms.privacy import Adjacency
+
+NUMBER: dict[str, object] = {"type": "number", "lower": 0, "upper": 1}
+
+
+def _parse(column: dict[str, Any], **spec: Any) -> ColumnsSpec:
+    return parse_columns(
+        {"x": column}, **{"adjacency": Adjacency.REPLACE_ONE, "max_rows": None, **spec}
+    )
+
+
+def test_declared_decimals_are_exact() -> None:
+    spec = _parse({"type": "number", "lower": -0.1, "upper": 1e-3, "missing": 0.7})
+    assert spec.columns["x"] == NumberSpec(
+        lower=Fraction(-1, 10), upper=Fraction(1, 1000), missing=Fill(Fraction(7, 10))
+    )
+    assert exact(10**30) == 10**30
+
+
+def test_json_round_trip_keeps_columns_in_order() -> None:
+    columns: dict[str, dict[str, object]] = {
+        "z": {"type": "number", "lower": -0.5, "upper": 3, "missing": 1},
+        "a": {"type": "category", "values": ["v", "u"], "missing": "u"},
+        "m": {"type": "boolean", "missing": False},
+        "k": {"type": "boolean", "missing": "drop"},
+    }
+    spec = parse_columns(columns, adjacency=Adjacency.ADD_REMOVE, max_rows=5)
+    assert columns_json(spec) == columns
+    assert list(columns_json(spec)) == list(columns)
+
+
+def test_the_mechanisms_schema() -> None:
+    columns = {"n": NUMBER, "c": {"type": "category", "values": ["u"]}, "b": {"type": "boolean"}}
+    spec = parse_columns(columns, adjacency=Adjacency.REPLACE_ONE, max_rows=None)
+    schema = schema_of(spec, rows=7)
+    assert dict(schema.columns) == {
+        "n": NumberColumn(Fraction(0), Fraction(1)),
+        "c": CategoryColumn(("u",)),
+        "b": NumberColumn(Fraction(0), Fraction(1), boolean=True),
+    }
+    assert schema.rows == 7
+
+
+def test_under_add_remove_the_schema_never_holds_the_row_count() -> None:
+    spec = _parse(NUMBER, adjacency=Adjacency.ADD_REMOVE, max_rows=9)
+    schema = schema_of(spec, rows=7)
+    assert (schema.rows, schema.max_rows, schema.row_bound) == (None, 9, 9)
+
+
+@pytest.mark.parametrize(
+    ("column", "place"),
+    [
+        ({**NUMBER, "lower": 2}, "columns.x.lower"),
+        ({**NUMBER, "lower": 1}, "columns.x.lower"),
+        ({**NUMBER, "upper": float("inf")}, "columns.x.upper"),
+        ({**NUMBER, "lower": float("nan")}, "columns.x.lower"),
+        ({**NUMBER, "upper": 10**400}, "columns.x.lower"),
+        ({**NUMBER, "upper": 1e-200}, "columns.x.lower"),
+        ({**NUMBER, "upper": True}, "columns.x.upper"),
+        ({**NUMBER, "upper": "1"}, "columns.x.upper"),
+        ({**NUMBER, "missing": "keep"}, "columns.x.missing"),
+        ({**NUMBER, "missing": float("inf")}, "columns.x.missing"),
+        ({**NUMBER, "missing": "drop"}, "columns.x.missing"),
+        ({**NUMBER, "values": []}, "columns.x"),
+        ({"type": "number", "lower": 0}, "columns.x"),
+        ({"type": "date"}, "columns.x"),
+        ({}, "columns.x"),
+        ({"type": "category", "values": []}, "columns.x.values"),
+        ({"type": "category", "values": ["u", "u"]}, "columns.x.values"),
+        ({"type": "category", "values": ["u", ""]}, "columns.x.values"),
+        ({"type": "category", "values": ["u\n"]}, "columns.x.values"),
+        ({"type": "category", "values": ["u", 1]}, "columns.x.values"),
+        ({"type": "category", "values": ["u"], "missing": "v"}, "columns.x.missing"),
+        ({"type": "boolean", "missing": "yes"}, "columns.x.missing"),
+        ({"type": "boolean", "missing": 2}, "columns.x.missing"),
+    ],
+)
+def test_a_contradiction_is_refused_at_its_place(column: dict[str, Any], place: str) -> None:
+    with pytest.raises(InvalidSpecError) as caught:
+        _parse(column)
+    assert caught.value.field_name == place
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"columns": {}},
+        {"columns": {"": BooleanSpec()}},
+        {"columns": {"x" * 101: BooleanSpec()}},
+        {"columns": {"x\x00": BooleanSpec()}},
+        {"columns": {"x": BooleanSpec()}, "adjacency": Adjacency.ADD_REMOVE},
+        {"columns": {"x": BooleanSpec()}, "max_rows": 0},
+        {"columns": {"x": CategorySpec(values=("u",), missing="drop")}},
+    ],
+)
+def test_the_columns_together(spec: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSpecError):
+        ColumnsSpec(**{"adjacency": Adjacency.REPLACE_ONE, **spec})
