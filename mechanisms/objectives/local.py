@@ -6,7 +6,7 @@ records, without ridge and tilt, which the minimiser adds itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
@@ -57,6 +57,9 @@ class Objective(Protocol):
 
     def stretch(self, step: Floats) -> float:
         """Return max_i |x_i'step| in floats, a hint: how far a step moves the log-Hessian."""
+
+    def slope_along(self, theta: Floats, step: Floats) -> Callable[[float], float]:
+        """Return t -> the derivative of the objective at theta + t step, in floats, a hint."""
 
     def certify(self, theta: Sequence[Fraction]) -> Certified:
         """Return facts from one pass over the data in floats, errors included."""

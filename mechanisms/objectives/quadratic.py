@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -60,6 +60,12 @@ class LeastSquaresObjective:
     def stretch(self, step: Floats) -> float:  # noqa: ARG002
         """Return 0: no step changes the Hessian."""
         return 0.0
+
+    def slope_along(self, theta: Floats, step: Floats) -> Callable[[float], float]:
+        """Return t -> the derivative of the objective at theta + t step, in floats, a hint."""
+        gradient, hessian = self.model(theta)
+        start, growth = float(step @ gradient), float(step @ hessian @ step)
+        return lambda share: start + share * growth
 
     def certify(self, theta: Sequence[Fraction]) -> Certified:
         """Return the exact gradient and a lower bound of the Hessian's smallest eigenvalue."""

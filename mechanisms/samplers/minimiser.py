@@ -30,7 +30,7 @@ decides; :func:`dyadic_step` keeps +-B itself, an atom, off the ties.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -50,6 +50,8 @@ _FLOAT_BITS = 128
 _NEWTON_STEPS = 200
 _SETTLED = 1e-9  # the Newton step that follows one of this length is below 1e-16
 _FULL_STEP = 0.5
+_LONG_STEP = 4.0
+_HALVINGS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +126,20 @@ def _newton(problem: Problem) -> Point | None:
         stalled = length <= 1e-6 * size and length >= previous / 4
         if stalled or length <= _SETTLED * size or problem.objective.drift == 0:
             return point
-        theta = theta + step * _share(problem, step, curvature)
+        theta = theta + step * _share(problem, theta, step, curvature)
         previous = length
     return point
 
 
-def _share(problem: Problem, step: Floats, curvature: Floats) -> float:
+def _share(problem: Problem, theta: Floats, step: Floats, curvature: Floats) -> float:
     """Return how much of a Newton step to take: all of it near the minimiser.
 
     Along a step p with a = p'Hp, c = gamma ||p||^2 and b = max |x_i'p|, the
     objective is at most its start plus ``-(a + c) t + a (e^{bt} - bt - 1)/b^2 +
     c t^2/2``, since the log-Hessian of L is 1-Lipschitz in x'theta. The share t
-    minimises that bound, so the objective falls from any start.
+    minimises that bound, so the objective falls from any start. Where b is so
+    large that the bound says little (a long way over flat ground), the step
+    ends instead where the objective itself stops falling.
     """
     if float(np.abs(step).sum()) <= _FULL_STEP:
         return 1.0
@@ -144,11 +148,24 @@ def _share(problem: Problem, step: Floats, curvature: Floats) -> float:
         return 1.0
     a = float(step @ curvature @ step)
     c = float(problem.ridge) * float(step @ step)
-    low, high = math.log1p(stretch) / stretch, 1.0
-    for _ in range(50):
+    if stretch <= _LONG_STEP:
+        return _last_negative(
+            lambda share: a * math.expm1(stretch * share) / stretch + c * share - a - c
+        )
+    slope = problem.objective.slope_along(theta, step)
+    tilt = np.array([float(v) for v in problem.tilt.enclose(_TILT_BITS)])
+    start = float(step @ tilt) + float(problem.ridge) * float(step @ theta)
+    return _last_negative(lambda share: slope(share) + start + c * share)
+
+
+def _last_negative(slope: Callable[[float], float]) -> float:
+    """Return about the largest share in [0, 1] where an increasing function is not positive."""
+    low, high = 0.0, 1.0
+    if slope(high) <= 0:
+        return high
+    for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        growth = math.expm1(min(stretch * middle, 700.0)) / stretch
-        low, high = (low, middle) if a * growth + c * middle > a + c else (middle, high)
+        low, high = (low, middle) if slope(middle) > 0 else (middle, high)
     return low
 
 
@@ -267,7 +284,7 @@ def _exact_step(
     here = _fractions(theta)
     point = Quadratic(hessian, middle - hessian @ here, problem.bound, exact=True).minimise()
     step = point.theta - here
-    share = _share(problem, step.astype(float), floats)
+    share = _share(problem, here.astype(float), step.astype(float), floats)
     if share < 1:
         shortened = here + Fraction(share) * step
         # towards zero, so that the iterate stays in the ball
