@@ -17,6 +17,7 @@ from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.statistics.base import InvalidStatisticError, Plan, Statistic
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
@@ -42,6 +43,7 @@ STATISTICS: dict[str, type[Statistic]] = {
     "variance": Variance,
     "moments": Moments,
     "quantile": Quantile,
+    "linear_regression": LinearRegression,
     "logistic_regression": LogisticRegression,
 }
 

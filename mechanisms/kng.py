@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.kng_linear import calibrate_linear
 from mechanisms.privacy import Epsilon, Guarantee
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.intervals import GridCodes, draw_point
@@ -35,6 +36,7 @@ from mechanisms.statistics.base import (
     Statistic,
     require_numbers,
 )
+from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.quantile import Quantile, decimal_text, gradient_sensitivity
 
 THEOREM = "Reimherr & Awan 2019 (KNG), Theorem 3.1"
@@ -50,6 +52,8 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: Epsilon, norm: str)
     """
     if isinstance(statistic, Quantile):
         return calibrate_quantile(statistic, schema, epsilon, norm)
+    if isinstance(statistic, LinearRegression):
+        return calibrate_linear(statistic, schema, epsilon, norm)
     raise InvalidStatisticError(
         "kng releases quantile and linear_regression", field_name="mechanism"
     )

@@ -1,0 +1,109 @@
+"""Route (a): K-norm noise on the gradient, pulled back through A.
+
+V with density proportional to exp(-c ||V||_inf) is G (2 u - 1) / c with u
+uniform on the unit cube and G a Gamma(d + 1), the sum of d + 1 exponentials.
+theta = theta_hat + A^-1 V then has density proportional to exp(-c h): an
+envelope of f, as c <= k / (1 + rho) on Theta and (1 + rho)^-p <= 1. Keep iff
+rho <= B and log U < log f + c h. The envelope's mass is d! (2 / c)^d / det A.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb, arb_mat
+
+from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior, Shadow, norm_one
+from mechanisms.samplers.affine.tries import Floats, Verdict, Words
+
+
+@dataclass(frozen=True, slots=True)
+class CubeRoute:
+    """Propose theta_hat + A^-1 V, V the l_inf K-norm noise at the smallest rate on Theta."""
+
+    law: AffinePosterior
+
+    @property
+    def name(self) -> str:
+        """Return the route's name."""
+        return "cube"
+
+    @property
+    def choices(self) -> int:
+        """Return 0: nothing discrete is drawn."""
+        return 0
+
+    @property
+    def uniforms(self) -> int:
+        """Return d + 1 uniforms for the radius, d for the place in the cube."""
+        return 2 * self.law.dimension + 1
+
+    @property
+    def guard_bits(self) -> int:
+        """Return the bits a product may cancel."""
+        return self.law.guard_bits
+
+    @property
+    def log_mass(self) -> float:
+        """Return log(d! (2 / c)^d / det A)."""
+        shadow, size = self.law.shadow, self.law.dimension
+        return (
+            math.lgamma(size + 1) + size * math.log(2 / shadow.floor_rate) - shadow.log_determinant
+        )
+
+    def screen(self, choices: Words, uniforms: Floats) -> Floats:
+        """Return an upper bound on log f + c h per row."""
+        del choices
+        shadow, size = self.law.shadow, self.law.dimension
+        radius = -np.log(uniforms[:, : size + 1]).sum(axis=1) / shadow.floor_rate
+        noise = radius[:, None] * (2 * uniforms[:, size + 1 :] - 1)
+        norm, slack = pulled_norm(shadow, noise, radius)
+        height = np.abs(noise).max(axis=1)
+        ceiling = log_density_ceiling(shadow, height, norm, slack)
+        ceiling += shadow.floor_rate * height * (1 + FLOAT_SLACK)
+        return np.where(norm - slack > shadow.bound, -np.inf, ceiling)
+
+    def verdict(self, choices: Sequence[int], uniforms: Sequence[arb], bits: int) -> Verdict:
+        """Return theta, B - rho and log f + c h."""
+        del choices
+        exact, size = self.law.enclose(bits), self.law.dimension
+        product = arb(1)
+        for uniform in uniforms[: size + 1]:
+            product *= uniform
+        radius = -product.log() / exact.floor_rate
+        noise = [radius * (2 * uniform - 1) for uniform in uniforms[size + 1 :]]
+        theta = (exact.centre + exact.inverse * arb_mat(size, 1, noise)).entries()
+        norm = norm_one(theta)
+        height = largest(noise)
+        return Verdict(
+            theta=theta,
+            conditions=[exact.bound - norm],
+            log_ratio=exact.log_density(height, norm) + exact.floor_rate * height,
+        )
+
+
+def pulled_norm(shadow: Shadow, noise: Floats, radius: Floats) -> tuple[Floats, Floats]:
+    """Return ||theta_hat + A^-1 V||_1 per row and a bound on its rounding error, |V| <= radius."""
+    norm: Floats = np.abs(shadow.centre + noise @ shadow.inverse.T).sum(axis=1)
+    return norm, FLOAT_SLACK * (1 + shadow.centre_norm + shadow.spread * radius)
+
+
+def log_density_ceiling(shadow: Shadow, height: Floats, norm: Floats, slack: Floats) -> Floats:
+    """Return an upper bound on log f when rho is within ``slack`` of ``norm``, h accurate."""
+    widest = np.minimum(norm + slack, shadow.bound)
+    narrowest = np.maximum(norm - slack, 0.0)
+    exponent = shadow.rate * height * (1 - FLOAT_SLACK) / (1 + widest)
+    base = shadow.power * np.log1p(narrowest)
+    ceiling: Floats = FLOAT_SLACK * (1 + shadow.power) - exponent - base
+    return ceiling
+
+
+def largest(vector: Sequence[arb]) -> arb:
+    """Return a ball around the largest absolute value."""
+    top = arb(0)
+    for entry in vector:
+        top = top.max(abs(entry))
+    return top

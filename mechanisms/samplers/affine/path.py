@@ -1,0 +1,229 @@
+"""Where the vertex route looks for its vertex: the least h at every l1 norm up to B.
+
+Minimise t subject to |(A theta - b)_r| <= t and ||theta||_1 <= beta. As beta
+grows from 0 to B the optimum moves along a path of linear pieces (a parametric
+simplex method, the dual of the Dantzig selector's path). On a piece, N are the
+coordinates of theta that are not zero, with signs sigma, and R, equally many,
+the residuals at the bound, with signs. The dual point mu >= 0 on R, sum mu = 1,
+and the price lambda = -dt / dbeta satisfy (A mu)_j = -lambda sigma_j on N and
+|(A mu)_j| <= lambda elsewhere. A bound met by theta is followed by a dual step,
+and the other way round.
+
+Everything here is a *hint*, computed at the midpoints of balls: the vertex route
+certifies what it is given. So b is nudged by about 2**-40 of its size, which
+splits ties, and the search gives up after a number of pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb, arb_mat
+from numpy.typing import NDArray
+
+from mechanisms.samplers.affine.posterior import AffinePosterior
+from mechanisms.samplers.rounding import working_precision
+
+Balls = NDArray[np.object_]
+
+_PIECES_PER_DIMENSION = 20
+_GOLDEN = 0.6180339887498949
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vertex:
+    """A vertex by its active constraints: signed coordinates of theta, signed residuals."""
+
+    support: tuple[tuple[int, int], ...]
+    residuals: tuple[tuple[int, int], ...]
+
+
+def find_vertex(law: AffinePosterior) -> Vertex | None:
+    """Return the vertex of least h on Theta, as a hint; None when h reaches 0 inside Theta."""
+    with working_precision(64 + 2 * law.guard_bits):
+        path = _Path(law)
+        try:
+            for _ in range(_PIECES_PER_DIMENSION * law.dimension + 20):
+                if path.advance():
+                    return path.vertex()
+        except ZeroDivisionError:  # a degenerate piece
+            return None
+    return None
+
+
+class _Path:
+    """One run along the path; signs are kept folded into the rows they belong to."""
+
+    __slots__ = (
+        "_dual",
+        "_left",
+        "_matrix",
+        "_mu",
+        "_price",
+        "_residual",
+        "_residuals",
+        "_size",
+        "_support",
+        "_theta",
+        "_top",
+    )
+
+    def __init__(self, law: AffinePosterior) -> None:
+        exact = law.enclose(64)
+        size = law.dimension
+        self._size = size
+        self._matrix = _middle(np.array(exact.matrix.entries(), dtype=object)).reshape(size, size)
+        nudges = [1 + 2.0**-40 * ((place + 1) * _GOLDEN % 1) for place in range(size)]
+        pairs = zip(exact.vector.entries(), nudges, strict=True)
+        vector = _middle(np.array([entry * nudge for entry, nudge in pairs], dtype=object))
+        self._theta: Balls = np.array([arb(0)] * size, dtype=object)
+        self._residual: Balls = -vector
+        self._left = exact.bound.mid()
+        first = _largest(self._residual)
+        sign = _sign(self._residual[first])
+        self._top = abs(self._residual[first])
+        self._residuals = [(first, sign)]
+        self._mu: Balls = np.array([arb(1)], dtype=object)
+        self._dual: Balls = self._matrix[:, first] * sign
+        entering = _largest(self._dual)
+        self._price = abs(self._dual[entering])
+        self._support = [(entering, -_sign(self._dual[entering]))]
+
+    def vertex(self) -> Vertex:
+        """Return the active constraints reached."""
+        return Vertex(support=tuple(self._support), residuals=tuple(self._residuals))
+
+    def advance(self) -> bool:
+        """Follow one piece and pivot; True at the l1 bound.
+
+        Raises
+        ------
+        ZeroDivisionError
+            h has reached 0 inside Theta, or the piece is degenerate.
+        """
+        columns = [place for place, _ in self._support]
+        rows = [place for place, _ in self._residuals]
+        signs = np.array([sign for _, sign in self._residuals], dtype=object)
+        block = self._matrix[np.ix_(rows, columns)] * signs[:, None]
+        move: Balls = np.array([arb(0)] * self._size, dtype=object)
+        move[columns] = _solve(block, [-self._price] * len(rows))
+        slope = _middle(self._matrix @ move)
+        step, event = self._first_event(move, slope)
+        self._theta = _middle(self._theta + move * step)
+        self._residual = _middle(self._residual + slope * step)
+        self._top = (self._top - self._price * step).mid()
+        self._left = (self._left - step).mid()
+        if event is None:
+            return True
+        kind, place, sign = event
+        if kind == "residual":
+            self._dual_step(entering=(place, sign))
+        else:
+            self._dual_step(leaving=(place, sign))
+        return False
+
+    def _first_event(self, move: Balls, slope: Balls) -> tuple[arb, tuple[str, int, int] | None]:
+        """Return how far the piece goes and what ends it (None: the l1 bound)."""
+        if not self._price > 0:
+            raise ZeroDivisionError
+        step = self._left
+        event: tuple[str, int, int] | None = None
+        active = {place for place, _ in self._residuals}
+        for place in range(self._size):
+            for sign in (1, -1):
+                gap = self._top - self._residual[place] * sign
+                closing = slope[place] * sign + self._price
+                if place not in active and closing > 0 and gap / closing < step:
+                    step, event = (gap / closing).mid(), ("residual", place, sign)
+        for place, sign in self._support:
+            closing = -move[place] * sign
+            if closing > 0 and self._theta[place] * sign / closing < step:
+                step, event = (self._theta[place] * sign / closing).mid(), ("zero", place, sign)
+        if self._top / self._price < step:
+            raise ZeroDivisionError
+        return (step if step > 0 else arb(0)), event
+
+    def _dual_step(
+        self,
+        *,
+        entering: tuple[int, int] | None = None,
+        leaving: tuple[int, int] | None = None,
+    ) -> None:
+        """Move the dual point along its free direction until a weight or a price binds."""
+        columns = [place for place, _ in self._support]
+        sigma = [sign for _, sign in self._support]
+        rows = [place for place, _ in self._residuals]
+        signs = np.array([sign for _, sign in self._residuals], dtype=object)
+        count = len(columns) + 1
+        system: Balls = np.array([[arb(0)] * count] * count, dtype=object)
+        system[:-1, :-1] = (self._matrix[np.ix_(rows, columns)] * signs[:, None]).T
+        system[:-1, -1] = sigma
+        system[-1, :-1] = arb(1)
+        if entering is not None:
+            extra = self._matrix[:, entering[0]] * entering[1]
+            drift = _solve(system, [*(-extra[columns]), arb(-1)])
+        else:
+            extra = np.array([arb(0)] * self._size, dtype=object)
+            right = [arb(sign if (place, sign) == leaving else 0) for place, sign in self._support]
+            drift = _solve(system, [*right, arb(0)])
+        weights, price = drift[:-1], drift[-1]
+        dual = _middle(self._matrix[:, rows] @ (weights * signs) + extra)
+        if leaving is not None:
+            self._support.remove(leaving)
+        step, event = self._first_binding(weights, dual, price, leaving)
+        self._mu = _middle(self._mu + weights * step)
+        if entering is not None:
+            self._residuals.append(entering)
+            self._mu = np.array([*self._mu, step], dtype=object)
+        self._dual = _middle(self._dual + dual * step)
+        self._price = (self._price + price * step).mid()
+        kind, place, sign = event
+        if kind == "weight":
+            del self._residuals[place]
+            self._mu = np.delete(self._mu, place)
+        else:
+            self._support.append((place, sign))
+
+    def _first_binding(
+        self, weights: Balls, dual: Balls, price: arb, leaving: tuple[int, int] | None
+    ) -> tuple[arb, tuple[str, int, int]]:
+        """Return how far the dual point goes and which constraint stops it."""
+        step: arb | None = None
+        event = ("", 0, 0)
+        for place, rate in enumerate(weights):
+            if rate < 0 and (step is None or -self._mu[place] / rate < step):
+                step, event = (-self._mu[place] / rate).mid(), ("weight", place, 0)
+        inside = {place for place, _ in self._support}
+        for place in range(self._size):
+            for sign in (1, -1):
+                if place in inside or (place, sign) == leaving:
+                    continue
+                # sigma_j = sign needs price + sign * dual_j to stay >= 0
+                gap = self._price + self._dual[place] * sign
+                closing = -(price + dual[place] * sign)
+                if closing > 0 and (step is None or gap / closing < step):
+                    step, event = (gap / closing).mid(), ("price", place, sign)
+        if step is None:
+            raise ZeroDivisionError
+        return (step if step > 0 else arb(0)), event
+
+
+def _solve(matrix: Balls, right: Sequence[arb]) -> Balls:
+    size = len(right)
+    solution = arb_mat(size, size, list(matrix.ravel())).solve(arb_mat(size, 1, list(right)))
+    return _middle(np.array(solution.entries(), dtype=object))
+
+
+def _middle(balls: Balls) -> Balls:
+    middles: Balls = np.frompyfunc(lambda entry: entry.mid(), 1, 1)(balls)
+    return middles
+
+
+def _largest(balls: Balls) -> int:
+    return int(np.argmax([float(abs(entry)) for entry in balls]))
+
+
+def _sign(entry: arb) -> int:
+    return 1 if entry > 0 else -1

@@ -1,0 +1,188 @@
+"""Route (c): a radial envelope that follows Delta(theta).
+
+Write theta = theta_hat + s A^-1 u with s = h and u on the surface of the cube.
+Then rho lies in [rho_lo(s), rho_hi(s)] = [max(0, a - kappa s), min(B, a + kappa s)]
+with a = ||theta_hat||_1 and kappa = sum |A^-1_ij|, so in the coordinates (s, u),
+whose volume element is s^(d-1) ds du up to a constant,
+
+    log f <= sup over R in [1 + rho_lo, 1 + rho_hi] of -k s / R - p log R,
+
+attained at R = k s / p clipped to the interval (at its right end for p = 0).
+Cut s >= 0 into pieces [s_i, s_(i+1)] at dyadic places that reach beyond the
+largest h on Theta, and bound log f on a piece by U_i, that supremum with s_i in
+the exponent and s_(i+1) in the interval. The envelope is constant on a piece:
+
+    envelope_i = exp(offset) W_i / (s_(i+1)^d - s_i^d),
+
+with integers W_i large enough that envelope_i >= exp(U_i) (float logarithms,
+rounded up by a margin). A piece is drawn with odds W_i exactly, s as
+(s_i^d + v (s_(i+1)^d - s_i^d))^(1/d), a face of the cube and the d - 1 other
+coordinates uniformly; keep iff rho <= B and log U < log f - log envelope_i, the
+latter in balls from the integers W_i. The envelope's mass is
+exp(offset) sum W_i 2^d / det A.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from flint import arb, arb_mat
+from numpy.typing import NDArray
+
+from mechanisms.samplers.affine.cube import log_density_ceiling, pulled_norm
+from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior, Shadow, norm_one
+from mechanisms.samplers.affine.tries import WORD_BITS, Floats, Verdict, Words
+
+_ROOM = 2.0**WORD_BITS * (1 - 2.0**-30)
+_MARGIN = 2.0**-20
+_PARTS_PER_DIMENSION = 4
+
+
+@dataclass(frozen=True)
+class RadialRoute:
+    """Propose a radius from a piecewise envelope and a direction uniform on the cube's surface."""
+
+    law: AffinePosterior
+
+    @property
+    def name(self) -> str:
+        """Return the route's name."""
+        return "radial"
+
+    @property
+    def choices(self) -> int:
+        """Return 2: the piece and the face."""
+        return 2
+
+    @property
+    def uniforms(self) -> int:
+        """Return d: the radius and d - 1 coordinates on the face."""
+        return self.law.dimension
+
+    @property
+    def guard_bits(self) -> int:
+        """Return the bits a product may cancel."""
+        return self.law.guard_bits
+
+    @property
+    def log_mass(self) -> float:
+        """Return offset + log sum W_i + d log 2 - log det A."""
+        size, total = self.law.dimension, float(self.pieces.ends[-1])
+        volume = size * math.log(2) - self.law.shadow.log_determinant
+        return self.pieces.offset + math.log(total) + volume
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """Return the envelope."""
+        return _cut(self.law.shadow, self.law.dimension)
+
+    def screen(self, choices: Words, uniforms: Floats) -> Floats:
+        """Return an upper bound on log f - log envelope per row."""
+        shadow, pieces, size = self.law.shadow, self.pieces, self.law.dimension
+        piece = np.searchsorted(pieces.ends, choices[:, 0], side="right")
+        drawn = piece < len(pieces.ends)
+        piece = np.where(drawn, piece, 0)
+        low, high = pieces.places[piece], pieces.places[piece + 1]
+        shrunk: Floats = (low / high) ** size
+        radius: Floats = high * (shrunk + uniforms[:, 0] * (1 - shrunk)) ** (1 / size)
+        face = choices[:, 1] // np.uint64(_face_width(size))
+        inside = drawn & (face < 2 * size)
+        noise = np.empty((len(radius), size))
+        noise[:, 1:] = radius[:, None] * (2 * uniforms[:, 1:] - 1)
+        axis = np.where(inside, face >> np.uint64(1), 0).astype(np.intp)
+        rows = np.arange(len(radius))
+        noise[rows, 0] = noise[rows, axis]
+        noise[rows, axis] = np.where(face & np.uint64(1), -radius, radius)
+        norm, slack = pulled_norm(shadow, noise, radius)
+        ceiling = log_density_ceiling(shadow, radius, norm, slack) - pieces.heights[piece]
+        outside = ~inside | (norm - slack > shadow.bound)
+        return np.where(outside, -np.inf, ceiling + FLOAT_SLACK * (1 + abs(pieces.heights[piece])))
+
+    def verdict(self, choices: Sequence[int], uniforms: Sequence[arb], bits: int) -> Verdict | None:
+        """Return theta, B - rho and log f - log envelope; None for a word beyond the odds."""
+        exact, pieces, size = self.law.enclose(bits), self.pieces, self.law.dimension
+        piece = int(np.searchsorted(pieces.ends, np.uint64(choices[0]), side="right"))
+        face = choices[1] // _face_width(size)
+        if piece == len(pieces.ends) or face >= 2 * size:
+            return None
+        low, high = arb(float(pieces.places[piece])), arb(float(pieces.places[piece + 1]))
+        volume = high**size - low**size
+        radius = (low**size + uniforms[0] * volume).root(size)
+        noise = [radius, *(radius * (2 * uniform - 1) for uniform in uniforms[1:])]
+        axis = face >> 1
+        noise[0], noise[axis] = noise[axis], -radius if face & 1 else radius
+        theta = (exact.centre + exact.inverse * arb_mat(size, 1, noise)).entries()
+        norm = norm_one(theta)
+        log_envelope = (arb(pieces.weight(piece)) / volume).log() + arb(pieces.offset)
+        return Verdict(
+            theta=theta,
+            conditions=[exact.bound - norm],
+            log_ratio=exact.log_density(radius, norm) - log_envelope,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pieces:
+    """The envelope: places s_0 = 0 < ... < s_m, cumulated odds W, log heights, log offset."""
+
+    places: Floats
+    ends: NDArray[np.uint64]
+    heights: Floats
+    offset: float
+
+    def weight(self, piece: int) -> int:
+        """Return W_i."""
+        before = int(self.ends[piece - 1]) if piece else 0
+        return int(self.ends[piece]) - before
+
+
+def _face_width(size: int) -> int:
+    """Return how many words fall to one of the 2 d faces; the few left over are rejected."""
+    return (1 << WORD_BITS) // (2 * size)
+
+
+def _cut(shadow: Shadow, size: int) -> Pieces:
+    """Choose places, bound f on each piece and turn the bounds into integer odds."""
+    places = _places(shadow, size)
+    low, high = places[:-1], places[1:]
+    bounds = _suprema(shadow, low, high)
+    log_volumes = size * np.log(high) + np.log1p(-((low / high) ** size))
+    logs = bounds + log_volumes
+    top = float(logs.max())
+    masses = np.exp(logs - top)
+    room = _ROOM / float(masses.sum())
+    # Rounding up keeps every weight at least 1 and the envelope above f.
+    integers = (masses * room).astype(np.uint64) + np.uint64(1)
+    offset = top - math.log(room) + _MARGIN
+    heights = np.log(integers.astype(np.float64)) - log_volumes + offset
+    ends = np.cumsum(integers, dtype=np.uint64)
+    return Pieces(places=places, ends=ends, heights=heights, offset=offset)
+
+
+def _suprema(shadow: Shadow, low: Floats, high: Floats) -> Floats:
+    """Return upper bounds on log f for h in [low, high], rounded up."""
+    swing = shadow.spread * high
+    narrow = 1 + np.maximum(0.0, shadow.centre_norm * (1 - 4 * FLOAT_SLACK) - swing)
+    wide = 1 + np.minimum(shadow.bound * (1 + FLOAT_SLACK), shadow.centre_norm + swing)
+    exponent = shadow.rate * low
+    if not shadow.power:
+        bounds: Floats = -exponent / wide
+    else:
+        narrow = np.minimum(narrow, wide)
+        best = np.clip(exponent / shadow.power, narrow, wide)
+        bounds = -exponent / best - shadow.power * np.log(best)
+    return bounds + FLOAT_SLACK * (1 + np.abs(bounds))
+
+
+def _places(shadow: Shadow, size: int) -> Floats:
+    """Return places close together where the mass can be, doubling from there to the last h."""
+    growth = 1 + 1 / (_PARTS_PER_DIMENSION * size)
+    places = [0.0, 0.1 * size / shadow.rate]
+    far = (4 * size + 60) / shadow.floor_rate
+    while places[-1] < shadow.reach:
+        places.append(places[-1] * (growth if places[-1] < far else 2.0))
+    return np.array(places)

@@ -1,0 +1,433 @@
+"""Route (d): exponentials along the edges of a cone that holds the whole problem.
+
+f's exponent is at least c h, so lift theta to (theta, t) with t >= h and draw
+from exp(-c t) w(theta), whose theta-marginal is f up to a constant when
+
+    w(theta) = exp(-(k / (1 + rho) - c) h) (1 + rho)^-p.
+
+*The cone.* Take coordinates N with signs sigma, Z the others, and |N| residuals
+R with signs. With slacks x_r = t - sign_r V_r >= 0 on R and s = B - sum_N
+sigma_j theta_j - sum_Z |theta_j| >= 0 every (theta, t) with rho <= B, |V| <= t
+is an image of (x, s, theta_Z), affine for each sign pattern of theta_Z, with one
+constant Jacobian, and
+
+    t = t_0 + sum mu_r x_r + lambda s + sum_Z (lambda |theta_j| + g_j theta_j).
+
+If all rates mu_r, lambda, lambda +- g_j are certified > 0, then exp(-c t) is
+at most the product of independent exponentials of those rates (two-sided on Z);
+dyadic rates just below the true ones keep the inequality. t_0 is then also a
+lower bound on h over Theta.
+
+*Following Delta(theta).* On the points whose N-coordinates all have their sign,
+s = B - rho exactly and 1 / (1 + rho) >= (1 + s / (1 + B)) / (1 + B), so
+eta = t_0 / (1 + B) may be added to s's rate. Elsewhere that is wrong, since
+there s > B - rho. A point with a wrong sign has D = c (t - t_0) >= T, the least
+such value being read off the cone; there exp(-D) <= exp(-D / 2 - T / 2), so a
+second component, the same cone at half the rates, covers those points, with
+odds about exp(-T / 2). Each component keeps only points of its own region. If
+that costs more than it saves, the cone is used plainly, without eta.
+
+*Base measure.* (1 + rho)^-p <= (1 + B)^-p exp(p log(1 + B) s / B) for s >= B - rho
+(a chord of a convex function): nu = p log(1 + B) / (c B) is taken off s's rate.
+
+Keep iff the point satisfies every constraint, belongs to its component's region
+and log U < log target - log envelope. All odds are integers out of 2**64, all
+rates dyadic or rational, so the envelope is known exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from flint import arb, arb_mat
+
+from mechanisms.samplers.affine.path import Vertex
+from mechanisms.samplers.affine.posterior import (
+    FLOAT_SLACK,
+    AffinePosterior,
+    ball,
+    floats,
+    norm_one,
+)
+from mechanisms.samplers.affine.tries import WORD_BITS, Floats, Verdict, Words
+from mechanisms.samplers.rounding import working_precision
+
+_WORDS = 1 << WORD_BITS
+_MOST_FAR_ODDS = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """The envelope's exact rates; ``minus`` follows from ``plus`` and the sign's odds.
+
+    ``slack`` and ``plus`` are dyadic floats below the true rates, ``price`` is
+    below lambda, ``gain`` is eta and ``loss`` is nu. The sign of the i-th
+    coordinate of Z is + with odds ``odds[i]`` out of 2**64, and its rate for -
+    is plus * odds / (2**64 - odds), which makes the two sides meet at 0.
+    """
+
+    start: float
+    slack: tuple[float, ...]
+    price: float
+    plus: tuple[float, ...]
+    odds: tuple[int, ...]
+    gain: float
+    loss: float
+
+    def minus(self, place: int) -> Fraction:
+        """Return the rate of a negative coordinate."""
+        odds = self.odds[place]
+        return Fraction(self.plus[place]) * odds / (_WORDS - odds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cone:
+    """The images of y = (x_R, s + sum_Z |theta_j|, theta_Z): base + image y.
+
+    Rows: theta (d), t - V (d), t + V (d), t (1). ``determinant`` is the
+    Jacobian of (theta, t) in (x, s, theta_Z).
+    """
+
+    base: arb_mat
+    image: arb_mat
+    determinant: arb
+
+
+@dataclass(frozen=True, slots=True)
+class VertexRoute:
+    """Propose from the cone at a vertex; built by :func:`vertex_route`.
+
+    ``far_odds`` out of 2**64 is the second component's share, 0 for the plain
+    cone; ``threshold`` is c T.
+    """
+
+    law: AffinePosterior
+    vertex: Vertex
+    rates: Rates
+    far_odds: int
+    log_mass: float
+    _cones: dict[int, Cone] = field(default_factory=dict, repr=False, compare=False)
+    _shadows: list[tuple[Floats, Floats]] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """Return the route's name."""
+        return "vertex"
+
+    @property
+    def choices(self) -> int:
+        """Return 1 + |Z|: the component and the signs."""
+        return 1 + len(self.rates.odds)
+
+    @property
+    def uniforms(self) -> int:
+        """Return d + 1: slacks, s, magnitudes."""
+        return self.law.dimension + 1
+
+    @property
+    def guard_bits(self) -> int:
+        """Return the bits a product may cancel."""
+        return self.law.guard_bits
+
+    def cone(self, bits: int) -> Cone:
+        """Return the cone's maps, enclosed."""
+        known = self._cones.get(bits)
+        if known is None:
+            known = self._cones[bits] = build_cone(self.law, self.vertex, bits)
+        return known
+
+    def screen(self, choices: Words, uniforms: Floats) -> Floats:
+        """Return an upper bound on the log ratio per row; the far component is never screened."""
+        shadow, rates, size = self.law.shadow, self.rates, self.law.dimension
+        points, slack, s, far = self._images(choices, uniforms)
+        theta, up, down = points[:, :size], points[:, size : 2 * size], points[:, 2 * size : -1]
+        norm = np.abs(theta).sum(axis=1)
+        width = slack[:, :size].sum(axis=1)
+        height = points[:, -1] - np.minimum(up, down).min(axis=1)
+        height -= slack[:, size:].max(axis=1) * 2
+        above = np.maximum(shadow.bound - norm - width, 0.0)
+        gain = shadow.floor_rate * (rates.gain if self.far_odds else 0.0) * s
+        loss = shadow.rate * above * np.maximum(height, 0.0) / (1 + shadow.bound)
+        loss /= 1 + norm + width
+        change = shadow.power * (math.log1p(shadow.bound) - np.log1p(np.maximum(norm - width, 0)))
+        change -= shadow.floor_rate * rates.loss * s
+        ceiling = gain - loss + change
+        ceiling += FLOAT_SLACK * (1 + gain + loss + shadow.power * 10 + shadow.floor_rate * s)
+        outside = norm - width > shadow.bound
+        outside |= ((up + slack[:, size : 2 * size]) < 0).any(axis=1)
+        outside |= ((down + slack[:, 2 * size : -1]) < 0).any(axis=1)
+        signs, places = self._signs()
+        if self.far_odds:
+            outside |= ((theta[:, places] * signs + slack[:, places]) < 0).any(axis=1)
+        return np.where(far, 0.0, np.where(outside, -np.inf, ceiling))
+
+    def verdict(self, choices: Sequence[int], uniforms: Sequence[arb], bits: int) -> Verdict | None:
+        """Return theta, all constraints, and the log ratio of target to envelope."""
+        exact, cone, rates = self.law.enclose(bits), self.cone(bits), self.rates
+        size = self.law.dimension
+        far = choices[0] < self.far_odds
+        parts = [-uniform.log() for uniform in uniforms]
+        y, s = self._coordinates(choices[1:], parts, far=far)
+        points = (cone.base + cone.image * arb_mat(size + 1, 1, y)).entries()
+        theta, gaps, top = points[:size], points[size:-1], points[-1]
+        norm = norm_one(theta)
+        least = gaps[0]
+        for gap in gaps[1:]:
+            least = least.min(gap)
+        height = top - least
+        conditions = [exact.bound - norm, s, least]
+        if self.far_odds:
+            wrong = arb(1)
+            for place, sign in self.vertex.support:
+                wrong = wrong.min(theta[place] * sign)
+            conditions.append(-wrong if far else wrong)
+        target = exact.floor_rate * (height - top) + exact.log_density(height, norm)
+        log_ratio = target + exact.floor_rate * arb(rates.start) + sum(parts, arb(0))
+        if exact.power:
+            log_ratio += exact.power * (1 + exact.bound).log()
+        if far:
+            log_ratio -= ball(self._far_height()).log()
+        return Verdict(theta=theta, conditions=conditions, log_ratio=log_ratio)
+
+    def _far_height(self) -> Fraction:
+        """Return the far component's envelope at the apex, the near one's being 1."""
+        rates, size = self.rates, self.law.dimension
+        share = Fraction(self.far_odds, _WORDS - self.far_odds)
+        return share * _far_price(rates) / _near_price(rates, near=True) / (1 << size)
+
+    def _coordinates(
+        self, signs: Sequence[int], parts: Sequence[arb], *, far: bool
+    ) -> tuple[list[arb], arb]:
+        """Return y and s from unit exponentials."""
+        rates, count = self.rates, len(self.rates.slack)
+        scale = self.law.floor_rate / 2 if far else self.law.floor_rate
+        y = [
+            part / ball(scale * Fraction(rate))
+            for part, rate in zip(parts[:count], rates.slack, strict=True)
+        ]
+        price = 2 * _far_price(rates) if far else _near_price(rates, near=self.far_odds > 0)
+        s = parts[count] / ball(scale * price)
+        total, signed = s, []
+        for place, (sign, part) in enumerate(zip(signs, parts[count + 1 :], strict=True)):
+            positive = sign < rates.odds[place]
+            rate = Fraction(rates.plus[place]) if positive else rates.minus(place)
+            size = part / ball(scale * rate)
+            total += size
+            signed.append(size if positive else -size)
+        return [*y, total, *signed], s
+
+    def _images(
+        self, choices: Words, uniforms: Floats
+    ) -> tuple[Floats, Floats, Floats, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+        """Return base + image y per row, a bound on its rounding error, s, and who is far."""
+        rates, count = self.rates, len(self.rates.slack)
+        parts = -np.log(uniforms) / self.law.shadow.floor_rate
+        y = np.empty_like(parts)
+        y[:, :count] = parts[:, :count] / np.array(rates.slack)
+        s = parts[:, count] / float(_near_price(rates, near=self.far_odds > 0))
+        y[:, count] = s
+        for place, odds in enumerate(rates.odds):
+            positive = choices[:, 1 + place] < np.uint64(odds)
+            part = parts[:, count + 1 + place]
+            size = part / np.where(positive, rates.plus[place], float(rates.minus(place)))
+            y[:, count] += size
+            y[:, count + 1 + place] = np.where(positive, size, -size)
+        base, image = self._shadow()
+        slack = FLOAT_SLACK * (np.abs(base) + np.abs(y) @ np.abs(image).T)
+        far = choices[:, 0] < np.uint64(self.far_odds)
+        return base + y @ image.T, slack, s, far
+
+    def _shadow(self) -> tuple[Floats, Floats]:
+        """Return the cone's maps as floats."""
+        if not self._shadows:
+            cone, columns = self.cone(64), self.law.dimension + 1
+            image = floats(cone.image.entries()).reshape(-1, columns)
+            self._shadows.append((floats(cone.base.entries()), image))
+        return self._shadows[0]
+
+    def _signs(self) -> tuple[Floats, list[int]]:
+        signs = np.array([float(sign) for _, sign in self.vertex.support])
+        return signs, [place for place, _ in self.vertex.support]
+
+
+def _near_price(rates: Rates, *, near: bool) -> Fraction:
+    """Return s's rate in the near (or the plain) component."""
+    gain = Fraction(rates.gain) if near else 0
+    return Fraction(rates.price) + gain - Fraction(rates.loss)
+
+
+def _far_price(rates: Rates) -> Fraction:
+    """Return s's rate in the far component, half of lambda less nu."""
+    return Fraction(rates.price) / 2 - Fraction(rates.loss)
+
+
+def build_cone(law: AffinePosterior, vertex: Vertex, bits: int) -> Cone:
+    """Solve the active constraints for (theta_N, t) and map everything through them."""
+    exact, size = law.enclose(bits), law.dimension
+    support = [place for place, _ in vertex.support]
+    others = [place for place in range(size) if place not in support]
+    count = len(support)
+    with working_precision(bits + 2 * law.guard_bits):
+        matrix = exact.matrix.tolist()
+        vector = exact.vector.entries()
+        active = [
+            [*(-sign * matrix[row][place] for place in support), arb(1)]
+            for row, sign in vertex.residuals
+        ]
+        active.append([*(arb(sign) for _, sign in vertex.support), arb(0)])
+        inverse = arb_mat(active).inv()
+        right = [[arb(0)] * (size + 2) for _ in range(count + 1)]
+        for place, (row, sign) in enumerate(vertex.residuals):
+            right[place][place] = arb(1)
+            for column, other in enumerate(others):
+                right[place][count + 1 + column] = sign * matrix[row][other]
+            right[place][-1] = -sign * vector[row]
+        right[count][count] = arb(-1)
+        right[count][-1] = exact.bound
+        solved = (inverse * arb_mat(right)).tolist()
+        theta = [[arb(0)] * (size + 2) for _ in range(size)]
+        for place, solution in zip(support, solved[:-1], strict=True):
+            theta[place] = solution
+        for column, other in enumerate(others):
+            theta[other][count + 1 + column] = arb(1)
+        return _stack(exact.matrix, vector, theta, solved[-1], abs(inverse.det()))
+
+
+def _stack(
+    matrix: arb_mat,
+    vector: Sequence[arb],
+    theta: list[list[arb]],
+    top: list[arb],
+    determinant: arb,
+) -> Cone:
+    """Return the maps to theta, t - V, t + V and t from those to theta and t."""
+    residual = (matrix * arb_mat(theta)).tolist()
+    for row, entry in zip(residual, vector, strict=True):
+        row[-1] -= entry
+    up = [[one - two for one, two in zip(top, row, strict=True)] for row in residual]
+    down = [[one + two for one, two in zip(top, row, strict=True)] for row in residual]
+    rows = [*theta, *up, *down, top]
+    return Cone(
+        base=arb_mat([[row[-1]] for row in rows]),
+        image=arb_mat([row[:-1] for row in rows]),
+        determinant=determinant,
+    )
+
+
+def vertex_route(law: AffinePosterior, vertex: Vertex) -> VertexRoute | None:
+    """Certify the cone at a vertex and calibrate its envelope; None if a rate is not positive."""
+    try:
+        cone = build_cone(law, vertex, 64)
+    except ZeroDivisionError:
+        return None
+    rates = _certified_rates(law, vertex, cone)
+    if rates is None or not _near_price(rates, near=False) > 0:
+        return None
+    plain = _log_mass(law, cone, rates)
+    far_odds = _far_odds(law, vertex, cone, rates)
+    route = VertexRoute(law, vertex, rates, 0, plain)
+    if far_odds is not None:
+        saved = _near_price(rates, near=False) / _near_price(rates, near=True)
+        both = plain + math.log(float(saved)) - math.log1p(-far_odds / _WORDS)
+        if both < plain:
+            route = VertexRoute(law, vertex, rates, far_odds, both)
+    route._cones[64] = cone
+    return route
+
+
+def _certified_rates(law: AffinePosterior, vertex: Vertex, cone: Cone) -> Rates | None:
+    """Return dyadic rates below the true ones, or None when one is not surely positive."""
+    count = len(vertex.support)
+    with working_precision(64 + 2 * law.guard_bits):
+        top = cone.image.tolist()[-1]
+        # A larger s lowers theta's room: t's slope in s is lambda itself.
+        price, cross = top[count], top[count + 1 :]
+        lows = [_below(rate) for rate in (*top[:count], price)]
+        plus = [_below(price + rate) for rate in cross]
+        minus = [_below(price - rate) for rate in cross]
+        start = _below(cone.base.entries()[-1])
+        if min([*lows, *plus, *minus]) <= 0 or not math.isfinite(start):
+            return None
+        odds = [_odds(one, two) for one, two in zip(plus, minus, strict=True)]
+        if any(not 0 < odd < _WORDS for odd in odds):
+            return None
+        bound = ball(law.bound)
+        loss = law.power * (1 + bound).log() / (ball(law.floor_rate) * bound)
+        return Rates(
+            start=start,
+            slack=tuple(lows[:count]),
+            price=lows[count],
+            plus=tuple(plus),
+            odds=tuple(odds),
+            gain=max(0.0, _below(arb(start) / (1 + bound))),
+            loss=-_below(-loss) if law.power else 0.0,
+        )
+
+
+def _odds(plus: float, minus: float) -> int:
+    """Return odds for + whose implied rate for - lies just below ``minus``."""
+    share = Fraction(minus) / (Fraction(plus) + Fraction(minus))
+    return int(share * (1 - Fraction(1, 1 << 40)) * _WORDS)
+
+
+def _below(value: arb) -> float:
+    """Return a float surely below a ball, close to it; -inf when there is none."""
+    low = float(value.lower())
+    if not math.isfinite(low):
+        return -math.inf
+    return low - abs(low) * 2.0**-48
+
+
+def _log_mass(law: AffinePosterior, cone: Cone, rates: Rates) -> float:
+    """Return the plain envelope's log integral, in f's units (t's integral is 1 / c)."""
+    c, size = law.shadow.floor_rate, law.dimension
+    total = float(abs(cone.determinant).log()) - c * rates.start - size * math.log(c)
+    total -= sum(math.log(rate) for rate in rates.slack)
+    total -= math.log(float(_near_price(rates, near=False)))
+    for place, rate in enumerate(rates.plus):
+        total += math.log(1 / rate + 1 / float(rates.minus(place)))
+    return total - law.power * math.log1p(law.shadow.bound)
+
+
+def _far_odds(law: AffinePosterior, vertex: Vertex, cone: Cone, rates: Rates) -> int | None:
+    """Return the far component's odds, or None when it would cost too much."""
+    if rates.gain == 0 or _far_price(rates) <= 0:
+        return None
+    threshold = law.shadow.floor_rate * _least_excess(vertex, cone, rates)
+    if threshold <= 0:
+        return None
+    size = law.dimension
+    apex = _far_price(rates) / _near_price(rates, near=True) / 2**size
+    needed = math.exp(-threshold / 2) / float(apex) * (1 + 2.0**-20)
+    share = needed / (1 + needed)
+    if share > _MOST_FAR_ODDS:
+        return None
+    return int(share * 2.0**WORD_BITS * (1 + 2.0**-20)) + 1
+
+
+def _least_excess(vertex: Vertex, cone: Cone, rates: Rates) -> float:
+    """Return a lower bound on t - t_0 over points with a wrong sign on N.
+
+    sigma_j theta_j is theta*_j less a combination of the edges; moving by 1 of t
+    along the steepest edge lowers it by the largest (coefficient / rate).
+    """
+    count, columns = len(vertex.support), cone.image.ncols()
+    base = floats(cone.base.entries())
+    image = floats(cone.image.entries()).reshape(-1, columns)
+    least = math.inf
+    for place, sign in vertex.support:
+        row = -sign * image[place]
+        drops = list(row[:count] / np.array(rates.slack))
+        drops.append(row[count] / rates.price)
+        for other, plus in enumerate(rates.plus):
+            minus = float(rates.minus(other))
+            drops.append((row[count] + row[count + 1 + other]) / plus)
+            drops.append((row[count] - row[count + 1 + other]) / minus)
+        steepest = max(drops)
+        if steepest > 0:
+            least = min(least, sign * base[place] / steepest)
+    return 0.99 * least if math.isfinite(least) else 1e300

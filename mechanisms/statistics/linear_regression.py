@@ -1,0 +1,87 @@
+"""Linear regression of a number column on bounded columns.
+
+Least squares in the scaled coordinates of :mod:`mechanisms.statistics.regression`
+(|x_ij| <= 1, |y_i| <= 1), the coefficients limited to an l1 ball. Sensitivities are
+derived in :mod:`mechanisms.objectives.linear`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+from mechanisms.domain import Schema
+from mechanisms.statistics.base import InvalidStatisticError
+from mechanisms.statistics.regression import RegressionScaling
+
+SMALLEST_BOUND, LARGEST_BOUND = 1e-6, 1e6
+MAX_COEFFICIENTS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearRegression:
+    """Coefficients (target units per unit of a column) of a linear regression.
+
+    Parameters
+    ----------
+    target
+        A number or boolean column.
+    features
+        Number or boolean columns, none of them the target.
+    intercept
+        Whether a constant is fitted too; it counts as a coefficient.
+    bound
+        Limit of the l1 norm of the scaled coefficients, intercept included,
+        between 1e-6 and 1e6. The K-norm gradient mechanism adapts its noise to
+        the coefficients, so a generous bound costs it little.
+    ridge
+        gamma of the public penalty (gamma / 2) ||theta||_2^2 in scaled units, or
+        None for the public rule; K-norm gradient mechanism only. Less than the
+        rule allows is refused, as a draw could then take too long.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "kng": ("linf",),
+        "objective_perturbation": ("linf", "l2", "l1"),
+    }
+    limits: ClassVar[Mapping[str, int]] = {"kng_coefficients": 20}
+
+    kind: Literal["linear_regression"] = "linear_regression"
+    target: str
+    features: tuple[str, ...]
+    intercept: bool = True
+    bound: float = 10.0
+    ridge: float | None = None
+
+    def check(self, schema: Schema) -> None:
+        """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+        if self.scaling(schema).dimension > MAX_COEFFICIENTS:
+            raise InvalidStatisticError(
+                f"at most {MAX_COEFFICIENTS} coefficients", field_name="features"
+            )
+        if not SMALLEST_BOUND <= self.bound <= LARGEST_BOUND:
+            raise InvalidStatisticError(
+                "bound must lie between 0.000001 and 1000000", field_name="bound"
+            )
+        if self.ridge is not None and not 0 <= self.ridge < math.inf:
+            raise InvalidStatisticError("ridge must not be negative", field_name="ridge")
+
+    def scaling(self, schema: Schema) -> RegressionScaling:
+        """Return the public maps between columns and scaled coordinates."""
+        return RegressionScaling.build(
+            schema, features=self.features, target=self.target, intercept=self.intercept
+        )
+
+    @property
+    def exact_bound(self) -> Fraction:
+        """Return B as the decimal it was written as."""
+        return Fraction(repr(float(self.bound)))
+
+    @property
+    def exact_ridge(self) -> Fraction | None:
+        """Return the ridge asked for as the decimal it was written as."""
+        return None if self.ridge is None else Fraction(repr(float(self.ridge)))
