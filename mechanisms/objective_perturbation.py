@@ -39,7 +39,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol, cast
+from typing import cast
 
 from flint import arb, fmpq
 
@@ -62,19 +62,9 @@ from mechanisms.statistics.base import (
     Plan,
     Statistic,
 )
+from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression, design, signed_rows
 from mechanisms.statistics.regression import RegressionScaling
-
-
-class LinearRegression(Protocol):
-    """What is read of a linear regression."""
-
-    kind: str
-    target: str
-    features: tuple[str, ...]
-    intercept: bool
-    bound: float
-
 
 THEOREM = "Awan & Slavkovic 2021, Theorem 5.1 (extended objective perturbation)"
 NORMS: tuple[BallNorm, ...] = ("linf", "l2", "l1")
@@ -105,6 +95,21 @@ def automatic_q(epsilon: Fraction, loss: Loss, norm: BallNorm, rows: int | None)
 
     T the typical slope norm and h = lambda / (4 d); under add-remove, where
     ``rows`` is None, the denominator is left out. Only public numbers enter.
+
+    Mean l2 error of the logistic coefficients, 60 random slopes of norm 2,
+    columns uniform on [-1, 1], l-infinity tilt (the rule's q in brackets):
+
+    ======  ===  ====  ======  ======  ======  ======  =============
+    n       d    eps   q=.5    q=.75   q=.85   q=.95   auto
+    ======  ===  ====  ======  ======  ======  ======  =============
+    1e3     7    0.25  4.571   1.734   1.389   1.473   1.346 (.895)
+    1e3     7    1     0.966   0.645   0.609   0.841   0.609 (.83)
+    1e4     3    0.25  0.140   0.115   0.126   0.238   0.116 (.775)
+    1e4     7    0.25  0.347   0.264   0.278   0.477   0.264 (.805)
+    1e4     7    1     0.138   0.123   0.124   0.174   0.122 (.8)
+    1e4     15   1     0.277   0.219   0.217   0.320   0.216 (.835)
+    1e4     15   4     0.163   0.156   0.155   0.164   0.155 (.84)
+    ======  ===  ====  ======  ======  ======  ======  =============
     """
 
     def error(q: float) -> float:
@@ -147,10 +152,8 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: Epsilon, norm: str)
     chosen = cast(BallNorm, "linf" if norm == "auto" else norm)
     if isinstance(statistic, LogisticRegression):
         return _plan(_logistic(statistic, schema, epsilon, chosen), schema, epsilon)
-    if statistic.kind == "linear_regression":
-        return _plan(
-            _linear(cast(LinearRegression, statistic), schema, epsilon, chosen), schema, epsilon
-        )
+    if isinstance(statistic, LinearRegression):
+        return _plan(_linear(statistic, schema, epsilon, chosen), schema, epsilon)
     raise InvalidStatisticError(
         "objective_perturbation releases logistic_regression and linear_regression",
         field_name="mechanism",
@@ -196,7 +199,7 @@ class ObjectivePerturbation:
         )
 
     def _objective(self, data: Data) -> Objective:
-        if not isinstance(self.statistic, LogisticRegression):
+        if isinstance(self.statistic, LinearRegression):
             normal = self.scaling.normal_equations(data.gram(self.scaling.columns))
             return LeastSquaresObjective(normal.xx, normal.xy)
         return logistic_objective(self.statistic, self.schema, data)
@@ -239,13 +242,11 @@ def _logistic(
 def _linear(
     statistic: LinearRegression, schema: Schema, epsilon: Epsilon, norm: BallNorm
 ) -> ObjectivePerturbation:
-    scaling = RegressionScaling.build(
-        schema,
-        features=statistic.features,
-        target=statistic.target,
-        intercept=statistic.intercept,
-    )
-    bound = Fraction(repr(float(statistic.bound)))
+    if statistic.ridge is not None:
+        raise InvalidStatisticError(
+            "objective_perturbation sets its own ridge; leave it out", field_name="ridge"
+        )
+    scaling, bound = statistic.scaling(schema), statistic.exact_bound
     loss = squared_loss(scaling.dimension, bound, schema.adjacency)
     return _calibrated(
         statistic,

@@ -17,7 +17,6 @@ The Hessian ``s (1 - s) x x'`` has rank one and the eigenvalue at most
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -37,6 +36,8 @@ from mechanisms.statistics.base import (
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.regression import RegressionScaling
 
+SMALLEST_BOUND, LARGEST_BOUND = 1e-6, 1e6
+SMALLEST_Q, LARGEST_Q = 0.001, 0.999
 MAX_COEFFICIENTS = 100
 
 
@@ -53,10 +54,10 @@ class LogisticRegression:
     intercept
         Whether a constant is fitted too.
     bound
-        Limit of the l1 norm of the scaled coefficients, intercept included;
-        None for no limit.
+        Limit of the l1 norm of the scaled coefficients, intercept included,
+        between 1e-6 and 1e6; None for no limit.
     q
-        The share of epsilon spent on the tilt, strictly between 0 and 1, or
+        The share of epsilon spent on the tilt, between 0.001 and 0.999, or
         ``"auto"`` for the public rule of
         :func:`mechanisms.objective_perturbation.automatic_q`.
     """
@@ -65,6 +66,8 @@ class LogisticRegression:
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "objective_perturbation": ("linf", "l2", "l1")
     }
+
+    limits: ClassVar[Mapping[str, int]] = {"coefficients": MAX_COEFFICIENTS}
 
     kind: Literal["logistic_regression"] = "logistic_regression"
     target: str | Condition
@@ -82,11 +85,15 @@ class LogisticRegression:
             raise InvalidStatisticError(
                 f"at most {MAX_COEFFICIENTS} coefficients", field_name="features"
             )
-        if self.bound is not None and not 0 < self.bound < math.inf:
-            raise InvalidStatisticError("bound must be a positive number", field_name="bound")
-        if self.q != "auto" and not (isinstance(self.q, float) and 0 < self.q < 1):
+        if self.bound is not None and not SMALLEST_BOUND <= self.bound <= LARGEST_BOUND:
             raise InvalidStatisticError(
-                'q must lie strictly between 0 and 1, or be "auto"', field_name="q"
+                "bound must lie between 0.000001 and 1000000, or be null", field_name="bound"
+            )
+        if self.q != "auto" and not (
+            isinstance(self.q, float) and SMALLEST_Q <= self.q <= LARGEST_Q
+        ):
+            raise InvalidStatisticError(
+                'q must lie between 0.001 and 0.999, or be "auto"', field_name="q"
             )
 
     def rule(self, schema: Schema) -> Condition:
