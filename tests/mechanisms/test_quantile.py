@@ -21,6 +21,8 @@ from mechanisms.samplers.intervals import GridCodes, draw_point
 from mechanisms.samplers.rounding import working_precision
 from mechanisms.sketches import ArrayData, distinct
 from mechanisms.statistics.base import InvalidStatisticError
+from mechanisms.statistics.count import Count
+from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.quantile import Quantile, gradient_sensitivity
 from mechanisms.testing import (
     Law,
@@ -417,3 +419,11 @@ def test_an_unknown_norm_is_refused() -> None:
         kng.calibrate(
             Quantile(column="x", levels=(0.5,)), schema_for(REPLACE, 3), Epsilon.parse("1"), "l2"
         )
+
+
+def test_kng_dispatches_on_the_statistic() -> None:
+    schema = schema_for(REPLACE, 3)
+    line = LinearRegression(target="x", features=("yes",))
+    assert kng.calibrate(line, schema, Epsilon.parse("1"), "auto").mechanism == "kng"
+    with pytest.raises(InvalidStatisticError, match="kng releases"):
+        kng.calibrate(Count(), schema, Epsilon.parse("1"), "auto")
