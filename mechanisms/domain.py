@@ -62,7 +62,8 @@ class NumberColumn:
 
     def encode(self, values: NDArray[np.float64]) -> NDArray[np.int32]:
         """Clamp finite or infinite values (not NaN) and return their int32 codes."""
-        scaled = (values - float(self.midpoint)) * (CODE_MAX / float(self.half_width))
+        with np.errstate(over="ignore"):  # an overflow is an infinity, which is clamped
+            scaled = (values - float(self.midpoint)) * (CODE_MAX / float(self.half_width))
         return np.rint(np.clip(scaled, -CODE_MAX, CODE_MAX)).astype(np.int32)
 
     def encode_one(self, value: float) -> int:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
@@ -18,6 +18,7 @@ BOUNDS = st.tuples(
 
 
 @given(bounds=BOUNDS, value=st.floats(allow_nan=False))
+@example(bounds=(Fraction(0), Fraction(1, 1000)), value=1.7e308)
 def test_any_value_becomes_a_code_in_range(bounds: tuple[Fraction, Fraction], value: float) -> None:
     column = NumberColumn(bounds[0], bounds[0] + bounds[1])
     code = column.encode_one(value)
