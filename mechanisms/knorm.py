@@ -168,16 +168,22 @@ def _guarantee(
     )
 
 
+def draw_coordinates(
+    form: AdditiveForm, noise: IntegerNoise, data: Data, randomness: Randomness
+) -> list[Fraction]:
+    """Return T(X) + V, in lattice units of the statistic: the private step, all of it."""
+    added = noise.draw(randomness)
+    return [
+        Fraction(exact * noise.refinement + error, noise.refinement)
+        for exact, error in zip(form.total(data), added, strict=True)
+    ]
+
+
 def _drawing(form: AdditiveForm, noise: IntegerNoise) -> Callable[[Data, Randomness], Outcome]:
     step = Fraction(1, noise.refinement)
 
     def draw(data: Data, randomness: Randomness) -> Outcome:
-        added = noise.draw(randomness)
-        coordinates = [
-            Fraction(exact * noise.refinement + error, noise.refinement)
-            for exact, error in zip(form.total(data), added, strict=True)
-        ]
-        tree = form.answer(coordinates)
+        tree = form.answer(draw_coordinates(form, noise, data, randomness))
         return Outcome(
             value=render(tree, lambda leaf: leaf.number()),
             noise=describe_noise(tree, noise.law, step, centred=True),

@@ -112,9 +112,9 @@ def selected(where: Sequence[Condition], block: Block, schema: Schema, rows: int
 
 def within(column: NumberColumn, value: float) -> bool:
     """Return whether the number, read as the decimal it was written as, lies in the bounds."""
-    if isinstance(value, float) and not isfinite(value):
-        return False
-    return column.lower <= Fraction(repr(value)) <= column.upper
+    if isinstance(value, int):
+        return column.lower <= value <= column.upper
+    return isfinite(value) and column.lower <= Fraction(repr(value)) <= column.upper
 
 
 def _code(column: NumberColumn | CategoryColumn, value: Scalar) -> int:

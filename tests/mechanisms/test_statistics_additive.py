@@ -1,0 +1,515 @@
+"""Additive statistics: right values, right sensitivities, closed to bad questions."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from mechanisms.catalog import calibrate
+from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
+from mechanisms.knorm import IntegerNoise, draw_coordinates
+from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.randomness import system_randomness
+from mechanisms.sketches import ArrayData
+from mechanisms.statistics.additive import AdditiveForm, AdditiveStatistic
+from mechanisms.statistics.base import InvalidStatisticError
+from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.count import Count
+from mechanisms.statistics.histogram import MAX_CELLS, Histogram
+from mechanisms.statistics.mean import Mean
+from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.total import Sum
+from mechanisms.statistics.variance import Variance
+from mechanisms.testing import record_replay, seeded_randomness
+
+REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
+COLUMNS = {
+    "income": NumberColumn(Fraction(0), Fraction(5000)),
+    "age": NumberColumn(Fraction("18.5"), Fraction(99)),
+    "change": NumberColumn(Fraction("-0.3"), Fraction("0.9")),
+    "owner": NumberColumn(Fraction(0), Fraction(1), boolean=True),
+    "region": CategoryColumn(("north", "south", "west")),
+}
+RICH = Condition(column="income", op=">=", value=1000)
+NORTH = Condition(column="region", op="in", value=("north", "west"))
+OWNER = Condition(column="owner", op="==", value=True)
+EDGES = (0.0, 1000.0, 2500.5, 5000.0)
+
+EVERY: dict[str, AdditiveStatistic] = {
+    "count": Count(),
+    "count where": Count(where=(RICH, NORTH)),
+    "histogram category": Histogram(columns=("region",)),
+    "histogram number": Histogram(columns=("income",), edges={"income": EDGES}),
+    "histogram boolean": Histogram(columns=("owner",)),
+    "histogram two": Histogram(columns=("region", "income"), edges={"income": EDGES}),
+    "histogram where": Histogram(columns=("region", "owner"), where=(RICH,)),
+    "sum": Sum(columns=("income", "age", "owner")),
+    "sum where": Sum(columns=("income", "age"), where=(OWNER,)),
+    "sum where mixed": Sum(columns=("age", "change"), where=(OWNER,)),
+    "sum where crossing": Sum(columns=("change",), where=(OWNER,)),
+    "mean": Mean(columns=("income", "age")),
+    "variance": Variance(columns=("income",)),
+    "variances": Variance(columns=("income", "age")),
+    "moments one": Moments(columns=("income",)),
+    "moments": Moments(columns=("income", "age", "owner")),
+}
+CASES = [
+    pytest.param(name, adjacency, id=f"{name}-{adjacency}")
+    for name, adjacency in itertools.product(EVERY, (REPLACE, ADD))
+    if not (name == "count" and adjacency is REPLACE)
+]
+NORMS = ("l1", "l2", "linf", "optimal")
+
+
+def schema(adjacency: Adjacency, rows: int = 4) -> Schema:
+    return Schema(COLUMNS, adjacency, rows if adjacency is REPLACE else None, max_rows=1000)
+
+
+def sample(rows: int, seed: int = 1) -> dict[str, list[object]]:
+    generator = np.random.default_rng(seed)
+    return {
+        "income": list(generator.uniform(-100, 5500, rows)),
+        "age": list(generator.integers(15, 100, rows).astype(float)),
+        "change": list(generator.normal(0.2, 0.3, rows)),
+        "owner": list(generator.integers(0, 2, rows).astype(float)),
+        "region": [("north", "south", "west")[i] for i in generator.integers(0, 3, rows)],
+    }
+
+
+def clamped(values: Mapping[str, Sequence[object]], name: str) -> np.ndarray:
+    column = COLUMNS[name]
+    assert isinstance(column, NumberColumn)
+    return np.clip(np.array(values[name], float), float(column.lower), float(column.upper))
+
+
+def numbers(tree: object) -> Iterator[float]:
+    if isinstance(tree, Mapping):
+        for key, child in tree.items():
+            if key != "cell":
+                yield from numbers(child)
+    elif isinstance(tree, list):
+        for child in tree:
+            yield from numbers(child)
+    else:
+        assert isinstance(tree, (int, float))
+        yield tree
+
+
+def size(difference: Sequence[int | Fraction], norm: str) -> Fraction:
+    """The norm, squared for l2."""
+    sizes = [abs(Fraction(x)) for x in difference]
+    if norm == "l2":
+        return sum((x * x for x in sizes), Fraction(0))
+    return max(sizes) if norm == "linf" else sum(sizes, Fraction(0))
+
+
+def adversarial(form: AdditiveForm, adjacency: Adjacency) -> Iterator[list[int]]:
+    """All differences between extreme single records, or one record and none."""
+    names = list(COLUMNS)
+    codes: dict[str, list[int]] = {
+        "income": [-CODE_MAX, -CODE_MAX // 4, -round(0.1464466 * CODE_MAX), CODE_MAX],
+        "age": [-CODE_MAX, -CODE_MAX // 4, -round(0.1464466 * CODE_MAX), CODE_MAX],
+        "change": [-CODE_MAX, 0, CODE_MAX],
+        "owner": [-CODE_MAX, CODE_MAX],
+        "region": [0, 1],
+    }
+    totals = []
+    for record in itertools.product(*(codes[name] for name in names)):
+        arrays = {n: np.array([c], dtype=np.int32) for n, c in zip(names, record, strict=True)}
+        totals.append(form.total(ArrayData(columns=COLUMNS, codes=arrays)))
+    empty = {name: np.zeros(0, dtype=np.int32) for name in names}
+    nothing = form.total(ArrayData(columns=COLUMNS, codes=empty))
+    distinct = [list(t) for t in dict.fromkeys(map(tuple, totals))]
+    others = distinct if adjacency is REPLACE else [nothing]
+    for one, other in itertools.product(distinct, others):
+        yield [a - b for a, b in zip(one, other, strict=True)]
+
+
+# Sensitivity
+
+
+@pytest.mark.parametrize(("name", "adjacency"), CASES)
+def test_differences_stay_within_the_sensitivity_and_reach_it(
+    name: str, adjacency: Adjacency
+) -> None:
+    """Exact integers; within 1% wherever the sensitivity is stated as exact."""
+    statistic = EVERY[name]
+    form = statistic.additive(schema(adjacency))
+    differences = list(adversarial(form, adjacency))
+    for norm in ("l1", "l2", "linf"):
+        stated = form.space.squared(norm) * form.space.unit**2
+        squares = [size(d, norm) ** (1 if norm == "l2" else 2) for d in differences]
+        assert max(squares) <= stated
+        if norm not in form.space.bounds_only:
+            assert max(squares) >= Fraction(98, 100) * stated
+
+        def measure(d: Sequence[Fraction], norm: str = norm) -> Fraction:
+            return size(d, norm) ** (1 if norm == "l2" else 2)
+
+        replay = record_replay(form.total, schema=schema(adjacency), norm=measure, trials=60)
+        assert replay.largest <= stated
+
+
+@pytest.mark.parametrize("name", ["histogram category", "histogram two", "histogram number"])
+def test_histogram_differences_lie_in_their_hull(name: str) -> None:
+    form = EVERY[name].additive(schema(REPLACE))
+    assert form.space.hull == "histogram"
+    sizes = set()
+    for difference in adversarial(form, REPLACE):
+        assert sum(difference) == 0
+        sizes.add(sum(map(abs, difference)))
+    assert sizes == {0, 2}
+
+
+CUBES = [
+    ("sum", REPLACE),
+    ("sum where crossing", REPLACE),
+    ("sum where crossing", ADD),
+    ("mean", REPLACE),
+    ("mean", ADD),
+]
+
+
+def test_these_hulls_are_cubes() -> None:
+    found = {
+        tuple(case.values)
+        for case in CASES
+        if EVERY[case.values[0]].additive(schema(case.values[1])).space.hull == "cube"
+    }
+    assert found == set(CUBES)
+
+
+@pytest.mark.parametrize(("name", "adjacency"), CUBES)
+def test_a_cube_hull_is_a_cube(name: str, adjacency: Adjacency) -> None:
+    """Where the hull is called the cube, every corner is reached: negligible structure."""
+    form = EVERY[name].additive(schema(adjacency))
+    side = int(form.space.linf * form.space.unit)
+    reached = {tuple(d) for d in adversarial(form, adjacency)}
+    reached |= {tuple(-x for x in d) for d in reached}
+    for corner in itertools.product((-side, side), repeat=form.space.dimension):
+        assert corner in reached
+
+
+def test_weights_give_every_column_the_same_reach() -> None:
+    """Many odd bounds: exact by the least common multiple, then capped, never below."""
+    few = {f"c{i}": NumberColumn(Fraction(i + 1), Fraction(97 + 13 * i, 7)) for i in range(3)}
+    many = {
+        f"c{i}": NumberColumn(Fraction(i + 1, 7), Fraction(971 + 13 * i, 11)) for i in range(60)
+    }
+    for columns in (few, many):
+        made = Schema(columns, ADD, None, max_rows=10)
+        form = Sum(columns=tuple(columns)).additive(made)
+        data = ArrayData(
+            columns=columns, codes={n: np.array([CODE_MAX], dtype=np.int32) for n in columns}
+        )
+        total = form.total(data)
+        assert form.space.unit.bit_length() <= 257
+        assert all(t <= form.space.unit for t in total)
+        assert all(t >= form.space.unit * (1 - Fraction(1, 2**100)) for t in total)
+        answer = form.answer([Fraction(t) for t in total])
+        assert isinstance(answer, dict)
+        for name, column in columns.items():
+            assert answer[name].value == column.upper
+
+
+# Values
+
+
+def reference(name: str, rows: int, values: Mapping[str, Sequence[object]]) -> list[float]:
+    """The same numbers by numpy."""
+    income, age = clamped(values, "income"), clamped(values, "age")
+    change, owner = clamped(values, "change"), clamped(values, "owner")
+    region = np.array(values["region"])
+    cells = np.histogram(income, EDGES)[0]
+    rich, west = income >= 1000, np.isin(region, ["north", "west"])
+    regions = ("north", "south", "west")
+    matrix = np.column_stack([income, age, owner])
+    return {
+        "count": [rows],
+        "count where": [int((rich & west).sum())],
+        "histogram category": [int((region == r).sum()) for r in regions],
+        "histogram number": list(cells),
+        "histogram boolean": [int((owner == v).sum()) for v in (0, 1)],
+        "histogram two": [c for r in regions for c in np.histogram(income[region == r], EDGES)[0]],
+        "histogram where": [
+            int((rich & (region == r) & (owner == v)).sum()) for r in regions for v in (0, 1)
+        ],
+        "sum": [income.sum(), age.sum(), owner.sum()],
+        "sum where": [income[owner == 1].sum(), age[owner == 1].sum()],
+        "sum where mixed": [age[owner == 1].sum(), change[owner == 1].sum()],
+        "sum where crossing": [change[owner == 1].sum()],
+        "mean": [income.mean(), age.mean()],
+        "variance": [income.var()],
+        "variances": [income.var(), age.var()],
+        "moments one": [income.mean(), (income**2).mean()],
+        "moments": [*matrix.mean(axis=0), *(matrix.T @ matrix / rows).ravel()],
+    }[name]
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize(("name", "adjacency"), CASES)
+def test_at_large_epsilon_numbers_are_numpy_s(name: str, adjacency: Adjacency, norm: str) -> None:
+    rows = 300
+    made, values = schema(adjacency, rows), sample(rows)
+    data = ArrayData.from_values(made, values)
+    try:
+        plan = calibrate(EVERY[name], made, Epsilon.parse("10000"), norm=norm)
+    except InvalidStatisticError:
+        assert norm == "optimal"  # what is not on offer is tested below
+        return
+    outcome = plan.draw(data, seeded_randomness(3))
+    assert outcome.noise is not None
+    got, std = list(numbers(outcome.value)), list(numbers(outcome.noise.std))
+    if name.startswith("moments") and adjacency is ADD:
+        assert got.pop(0) == pytest.approx(rows, abs=0.1)
+        std.pop(0)
+    expected = reference(name, rows, values)
+    assert len(got) == len(expected) == len(std)
+    for value, exact, spread in zip(got, expected, std, strict=True):
+        assert value == pytest.approx(exact, rel=3e-5, abs=12 * spread + 1e-6)
+
+
+@pytest.mark.parametrize("epsilon", ["0.000000001", "0.1", "1", "10000"])
+@pytest.mark.parametrize("norm", ["auto", *NORMS])
+@pytest.mark.parametrize(("name", "adjacency"), CASES)
+def test_every_release_has_its_usual_shape(
+    name: str, adjacency: Adjacency, norm: str, epsilon: str
+) -> None:
+    """No rows (add-remove), one row, a constant column, ties: finite JSON of one shape."""
+    statistic = EVERY[name]
+    shapes = set()
+    for rows in (0, 1, 4) if adjacency is ADD else (1, 4):
+        made = schema(adjacency, rows)
+        constant = {
+            "income": [5000.0] * rows,
+            "age": [18.5] * rows,
+            "change": [0.3] * rows,
+            "owner": [1.0] * rows,
+            "region": ["west"] * rows,
+        }
+        try:
+            plan = calibrate(statistic, made, Epsilon.parse(epsilon), norm=norm)
+        except InvalidStatisticError:
+            assert norm == "optimal"
+            return
+        outcome = plan.draw(ArrayData.from_values(made, constant), system_randomness())
+        assert outcome.noise is not None
+        text = json.dumps(
+            [outcome.value, outcome.noise.std, outcome.noise.interval_95], allow_nan=False
+        )
+        shapes.add(len(list(numbers(json.loads(text)[0]))))
+        spreads = list(numbers(outcome.noise.std))
+        ends = list(numbers(outcome.noise.interval_95))
+        assert len(ends) == 2 * len(spreads)
+        assert all(low <= high for low, high in zip(ends[::2], ends[1::2], strict=True))
+        json.dumps([plan.grid, plan.details, plan.reason], allow_nan=False)
+        preview = plan.preview(rows)
+        assert preview is not None
+        assert len(list(numbers(preview.std))) == len(spreads)
+    assert len(shapes) == 1
+
+
+def test_post_processing_is_clamped() -> None:
+    made = schema(ADD)
+    data = ArrayData.from_values(made, sample(2))
+    for seed in range(30):
+        randomness = seeded_randomness(seed)
+        means = calibrate(Mean(columns=("income", "age")), made, Epsilon.parse("0.01"))
+        for name, value in means.draw(data, randomness).value.items():
+            column = COLUMNS[name]
+            assert isinstance(column, NumberColumn)
+            assert float(column.lower) <= value <= float(column.upper)  # type: ignore[operator]
+        spreads = calibrate(Variance(columns=("income",)), made, Epsilon.parse("0.01"))
+        (variance,) = spreads.draw(data, randomness).value.values()
+        assert 0 <= variance <= 2500**2  # type: ignore[operator]
+
+
+def test_histogram_labels_and_order() -> None:
+    made = schema(ADD, 3)
+    statistic = Histogram(columns=("region", "income", "owner"), edges={"income": (0, 0.5, 5000)})
+    plan = calibrate(statistic, made, Epsilon.parse("1"))
+    value = plan.draw(ArrayData.from_values(made, sample(3)), seeded_randomness(1)).value
+    cells = [cell["cell"] for cell in value["cells"]]  # type: ignore[index, attr-defined]
+    assert cells[0] == {"region": "north", "income": "[0,0.5)", "owner": "false"}
+    assert cells[1] == {"region": "north", "income": "[0,0.5)", "owner": "true"}
+    assert cells[-1] == {"region": "west", "income": "[0.5,5000]", "owner": "true"}
+    assert len(cells) == 12
+
+
+def test_cells_are_half_open_the_last_closed_and_the_ends_collect() -> None:
+    made = schema(REPLACE, 7)
+    values = sample(7)
+    values["income"] = [-50.0, 0.0, 999.9, 1000.0, 2500.5, 5000.0, 9000.0]
+    inner = Histogram(columns=("income",), edges={"income": (1000, 2500.5, 4000)})
+    form = inner.additive(made)
+    assert form.total(ArrayData.from_values(made, values)) == [4, 3]
+    wide = Histogram(columns=("income",), edges={"income": EDGES}).additive(made)
+    assert wide.total(ArrayData.from_values(made, values)) == [3, 1, 3]
+
+
+def test_histogram_under_replace_one_keeps_the_public_total() -> None:
+    made = schema(REPLACE, 50)
+    plan = calibrate(EVERY["histogram two"], made, Epsilon.parse("0.1"))
+    assert plan.norm == "optimal"
+    outcome = plan.draw(ArrayData.from_values(made, sample(50)), system_randomness())
+    assert sum(numbers(outcome.value)) == 50
+    assert all(isinstance(count, int) for count in numbers(outcome.value))
+
+
+# Privacy of the row count
+
+
+@pytest.mark.parametrize("name", list(EVERY))
+def test_add_remove_plans_and_noise_never_see_the_row_count(name: str) -> None:
+    """The noise drawn from one seed is the same vector whatever the data."""
+    statistic, made = EVERY[name], schema(ADD)
+    form = statistic.additive(made)
+    plan = calibrate(statistic, made, Epsilon.parse("0.7"))
+    noises = []
+    ball = form.space.optimal_ball if plan.norm == "optimal" else plan.norm
+    noise = IntegerNoise.calibrated(form.space, ball, Fraction(7, 10))  # type: ignore[arg-type]
+    for rows in (0, 1, 400):
+        data = ArrayData.from_values(made, sample(rows))
+        coordinates = draw_coordinates(form, noise, data, seeded_randomness(5))
+        noises.append([a - b for a, b in zip(coordinates, form.total(data), strict=True)])
+    assert noises[0] == noises[1] == noises[2]
+
+
+# Conditions
+
+
+@pytest.mark.parametrize(
+    ("op", "value", "expected"),
+    [
+        ("==", 1000, 1),
+        ("!=", 1000, 4),
+        ("<", 1000, 2),
+        ("<=", 1000.0, 3),
+        (">", 1000, 2),
+        (">=", 1000, 3),
+        ("in", (0, 5000), 2),
+    ],
+)
+def test_number_conditions(op: str, value: object, expected: int) -> None:
+    made = schema(ADD)
+    values = sample(5)
+    values["income"] = [0.0, 500.0, 1000.0, 1000.01, 8000.0]
+    condition = Condition(column="income", op=op, value=value)  # type: ignore[arg-type]
+    form = Count(where=(condition,)).additive(made)
+    assert form.total(ArrayData.from_values(made, values)) == [expected]
+
+
+def test_category_and_boolean_conditions() -> None:
+    made = schema(ADD)
+    values = sample(4)
+    values["region"] = ["north", "south", "south", "west"]
+    values["owner"] = [1.0, 0.0, 1.0, 0.0]
+    data = ArrayData.from_values(made, values)
+    for where, expected in (
+        ((Condition(column="region", op="==", value="south"),), 2),
+        ((Condition(column="region", op="!=", value="south"),), 2),
+        ((NORTH,), 2),
+        ((OWNER,), 2),
+        ((Condition(column="owner", op="!=", value=True), NORTH), 1),
+        ((Condition(column="owner", op="in", value=(True, False)),), 4),
+    ):
+        assert Count(where=where).additive(made).total(data) == [expected]
+
+
+def test_conditions_take_bounds_written_as_decimals() -> None:
+    """0.9 as a float lies above 9/10; it was written as 0.9, so it is in the bounds."""
+    for value in (0.9, -0.3):
+        Count(where=(Condition(column="change", op="<=", value=value),)).check(schema(ADD))
+    Histogram(columns=("change",), edges={"change": (-0.3, 0.1, 0.9)}).check(schema(ADD))
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        Count(where=(Condition(column="nobody", op="==", value=1),)),
+        Count(where=(Condition(column="income", op="<", value=math.nan),)),
+        Count(where=(Condition(column="income", op="<", value=math.inf),)),
+        Count(where=(Condition(column="income", op="<", value=10**5000),)),
+        Count(where=(Condition(column="income", op="<", value=-1),)),
+        Count(where=(Condition(column="income", op="<", value="many"),)),
+        Count(where=(Condition(column="income", op="<", value=True),)),
+        Count(where=(Condition(column="income", op="<", value=(1, 2)),)),
+        Count(where=(Condition(column="income", op="in", value=1),)),
+        Count(where=(Condition(column="income", op="in", value=()),)),
+        Count(where=(Condition(column="income", op="~", value=1),)),  # type: ignore[arg-type]
+        Count(where=(Condition(column="region", op="<", value="south"),)),
+        Count(where=(Condition(column="region", op="==", value="upland"),)),
+        Count(where=(Condition(column="region", op="==", value=1),)),
+        Count(where=(Condition(column="owner", op=">", value=False),)),
+        Count(where=(Condition(column="owner", op="==", value="yes"),)),
+        Count(where=(RICH,) * 21),
+        Sum(columns=()),
+        Sum(columns=("income", "income")),
+        Sum(columns=("region",)),
+        Sum(columns=("nobody",)),
+        Mean(columns=()),
+        Mean(columns=("region",)),
+        Variance(columns=("income", "region")),
+        Variance(columns=("nobody",)),
+        Moments(columns=()),
+        Histogram(columns=()),
+        Histogram(columns=("region", "region")),
+        Histogram(columns=("income",)),
+        Histogram(columns=("region",), edges={"region": (0, 1)}),
+        Histogram(columns=("region",), edges={"income": (0, 1)}),
+        Histogram(columns=("owner",), edges={"owner": (0, 1)}),
+        Histogram(columns=("income",), edges={"income": (0,)}),
+        Histogram(columns=("income",), edges={"income": (0, 5000)}),
+        Histogram(columns=("income",), edges={"income": (0, 10, 10)}),
+        Histogram(columns=("income",), edges={"income": (0, 10, 5)}),
+        Histogram(columns=("income",), edges={"income": (0, 10, 10.000000001)}),
+        Histogram(columns=("income",), edges={"income": (0, math.nan, 5)}),
+        Histogram(columns=("income",), edges={"income": (-1, 10, 20)}),
+        Histogram(columns=("income",), edges={"income": (0, 10, math.inf)}),
+        Histogram(
+            columns=("income", "age"),
+            edges={
+                "income": tuple(float(x) for x in range(MAX_CELLS // 3)),
+                "age": (20, 30, 40, 50, 60),
+            },
+        ),
+    ],
+)
+def test_bad_questions_are_refused_without_echo(statistic: AdditiveStatistic) -> None:
+    for adjacency in (REPLACE, ADD):
+        with pytest.raises(InvalidStatisticError) as refusal:
+            calibrate(statistic, schema(adjacency), Epsilon.parse("1"))
+        for word in ("nobody", "many", "upland", "yes", "nan", "999"):
+            assert word not in refusal.value.detail
+
+
+def test_row_counts_that_are_public_or_zero_are_refused() -> None:
+    with pytest.raises(InvalidStatisticError, match="public under replace_one"):
+        calibrate(Count(), schema(REPLACE), Epsilon.parse("1"))
+    for statistic in (EVERY["sum"], EVERY["mean"], EVERY["variance"], EVERY["moments"]):
+        with pytest.raises(InvalidStatisticError, match="no rows"):
+            calibrate(statistic, schema(REPLACE, 0), Epsilon.parse("1"))
+
+
+def test_too_many_columns_are_refused() -> None:
+    columns = {f"c{i}": NumberColumn(Fraction(0), Fraction(1)) for i in range(1001)}
+    made = Schema(columns, ADD, None, max_rows=5)
+    for statistic in (Moments(columns=tuple(columns)[:65]), Variance(columns=tuple(columns))):
+        with pytest.raises(InvalidStatisticError, match="at most"):
+            statistic.check(made)
+
+
+def test_many_columns_at_once() -> None:
+    """The largest moments question draws in bounded time, in every norm."""
+    columns = {f"c{i}": NumberColumn(Fraction(0), Fraction(1)) for i in range(64)}
+    made = Schema(columns, REPLACE, 3)
+    data = ArrayData(columns=columns, codes={name: np.zeros(3, dtype=np.int32) for name in columns})
+    for norm in ("l1", "l2", "linf"):
+        plan = calibrate(Moments(columns=tuple(columns)), made, Epsilon.parse("1"), norm=norm)
+        assert len(plan.draw(data, system_randomness()).value["second"]) == 64  # type: ignore[arg-type]
