@@ -27,7 +27,12 @@ def state_of(request: Request) -> AppState:
     return state
 
 
-State = Annotated[AppState, Depends(state_of)]
+async def _state(request: Request) -> AppState:
+    # a coroutine, because the framework calls plain functions in another thread
+    return state_of(request)
+
+
+State = Annotated[AppState, Depends(_state)]
 
 
 def _caller_at_least(role: Role) -> Callable[[Request], Awaitable[Caller]]:

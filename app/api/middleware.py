@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from hashlib import blake2b
+from itertools import count
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -33,13 +35,20 @@ class RequestContext:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self._secret = secrets.token_bytes(32)
+        self._numbers = count()
+
+    def _new_id(self) -> str:
+        """Return an id that is unique and tells nothing of how many came before it."""
+        number = next(self._numbers).to_bytes(8)
+        return f"req_{blake2b(number, key=self._secret, digest_size=8).hexdigest()}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = f"req_{secrets.token_hex(8)}"
+        request_id = self._new_id()
         scope["request_id"] = request_id
         started = time.perf_counter()
         status = 0

@@ -63,7 +63,7 @@ def decode_cursor(cursor: str) -> int:
     return number
 
 
-def cut_of(
+async def cut_of(
     limit: Annotated[
         int, Query(ge=1, le=MAX_LIMIT, description="Most items on the page.")
     ] = DEFAULT_LIMIT,

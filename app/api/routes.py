@@ -27,9 +27,9 @@ from app.api.problems import install_problem_handlers
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 
 _ROUTERS = (
+    releases.router,  # first, because it is asked most
     datasets.router,
     budgets.router,
-    releases.router,
     previews.router,
     ledger.router,
     keys.router,

@@ -36,7 +36,7 @@ class PlanService:
             ``invalid-request`` when the question does not fit the data set's
             public description or is not offered; ``empty-dataset``.
         """
-        key = (facts.id, question.canonical())
+        key = (facts.id, question.canonical)
         plan = self._known.get(key)
         if plan is None:
             plan = await anyio.to_thread.run_sync(make_plan, facts, question)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Field, TypeAdapter
@@ -39,6 +39,12 @@ class Question:
     mechanism: str
     norm: str
     epsilon: Epsilon
+    canonical: str = field(init=False, repr=False, compare=False)
+    """One text for all spellings of this question."""
+
+    def __post_init__(self) -> None:
+        text = json.dumps(self.to_json(), sort_keys=True, allow_nan=False, separators=(",", ":"))
+        object.__setattr__(self, "canonical", text)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -54,10 +60,6 @@ class Question:
             "epsilon": str(self.epsilon),
         }
 
-    def canonical(self) -> str:
-        """Return one text for all spellings of this question."""
-        return json.dumps(self.to_json(), sort_keys=True, allow_nan=False, separators=(",", ":"))
-
 
 def statistic_json(statistic: Statistic) -> Mapping[str, object]:
     """Return a statistic's fields, ready for JSON."""
@@ -66,7 +68,7 @@ def statistic_json(statistic: Statistic) -> Mapping[str, object]:
 
 
 def read_question(canonical: str) -> Question:
-    """Return the question that :meth:`Question.canonical` wrote."""
+    """Return the question whose :attr:`Question.canonical` this is."""
     fields = json.loads(canonical)
     return Question(
         statistic=_STATISTIC.validate_json(json.dumps(fields["statistic"]), strict=True),

@@ -110,7 +110,7 @@ class ReleaseService:
             ``internal`` are all that can come after it.
         """
         facts = self._datasets.facts(dataset)
-        request = question.canonical()
+        request = question.canonical
         fingerprint = request_fingerprint(dataset=dataset, request=request)
         running = self._running.get((caller.person, idem))
         if running is None:
@@ -138,9 +138,14 @@ class ReleaseService:
     async def _answer(
         self, facts: DatasetFacts, question: Question, request: str, *, idem: str, principal: str
     ) -> ReleaseRecord:
-        found = await anyio.to_thread.run_sync(self._find, principal, idem)
-        if found is None:
+        try:
             charge = await self._prepare(facts, question, request, idem=idem, principal=principal)
+        except Problem:
+            # a request that would be refused today may have been answered before: that wins
+            found = await anyio.to_thread.run_sync(self._find, principal, idem)
+            if found is None:
+                raise
+        else:
             charged = await self._store.awrite(partial(_charge_once, charge))
             if charged.fresh:
                 return await self._draw(charged.record, facts, question, charge.plan)

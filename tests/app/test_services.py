@@ -136,7 +136,7 @@ async def _leave_debited(services: Services, store: Store, dataset: str, idem: s
             amount=asked.epsilon.nanos,
             dataset=dataset,
             principal=BOB.person,
-            request=asked.canonical(),
+            request=asked.canonical,
             plan=json.dumps({}),
             idem=idem,
         )
@@ -297,8 +297,8 @@ def test_a_lost_race_for_a_name_leaves_no_rows(tmp_path: Path) -> None:
 
 def test_questions_survive_their_canonical_text() -> None:
     asked = question("0.000000001")
-    assert read_question(asked.canonical()) == asked
-    assert asked.canonical() == read_question(asked.canonical()).canonical()
+    assert read_question(asked.canonical) == asked
+    assert asked.canonical == read_question(asked.canonical).canonical
 
 
 def test_the_first_key_is_made_once(tmp_path: Path) -> None:
