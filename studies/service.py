@@ -50,6 +50,8 @@ def _serve(data_dir: str, port: int) -> None:
     async def bare(body: ReleaseRequest) -> dict[str, str]:
         return {"epsilon": str(body.epsilon)}
 
+    # a local name, which the framework could not look up
+    bare.__annotations__["body"] = ReleaseRequest
     app.post(BARE_PATH)(bare)
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="error", access_log=False)
 
@@ -120,7 +122,7 @@ def rows_ratio(port: int, *, rounds: int = 6, requests: int = 150) -> float:
     for turn in range(rounds):
         for rows, dataset in datasets.items():
             result = load.run(
-                port, _mean_request(dataset, f"n-{turn}"), total=requests, connections=1
+                port, _mean_request(dataset, f"n-{rows}-{turn}"), total=requests, connections=1
             )
             assert set(result.statuses) == {201}, result.statuses
             if turn:  # the first round warms up
