@@ -1,0 +1,113 @@
+"""The catalog: requests find their plans, refusals name what is on offer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from fractions import Fraction
+from typing import Annotated, Any, Union
+
+import pytest
+from pydantic import Field, TypeAdapter, ValidationError
+
+from mechanisms.catalog import MECHANISMS, STATISTICS, calibrate, offers
+from mechanisms.domain import NumberColumn, Schema
+from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.statistics.base import InvalidStatisticError
+from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.count import Count
+from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.mean import Mean
+
+SCHEMA = Schema({"x": NumberColumn(Fraction(0), Fraction(1))}, Adjacency.REPLACE_ONE, 10)
+MODEL: TypeAdapter[Any] = TypeAdapter(
+    Annotated[Union[tuple(STATISTICS.values())], Field(discriminator="kind")]  # noqa: UP007
+)
+
+
+def test_every_statistic_names_its_kind_and_known_mechanisms() -> None:
+    for kind, statistic in STATISTICS.items():
+        assert statistic.__dataclass_fields__["kind"].default == kind  # type: ignore[attr-defined]
+        assert statistic.mechanisms
+        assert set(statistic.mechanisms) <= set(MECHANISMS)
+    used = {name for statistic in STATISTICS.values() for name in statistic.mechanisms}
+    assert used == set(MECHANISMS)
+
+
+def test_offers_are_complete_and_json_ready() -> None:
+    listed = [asdict(offer) for offer in offers()]
+    assert json.loads(json.dumps(listed, allow_nan=False))
+    pairs = [(offer["statistic"], offer["mechanism"]) for offer in listed]
+    assert len(set(pairs)) == len(pairs)
+    assert {kind for kind, _ in pairs} == set(STATISTICS)
+    for offer in listed:
+        assert offer["norms"]
+        assert offer["theorem"]
+        assert offer["summary"]
+        assert all(parameter["name"] != "kind" for parameter in offer["parameters"])
+    for kind in STATISTICS:
+        assert sum(offer["default"] for offer in listed if offer["statistic"] == kind) == 1
+
+
+def test_auto_is_the_first_mechanism_and_the_advisor_s_norm() -> None:
+    plan = calibrate(Mean(columns=("x",)), SCHEMA, Epsilon.parse("1"))
+    assert (plan.mechanism, plan.norm) == ("k_norm", "linf")
+    assert "Theorem 4.5" in plan.reason
+    assert {row.norm for row in plan.alternatives} == {"l1", "l2", "optimal"}
+    assert plan.guarantee.exact
+    assert plan.guarantee.sensitivity == "2"
+    assert plan.guarantee.theorem == MECHANISMS["k_norm"].THEOREM
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "norm", "field", "words"),
+    [
+        ("kng", "auto", "mechanism", "k_norm"),
+        ("nonsense", "auto", "mechanism", "k_norm"),
+        ("k_norm", "l7", "norm", "l1, l2, linf, optimal"),
+        ("auto", "l0", "norm", "l1, l2, linf, optimal"),
+    ],
+)
+def test_refusals_name_what_is_on_offer(mechanism: str, norm: str, field: str, words: str) -> None:
+    with pytest.raises(InvalidStatisticError, match=words) as refusal:
+        calibrate(Mean(columns=("x",)), SCHEMA, Epsilon.parse("1"), mechanism=mechanism, norm=norm)
+    assert refusal.value.field_name == field
+    assert "l7" not in refusal.value.detail
+    assert "nonsense" not in refusal.value.detail
+
+
+def test_a_mechanism_refuses_what_it_cannot_release() -> None:
+    quantile = STATISTICS["quantile"](column="x", levels=(0.5,))  # type: ignore[call-arg]
+    for name, module in MECHANISMS.items():
+        foreign = quantile if name == "k_norm" else Mean(columns=("x",))
+        with pytest.raises(InvalidStatisticError):
+            module.calibrate(foreign, SCHEMA, Epsilon.parse("1"), "auto")
+
+
+def test_statistics_are_request_models() -> None:
+    """Strict JSON in, the same statistic out; unknown fields and kinds refused."""
+    count = MODEL.validate_json(
+        '{"kind":"count","where":[{"column":"x","op":"in","value":[0.5,1]}]}', strict=True
+    )
+    assert count == Count(where=(Condition(column="x", op="in", value=(0.5, 1)),))
+    text = '{"kind":"histogram","columns":["x"],"edges":{"x":[0,0.5,1]}}'
+    assert MODEL.validate_json(text, strict=True) == Histogram(
+        columns=("x",), edges={"x": (0, 0.5, 1)}
+    )
+    again = json.dumps(asdict(count))
+    assert MODEL.validate_json(again, strict=True) == count
+    truth = MODEL.validate_json(
+        '{"kind":"count","where":[{"column":"b","op":"==","value":true}]}', strict=True
+    )
+    assert truth.where[0].value is True
+    for bad in (
+        '{"kind":"mean"}',
+        '{"kind":"mean","columns":["x"],"more":1}',
+        '{"kind":"meen","columns":["x"]}',
+        '{"kind":"mean","columns":"x"}',
+        '{"kind":"mean","columns":[1]}',
+        '{"kind":"count","where":[{"column":"x","op":"~","value":1}]}',
+        '{"kind":"count","where":[{"column":"x","op":"<"}]}',
+    ):
+        with pytest.raises(ValidationError):
+            MODEL.validate_json(bad, strict=True)

@@ -1,0 +1,248 @@
+"""Is it epsilon-DP? In closed form, by pmf ratios, and for a black-box auditor."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from mechanisms.catalog import calibrate
+from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
+from mechanisms.geometry.spaces import BALLS, Ball
+from mechanisms.knorm import IntegerNoise
+from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.randomness import Randomness
+from mechanisms.samplers.knorm import draw_in_ball
+from mechanisms.sketches import ArrayData
+from mechanisms.statistics.additive import AdditiveStatistic
+from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.count import Count
+from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.mean import Mean
+from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.total import Sum
+from mechanisms.statistics.variance import Variance
+from mechanisms.testing import audit_epsilon, neighbours, seeded_randomness
+
+REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
+COLUMNS = {
+    "x": NumberColumn(Fraction(-1), Fraction(1)),
+    "y": NumberColumn(Fraction("2.5"), Fraction(10)),
+    "group": CategoryColumn(("a", "b", "c")),
+}
+WHERE = (Condition(column="group", op="!=", value="b"),)
+EVERY: list[AdditiveStatistic] = [
+    Count(where=WHERE),
+    Histogram(columns=("group",)),
+    Histogram(columns=("group",), where=(Condition(column="x", op=">", value=0),)),
+    Sum(columns=("x", "y")),
+    Sum(columns=("x", "y"), where=WHERE),
+    Mean(columns=("x", "y")),
+    Variance(columns=("x",)),
+    Moments(columns=("x", "y")),
+]
+
+
+def schema(adjacency: Adjacency, rows: int) -> Schema:
+    return Schema(COLUMNS, adjacency, rows if adjacency is REPLACE else None, max_rows=100)
+
+
+def loss(noise: IntegerNoise, difference: Sequence[int]) -> Fraction:
+    """The largest log ratio of the noise's mass at v + u and v; squared for l2.
+
+    By the triangle inequality it is rate * ||u||_K, reached at v = 0.
+    """
+    u = [abs(x) * noise.refinement for x in difference]
+    if noise.ball == "l2" and noise.dimension > 1:
+        return noise.rate_squared * sum(x * x for x in u)
+    if noise.ball is None:
+        return noise.rate * sum(u) / 2
+    return noise.rate * (max(u) if noise.ball == "linf" else sum(u))
+
+
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+@pytest.mark.parametrize("statistic", EVERY, ids=lambda s: s.kind)
+@pytest.mark.parametrize("epsilon", ["0.000000001", "0.3", "1", "10000"])
+def test_the_loss_never_exceeds_epsilon(
+    statistic: AdditiveStatistic, adjacency: Adjacency, epsilon: str
+) -> None:
+    """Exact rationals over random and extreme neighbours, for every norm on offer."""
+    made, eps = schema(adjacency, 3), Epsilon.parse(epsilon).fraction
+    form = statistic.additive(made)
+    balls: list[Ball | None] = [*BALLS, *([None] if form.space.hull == "histogram" else [])]
+    largest = dict.fromkeys(balls, Fraction(0))
+    noises = {ball: IntegerNoise.calibrated(form.space, ball, eps) for ball in balls}
+    for here, there in neighbours(made, rows=3, trials=60, seed=5):
+        difference = [a - b for a, b in zip(form.total(here), form.total(there), strict=True)]
+        for ball, noise in noises.items():
+            largest[ball] = max(largest[ball], loss(noise, difference))
+    for ball, noise in noises.items():
+        bound = eps**2 if ball == "l2" and noise.dimension > 1 else eps
+        assert largest[ball] <= bound
+        assert largest[ball] >= bound / 4  # reached to 1% where exact: test_statistics_additive
+        # the rate is no larger than epsilon / Delta, and equal to it unless Delta is a root
+        squared = form.space.squared(ball) if ball else 1
+        delta_squared = squared * (form.space.unit * noise.refinement) ** 2
+        assert noise.rate_squared * delta_squared == eps**2
+        assert noise.rate**2 <= noise.rate_squared
+
+
+@pytest.mark.parametrize("epsilon", ["0.000000001", "0.3", "1", "77", "10000"])
+@pytest.mark.parametrize("statistic", EVERY, ids=lambda s: s.kind)
+def test_the_lattice_is_fine_enough(statistic: AdditiveStatistic, epsilon: str) -> None:
+    """Delta >= 4 m max(1, eps) steps, and no finer than twice that beyond the statistic's own."""
+    space = statistic.additive(schema(ADD, 3)).space
+    eps = Epsilon.parse(epsilon).fraction
+    for ball in ("l2", "linf"):
+        noise = IntegerNoise.calibrated(space, ball, eps)
+        if space.dimension == 1:
+            assert noise.refinement == 1
+            continue
+        steps_squared = eps**2 / noise.rate_squared
+        wanted = 4 * space.dimension * max(Fraction(1), eps)
+        assert steps_squared >= wanted**2
+        assert noise.refinement == 1 or steps_squared < (2 * wanted) ** 2
+    assert IntegerNoise.calibrated(space, "l1", eps).refinement == 1
+
+
+@pytest.mark.parametrize("delta", [1, 3, 8])
+def test_ceiling_norms_move_by_at_most_an_integer_delta(delta: int) -> None:
+    """The law exp(-rate ceil(norm)) has log ratios within eps: every point, every neighbour.
+
+    The body is SS Example 3.1's hull; its norm of a lattice point is irrational.
+    """
+
+    def contains(point: Sequence[int], radius: int) -> bool:
+        first, second = abs(point[0]), abs(point[1])
+        if max(first, second) > radius:
+            return False
+        return 2 * first <= radius or second * radius <= radius**2 - (2 * first - radius) ** 2
+
+    norm = {
+        v: next(r for r in itertools.count() if contains(v, r))
+        for v in itertools.product(range(-24, 25), repeat=2)
+    }
+    moves = [u for u in itertools.product(range(-delta, delta + 1), repeat=2) if norm[u] <= delta]
+    seen = set()
+    for v in itertools.product(range(-16, 17), repeat=2):
+        for u in moves:
+            seen.add(norm[v[0] + u[0], v[1] + u[1]] - norm[v])
+    assert max(seen) == delta
+    assert min(seen) == -delta
+
+
+# The black box
+
+
+def pair(rows: int) -> Iterator[ArrayData]:
+    """Two data sets: all records at the lower bounds, or one of them at the upper."""
+    for top in (0, 1):
+        codes = np.full(rows, -CODE_MAX, dtype=np.int32)
+        codes[:top] = CODE_MAX
+        yield ArrayData(
+            columns=COLUMNS,
+            codes={"x": codes, "y": codes, "group": np.zeros(rows, dtype=np.int32)},
+        )
+
+
+def events() -> dict[str, Callable[[tuple[float, float]], bool]]:
+    """Half-planes in units of Delta, from the first data set's statistic."""
+    cuts = (-1.0, 0.0, 0.5, 1.0, 2.0)
+    found: dict[str, Callable[[tuple[float, float]], bool]] = {}
+    for cut in cuts:
+        found[f"both above {cut}"] = lambda v, cut=cut: min(v) > cut
+        found[f"one above {cut}"] = lambda v, cut=cut: max(v) > cut
+        found[f"sum above {cut}"] = lambda v, cut=cut: sum(v) > 2 * cut
+    return found
+
+
+def releases(norm: str, epsilon: str, count: int, *, seed: int) -> list[list[tuple[float, float]]]:
+    """Released sums of (x, y) on both data sets, centred on the first, in units of Delta."""
+    made = schema(REPLACE, 5)
+    plan = calibrate(Sum(columns=("x", "y")), made, Epsilon.parse(epsilon), norm=norm)
+    randomness = seeded_randomness(seed)
+    drawn = []
+    for data in pair(5):
+        values = (plan.draw(data, randomness).value for _ in range(count))
+        drawn.append([((v["x"] + 5) / 2, (v["y"] - 12.5) / 7.5) for v in values])  # type: ignore[operator]
+    return drawn
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+def test_the_auditor_finds_no_more_than_epsilon(norm: str) -> None:
+    here, there = releases(norm, "1", 8_000, seed=31)
+    audit = audit_epsilon(here, there, events())
+    assert 0.3 < audit.epsilon <= 1.0
+
+
+@pytest.mark.statistical
+def test_the_auditor_flags_a_halved_sensitivity() -> None:
+    here, there = releases("linf", "2", 8_000, seed=32)
+    assert audit_epsilon(here, there, events()).epsilon > 1.0
+
+
+def draw_printed_algorithm_8(
+    randomness: Randomness,
+    half_width: int,
+    contains: Callable[[Sequence[int], int], bool],
+    rate: Fraction,
+) -> list[int]:
+    """SS Algorithm 8 as printed: a radius is drawn, and then U is released instead of r U."""
+    del rate  # the printed step 5 forgets the radius, and with it epsilon
+    while True:
+        point = [randomness.below(2 * half_width + 1) - half_width for _ in range(2)]
+        if contains(point, half_width):
+            return point
+
+
+def in_square(point: Sequence[int], radius: int) -> bool:
+    return max(map(abs, point)) <= radius
+
+
+@pytest.mark.statistical
+def test_the_auditor_flags_algorithm_8_as_printed() -> None:
+    """T + U is bounded, so an event that only a neighbour can reach gives it away."""
+    delta, count, rate = 64, 6_000, Fraction(1, 64)
+    right, wrong = [], []
+    for statistic, seed in ((0, 41), (delta, 42)):
+        randomness = seeded_randomness(seed)
+        ours = (draw_in_ball(randomness, [Fraction(1)] * 2, in_square, rate) for _ in range(count))
+        right.append([tuple((statistic + v) / delta for v in draw) for draw in ours])
+        printed = (
+            draw_printed_algorithm_8(randomness, delta, in_square, rate) for _ in range(count)
+        )
+        wrong.append([tuple((statistic + v) / delta for v in draw) for draw in printed])
+    assert audit_epsilon(*right, events()).epsilon <= 1.0
+    assert audit_epsilon(*wrong, events()).epsilon > 3.0
+
+
+@pytest.mark.statistical
+def test_the_auditor_on_histograms() -> None:
+    """The hull's noise at epsilon 1: events on two cells between which a record moves."""
+    made = schema(REPLACE, 4)
+    plan = calibrate(Histogram(columns=("group",)), made, Epsilon.parse("1"))
+    assert plan.norm == "optimal"
+    randomness = seeded_randomness(43)
+    drawn = []
+    for moved in (0, 1):
+        codes = {
+            "x": np.zeros(4, dtype=np.int32),
+            "y": np.zeros(4, dtype=np.int32),
+            "group": np.array([moved, 0, 1, 2], dtype=np.int32),
+        }
+        data = ArrayData(columns=COLUMNS, codes=codes)
+        drawn.append(
+            [
+                tuple(cell["count"] for cell in plan.draw(data, randomness).value["cells"])  # type: ignore[attr-defined]
+                for _ in range(8_000)
+            ]
+        )
+    tests: dict[str, Callable[[tuple[int, ...]], bool]] = {}
+    for low, high in itertools.product((0, 1, 2), (1, 2, 3)):
+        tests[f"{low} {high}"] = lambda v, low=low, high=high: v[0] <= low and v[1] >= high
+    audit = audit_epsilon(*drawn, tests)
+    assert 0.6 < audit.epsilon <= 1.0
