@@ -81,7 +81,6 @@ BAD_STATISTICS: list[Any] = [
     {"kind": "quantile", "column": "region", "levels": [0.5]},
     {"kind": "linear_regression", "target": "food", "features": ["food"]},
     {"kind": "linear_regression", "target": "food", "features": ["income", "food"]},
-    {"kind": "linear_regression", "target": "food", "features": []},
     {"kind": "linear_regression", "target": "food", "features": ["income"], "bound": 0},
     {"kind": "linear_regression", "target": "food", "features": ["income"], "bound": -1},
     {"kind": "linear_regression", "target": "food", "features": ["income"], "ridge": -1},
