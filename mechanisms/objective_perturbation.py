@@ -82,7 +82,7 @@ def ridge(epsilon: Fraction, q: Fraction, eigenvalue: Fraction) -> Fraction:
         exponent = epsilon * (1 - q)
         growth = arb(fmpq(exponent.numerator, exponent.denominator)).expm1()
         exact = arb(fmpq(eigenvalue.numerator, eigenvalue.denominator)) / growth
-    return max(above(exact), SMALLEST_RIDGE)
+        return max(above(exact), SMALLEST_RIDGE)
 
 
 def automatic_q(epsilon: Fraction, loss: Loss, norm: BallNorm, rows: int | None) -> Fraction:
