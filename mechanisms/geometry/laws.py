@@ -66,17 +66,28 @@ def _laplace_law(rate: float) -> NoiseLaw:
 
 def _linf_law(dimension: int, rate: float) -> NoiseLaw:
     variance = ((dimension + 1) * (dimension + 2) / rate**2 - 0.25) / 3
+    return NoiseLaw(sqrt(variance), _linf_quantile(dimension) / rate)
+
+
+@lru_cache(maxsize=256)
+def _linf_quantile(dimension: int) -> float:
+    """Return t with P(|V| > t) = 0.05 at rate 1."""
 
     def tail(t: float) -> float:
         # V = r U: P(|V| > t) = E[(1 - t / r)+], r ~ Gamma(m + 1)
         upper: float = gammaincc(dimension + 1, t) - t / dimension * gammaincc(dimension, t)
         return upper - TAIL
 
-    return NoiseLaw(sqrt(variance), brentq(tail, 0.0, 4.0 * (dimension + 4)) / rate)
+    return float(brentq(tail, 0.0, 4.0 * (dimension + 4)))
 
 
 def _l2_law(dimension: int, rate: float) -> NoiseLaw:
-    variance = (dimension + 1) / rate**2 + 1 / 12
+    return NoiseLaw(sqrt((dimension + 1) / rate**2 + 1 / 12), _l2_quantile(dimension) / rate)
+
+
+@lru_cache(maxsize=256)
+def _l2_quantile(dimension: int) -> float:
+    """Return t with P(|V| > t) = 0.05 at rate 1, the radius taken at 4000 quantiles."""
     radii = gammaincinv(dimension, (np.arange(_GRID_POINTS) + 0.5) / _GRID_POINTS)
 
     def tail(t: float) -> float:
@@ -84,7 +95,7 @@ def _l2_law(dimension: int, rate: float) -> NoiseLaw:
         share = np.minimum((t / radii) ** 2, 1.0)
         return float(np.mean(1 - betainc(0.5, (dimension - 1) / 2, share))) - TAIL
 
-    return NoiseLaw(sqrt(variance), brentq(tail, 0.0, float(radii[-1])) / rate)
+    return float(brentq(tail, 0.0, float(radii[-1])))
 
 
 def _hull_law(cells: int, rate: float) -> NoiseLaw:

@@ -168,7 +168,7 @@ def _number_axis(name: str, column: NumberColumn, edges: Sequence[float]) -> _Ax
         raise _invalid(f"give between 2 and {MAX_CELLS + 1} edges")
     if not all(within(column, edge) for edge in edges):
         raise _invalid("edges must be finite and lie within the column's bounds")
-    codes = [column.encode_one(float(edge)) for edge in edges]
+    codes = column.encode(np.array(edges, dtype=np.float64)).tolist()
     if any(after <= before for before, after in pairwise(codes)):
         raise _invalid("edges must increase, by more than the column's resolution")
     texts = [_number_text(edge) for edge in edges]
