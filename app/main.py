@@ -62,9 +62,9 @@ def build_services(settings: Settings, store: Store) -> Services:
     vault = Vault(settings.data_dir)
     limits = Limits(max_bytes=settings.max_upload_bytes, max_rows=settings.max_upload_rows)
     plane = DataEngine(vault, limits=limits)
-    datasets = DatasetService(store, plane)
+    datasets = DatasetService(store, plane, threads=settings.upload_threads)
     vault.recover(datasets.with_rows())
-    plans = PlanService()
+    plans = PlanService(threads=settings.draw_threads)
     return Services(
         audit=AuditService(store, datasets),
         budgets=BudgetService(store, datasets),

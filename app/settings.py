@@ -90,6 +90,12 @@ class Settings(BaseSettings):
         ge=1,
         description="Largest JSON body, and largest spec part of an upload, in bytes.",
     )
+    upload_threads: int = Field(
+        default=2,
+        ge=1,
+        le=64,
+        description="Uploads that are read in at once; further ones wait on disk.",
+    )
     draw_threads: int = Field(
         default=4, ge=1, le=64, description="Threads that draw releases, beside the event loop."
     )

@@ -11,6 +11,7 @@ import time
 from hashlib import blake2b
 from itertools import count
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.problems import problem_response
@@ -65,6 +66,8 @@ class RequestContext:
 
         try:
             await self._app(scope, receive, send_with_headers)
+        except ClientDisconnect:
+            status = 499  # for the log alone: nobody is left to be answered
         except Exception as error:  # the boundary: nothing passes it
             _LOG.error("request failed", extra={"request_id": request_id, **describe(error)})
             if status == 0:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
+import anyio
 import anyio.to_thread
 
 from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
@@ -93,9 +94,12 @@ class DataPlane(Protocol):
 class DatasetService:
     """The life of data sets. Public facts never change but for the status, so they are kept."""
 
-    def __init__(self, store: Store, plane: DataPlane) -> None:
+    def __init__(self, store: Store, plane: DataPlane, *, threads: int = 1) -> None:
         self._store = store
         self._plane = plane
+        # reading an upload in takes memory and time: only so many at once, and
+        # never all the threads that answer plain reads
+        self._turns = anyio.CapacityLimiter(threads)
         self._facts: dict[str, DatasetFacts] = {}
 
     async def create(self, new: NewDataset, stream: BinaryIO, *, caller: Caller) -> DatasetView:
@@ -111,7 +115,9 @@ class DatasetService:
             caller.require(Role.ADMIN)
         await anyio.to_thread.run_sync(self._check_free, new)
         dataset = new_id("ds")
-        stored = await anyio.to_thread.run_sync(self._plane.store, dataset, stream, new.columns)
+        stored = await anyio.to_thread.run_sync(
+            self._plane.store, dataset, stream, new.columns, limiter=self._turns
+        )
         try:
             record = await self._store.awrite(
                 lambda work: _register(work, dataset, new, stored.rows, caller.person)

@@ -7,7 +7,10 @@ question; the last few are remembered.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import TypeVar
 
+import anyio
 import anyio.to_thread
 
 from app.domain.problems import Problem, invalid_request
@@ -17,6 +20,8 @@ from mechanisms.catalog import calibrate
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.base import InvalidStatisticError, Plan
 
+T = TypeVar("T")
+
 _MAX_CACHED = 512
 _TOP_LEVEL = frozenset({"statistic", "mechanism", "norm", "epsilon"})
 
@@ -24,7 +29,8 @@ _TOP_LEVEL = frozenset({"statistic", "mechanism", "norm", "epsilon"})
 class PlanService:
     """Calibration, off the event loop, with a memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, threads: int = 1) -> None:
+        self._turns = anyio.CapacityLimiter(threads)
         self._known: OrderedDict[tuple[str, str], Plan] = OrderedDict()
 
     async def plan(self, facts: DatasetFacts, question: Question) -> Plan:
@@ -39,13 +45,17 @@ class PlanService:
         key = (facts.id, question.canonical)
         plan = self._known.get(key)
         if plan is None:
-            plan = await anyio.to_thread.run_sync(make_plan, facts, question)
+            plan = await self.compute(make_plan, facts, question)
             self._known[key] = plan
             if len(self._known) > _MAX_CACHED:
                 self._known.popitem(last=False)
         else:
             self._known.move_to_end(key)
         return plan
+
+    async def compute(self, function: Callable[..., T], *arguments: object) -> T:
+        """Run a calculation in another thread; only so many run at once."""
+        return await anyio.to_thread.run_sync(function, *arguments, limiter=self._turns)
 
 
 def make_plan(facts: DatasetFacts, question: Question) -> Plan:

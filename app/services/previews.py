@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import anyio.to_thread
-
 from app.domain.policies import Ask, enforce
 from app.services.answers import noise_json, plan_json
 from app.services.datasets import DatasetFacts, DatasetService, require_active
@@ -55,7 +53,7 @@ class PreviewService:
         require_active(facts.record)
         enforce(facts.policy, Ask(kinds=question.kinds, epsilon=question.epsilon))
         plan = await self._plans.plan(facts, question)
-        noise = await anyio.to_thread.run_sync(plan.preview, wish.assume_rows)
+        noise = await self._plans.compute(plan.preview, wish.assume_rows)
         preview = {
             "dataset": dataset,
             "statistic": question.to_json()["statistic"],
@@ -77,7 +75,7 @@ class PreviewService:
         if wish.accuracy is not None:
             needed = None
             if noise is not None:
-                needed = await anyio.to_thread.run_sync(_needed, facts, question, wish)
+                needed = await self._plans.compute(_needed, facts, question, wish)
             preview["accuracy"] = {
                 "wanted": wish.accuracy,
                 "epsilon": None if needed is None else str(needed),

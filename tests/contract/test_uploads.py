@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import socket
+import time
 from typing import Any
 
 import httpx
@@ -267,3 +269,23 @@ def test_archiving_erases_rows_and_keeps_the_rest(
     assert curator.post(f"/v1/datasets/{dataset}/archive").status_code == 200
     with service.client(make_key(admin, "analyst")["secret"]) as analyst:
         assert analyst.get(f"/v1/datasets/{dataset}").json()["status"] == "archived"
+
+
+def test_a_client_that_leaves_half_way_leaves_nothing(
+    service: Service, curator: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    host, port = service.url.removeprefix("http://").split(":")
+    names = {path.name for path in service.data_dir.iterdir()}
+    head = (
+        "POST /v1/datasets HTTP/1.1\r\nHost: h\r\n"
+        f"Authorization: {curator.headers['authorization']}\r\n"
+        "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 100000\r\n\r\n"
+        '--b\r\nContent-Disposition: form-data; name="file"\r\n\r\n1,2,3\r\n'
+    )
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(head.encode())
+        time.sleep(0.2)
+    time.sleep(0.2)
+    assert curator.get("/readyz").status_code == 200
+    assert {path.name for path in service.data_dir.iterdir()} == names
+    assert not [each for each in caplog.records if each.getMessage() == "request failed"]
