@@ -10,6 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 HOST ?= 127.0.0.1
 PORT ?= 8000
 ONCE ?=
+JOBS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -17,7 +18,7 @@ ARGS ?=
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@echo "Variables: PYTHON=python3.12  ONCE=1 (demo stops by itself)  HOST= PORT= (serve)  ARGS= (test, demo, bench)"
+	@echo "Variables: PYTHON=python3.12  ONCE=1 (demo stops by itself)  HOST= PORT= (serve)  JOBS= (test)  ARGS= (test, demo, serve, bench)"
 
 demo: $(READY) ## Start a service, upload real data, release numbers from it, leave it up (ONCE=1: stop)
 	@$(BIN)/release-desk demo $(if $(filter-out 0,$(ONCE)),--once) $(ARGS)
@@ -25,8 +26,9 @@ demo: $(READY) ## Start a service, upload real data, release numbers from it, le
 serve: $(READY) ## Serve ./data on HOST:PORT
 	@$(BIN)/release-desk serve --host $(HOST) --port $(PORT) $(ARGS)
 
-test: $(READY) ## Run every test
-	$(BIN)/python -m pytest $(ARGS)
+# One file stays on one core: its tests may share a server. The draws gain nothing from BLAS threads.
+test: $(READY) ## Run every test, on every core (JOBS=1: on one)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
 check: $(READY) ## Format, lint, types, import rules, migrations, OpenAPI snapshot
 	$(BIN)/ruff format --check .

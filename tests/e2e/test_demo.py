@@ -56,7 +56,7 @@ def test_once_shows_everything_and_leaves_nothing(tmp_path: Path) -> None:
     process = start(tmp_path, "--once")
     output, _ = process.communicate(timeout=240)
     assert process.returncode == 0, output
-    steps = output.split("\n== ")
+    _, *steps = output.split("\n== ")
     for title in QUESTIONS:
         (step,) = [step for step in steps if title in step.splitlines()[0]]
         assert "POST /v1/datasets/" in step
