@@ -42,6 +42,8 @@ from mechanisms.statistics.base import (
     Statistic,
 )
 
+_SMOOTH_RATE = Fraction(1, 2**60)
+
 THEOREM = "Awan & Slavkovic 2021, Proposition 2.10 (K-norm mechanism)"
 
 
@@ -81,10 +83,18 @@ class IntegerNoise:
         """Return epsilon / Delta per lattice step, rounded down where Delta is a root."""
         return 1 / upper_root(1 / self.rate_squared)
 
-    @property
-    def law(self) -> NoiseLaw:
-        """Return the law of one coordinate, in lattice steps."""
-        return noise_law(self.ball, self.dimension, float(self.rate))
+    def describe(self) -> tuple[NoiseLaw, Fraction]:
+        """Return the law of one coordinate, and its unit in lattice units of the statistic.
+
+        The unit is one step, unless the noise spans so many that floats might
+        overflow; it is then as smooth as a real variable, and described in coarser units.
+        """
+        rate, unit = self.rate, 1
+        while rate * unit < _SMOOTH_RATE:
+            unit <<= 20
+        return noise_law(self.ball, self.dimension, float(rate * unit)), Fraction(
+            unit, self.refinement
+        )
 
     def draw(self, randomness: Randomness) -> list[int]:
         """Return one draw, in lattice steps."""
@@ -180,13 +190,13 @@ def draw_coordinates(
 
 
 def _drawing(form: AdditiveForm, noise: IntegerNoise) -> Callable[[Data, Randomness], Outcome]:
-    step = Fraction(1, noise.refinement)
+    law, unit = noise.describe()
 
     def draw(data: Data, randomness: Randomness) -> Outcome:
         tree = form.answer(draw_coordinates(form, noise, data, randomness))
         return Outcome(
             value=render(tree, lambda leaf: leaf.number()),
-            noise=describe_noise(tree, noise.law, step, centred=True),
+            noise=describe_noise(tree, law, unit, centred=True),
         )
 
     return draw
@@ -196,8 +206,8 @@ def _preview(form: AdditiveForm, noise: IntegerNoise, rows: int | None) -> Noise
     coordinates = form.reference(rows)
     if coordinates is None:
         return None
-    step = Fraction(1, noise.refinement)
-    return describe_noise(form.answer(coordinates), noise.law, step, centred=False)
+    law, unit = noise.describe()
+    return describe_noise(form.answer(coordinates), law, unit, centred=False)
 
 
 def _alternatives(
@@ -206,9 +216,9 @@ def _alternatives(
     """Compare every other norm offered with the chosen one, by the laws actually drawn."""
     space = form.space
 
-    def std(norm: str) -> float:
-        noise = IntegerNoise.calibrated(space, _ball(space, norm), epsilon)
-        return noise.law.std / noise.refinement
+    def std(norm: str) -> Fraction:
+        law, unit = IntegerNoise.calibrated(space, _ball(space, norm), epsilon).describe()
+        return Fraction(law.std) * unit
 
     own, coordinate = std(chosen), _single_slope(form)
     rows = []
@@ -216,7 +226,7 @@ def _alternatives(
         if norm == chosen:
             continue
         other = std(norm)
-        ratio = "" if own == 0 else f"{other / own:.3g} times the standard deviation"
+        ratio = "" if own == 0 else f"{float(other / own):.3g} times the standard deviation"
         index = next((row.volume_index for row in advice.comparisons if row.ball == norm), None)
         volume = "" if index is None else f"; (Delta^m vol K)^(1/m) = {index:.4g}"
         rows.append(
@@ -224,13 +234,13 @@ def _alternatives(
                 mechanism="k_norm",
                 norm=norm,
                 comparison=(ratio or "the noise is negligible here") + volume,
-                std=None if coordinate is None else other * coordinate,
+                std=None if coordinate is None else float(other * coordinate),
             )
         )
     return tuple(rows)
 
 
-def _single_slope(form: AdditiveForm) -> float | None:
+def _single_slope(form: AdditiveForm) -> Fraction | None:
     """Return the first number's units per coordinate, where it reads just one of them."""
     coordinates = form.reference(None)
     if coordinates is None:
@@ -238,4 +248,4 @@ def _single_slope(form: AdditiveForm) -> float | None:
     found: list[Leaf] = []
     render(form.answer(coordinates), found.append)
     slopes = list(found[0].slopes.values()) if found else []
-    return abs(float(slopes[0])) if len(slopes) == 1 else None
+    return abs(slopes[0]) if len(slopes) == 1 else None

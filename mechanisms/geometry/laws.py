@@ -4,8 +4,8 @@ All balls offered are symmetric in their coordinates, so every coordinate has
 the same law. With ``rate = epsilon / Delta`` in lattice units:
 
 - l1: discrete Laplace, variance ``2 q / (1 - q)**2`` with q = exp(-rate);
-- linf: ``(m + 1)(m + 2) / (3 rate**2)`` (Proposition 4.13) up to the lattice's own 1/12;
-- l2: ``(m + 1) / rate**2`` up to the same;
+- linf: ``(m + 1)(m + 2) / (3 rate**2)`` (Proposition 4.13), up to the fine lattice's 1/12;
+- l2: ``(m + 1) / rate**2``, up to the same;
 - the histogram's hull: c independent discrete Laplace variables given a zero
   sum; the law of one is found from the others' characteristic function.
 
@@ -65,8 +65,8 @@ def _laplace_law(rate: float) -> NoiseLaw:
 
 
 def _linf_law(dimension: int, rate: float) -> NoiseLaw:
-    variance = ((dimension + 1) * (dimension + 2) / rate**2 - 0.25) / 3
-    return NoiseLaw(sqrt(variance), _linf_quantile(dimension) / rate)
+    std = sqrt((dimension + 1) * (dimension + 2) / 3) / rate
+    return NoiseLaw(std, _linf_quantile(dimension) / rate)
 
 
 @lru_cache(maxsize=256)
@@ -82,7 +82,7 @@ def _linf_quantile(dimension: int) -> float:
 
 
 def _l2_law(dimension: int, rate: float) -> NoiseLaw:
-    return NoiseLaw(sqrt((dimension + 1) / rate**2 + 1 / 12), _l2_quantile(dimension) / rate)
+    return NoiseLaw(sqrt(dimension + 1) / rate, _l2_quantile(dimension) / rate)
 
 
 @lru_cache(maxsize=256)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import sqrt
+from math import hypot
 from typing import Protocol, TypeVar, runtime_checkable
 
 from mechanisms.domain import Schema
@@ -123,8 +123,8 @@ def render(tree: Tree, number: Callable[[Leaf], Made]) -> dict[str, object]:
     return {key: walk(child) for key, child in tree.items()}
 
 
-def describe_noise(tree: Tree, law: NoiseLaw, step: Fraction, *, centred: bool) -> Noise:
-    """Return the noise of every leaf, given the law of one coordinate in steps.
+def describe_noise(tree: Tree, law: NoiseLaw, unit: Fraction, *, centred: bool) -> Noise:
+    """Return the noise of every leaf, given the law of one coordinate in these units.
 
     A leaf that reads one coordinate has that coordinate's law. One that reads
     several has the standard deviation of the combination (coordinates are
@@ -136,13 +136,12 @@ def describe_noise(tree: Tree, law: NoiseLaw, step: Fraction, *, centred: bool) 
     centred : bool
         Whether intervals surround the released number (else zero, in a preview).
     """
-    unit = float(step)
 
     def spread(leaf: Leaf) -> tuple[float, float]:
-        slopes = [abs(float(slope)) for slope in leaf.slopes.values()]
+        slopes = [abs(float(slope * unit)) for slope in leaf.slopes.values()]
         if len(slopes) == 1:
-            return slopes[0] * unit * law.std, slopes[0] * unit * law.half_width_95
-        std = sqrt(sum(slope * slope for slope in slopes)) * unit * law.std
+            return slopes[0] * law.std, slopes[0] * law.half_width_95
+        std = hypot(*slopes) * law.std
         return std, std * COMBINATION_FACTOR
 
     def interval(leaf: Leaf) -> list[float]:

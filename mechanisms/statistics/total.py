@@ -38,9 +38,10 @@ from mechanisms.statistics.conditions import (
     selected,
 )
 
-# The weights share the least common multiple of all reaches while it has at most this
-# many bits; beyond, the largest such D, which overstates a sensitivity by 2**-100 or so.
+# The weights share the least common multiple of all reaches while it has at most so many
+# bits; beyond, a D that overstates no sensitivity by more than one part in 2**100.
 _MOST_BITS = 256
+_SLACK_BITS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,10 @@ class Sum:
         replace = schema.adjacency is Adjacency.REPLACE_ONE
         parts = [_Contribution.of(column, replace=replace) for column in numbers]
         shared = lcm(*(part.reach for part in parts))
-        reach = shared if shared.bit_length() <= _MOST_BITS else 1 << _MOST_BITS
+        if shared.bit_length() <= _MOST_BITS:
+            reach = shared
+        else:
+            reach = max(part.reach for part in parts) << _SLACK_BITS
         weights = [reach // part.reach for part in parts]
 
         def total(data: Data) -> list[int]:

@@ -209,7 +209,7 @@ def test_weights_give_every_column_the_same_reach() -> None:
             columns=columns, codes={n: np.array([CODE_MAX], dtype=np.int32) for n in columns}
         )
         total = form.total(data)
-        assert form.space.unit.bit_length() <= 257
+        assert form.space.unit.bit_length() <= 256
         assert all(t <= form.space.unit for t in total)
         assert all(t >= form.space.unit * (1 - Fraction(1, 2**100)) for t in total)
         answer = form.answer([Fraction(t) for t in total])
@@ -503,6 +503,38 @@ def test_too_many_columns_are_refused() -> None:
     for statistic in (Moments(columns=tuple(columns)[:65]), Variance(columns=tuple(columns))):
         with pytest.raises(InvalidStatisticError, match="at most"):
             statistic.check(made)
+
+
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+@pytest.mark.parametrize("epsilon", ["0.000000001", "10000"])
+def test_extreme_bounds_overflow_nothing(adjacency: Adjacency, epsilon: str) -> None:
+    """Bounds up to 1e100 in magnitude, widths down to 1e-100: finite numbers everywhere."""
+    tiny = Fraction(1, 10**100)
+    columns = {
+        "huge": NumberColumn(Fraction(-(10**100)), Fraction(10**100)),
+        "narrow": NumberColumn(Fraction(10**100) - tiny, Fraction(10**100)),
+        "small": NumberColumn(Fraction(0), tiny),
+    }
+    made = Schema(columns, adjacency, 2 if adjacency is REPLACE else None, max_rows=10)
+    data = ArrayData(
+        columns=columns, codes={name: np.array([CODE_MAX, 5], dtype=np.int32) for name in columns}
+    )
+    where = (Condition(column="small", op=">=", value=0),)
+    for statistic in (
+        Sum(columns=tuple(columns)),
+        Sum(columns=tuple(columns), where=where),
+        Sum(columns=("narrow",), where=where),
+        Mean(columns=tuple(columns)),
+        Variance(columns=tuple(columns)),
+        Moments(columns=tuple(columns)),
+    ):
+        for norm in ("l1", "l2", "linf"):
+            plan = calibrate(statistic, made, Epsilon.parse(epsilon), norm=norm)
+            outcome = plan.draw(data, system_randomness())
+            assert outcome.noise is not None
+            shown = [outcome.value, outcome.noise.std, plan.grid, plan.details]
+            json.dumps([*shown, outcome.noise.interval_95], allow_nan=False)
+            json.dumps([[row.std, row.comparison] for row in plan.alternatives], allow_nan=False)
 
 
 def test_many_columns_at_once() -> None:
