@@ -1,4 +1,7 @@
-"""The README is a test: its commands run, its tables say what the code says."""
+"""The README is a test: its commands run, its tables say what the code says.
+
+Refresh the table of settings with ``python -m tests.e2e.test_readme``.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from tests.e2e.live import ADMIN_KEY, LiveServer
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 PRINTED_URL = "http://127.0.0.1:8000"
+SETTINGS = re.compile(r"(<!-- settings -->\n)(.*?)(\n<!-- /settings -->)", re.DOTALL)
 START = "RELEASE_DESK_BOOTSTRAP_KEY_FILE=admin_key.txt make serve"
 
 
@@ -162,9 +166,9 @@ def settings_table() -> str:
 
 
 def test_the_settings_table_is_the_code_s() -> None:
-    found = re.search(r"<!-- settings -->\n(.*?)\n<!-- /settings -->", README, re.DOTALL)
+    found = SETTINGS.search(README)
     assert found
-    assert found[1] == settings_table(), f"the README should have:\n{settings_table()}"
+    assert found[2] == settings_table(), "run: python -m tests.e2e.test_readme"
 
 
 def test_the_command_line_it_names_exists() -> None:
@@ -194,3 +198,9 @@ def test_the_places_it_names_are_there() -> None:
     for name in re.findall(r"`([\w./]+)`", section):
         if "/" in name or "." in name:
             assert (ROOT / name).exists(), name
+
+
+if __name__ == "__main__":
+    (ROOT / "README.md").write_text(
+        SETTINGS.sub(lambda found: f"{found[1]}{settings_table()}{found[3]}", README), "utf-8"
+    )
