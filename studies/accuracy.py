@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,7 +123,7 @@ def logistic_regression(
         mle = float(np.linalg.norm(_logistic_mle(features, labels) - LOGISTIC_BETA))
         samples.append((ArrayData.from_values(schema, values), mle))
     reference = float(np.mean([mle for _, mle in samples]))
-    settings: tuple[tuple[str, float | str], ...] = (
+    settings: tuple[tuple[str, float | Literal["auto"]], ...] = (
         ("linf", 0.5), ("linf", 0.85), ("linf", "auto"), ("l2", 0.5), ("l1", 0.5),
     )  # fmt: skip
     for epsilon in ("0.25", "1", "2"):

@@ -68,4 +68,4 @@ def timings() -> Iterator[Timing]:
 
 def _noise_draw(m: int, rate: Fraction) -> Callable[[], object]:
     randomness = system_randomness()
-    return lambda: draw_linf(m, rate, randomness)
+    return lambda: draw_linf(randomness, m, rate)
