@@ -19,16 +19,14 @@ therefore exact integers at BLAS speed.
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.domain import CODE_BITS, CODE_MAX, CategoryColumn, Column, NumberColumn, Schema
+from mechanisms.domain import CODE_BITS, CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.statistics.base import Block
 
 Ordered = tuple[NDArray[np.int32], NDArray[np.int64]]
@@ -36,11 +34,6 @@ Ordered = tuple[NDArray[np.int32], NDArray[np.int64]]
 EXACT_ROWS = 1 << (53 - 2 * CODE_BITS)
 _SUM_ROWS = 1 << (62 - 2 * CODE_BITS)
 _BLOCK_ROWS = 1 << 18
-_LOW_BITS = 32
-
-
-class InvalidSketchError(ValueError):
-    """Stored bytes are not a sketch of these columns."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,118 +102,11 @@ class Sketch:
             },
         )
 
-    @staticmethod
-    def merge_all(sketches: Iterable[Sketch], columns: Mapping[str, Column]) -> Sketch:
-        """Return the merge of any number of sketches, read one at a time.
-
-        Equal sizes are merged first (a binary counter), so the work is
-        ``O(total log parts)`` and few sketches are held at once.
-        """
-        held: list[tuple[int, Sketch]] = []
-        for sketch in sketches:
-            held.append((0, sketch))
-            while len(held) > 1 and held[-1][0] == held[-2][0]:
-                (order, last), (_, before) = held.pop(), held.pop()
-                held.append((order + 1, Sketch.merge(before, last)))
-        total = Sketch.empty(columns)
-        while held:
-            total = Sketch.merge(held.pop()[1], total)
-        return total
-
-    def to_bytes(self) -> bytes:
-        """Return compact, deterministic bytes (a numpy ``.npz`` archive, no pickle)."""
-        names = {"numbers": list(self.ordered), "categories": list(self.categories)}
-        low = np.array([[int(g) & ((1 << _LOW_BITS) - 1) for g in row] for row in self.gram])
-        arrays: dict[str, NDArray[np.generic]] = {
-            "names": np.frombuffer(json.dumps(names).encode(), dtype=np.uint8),
-            "rows": np.array(self.rows, dtype=np.int64),
-            "gram_high": np.array(self.gram >> _LOW_BITS, dtype=np.int64),
-            "gram_low": low.astype(np.uint32),
-        }
-        for index, (codes, counts) in enumerate(self.ordered.values()):
-            arrays[f"codes_{index}"] = codes
-            arrays[f"counts_{index}"] = _shrink(counts)
-        for index, counts in enumerate(self.categories.values()):
-            arrays[f"category_{index}"] = counts
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **arrays)
-        return buffer.getvalue()
-
-    @classmethod
-    def from_bytes(cls, content: bytes, columns: Mapping[str, Column]) -> Sketch:
-        """Read back ``to_bytes`` and check it against the schema's columns.
-
-        Raises
-        ------
-        InvalidSketchError
-            Not such an archive, other columns, or numbers that contradict each other.
-        """
-        try:
-            with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-                return _checked(cls._from_arrays({key: archive[key] for key in archive}), columns)
-        except InvalidSketchError:
-            raise
-        except Exception as error:  # any malformed archive, whichever layer notices
-            raise InvalidSketchError("not a readable sketch") from error
-
-    @classmethod
-    def _from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]]) -> Sketch:
-        names = json.loads(arrays["names"].tobytes())
-
-        def integers(key: str) -> NDArray[np.int64]:
-            return arrays[key].astype(np.int64, casting="same_kind")
-
-        high, low = integers("gram_high").astype(object), integers("gram_low").astype(object)
-        return cls(
-            rows=int(integers("rows")),
-            gram=high * (1 << _LOW_BITS) + low,
-            ordered={
-                name: (integers(f"codes_{index}").astype(np.int32), integers(f"counts_{index}"))
-                for index, name in enumerate(names["numbers"])
-            },
-            categories={
-                name: integers(f"category_{index}")
-                for index, name in enumerate(names["categories"])
-            },
-        )
-
     def sub_gram(self, names: Sequence[str]) -> list[list[int]]:
         """Return the Gram matrix of (1, the named number columns), as Python integers."""
         place = {name: 1 + index for index, name in enumerate(self.ordered)}
         picked = [0, *(place[name] for name in names)]
         return [[int(self.gram[i, j]) for j in picked] for i in picked]
-
-
-@dataclass(frozen=True, slots=True)
-class SketchData:
-    """Private data as mechanisms read it: a merged sketch, and its rows on demand.
-
-    ``source`` yields blocks of the named columns in stored order.
-    """
-
-    sketch: Sketch
-    source: Callable[[Sequence[str]], Iterator[Block]]
-
-    @property
-    def rows(self) -> int:
-        """Return the true row count: private under add-remove."""
-        return self.sketch.rows
-
-    def gram(self, columns: Sequence[str]) -> list[list[int]]:
-        """Return the exact Gram matrix of (1, codes of the named number columns)."""
-        return self.sketch.sub_gram(columns)
-
-    def ordered(self, column: str) -> Ordered:
-        """Return a number column's distinct codes, ascending, and their counts."""
-        return self.sketch.ordered[column]
-
-    def category_counts(self, column: str) -> NDArray[np.int64]:
-        """Return how often each declared value of a category column occurs."""
-        return self.sketch.categories[column]
-
-    def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
-        """Yield blocks of the named columns in stored order."""
-        return self.source(columns)
 
 
 @dataclass(frozen=True)
@@ -316,51 +202,8 @@ def _merge_ordered(first: Ordered, second: Ordered) -> Ordered:
     return codes[starts], np.add.reduceat(counts, starts)
 
 
-def _shrink(counts: NDArray[np.int64]) -> NDArray[np.generic]:
-    return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
-
-
 def _encode(column: Column, values: Sequence[object]) -> NDArray[np.int32]:
     if isinstance(column, NumberColumn):
         return column.encode(np.asarray(values, dtype=np.float64))
     place = {value: index for index, value in enumerate(column.values)}
     return np.array([place[str(value)] for value in values], dtype=np.int32)
-
-
-def _checked(sketch: Sketch, columns: Mapping[str, Column]) -> Sketch:
-    numbers = [name for name, column in columns.items() if isinstance(column, NumberColumn)]
-    widths = {name: len(c.values) for name, c in columns.items() if isinstance(c, CategoryColumn)}
-    size = 1 + len(numbers)
-    sound = (
-        list(sketch.ordered) == numbers
-        and list(sketch.categories) == list(widths)
-        and sketch.gram.shape == (size, size)
-        and (not columns or int(sketch.gram[0, 0]) == sketch.rows)
-        and bool((sketch.gram == sketch.gram.T).all())
-        and all(
-            counts.shape == (widths[name],)
-            and int(counts.sum()) == sketch.rows
-            and int(counts.min()) >= 0
-            for name, counts in sketch.categories.items()
-        )
-        and all(
-            _sound_column(sketch, 1 + index, ordered)
-            for index, ordered in enumerate(sketch.ordered.values())
-        )
-    )
-    if not sound:
-        raise InvalidSketchError("the sketch does not fit the columns")
-    return sketch
-
-
-def _sound_column(sketch: Sketch, place: int, ordered: Ordered) -> bool:
-    codes, counts = ordered
-    return (
-        codes.ndim == 1
-        and codes.shape == counts.shape
-        and bool((np.diff(codes.astype(np.int64)) > 0).all())
-        and bool((np.abs(codes.astype(np.int64)) <= CODE_MAX).all())
-        and bool((counts > 0).all())
-        and int(counts.sum()) == sketch.rows
-        and int(codes.astype(np.int64) @ counts) == int(sketch.gram[0, place])
-    )

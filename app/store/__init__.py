@@ -57,11 +57,11 @@ data sets and archiving write their system entry themselves.
 *Problems raised*: ``budget-exceeded`` (requested, remaining), ``name-taken``,
 ``not-found``, ``busy``, ``invalid-request`` (a grant above the largest total).
 
-*Starting and checking*: ``store.recover()`` returns the releases a dead process
-left debited and that are to be drawn again (each with its attempt already
-counted and durable; after three it is void instead). ``store.verify()`` walks
-the whole ledger and returns a :class:`Verification`. ``with inspecting(url) as r``
-is a reader without the lock, for a command beside a running server.
+*Starting and checking*: ``r.releases.debited()`` lists what a dead process left
+charged and not drawn; ``begin_attempt`` counts another try before it is made.
+``store.verify()`` walks the whole ledger and returns a :class:`Verification`.
+``with inspecting(url) as r`` is a reader without the lock, for a command beside
+a running server.
 """
 
 from __future__ import annotations

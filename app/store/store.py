@@ -12,7 +12,6 @@ from sqlalchemy import Connection, Engine, insert, select
 from sqlalchemy.exc import DatabaseError
 
 from app.domain.ledger import SYSTEM_ACCOUNT
-from app.domain.releases import may_be_redrawn
 from app.store import tables
 from app.store.engines import reading_engine, writing_engine
 from app.store.entries import EntriesWriter, LedgerIdentity, Occasion
@@ -20,7 +19,7 @@ from app.store.errors import StoreError
 from app.store.ids import new_id, now
 from app.store.lock import DirectoryLock
 from app.store.migrate import check_triggers, migrate
-from app.store.records import ReleaseRecord, Verification
+from app.store.records import Verification
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
 from app.store.writer import QUEUE_LENGTH, Writer
 
@@ -101,15 +100,6 @@ class Store:
         with self.reading() as reader:
             return reader.verify()
 
-    def recover(self) -> tuple[ReleaseRecord, ...]:
-        """Settle what a dead process left behind; return what is to be drawn again.
-
-        Every returned release has its new attempt counted, durably. A release
-        that has used its attempts up is void instead. Call this once, before
-        the first request.
-        """
-        return self.write(_recover)
-
 
 @contextmanager
 def inspecting(url: str) -> Iterator[Reader]:
@@ -152,14 +142,3 @@ def _prepare(connection: Connection) -> LedgerIdentity:
         occasion = Occasion(principal=SYSTEM, note="system account")
         EntriesWriter(connection, identity).open_account(SYSTEM_ACCOUNT, 0, occasion)
         return identity
-
-
-def _recover(u: UnitOfWork) -> tuple[ReleaseRecord, ...]:
-    again = []
-    for left in u.releases.debited():
-        if may_be_redrawn(left.attempts):
-            again.append(u.releases.begin_attempt(left.id))
-        else:
-            u.releases.void(left.id)
-            _log.error("release %s is void: %d processes died over it", left.id, left.attempts)
-    return tuple(again)

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.store import ReleaseRecord, Store
+from app.domain.releases import may_be_redrawn
+from app.store import ReleaseRecord, Store, UnitOfWork
 
 ANALYST = "person_ann"
 CURATOR = "person_cleo"
@@ -77,6 +78,21 @@ def opened(directory: Path, *, total: int = 1000, queue_length: int = 4096) -> I
         yield Ledger(store, account.id, dataset.id, file_of(directory))
     finally:
         store.close()
+
+
+def left_behind(store: Store) -> tuple[ReleaseRecord, ...]:
+    """Count a new attempt for what a dead process left charged, or void it; return the former."""
+
+    def settle(u: UnitOfWork) -> tuple[ReleaseRecord, ...]:
+        again = []
+        for left in u.releases.debited():
+            if may_be_redrawn(left.attempts):
+                again.append(u.releases.begin_attempt(left.id))
+            else:
+                u.releases.void(left.id)
+        return tuple(again)
+
+    return store.write(settle)
 
 
 @contextmanager

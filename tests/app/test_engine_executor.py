@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from functools import partial, reduce
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,9 @@ def test_sketches_are_the_same_bits_everywhere(
     def sketch(executor: Executor) -> bytes:
         kept = executor.keep(parts, list(COLUMNS))
         results = executor.map(partial(Sketch.from_block, columns=COLUMNS), kept)
-        return reduce(Sketch.merge, results).to_bytes()
+        merged = reduce(Sketch.merge, results)
+        arrays = [*chain(*merged.ordered.values()), *merged.categories.values()]
+        return repr(merged.gram.tolist()).encode() + b"".join(map(np.ndarray.tobytes, arrays))
 
     assert sketch(SerialExecutor()) == sketch(processes)
 

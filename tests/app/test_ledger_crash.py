@@ -13,7 +13,7 @@ from pathlib import Path
 
 from app.domain.releases import ReleaseState
 from app.store import Store, UnitOfWork, inspecting
-from tests.app.ledgers import ANALYST, CURATOR, url_of
+from tests.app.ledgers import ANALYST, CURATOR, left_behind, url_of
 
 ROUNDS = 20
 WRITERS = 4
@@ -22,7 +22,7 @@ WRITERS = 4
 def write_until_killed(directory: str, account: str, dataset: str, told: Connection) -> None:
     """Charge and finish releases in several threads; tell every one that is durable."""
     store = Store.open(url_of(Path(directory)), data_dir=Path(directory))
-    for left in store.recover():
+    for left in left_behind(store):
         store.write(lambda u, r=left.id: u.releases.finish(r, b"redrawn"))
     pid, telling = os.getpid(), threading.Lock()
 

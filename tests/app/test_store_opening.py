@@ -15,7 +15,7 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.store import DirectoryLockedError, Store, StoreError, engines, inspecting
 from app.store.errors import PragmaMismatchError, StoreClosedError, UnsupportedDatabaseError
-from tests.app.ledgers import opened, url_of
+from tests.app.ledgers import left_behind, opened, url_of
 
 
 def test_a_second_server_is_refused(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_release_is_drawn_at_most_three_times(tmp_path: Path) -> None:
     attempts = []
     for _ in range(4):
         store = Store.open(url_of(tmp_path), data_dir=tmp_path)
-        attempts.append([(r.id, r.attempts) for r in store.recover()])
+        attempts.append([(r.id, r.attempts) for r in left_behind(store)])
         store.close()
     assert attempts == [[(left.id, 2)], [(left.id, 3)], [], []]
     with inspecting(url_of(tmp_path)) as r:
