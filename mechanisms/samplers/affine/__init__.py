@@ -2,7 +2,7 @@
 
 :mod:`posterior` states the law, :mod:`tries` how a try is decided, one module
 per envelope how it is proposed (:mod:`cube`, :mod:`cross_polytope`,
-:mod:`radial`, :mod:`vertex` with :mod:`path`), and :mod:`draw` which is used.
+:mod:`radial`, :mod:`vertex` with :mod:`path` and :mod:`search`), and :mod:`draw` which is used.
 """
 
 from mechanisms.samplers.affine.draw import cheapest_route, draw, routes

@@ -9,18 +9,24 @@ ratio to f's integral are the mean numbers of tries.
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.affine.cross_polytope import CrossPolytopeRoute
 from mechanisms.samplers.affine.cube import CubeRoute
-from mechanisms.samplers.affine.path import find_vertex
+from mechanisms.samplers.affine.path import find_vertices
 from mechanisms.samplers.affine.posterior import AffinePosterior
 from mechanisms.samplers.affine.radial import RadialRoute
+from mechanisms.samplers.affine.search import improved, ranked
 from mechanisms.samplers.affine.tries import Route, decide, random_words, surviving
 from mechanisms.samplers.affine.vertex import VertexRoute, vertex_route
 
 _FIRST_ROWS = 4
 _MOST_ROWS = 4096
-_NEAR_THE_BOUND = 0.5
+_PATIENCE = 4  # batches of the largest size
+_GOOD_ENOUGH = math.log(50)
 
 
 def draw(
@@ -37,7 +43,8 @@ def draw(
     law : AffinePosterior
         The law; all of it may be private.
     route : Route, optional
-        Which envelope to use; the cheapest when omitted.
+        Which envelope to use; when omitted the cheapest, with a harder search
+        for a cheaper one after some 16,000 rejections.
 
     Returns
     -------
@@ -45,29 +52,63 @@ def draw(
         Indices on the grid: theta is about ``index * 2**step_exponent``.
     """
     chosen = cheapest_route(law) if route is None else route
-    rows = _FIRST_ROWS
+    rows, full = _FIRST_ROWS, 0
     while True:
         words = random_words(randomness, rows, 1 + chosen.choices + chosen.uniforms)
         for row in surviving(chosen, words):
             point = decide(chosen, words[row].tolist(), randomness, step_exponent)
             if point is not None:
                 return point
+        full += rows == _MOST_ROWS
+        if full == _PATIENCE and route is None:
+            chosen = min(routes(law, thorough=True), key=lambda other: other.log_mass)
         rows = min(4 * rows, _MOST_ROWS)
 
 
 def cheapest_route(law: AffinePosterior) -> Route:
-    """Return the route whose envelope has the least mass."""
+    """Return the route whose envelope has the least mass.
+
+    When Theta's bound hardly bites and the radial envelope is narrow, it is
+    taken without looking for a vertex.
+    """
+    radial = RadialRoute(law)
+    if _well_inside(law) and radial.log_mass - _local_log_mass(law) < _GOOD_ENOUGH:
+        return radial
     return min(routes(law), key=lambda route: route.log_mass)
 
 
-def routes(law: AffinePosterior) -> list[Route]:
-    """Return the routes worth comparing; the vertex only where the bound on theta bites."""
-    vertex: VertexRoute | None = None
-    shadow = law.shadow
-    reach = law.dimension * (1 + shadow.bound) / shadow.rate * shadow.spread
-    if shadow.centre_norm + reach > _NEAR_THE_BOUND * shadow.bound:
-        found = find_vertex(law)
-        vertex = vertex_route(law, found) if found is not None else None
+def routes(law: AffinePosterior, *, thorough: bool = False) -> list[Route]:
+    """Return one calibrated envelope of each kind, as far as they exist for this law."""
+    vertex = _best_vertex(law, thorough=thorough)
     least = 0.0 if vertex is None else max(0.0, vertex.rates.start)
-    found_routes: list[Route] = [RadialRoute(law), CubeRoute(law), CrossPolytopeRoute(law, least)]
-    return found_routes if vertex is None else [*found_routes, vertex]
+    found: list[Route] = [RadialRoute(law), CubeRoute(law), CrossPolytopeRoute(law, least)]
+    return found if vertex is None else [*found, vertex]
+
+
+def _best_vertex(law: AffinePosterior, *, thorough: bool) -> VertexRoute | None:
+    """Return the cone of least mass that can be certified."""
+    if not any(law.vector):
+        return None
+    vertices = find_vertices(law)
+    better = improved(law.shadow, vertices) if thorough else []
+    for _, vertex in [*better, *ranked(law.shadow, vertices)]:
+        route = vertex_route(law, vertex)
+        if route is not None:
+            return route
+    return None
+
+
+def _well_inside(law: AffinePosterior) -> bool:
+    """Return whether theta_hat and its typical noise stay within Theta."""
+    shadow = law.shadow
+    widths = np.sqrt((shadow.inverse**2).sum(axis=1) / 3)
+    typical = law.dimension * (1 + shadow.centre_norm) / shadow.rate * float(widths.sum())
+    return shadow.centre_norm + 1.5 * typical < shadow.bound
+
+
+def _local_log_mass(law: AffinePosterior) -> float:
+    """Return about f's log integral, were 1 + rho constant: a hint."""
+    shadow, size = law.shadow, law.dimension
+    spread = 1 + shadow.centre_norm
+    whole = math.lgamma(size + 1) + size * math.log(2 * spread / shadow.rate)
+    return whole - shadow.log_determinant - shadow.power * math.log(spread)

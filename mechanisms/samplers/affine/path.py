@@ -27,6 +27,7 @@ from mechanisms.samplers.affine.posterior import AffinePosterior
 from mechanisms.samplers.rounding import working_precision
 
 Balls = NDArray[np.object_]
+Row = tuple[tuple[int, float], ...]
 
 _PIECES_PER_DIMENSION = 20
 _GOLDEN = 0.6180339887498949
@@ -34,23 +35,34 @@ _GOLDEN = 0.6180339887498949
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vertex:
-    """A vertex by its active constraints: signed coordinates of theta, signed residuals."""
+    """What makes a cone: N with its signs, and as many rows omega with t >= omega'V.
+
+    A row lists its nonzero (place, weight) pairs; the sizes of its weights, exact
+    floats, sum to at most 1. A residual at the bound is the row ((r, sign),).
+    """
 
     support: tuple[tuple[int, int], ...]
-    residuals: tuple[tuple[int, int], ...]
+    rows: tuple[Row, ...]
 
 
-def find_vertex(law: AffinePosterior) -> Vertex | None:
-    """Return the vertex of least h on Theta, as a hint; None when h reaches 0 inside Theta."""
+def find_vertices(law: AffinePosterior) -> list[Vertex]:
+    """Return the vertices passed on the way to B, as hints, the last one first.
+
+    The last is the vertex of least h on Theta, unless h reaches 0 inside Theta,
+    where the path ends. The dual points of earlier ones are as feasible; their
+    cones start lower but may be narrower.
+    """
+    vertices: list[Vertex] = []
     with working_precision(64 + 2 * law.guard_bits):
         path = _Path(law)
-        try:
-            for _ in range(_PIECES_PER_DIMENSION * law.dimension + 20):
+        for _ in range(_PIECES_PER_DIMENSION * law.dimension + 20):
+            vertices.append(path.vertex())
+            try:
                 if path.advance():
-                    return path.vertex()
-        except ZeroDivisionError:  # a degenerate piece
-            return None
-    return None
+                    break
+            except ZeroDivisionError:  # h has reached 0, or a degenerate piece
+                break
+    return vertices[::-1]
 
 
 class _Path:
@@ -93,7 +105,8 @@ class _Path:
 
     def vertex(self) -> Vertex:
         """Return the active constraints reached."""
-        return Vertex(support=tuple(self._support), residuals=tuple(self._residuals))
+        rows = tuple(((place, float(sign)),) for place, sign in self._residuals)
+        return Vertex(support=tuple(self._support), rows=rows)
 
     def advance(self) -> bool:
         """Follow one piece and pivot; True at the l1 bound.

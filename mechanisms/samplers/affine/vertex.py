@@ -5,15 +5,16 @@ from exp(-c t) w(theta), whose theta-marginal is f up to a constant when
 
     w(theta) = exp(-(k / (1 + rho) - c) h) (1 + rho)^-p.
 
-*The cone.* Take coordinates N with signs sigma, Z the others, and |N| residuals
-R with signs. With slacks x_r = t - sign_r V_r >= 0 on R and s = B - sum_N
-sigma_j theta_j - sum_Z |theta_j| >= 0 every (theta, t) with rho <= B, |V| <= t
-is an image of (x, s, theta_Z), affine for each sign pattern of theta_Z, with one
-constant Jacobian, and
+*The cone.* Take coordinates N with signs sigma, Z the others, and |N| rows
+omega_i with sum |omega_ij| <= 1; at a vertex of the problem "least h on Theta" a
+row is one signed residual. With the slacks x_i = t - omega_i'V >= 0 and s = B -
+sum_N sigma_j theta_j - sum_Z |theta_j| >= 0, every (theta, t) with rho <= B, |V| <= t
+is the image of one (x, s, theta_Z), affine for each sign pattern of theta_Z, with
+one constant Jacobian, and
 
-    t = t_0 + sum mu_r x_r + lambda s + sum_Z (lambda |theta_j| + g_j theta_j).
+    t = t_0 + sum mu_i x_i + lambda s + sum_Z (lambda |theta_j| + g_j theta_j).
 
-If all rates mu_r, lambda, lambda +- g_j are certified > 0, then exp(-c t) is
+If all rates mu_i, lambda, lambda +- g_j are certified > 0, then exp(-c t) is
 at most the product of independent exponentials of those rates (two-sided on Z);
 dyadic rates just below the true ones keep the inequality. t_0 is then also a
 lower bound on h over Theta.
@@ -45,7 +46,7 @@ from fractions import Fraction
 import numpy as np
 from flint import arb, arb_mat
 
-from mechanisms.samplers.affine.path import Vertex
+from mechanisms.samplers.affine.path import Row, Vertex
 from mechanisms.samplers.affine.posterior import (
     FLOAT_SLACK,
     AffinePosterior,
@@ -54,34 +55,26 @@ from mechanisms.samplers.affine.posterior import (
     norm_one,
 )
 from mechanisms.samplers.affine.tries import WORD_BITS, Floats, Verdict, Words
+from mechanisms.samplers.affine.two_sided import WORDS, TwoSided, two_sided
 from mechanisms.samplers.rounding import working_precision
 
-_WORDS = 1 << WORD_BITS
 _MOST_FAR_ODDS = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """The envelope's exact rates; ``minus`` follows from ``plus`` and the sign's odds.
+    """The envelope's exact rates, in multiples of c: dyadic floats below the true ones.
 
-    ``slack`` and ``plus`` are dyadic floats below the true rates, ``price`` is
-    below lambda, ``gain`` is eta and ``loss`` is nu. The sign of the i-th
-    coordinate of Z is + with odds ``odds[i]`` out of 2**64, and its rate for -
-    is plus * odds / (2**64 - odds), which makes the two sides meet at 0.
+    ``start`` is below t_0, ``slack`` below mu, ``price`` below lambda, ``others``
+    below lambda +- g_j on Z; ``gain`` is eta and ``loss`` is nu.
     """
 
     start: float
     slack: tuple[float, ...]
     price: float
-    plus: tuple[float, ...]
-    odds: tuple[int, ...]
+    others: TwoSided
     gain: float
     loss: float
-
-    def minus(self, place: int) -> Fraction:
-        """Return the rate of a negative coordinate."""
-        odds = self.odds[place]
-        return Fraction(self.plus[place]) * odds / (_WORDS - odds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +114,7 @@ class VertexRoute:
     @property
     def choices(self) -> int:
         """Return 1 + |Z|: the component and the signs."""
-        return 1 + len(self.rates.odds)
+        return 1 + len(self.rates.others)
 
     @property
     def uniforms(self) -> int:
@@ -196,7 +189,7 @@ class VertexRoute:
     def _far_height(self) -> Fraction:
         """Return the far component's envelope at the apex, the near one's being 1."""
         rates, size = self.rates, self.law.dimension
-        share = Fraction(self.far_odds, _WORDS - self.far_odds)
+        share = Fraction(self.far_odds, WORDS - self.far_odds)
         return share * _far_price(rates) / _near_price(rates, near=True) / (1 << size)
 
     def _coordinates(
@@ -211,14 +204,8 @@ class VertexRoute:
         ]
         price = 2 * _far_price(rates) if far else _near_price(rates, near=self.far_odds > 0)
         s = parts[count] / ball(scale * price)
-        total, signed = s, []
-        for place, (sign, part) in enumerate(zip(signs, parts[count + 1 :], strict=True)):
-            positive = sign < rates.odds[place]
-            rate = Fraction(rates.plus[place]) if positive else rates.minus(place)
-            size = part / ball(scale * rate)
-            total += size
-            signed.append(size if positive else -size)
-        return [*y, total, *signed], s
+        signed, total = rates.others.balls(signs, parts[count + 1 :], scale)
+        return [*y, s + total, *signed], s
 
     def _images(
         self, choices: Words, uniforms: Floats
@@ -226,16 +213,10 @@ class VertexRoute:
         """Return base + image y per row, a bound on its rounding error, s, and who is far."""
         rates, count = self.rates, len(self.rates.slack)
         parts = -np.log(uniforms) / self.law.shadow.floor_rate
-        y = np.empty_like(parts)
-        y[:, :count] = parts[:, :count] / np.array(rates.slack)
         s = parts[:, count] / float(_near_price(rates, near=self.far_odds > 0))
-        y[:, count] = s
-        for place, odds in enumerate(rates.odds):
-            positive = choices[:, 1 + place] < np.uint64(odds)
-            part = parts[:, count + 1 + place]
-            size = part / np.where(positive, rates.plus[place], float(rates.minus(place)))
-            y[:, count] += size
-            y[:, count + 1 + place] = np.where(positive, size, -size)
+        signed = rates.others.floats(choices[:, 1:], parts[:, count + 1 :])
+        total = s + np.abs(signed).sum(axis=1)
+        y = np.hstack([parts[:, :count] / np.array(rates.slack), total[:, None], signed])
         base, image = self._shadow()
         slack = FLOAT_SLACK * (np.abs(base) + np.abs(y) @ np.abs(image).T)
         far = choices[:, 0] < np.uint64(self.far_odds)
@@ -274,18 +255,16 @@ def build_cone(law: AffinePosterior, vertex: Vertex, bits: int) -> Cone:
     with working_precision(bits + 2 * law.guard_bits):
         matrix = exact.matrix.tolist()
         vector = exact.vector.entries()
-        active = [
-            [*(-sign * matrix[row][place] for place in support), arb(1)]
-            for row, sign in vertex.residuals
-        ]
+        slopes = [_combine(row, matrix, size) for row in vertex.rows]
+        active = [[*(-slope[place] for place in support), arb(1)] for slope in slopes]
         active.append([*(arb(sign) for _, sign in vertex.support), arb(0)])
         inverse = arb_mat(active).inv()
         right = [[arb(0)] * (size + 2) for _ in range(count + 1)]
-        for place, (row, sign) in enumerate(vertex.residuals):
+        for place, row in enumerate(vertex.rows):
             right[place][place] = arb(1)
             for column, other in enumerate(others):
-                right[place][count + 1 + column] = sign * matrix[row][other]
-            right[place][-1] = -sign * vector[row]
+                right[place][count + 1 + column] = slopes[place][other]
+            right[place][-1] = -sum((arb(weight) * vector[r] for r, weight in row), arb(0))
         right[count][count] = arb(-1)
         right[count][-1] = exact.bound
         solved = (inverse * arb_mat(right)).tolist()
@@ -295,6 +274,14 @@ def build_cone(law: AffinePosterior, vertex: Vertex, bits: int) -> Cone:
         for column, other in enumerate(others):
             theta[other][count + 1 + column] = arb(1)
         return _stack(exact.matrix, vector, theta, solved[-1], abs(inverse.det()))
+
+
+def _combine(row: Row, matrix: list[list[arb]], size: int) -> list[arb]:
+    """Return omega'A."""
+    return [
+        sum((arb(weight) * matrix[place][column] for place, weight in row), arb(0))
+        for column in range(size)
+    ]
 
 
 def _stack(
@@ -332,7 +319,7 @@ def vertex_route(law: AffinePosterior, vertex: Vertex) -> VertexRoute | None:
     route = VertexRoute(law, vertex, rates, 0, plain)
     if far_odds is not None:
         saved = _near_price(rates, near=False) / _near_price(rates, near=True)
-        both = plain + math.log(float(saved)) - math.log1p(-far_odds / _WORDS)
+        both = plain + math.log(float(saved)) - math.log1p(-far_odds / WORDS)
         if both < plain:
             route = VertexRoute(law, vertex, rates, far_odds, both)
     route._cones[64] = cone
@@ -346,14 +333,12 @@ def _certified_rates(law: AffinePosterior, vertex: Vertex, cone: Cone) -> Rates 
         top = cone.image.tolist()[-1]
         # A larger s lowers theta's room: t's slope in s is lambda itself.
         price, cross = top[count], top[count + 1 :]
-        lows = [_below(rate) for rate in (*top[:count], price)]
-        plus = [_below(price + rate) for rate in cross]
-        minus = [_below(price - rate) for rate in cross]
-        start = _below(cone.base.entries()[-1])
-        if min([*lows, *plus, *minus]) <= 0 or not math.isfinite(start):
-            return None
-        odds = [_odds(one, two) for one, two in zip(plus, minus, strict=True)]
-        if any(not 0 < odd < _WORDS for odd in odds):
+        lows = [below(rate) for rate in (*top[:count], price)]
+        plus = [below(price + rate) for rate in cross]
+        minus = [below(price - rate) for rate in cross]
+        start = below(cone.base.entries()[-1])
+        others = two_sided(plus, minus)
+        if others is None or min(lows) <= 0 or not math.isfinite(start):
             return None
         bound = ball(law.bound)
         loss = law.power * (1 + bound).log() / (ball(law.floor_rate) * bound)
@@ -361,20 +346,13 @@ def _certified_rates(law: AffinePosterior, vertex: Vertex, cone: Cone) -> Rates 
             start=start,
             slack=tuple(lows[:count]),
             price=lows[count],
-            plus=tuple(plus),
-            odds=tuple(odds),
-            gain=max(0.0, _below(arb(start) / (1 + bound))),
-            loss=-_below(-loss) if law.power else 0.0,
+            others=others,
+            gain=max(0.0, below(arb(start) / (1 + bound))),
+            loss=-below(-loss) if law.power else 0.0,
         )
 
 
-def _odds(plus: float, minus: float) -> int:
-    """Return odds for + whose implied rate for - lies just below ``minus``."""
-    share = Fraction(minus) / (Fraction(plus) + Fraction(minus))
-    return int(share * (1 - Fraction(1, 1 << 40)) * _WORDS)
-
-
-def _below(value: arb) -> float:
+def below(value: arb) -> float:
     """Return a float surely below a ball, close to it; -inf when there is none."""
     low = float(value.lower())
     if not math.isfinite(low):
@@ -388,8 +366,7 @@ def _log_mass(law: AffinePosterior, cone: Cone, rates: Rates) -> float:
     total = float(abs(cone.determinant).log()) - c * rates.start - size * math.log(c)
     total -= sum(math.log(rate) for rate in rates.slack)
     total -= math.log(float(_near_price(rates, near=False)))
-    for place, rate in enumerate(rates.plus):
-        total += math.log(1 / rate + 1 / float(rates.minus(place)))
+    total += sum(math.log(rates.others.mean_width(place)) for place in range(len(rates.others)))
     return total - law.power * math.log1p(law.shadow.bound)
 
 
@@ -423,8 +400,8 @@ def _least_excess(vertex: Vertex, cone: Cone, rates: Rates) -> float:
         row = -sign * image[place]
         drops = list(row[:count] / np.array(rates.slack))
         drops.append(row[count] / rates.price)
-        for other, plus in enumerate(rates.plus):
-            minus = float(rates.minus(other))
+        for other, plus in enumerate(rates.others.plus):
+            minus = float(rates.others.minus(other))
             drops.append((row[count] + row[count + 1 + other]) / plus)
             drops.append((row[count] - row[count + 1 + other]) / minus)
         steepest = max(drops)
