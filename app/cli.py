@@ -1,7 +1,7 @@
 """``release-desk``: run the service, and talk to one from a shell.
 
-``serve``, ``migrate``, ``demo`` and ``audit verify`` work on this machine's
-data directory and read the ``RELEASE_DESK_*`` settings. ``keys``, ``datasets``
+``serve``, ``migrate``, ``demo`` and ``audit`` work on this machine's data
+directory and read the ``RELEASE_DESK_*`` settings. ``keys``, ``datasets``
 and ``releases`` are a client of a running service (``--url``, ``--key``).
 
 Exit codes: 0 done, 1 refused or a check failed, 2 wrong usage, 3 no service there.
@@ -120,7 +120,7 @@ def demo(once: bool, port: int | None, data_dir: Path | None) -> None:
 
 @main.group()
 def audit() -> None:
-    """Check the ledger."""
+    """Check the ledger and the stored data."""
 
 
 @audit.command("verify")
@@ -142,6 +142,33 @@ def audit_verify(as_json: bool) -> None:
         for fault in found.faults:
             click.echo(f"  {fault}")
     if not found.ok:
+        sys.exit(REFUSED)
+
+
+@audit.command("data")
+@click.option(
+    "--processes",
+    default=2,
+    show_default=True,
+    type=click.IntRange(1, 64),
+    help="Processes that read the rows.",
+)
+def audit_data(processes: int) -> None:
+    """Hash every stored file and sum every data set's rows anew; exits 1 on any fault.
+
+    Reads all rows. Works beside a running service, and without one.
+    """
+    from app.services.audit import check_stored_data  # noqa: PLC0415
+
+    broken = False
+    with _local():
+        directory = _settings().data_dir
+        if not directory.is_dir():
+            raise click.ClickException("there is no data directory")
+        for dataset, fault in check_stored_data(directory, processes=processes):
+            click.echo(f"{dataset} ok" if fault is None else f"{dataset} BROKEN: {fault}")
+            broken = broken or fault is not None
+    if broken:
         sys.exit(REFUSED)
 
 

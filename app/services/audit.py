@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from app.domain.ledger import Entry
+from app.engine.data import DataEngine
+from app.engine.executor import ProcessExecutor
 from app.services.datasets import DatasetService
 from app.store import Store, Verification
+from app.store.vault import Vault
 
 
 class AuditService:
@@ -36,3 +40,23 @@ class AuditService:
         """Read from the database, or raise what keeps it from being read."""
         with self._store.reading() as reader:
             reader.keys.count()
+
+
+def check_stored_data(data_dir: Path, *, processes: int) -> Iterator[tuple[str, str | None]]:
+    """Hash every stored file and compute every sketch anew from the rows.
+
+    Works beside a running service. Yields each data set's id, and the name of
+    what is wrong with it, or None.
+    """
+    vault, executor = Vault(data_dir), ProcessExecutor(workers=processes)
+    engine = DataEngine(vault, executor=executor)
+    try:
+        for dataset in vault.published():
+            try:
+                engine.check(dataset)
+            except Exception as error:  # whatever a damaged file makes fail is the finding
+                yield dataset, type(error).__name__
+            else:
+                yield dataset, None
+    finally:
+        executor.close()

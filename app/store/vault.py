@@ -254,6 +254,10 @@ class Vault:
         except (KeyError, TypeError, ValueError):
             raise TamperedError("the manifest cannot be read") from None
 
+    def published(self) -> Sequence[str]:
+        """Return the ids of all published data sets, in order."""
+        return sorted(directory.name for directory in self._datasets.iterdir())
+
     def erase(self, dataset_id: str) -> None:
         """Remove a data set's files; nothing happens when there is none.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -13,6 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import REFUSED, UNREACHABLE, main
+from app.engine.data import DataEngine
+from app.store.vault import Vault
+from tests.app.uploads import columns_spec, sample_csv
 from tests.e2e.live import ADMIN_KEY, LiveServer, free_port
 
 WRONG_USAGE = 2
@@ -104,6 +108,26 @@ def test_verify_finds_an_edit(offline: Path) -> None:
     result = invoke("audit", "verify")
     assert result.exit_code == REFUSED
     assert result.stdout.startswith("BROKEN")
+
+
+def test_stored_data_is_checked(offline: Path) -> None:
+    engine = DataEngine(Vault(offline))
+    for name in ("ds_a", "ds_b"):
+        engine.store(name, io.BytesIO(sample_csv(50).encode()), columns_spec())
+    result = invoke("audit", "data", "--processes", "1")
+    assert (result.exit_code, result.stdout) == (0, "ds_a ok\nds_b ok\n")
+    part = next((offline / "datasets" / "ds_b").glob("*.parquet"))
+    part.write_bytes(part.read_bytes()[:-1] + b"?")
+    result = invoke("audit", "data", "--processes", "1")
+    assert result.exit_code == REFUSED
+    assert result.stdout == "ds_a ok\nds_b BROKEN: TamperedError\n"
+
+
+def test_stored_data_without_a_directory(offline: Path) -> None:
+    result = invoke("audit", "data")
+    assert result.exit_code == REFUSED
+    assert "no data directory" in result.stderr
+    assert not offline.exists()
 
 
 @pytest.mark.usefixtures("offline")
