@@ -164,7 +164,9 @@ class VaultWriter:
         buffer = io.BytesIO()
         pl.DataFrame(dict(block)).write_parquet(buffer, compression="zstd", statistics=False)
         name = f"part-{len(self.parts):05d}.parquet"
-        part = StoredPart(self._store(name, buffer.getbuffer()), rows)
+        # A view that an error keeps alive would make the buffer complain when it goes.
+        with buffer.getbuffer() as content:
+            part = StoredPart(self._store(name, content), rows)
         self.parts.append(part)
         return part
 
