@@ -114,6 +114,7 @@ class ArrayData:
     """Data held in memory as whole arrays of codes; for tests and library users.
 
     >>> from fractions import Fraction
+    >>> from mechanisms.domain import CODE_MAX
     >>> from mechanisms.privacy import Adjacency
     >>> schema = Schema({"x": NumberColumn(Fraction(0), Fraction(2))}, Adjacency.REPLACE_ONE, 3)
     >>> data = ArrayData.from_values(schema, {"x": [0.0, 1.0, 9.0]})
