@@ -15,7 +15,9 @@ from mechanisms import kng, knorm, objective_perturbation
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.statistics.base import InvalidStatisticError, Plan, Statistic
+from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count
+from mechanisms.statistics.covariance import Covariance
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
@@ -42,6 +44,8 @@ STATISTICS: dict[str, type[Statistic]] = {
     "mean": Mean,
     "variance": Variance,
     "moments": Moments,
+    "covariance": Covariance,
+    "correlation": Correlation,
     "quantile": Quantile,
     "linear_regression": LinearRegression,
     "logistic_regression": LogisticRegression,

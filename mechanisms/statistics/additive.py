@@ -130,6 +130,7 @@ def describe_noise(tree: Tree, law: NoiseLaw, unit: Fraction, *, centred: bool) 
     several has the standard deviation of the combination (coordinates are
     uncorrelated under every ball) and an interval of 2.1184 of them, which is
     no shorter than the exact one. A ratio or a square is taken to first order.
+    A number clamped to limits has a standard deviation of at most half their width.
 
     Parameters
     ----------
@@ -140,14 +141,19 @@ def describe_noise(tree: Tree, law: NoiseLaw, unit: Fraction, *, centred: bool) 
     def spread(leaf: Leaf) -> tuple[float, float]:
         slopes = [abs(float(slope * unit)) for slope in leaf.slopes.values()]
         if len(slopes) == 1:
-            return slopes[0] * law.std, slopes[0] * law.half_width_95
-        std = hypot(*slopes) * law.std
-        return std, std * COMBINATION_FACTOR
+            std, half = slopes[0] * law.std, slopes[0] * law.half_width_95
+        else:
+            std = hypot(*slopes) * law.std
+            half = std * COMBINATION_FACTOR
+        if leaf.limits is None:
+            return std, half
+        width = float(leaf.limits[1] - leaf.limits[0])
+        return min(std, width / 2), min(half, width)
 
     def interval(leaf: Leaf) -> list[float]:
         half = spread(leaf)[1]
         if not centred:
-            return [-half, half]
+            return [0.0 - half, half]
         low, high = leaf.number() - half, leaf.number() + half
         if leaf.limits is not None:
             low, high = max(low, float(leaf.limits[0])), min(high, float(leaf.limits[1]))

@@ -143,6 +143,16 @@ class Layout:
         sizes += [2 if j == k and self.rows is not None else 1 for j, k in self.pairs]
         return [Fraction(size * UNIT * max(rows, 1)) for size in sizes]
 
+    def spread_evenly(self, rows: int) -> Coordinates:
+        """Return the vector of ``rows`` records on uncorrelated columns, even over their bounds.
+
+        Their codes then average 0, and their squared codes F**2 / 3.
+        """
+        square = Fraction(2, 3) if self.rows is not None else Fraction(-1, 3)
+        sizes = [Fraction(1)] * self._first + [Fraction(0)] * len(self.names)
+        sizes += [square if j == k else Fraction(0) for j, k in self.pairs]
+        return [size * UNIT * max(rows, 1) for size in sizes]
+
     def space(self) -> AdjacentOutputSpace:
         """Return the adjacent output space."""
         return _joint_space(self.dimension) if self.rows is None else self._replace_space()

@@ -35,6 +35,8 @@ STATISTICS: list[dict[str, Any]] = [
     {"kind": "quantile", "column": "income", "levels": [0.1, 0.5, 0.9]},
     {"kind": "variance", "columns": ["income", "food"]},
     {"kind": "moments", "columns": ["income", "food", "owner"]},
+    {"kind": "covariance", "columns": ["income", "food", "owner"]},
+    {"kind": "correlation", "columns": ["income", "owner"]},
     {"kind": "linear_regression", "target": "food", "features": ["income"]},
     {"kind": "logistic_regression", "target": "owner", "features": ["income", "food"]},
     {

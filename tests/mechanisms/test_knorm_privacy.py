@@ -19,7 +19,9 @@ from mechanisms.samplers.knorm import draw_in_ball
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.additive import AdditiveStatistic
 from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count
+from mechanisms.statistics.covariance import Covariance
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
@@ -43,6 +45,8 @@ EVERY: list[AdditiveStatistic] = [
     Mean(columns=("x", "y")),
     Variance(columns=("x",)),
     Moments(columns=("x", "y")),
+    Covariance(columns=("x", "y")),
+    Correlation(columns=("x", "y")),
 ]
 
 

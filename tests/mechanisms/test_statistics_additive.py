@@ -20,7 +20,9 @@ from mechanisms.sketches import ArrayData
 from mechanisms.statistics.additive import AdditiveForm, AdditiveStatistic
 from mechanisms.statistics.base import InvalidStatisticError
 from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count
+from mechanisms.statistics.covariance import Covariance
 from mechanisms.statistics.histogram import MAX_CELLS, Histogram
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
@@ -58,6 +60,8 @@ EVERY: dict[str, AdditiveStatistic] = {
     "variances": Variance(columns=("income", "age")),
     "moments one": Moments(columns=("income",)),
     "moments": Moments(columns=("income", "age", "owner")),
+    "covariance": Covariance(columns=("income", "age", "owner")),
+    "correlation": Correlation(columns=("income", "age", "owner")),
 }
 CASES = [
     pytest.param(name, adjacency, id=f"{name}-{adjacency}")
@@ -249,6 +253,8 @@ def reference(name: str, rows: int, values: Mapping[str, Sequence[object]]) -> l
         "variances": [income.var(), age.var()],
         "moments one": [income.mean(), (income**2).mean()],
         "moments": [*matrix.mean(axis=0), *(matrix.T @ matrix / rows).ravel()],
+        "covariance": list(np.cov(matrix, rowvar=False, bias=True).ravel()),
+        "correlation": list(np.corrcoef(matrix, rowvar=False).ravel()),
     }[name]
 
 
@@ -328,6 +334,82 @@ def test_post_processing_is_clamped() -> None:
         spreads = calibrate(Variance(columns=("income",)), made, Epsilon.parse("0.01"))
         (variance,) = spreads.draw(data, randomness).value.values()
         assert 0 <= variance <= 2500**2  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+def test_second_moments_are_clamped_whatever_the_noise(adjacency: Adjacency) -> None:
+    """Noise that swamps the data, columns that do not vary: entries stay where they can be."""
+    names = ("income", "change", "owner")
+    made = schema(adjacency, 3)
+    values = {**sample(3), "owner": [1.0] * 3}
+    data = ArrayData.from_values(made, values)
+    widths = [COLUMNS[name].half_width for name in names]  # type: ignore[union-attr]
+    for seed, epsilon in itertools.product(range(10), ("0.000000001", "0.1", "10")):
+        for statistic in (Covariance(columns=names), Correlation(columns=names)):
+            plan = calibrate(statistic, made, Epsilon.parse(epsilon))
+            outcome = plan.draw(data, seeded_randomness(seed))
+            assert outcome.noise is not None
+            matrix = np.array(outcome.value["matrix"])
+            assert np.array_equal(matrix, matrix.T)
+            limit = np.ones((3, 3))
+            if statistic.kind == "covariance":
+                limit = np.outer(*[np.array(widths, float)] * 2)
+                assert (np.diag(matrix) >= 0).all()
+            else:
+                assert (np.diag(matrix) == 1).all()
+                assert (np.diag(np.array(outcome.noise.std["matrix"])) == 0).all()
+            assert (np.abs(matrix) <= limit).all()
+            assert (np.array(outcome.noise.std["matrix"]) <= limit).all()
+
+
+def test_a_correlation_without_variance_is_zero_and_unknown() -> None:
+    """Two constant columns: no noisy vector makes anything of them that is stated as known."""
+    form = Correlation(columns=("income", "age")).additive(schema(REPLACE, 5))
+    answer = form.answer([Fraction(0)] * form.space.dimension)
+    assert render_numbers(answer)[0] == [[1.0, 0.0], [0.0, 1.0]]
+    # squares below those of the means: both noisy variances are negative
+    low = [Fraction(2**40)] * 2 + [-Fraction(2**42)] * 3
+    matrix, widths = render_numbers(form.answer(low))
+    assert matrix == [[1.0, 0.0], [0.0, 1.0]]
+    assert widths[0][1] > 1e5
+
+
+def render_numbers(tree: object) -> tuple[list[list[float]], list[list[float]]]:
+    """The matrix of an answer, and the sum of each entry's slopes in units of UNIT."""
+    assert isinstance(tree, dict)
+    matrix = [[float(leaf.value) for leaf in row] for row in tree["matrix"]]
+    slopes = [
+        [sum(abs(float(s)) for s in leaf.slopes.values()) * 2**40 for leaf in row]
+        for row in tree["matrix"]
+    ]
+    return matrix, slopes
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+def test_the_noise_of_a_covariance_and_a_correlation_is_as_described(adjacency: Adjacency) -> None:
+    """Where the noise is small beside the variances, first order is the whole of it."""
+    rows, names = 4000, ("income", "age")
+    made, values = schema(adjacency, rows), sample(rows)
+    pairs = zip(values["income"], values["age"], strict=True)
+    values["age"] = [income / 100 + age / 2 for income, age in pairs]  # type: ignore[operator]
+    data = ArrayData.from_values(made, values)
+    for statistic in (Covariance(columns=names), Correlation(columns=names)):
+        plan = calibrate(statistic, made, Epsilon.parse("1"), norm="linf")
+        randomness = seeded_randomness(11)
+        draws = [plan.draw(data, randomness) for _ in range(600)]
+        got = np.array([d.value["matrix"][0][1] for d in draws])  # type: ignore[index]
+        std = np.array([d.noise.std["matrix"][0][1] for d in draws])  # type: ignore[index, union-attr]
+        ends = np.array([d.noise.interval_95["matrix"][0][1] for d in draws])  # type: ignore[index, union-attr]
+        exact = plan_value(statistic, made, data)
+        assert got.std() == pytest.approx(std.mean(), rel=0.2)
+        assert ((ends[:, 0] <= exact) & (exact <= ends[:, 1])).mean() > 0.9
+
+
+def plan_value(statistic: AdditiveStatistic, made: Schema, data: ArrayData) -> float:
+    form = statistic.additive(made)
+    tree = form.answer([Fraction(t) for t in form.total(data)])
+    return render_numbers(tree)[0][0][1]
 
 
 def test_histogram_labels_and_order() -> None:
@@ -458,6 +540,8 @@ def test_conditions_take_bounds_written_as_decimals() -> None:
         Variance(columns=("income", "region")),
         Variance(columns=("nobody",)),
         Moments(columns=()),
+        Covariance(columns=("income", "region")),
+        Correlation(columns=()),
         Histogram(columns=()),
         Histogram(columns=("region", "region")),
         Histogram(columns=("income",)),
@@ -527,6 +611,8 @@ def test_extreme_bounds_overflow_nothing(adjacency: Adjacency, epsilon: str) -> 
         Mean(columns=tuple(columns)),
         Variance(columns=tuple(columns)),
         Moments(columns=tuple(columns)),
+        Covariance(columns=tuple(columns)),
+        Correlation(columns=tuple(columns)),
     ):
         for norm in ("l1", "l2", "linf"):
             plan = calibrate(statistic, made, Epsilon.parse(epsilon), norm=norm)

@@ -1,0 +1,100 @@
+"""Pearson correlations of number columns.
+
+    r_jk = Cov_jk / sqrt(Cov_jj Cov_kk),   r_jj = 1,
+
+made of the noisy covariances (see :mod:`covariance`), so by the same vector,
+noise and sensitivities as a release of ``moments``: post-processing (Awan &
+Slavkovic, Proposition 2.11). Each entry is clamped to [-1, 1]. It is defined for every
+noisy vector: where a noisy variance is not positive nothing can be said of a
+correlation, and 0 is answered, with an interval as wide as [-1, 1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import sqrt
+from typing import ClassVar, Literal
+
+from mechanisms.domain import CODE_MAX, Schema
+from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, clamp
+from mechanisms.statistics.covariance import (
+    Covariance,
+    moment_layout,
+    scaled_covariances,
+    symmetric,
+)
+from mechanisms.statistics.moments import MAX_COLUMNS, Moments
+from mechanisms.statistics.second_order import Jet
+
+# The variance of a column whose codes differ by about one step; less is noise.
+_LEAST_VARIANCE = Fraction(1, CODE_MAX**2)
+_ONE = Fraction(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correlation:
+    """Pearson correlation matrix of number or boolean columns."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = Moments.mechanisms
+    limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
+
+    kind: Literal["correlation"] = "correlation"
+    columns: tuple[str, ...]
+
+    def check(self, schema: Schema) -> None:
+        """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+        Moments(columns=self.columns).check(schema)
+
+    def additive(self, schema: Schema) -> AdditiveForm:
+        """Return the form: the coordinates of ``moments``, the matrix as the answer."""
+        parent = Covariance(columns=self.columns).additive(schema)
+        layout = moment_layout(self.columns, schema)
+
+        def answer(coordinates: Coordinates) -> Tree:
+            covariances = scaled_covariances(layout, coordinates)
+            return symmetric(
+                len(self.columns),
+                {
+                    (j, k): _leaf(covariances[j, k], covariances[j, j], covariances[k, k])
+                    if j < k
+                    else Leaf(value=_ONE, slopes={})
+                    for j, k in layout.pairs
+                },
+            )
+
+        def reference(rows: int | None) -> Coordinates | None:
+            known = layout.rows if layout.rows is not None else rows
+            return None if known is None else layout.spread_evenly(known)
+
+        return AdditiveForm(
+            space=parent.space,
+            total=parent.total,
+            answer=answer,
+            reference=reference,
+            grid=parent.grid,
+            details={
+                "columns": list(self.columns),
+                "noise": (
+                    "not linear in the noise: to first order, too short where a noisy variance is "
+                    "within a few of its standard deviations of zero, never wider than [-1, 1]; "
+                    "in a preview, for uncorrelated columns spread evenly over their bounds"
+                ),
+            },
+        )
+
+
+def _leaf(covariance: Jet, one: Jet, two: Jet) -> Leaf:
+    """Return the correlation; slopes are those of variances of at least one code step."""
+    first, second = (max(jet.value, _LEAST_VARIANCE) for jet in (one, two))
+    scale = 1 / Fraction(sqrt(first * second))
+    known = one.value > 0 and two.value > 0
+    value = clamp(covariance.value * scale, -_ONE, _ONE) if known else Fraction(0)
+    slopes = (
+        covariance.scaled(scale)
+        + one.scaled(-value / (2 * first))
+        + two.scaled(-value / (2 * second))
+    ).slopes
+    return Leaf(value=value, slopes=slopes, limits=(-_ONE, _ONE))

@@ -1,0 +1,99 @@
+"""Covariances of number columns, with divisor n.
+
+    Cov_jk = H_j H_k (mean a_j a_k / F**2 - mean a_j / F * mean a_k / F),
+
+made of the noisy first and second moments (see :mod:`second_order`): the same
+vector, noise and sensitivities as a release of ``moments``, so the matrix is
+post-processing (Awan & Slavkovic, Proposition 2.11). Each entry is clamped to what the bounds
+allow, [0, H_j**2] on the diagonal and [-H_j H_k, H_j H_k] off it; the matrix as
+a whole need not be positive definite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+from mechanisms.domain import NumberColumn, Schema
+from mechanisms.privacy import Adjacency
+from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, public_rows
+from mechanisms.statistics.base import require_numbers
+from mechanisms.statistics.moments import MAX_COLUMNS, Moments
+from mechanisms.statistics.second_order import Jet, Layout, public_or_joint_details
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Covariance:
+    """Covariance matrix (divisor n) of number or boolean columns."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = Moments.mechanisms
+    limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
+
+    kind: Literal["covariance"] = "covariance"
+    columns: tuple[str, ...]
+
+    def check(self, schema: Schema) -> None:
+        """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+        Moments(columns=self.columns).check(schema)
+
+    def additive(self, schema: Schema) -> AdditiveForm:
+        """Return the form: the coordinates of ``moments``, the matrix as the answer."""
+        numbers = require_numbers(schema, self.columns, "columns")
+        layout = moment_layout(self.columns, schema)
+
+        def answer(coordinates: Coordinates) -> Tree:
+            return symmetric(
+                len(numbers),
+                {
+                    pair: _leaf(jet, *(numbers[index] for index in pair))
+                    for pair, jet in scaled_covariances(layout, coordinates).items()
+                },
+            )
+
+        def reference(rows: int | None) -> Coordinates | None:
+            known = layout.rows if layout.rows is not None else rows
+            return None if known is None else layout.corner(known)
+
+        parent = Moments(columns=self.columns).additive(schema)
+        return AdditiveForm(
+            space=parent.space,
+            total=parent.total,
+            answer=answer,
+            reference=reference,
+            grid=parent.grid,
+            details=public_or_joint_details(layout, linear=False),
+        )
+
+
+def moment_layout(columns: tuple[str, ...], schema: Schema) -> Layout:
+    """Return where the moments of these columns sit in a release of all of them."""
+    public = schema.adjacency is Adjacency.REPLACE_ONE
+    return Layout(columns, cross=True, rows=public_rows(schema) if public else None)
+
+
+def scaled_covariances(layout: Layout, coordinates: Coordinates) -> dict[tuple[int, int], Jet]:
+    """Return the covariances of a_j / F and a_k / F for j <= k, clamped to what codes allow."""
+    means = [layout.mean(coordinates, j) for j in range(len(layout.names))]
+    one = Fraction(1)
+    return {
+        (j, k): (
+            layout.product(coordinates, j, k) + (means[j] * means[k]).scaled(Fraction(-1))
+        ).clamped(Fraction(0) if j == k else -one, one)
+        for j, k in layout.pairs
+    }
+
+
+def symmetric(size: int, upper: Mapping[tuple[int, int], Leaf]) -> Tree:
+    """Return the answer ``{"matrix": rows}`` of the entries (j, k), j <= k."""
+    order = range(size)
+    return {"matrix": [[upper[min(j, k), max(j, k)] for k in order] for j in order]}
+
+
+def _leaf(jet: Jet, one: NumberColumn, two: NumberColumn) -> Leaf:
+    widest = one.half_width * two.half_width
+    low = Fraction(0) if one is two else -widest
+    scaled = jet.scaled(widest)
+    return Leaf(value=scaled.value, slopes=scaled.slopes, limits=(low, widest))
