@@ -188,6 +188,16 @@ def test_nothing_is_left_undone() -> None:
         assert found is None, f"{path.relative_to(ROOT)}: {found.group() if found else ''}"
 
 
+def test_tests_are_the_same_in_every_process() -> None:
+    """A parameter that holds the time would name its test differently on each core."""
+    stamped = re.compile(r"gzip\.compress\((?!.*mtime=0)")
+    for path in sources("tests"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and dotted(node.func) == "pytest.mark.parametrize":
+                text = ast.unparse(node)
+                assert not stamped.search(text), f"{path.relative_to(ROOT)}:{node.lineno}"
+
+
 def test_modules_are_short() -> None:
     for path in sources(*PACKAGES):
         lines = path.read_text("utf-8").count("\n")

@@ -58,7 +58,7 @@ def _parquet() -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize("rows", [ROWS.encode(), gzip.compress(ROWS.encode()), _parquet()])
+@pytest.mark.parametrize("rows", [ROWS.encode(), gzip.compress(ROWS.encode(), mtime=0), _parquet()])
 def test_three_formats_are_read(curator: httpx.Client, rows: bytes) -> None:
     assert upload(curator, rows)["rows"] == 40
 
@@ -84,7 +84,7 @@ BAD_FILES: dict[str, bytes] = {
     "unknown boolean": (HEADER + f"1,1,north,{CELL}\n").encode(),
     "missing column": f"income,food,region\n1,1,{CELL}\n".encode(),
     "column twice": f"income,income,food,region,owner\n1,{CELL},1,north,true\n".encode(),
-    "truncated gzip": gzip.compress(ROWS.encode())[:-9],
+    "truncated gzip": gzip.compress(ROWS.encode(), mtime=0)[:-9],
     "lying parquet": b"PAR1" + b"\x00" * 500 + b"PAR1",
     "truncated parquet": _parquet()[:-40],
 }
