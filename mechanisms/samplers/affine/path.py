@@ -10,8 +10,8 @@ and the price lambda = -dt / dbeta satisfy (A mu)_j = -lambda sigma_j on N and
 and the other way round.
 
 Everything here is a *hint*, computed at the midpoints of balls: the vertex route
-certifies what it is given. So b is nudged by about 2**-40 of its size, which
-splits ties, and the search gives up after a number of pieces.
+certifies what it is given. So A and b are nudged by about 2**-60 of their size,
+which splits ties, and the search gives up after a number of pieces.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ Row = tuple[tuple[int, float], ...]
 
 _PIECES_PER_DIMENSION = 20
 _GOLDEN = 0.6180339887498949
+_NUDGE = arb((1, -60))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +87,8 @@ class _Path:
         exact = law.enclose(64)
         size = law.dimension
         self._size = size
-        self._matrix = _middle(np.array(exact.matrix.entries(), dtype=object)).reshape(size, size)
-        nudges = [1 + 2.0**-40 * ((place + 1) * _GOLDEN % 1) for place in range(size)]
-        pairs = zip(exact.vector.entries(), nudges, strict=True)
-        vector = _middle(np.array([entry * nudge for entry, nudge in pairs], dtype=object))
+        self._matrix = _nudged(exact.matrix.entries()).reshape(size, size)
+        vector = _nudged(exact.vector.entries())
         self._theta: Balls = np.array([arb(0)] * size, dtype=object)
         self._residual: Balls = -vector
         self._left = exact.bound.mid()
@@ -232,6 +231,13 @@ def _solve(matrix: Balls, right: Sequence[arb]) -> Balls:
 def _middle(balls: Balls) -> Balls:
     middles: Balls = np.frompyfunc(lambda entry: entry.mid(), 1, 1)(balls)
     return middles
+
+
+def _nudged(balls: Sequence[arb]) -> Balls:
+    """Return the midpoints, each moved by its own part of about 2**-60 of its size."""
+    parts = [(place + 1) * _GOLDEN % 1 for place in range(len(balls))]
+    moved = [entry * (1 + _NUDGE * part) for entry, part in zip(balls, parts, strict=True)]
+    return _middle(np.array(moved, dtype=object))
 
 
 def _largest(balls: Balls) -> int:

@@ -3,19 +3,20 @@
 The mean number of tries is the envelope's mass over f's integral, so masses
 compare cones without a single try. Any cone whose rates are positive is valid, so
 the search is free: it starts from the vertices of the path, and, when that is
-not enough, tries two moves.
+not enough, descends by three moves.
 
-- *Blend* a row with a neighbouring vertex's residual, t >= (1 - tau) (+-V_q) +
-  tau (+-V_r): the points between two dual vertices, for a theta_hat close to
-  Theta's boundary.
+- *Blend* a row with a residual, t >= (1 - tau) omega'V + tau (+-V_r): points
+  between two dual vertices, for a theta_hat close to Theta's boundary.
 - *Drop* a coordinate of N together with a row: wider along directions the data
   leave open (repeated columns).
+- *Add* a signed coordinate to N together with a signed residual.
 
 Floats only; the vertex route certifies the winner.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,7 +24,12 @@ import numpy as np
 from mechanisms.samplers.affine.path import Row, Vertex
 from mechanisms.samplers.affine.posterior import Floats, Shadow
 
-_BLENDS = tuple(numerator / 1024 for numerator in (307, 614, 819, 922, 973, 1003, 1014, 1021))
+_BLENDS = (0.1, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 0.99, 0.997)
+_STARTS = 4
+_MOST_MOVES = 40
+_LEAST_GAIN = 0.05
+_UNIT = 2.0**40
+_SHRINK = _UNIT * (1 - 2.0**-30)
 
 Ranked = tuple[float, Vertex]
 
@@ -38,16 +44,21 @@ def ranked(shadow: Shadow, vertices: Sequence[Vertex]) -> list[Ranked]:
 
 
 def improved(shadow: Shadow, vertices: Sequence[Vertex]) -> list[Ranked]:
-    """Return better cones than those of the path's vertices, by blending and dropping."""
-    best = ranked(shadow, [*vertices, *_blended(shadow, vertices)])
-    if not best:
-        return []
-    trail = [best[0]]
-    while True:
-        dropped = _dropped(shadow, trail[-1][1])
-        if dropped is None or dropped[0] >= trail[-1][0] - 0.01:
-            return trail[::-1]
-        trail.append(dropped)
+    """Return better cones than those of the path's vertices, the best first."""
+    found = [_descended(shadow, start) for start in ranked(shadow, vertices)[:_STARTS]]
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def _descended(shadow: Shadow, start: Ranked) -> Ranked:
+    """Return where the best moves lead from a cone."""
+    reached = start
+    for _ in range(_MOST_MOVES):
+        moves = [move(shadow, reached[1]) for move in (_blended, _dropped, _added)]
+        best = min((pair for pair in moves if pair), key=lambda pair: pair[0], default=None)
+        if best is None or best[0] >= reached[0] - _LEAST_GAIN:
+            break
+        reached = best
+    return reached
 
 
 def dense(rows: Sequence[Row], shadow: Shadow) -> Floats:
@@ -93,44 +104,65 @@ def log_masses(shadow: Shadow, support: Sequence[tuple[int, int]], rows: Floats)
     return np.where(usable & np.isfinite(masses), masses, np.inf)
 
 
-def _blended(shadow: Shadow, vertices: Sequence[Vertex]) -> list[Vertex]:
-    """Return, per vertex, the best blend of one of its rows with a neighbour's residual."""
-    found = []
-    for place, vertex in enumerate(vertices):
-        around = [*vertices[max(0, place - 1) : place], *vertices[place + 1 : place + 2]]
-        partners = {row for other in around for row in other.rows} - set(vertex.rows)
-        choices = [
-            (*vertex.rows[:q], _blend(vertex.rows[q], partner, share), *vertex.rows[q + 1 :])
-            for q in range(len(vertex.rows))
-            for partner in sorted(partners)
-            for share in _BLENDS
-        ]
-        if choices:
-            stack = np.array([dense(rows, shadow) for rows in choices])
-            least = int(np.argmin(log_masses(shadow, vertex.support, stack)))
-            found.append(Vertex(support=vertex.support, rows=choices[least]))
-    return found
-
-
-def _blend(one: Row, two: Row, share: float) -> Row:
-    """Return (1 - share) one + share two; exact, as shares are multiples of 1/1024."""
-    weights = {column: (1 - share) * weight for column, weight in one}
-    for column, weight in two:
-        weights[column] = weights.get(column, 0.0) + share * weight
-    return tuple(sorted(weights.items()))
+def _blended(shadow: Shadow, vertex: Vertex) -> Ranked | None:
+    """Return the best blend of one of the rows with a signed residual."""
+    residuals = _signed(len(shadow.vector))
+    choices = [
+        (*vertex.rows[:q], _blend(row, residual, share), *vertex.rows[q + 1 :])
+        for q, row in enumerate(vertex.rows)
+        for residual in residuals
+        for share in _BLENDS
+    ]
+    return _best(shadow, vertex.support, choices)
 
 
 def _dropped(shadow: Shadow, vertex: Vertex) -> Ranked | None:
     """Return the best cone with one coordinate of N and one row less."""
-    best: Ranked | None = None
     if len(vertex.support) == 1:
         return None
     choices = [(*vertex.rows[:row], *vertex.rows[row + 1 :]) for row in range(len(vertex.rows))]
+    found = [
+        _best(shadow, (*vertex.support[:place], *vertex.support[place + 1 :]), choices)
+        for place in range(len(vertex.support))
+    ]
+    return min((pair for pair in found if pair), key=lambda pair: pair[0], default=None)
+
+
+def _added(shadow: Shadow, vertex: Vertex) -> Ranked | None:
+    """Return the best cone with one signed coordinate and one signed residual more."""
+    size = len(shadow.vector)
+    inside = {place for place, _ in vertex.support}
+    choices = [(*vertex.rows, residual) for residual in _signed(size)]
+    found = [
+        _best(shadow, (*vertex.support, (place, sign)), choices)
+        for place in range(size)
+        for sign in (1, -1)
+        if place not in inside
+    ]
+    return min((pair for pair in found if pair), key=lambda pair: pair[0], default=None)
+
+
+def _best(
+    shadow: Shadow, support: tuple[tuple[int, int], ...], choices: Sequence[tuple[Row, ...]]
+) -> Ranked | None:
+    """Return the rows of least mass, if any is finite."""
     stack = np.array([dense(rows, shadow) for rows in choices])
-    for place in range(len(vertex.support)):
-        support = (*vertex.support[:place], *vertex.support[place + 1 :])
-        masses = log_masses(shadow, support, stack)
-        least = int(np.argmin(masses))
-        if np.isfinite(masses[least]) and (best is None or masses[least] < best[0]):
-            best = (float(masses[least]), Vertex(support=support, rows=choices[least]))
-    return best
+    masses = log_masses(shadow, support, stack)
+    least = int(np.argmin(masses))
+    if not np.isfinite(masses[least]):
+        return None
+    return float(masses[least]), Vertex(support=support, rows=choices[least])
+
+
+def _signed(size: int) -> list[Row]:
+    """Return the 2 d signed residuals."""
+    return [((place, sign),) for place in range(size) for sign in (1.0, -1.0)]
+
+
+def _blend(one: Row, two: Row, share: float) -> Row:
+    """Return (1 - share) one + share two, rounded towards zero so that the sizes sum below 1."""
+    weights = {column: (1 - share) * weight for column, weight in one}
+    for column, weight in two:
+        weights[column] = weights.get(column, 0.0) + share * weight
+    rounded = {column: math.trunc(weight * _SHRINK) / _UNIT for column, weight in weights.items()}
+    return tuple(sorted(rounded.items()))

@@ -307,6 +307,8 @@ def _stack(
 
 def vertex_route(law: AffinePosterior, vertex: Vertex) -> VertexRoute | None:
     """Certify the cone at a vertex and calibrate its envelope; None if a rate is not positive."""
+    if any(sum(abs(Fraction(weight)) for _, weight in row) > 1 for row in vertex.rows):
+        return None
     try:
         cone = build_cone(law, vertex, 64)
     except ZeroDivisionError:
