@@ -10,13 +10,14 @@ ratio to f's integral are the mean numbers of tries.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.affine.cross_polytope import CrossPolytopeRoute
 from mechanisms.samplers.affine.cube import CubeRoute
-from mechanisms.samplers.affine.path import find_vertices
+from mechanisms.samplers.affine.path import Vertex, find_vertices
 from mechanisms.samplers.affine.posterior import AffinePosterior
 from mechanisms.samplers.affine.radial import RadialRoute
 from mechanisms.samplers.affine.search import improved, ranked
@@ -79,17 +80,18 @@ def cheapest_route(law: AffinePosterior) -> Route:
 
 def routes(law: AffinePosterior, *, thorough: bool = False) -> list[Route]:
     """Return one calibrated envelope of each kind, as far as they exist for this law."""
-    vertex = _best_vertex(law, thorough=thorough)
-    least = 0.0 if vertex is None else max(0.0, vertex.rates.start)
+    vertices = find_vertices(law) if any(law.vector) else []
+    highest = vertex_route(law, vertices[0]) if vertices else None
+    least = 0.0 if highest is None else max(0.0, highest.rates.start)
     found: list[Route] = [RadialRoute(law), CubeRoute(law), CrossPolytopeRoute(law, least)]
-    return found if vertex is None else [*found, vertex]
+    best = _best_vertex(law, vertices, thorough=thorough)
+    return found if best is None else [*found, best]
 
 
-def _best_vertex(law: AffinePosterior, *, thorough: bool) -> VertexRoute | None:
+def _best_vertex(
+    law: AffinePosterior, vertices: Sequence[Vertex], *, thorough: bool
+) -> VertexRoute | None:
     """Return the cone of least mass that can be certified."""
-    if not any(law.vector):
-        return None
-    vertices = find_vertices(law)
     better = improved(law.shadow, vertices) if thorough else []
     for _, vertex in [*better, *ranked(law.shadow, vertices)]:
         route = vertex_route(law, vertex)
