@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Protocol
 
-from mechanisms import kng, knorm, objective_perturbation
+from mechanisms import exponential, kng, knorm, objective_perturbation
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.statistics.base import InvalidStatisticError, Plan, Statistic
@@ -54,6 +54,7 @@ STATISTICS: dict[str, type[Statistic]] = {
 MECHANISMS: dict[str, MechanismModule] = {
     "k_norm": knorm,
     "kng": kng,
+    "exponential": exponential,
     "objective_perturbation": objective_perturbation,
 }
 
@@ -113,8 +114,9 @@ def calibrate(
         )
     norms = offered[chosen]
     if norm not in ("auto", *norms):
+        listed = f"offers the norms {', '.join(norms)}" if norms else "has no norm to choose"
         raise InvalidStatisticError(
-            f"{statistic.kind} by {chosen} offers the norms {', '.join(norms)}",
+            f"{statistic.kind} by {chosen} {listed}",
             field_name="norm",
         )
     statistic.check(schema)

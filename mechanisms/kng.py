@@ -19,25 +19,20 @@ sorted, which is post-processing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
-
-from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.domain import Schema
 from mechanisms.kng_linear import calibrate_linear
 from mechanisms.privacy import Epsilon, Guarantee
-from mechanisms.randomness import Randomness
-from mechanisms.samplers.intervals import GridCodes, draw_point
+from mechanisms.samplers.intervals import draw_point
 from mechanisms.statistics.base import (
-    Data,
     InvalidStatisticError,
     Noise,
-    Outcome,
     Plan,
     Statistic,
     require_numbers,
 )
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.quantile import Quantile, decimal_text, gradient_sensitivity
+from mechanisms.statistics.quantile_draw import EachLevelAlone, QuantileDraw
 
 THEOREM = "Reimherr & Awan 2019 (KNG), Theorem 3.1"
 
@@ -67,11 +62,15 @@ def calibrate_quantile(statistic: Quantile, schema: Schema, epsilon: Epsilon, no
     (column,) = require_numbers(schema, [statistic.column], "column")
     levels = statistic.exact_levels()
     deltas = [gradient_sensitivity(level, schema.adjacency) for level in levels]
-    draw = _QuantileDraw(
+    draw = QuantileDraw(
         name=statistic.column,
         column=column,
         levels=levels,
-        rates=tuple(epsilon.fraction / len(levels) / (2 * delta) for delta in deltas),
+        sampler=EachLevelAlone(
+            levels=levels,
+            rates=tuple(epsilon.fraction / len(levels) / (2 * delta) for delta in deltas),
+            point=draw_point,
+        ),
     )
     return Plan(
         mechanism="kng",
@@ -95,36 +94,6 @@ def calibrate_quantile(statistic: Quantile, schema: Schema, epsilon: Epsilon, no
             ],
         },
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _QuantileDraw:
-    """Draws one point per level, sorts them, and returns them in the column's units."""
-
-    name: str
-    column: NumberColumn
-    levels: tuple[Fraction, ...]
-    rates: tuple[Fraction, ...]
-
-    def __call__(self, data: Data, randomness: Randomness) -> Outcome:
-        codes, counts = data.ordered(self.name)
-        low, high = -CODE_MAX, CODE_MAX
-        if self.column.boolean:
-            low, high, codes = 0, 1, (codes + CODE_MAX) // (2 * CODE_MAX)
-        grid = GridCodes.count(codes, counts, low=low, high=high)
-        points = sorted(
-            draw_point(grid, level=level, rate=rate, randomness=randomness)
-            for level, rate in zip(self.levels, self.rates, strict=True)
-        )
-        released = dict(zip(sorted(self.levels), points, strict=True))
-        quantiles = [
-            {"level": decimal_text(level), "value": self._value(released[level])}
-            for level in self.levels
-        ]
-        return Outcome(value={"quantiles": quantiles}, noise=None)
-
-    def _value(self, point: int) -> float:
-        return float(point if self.column.boolean else self.column.decode(point))
 
 
 def _no_noise(assumed_rows: int | None) -> Noise | None:  # noqa: ARG001

@@ -128,8 +128,15 @@ def draw_point(grid: GridCodes, *, level: Fraction, rate: Fraction, randomness: 
     With Delta the sensitivity of ``C(t) - level * n`` (and so of s) this is
     epsilon-DP: KNG Theorem 3.1 with the counting measure on the grid.
     """
+    return draw_scored_point(grid, level=level, rate=rate, randomness=randomness)[0]
+
+
+def draw_scored_point(
+    grid: GridCodes, *, level: Fraction, rate: Fraction, randomness: Randomness
+) -> tuple[int, Fraction]:
+    """Return a point as :func:`draw_point` does, and its exact exponent ``rate * s(t)``."""
     if not len(grid.codes):
-        return grid.low + randomness.below(grid.span)
+        return grid.low + randomness.below(grid.span), Fraction(0)
     uniform = randomness.uniform()
     steps = _steps_near(grid, level, rate, _FLOAT_NATS)
     index = _locate_by_floats(grid, steps, rate, uniform)
@@ -139,7 +146,24 @@ def draw_point(grid: GridCodes, *, level: Fraction, rate: Fraction, randomness: 
         steps = _steps_near(grid, level, rate, bits)
         with working_precision(bits + 64):
             index = _locate_by_balls(grid, steps, rate, uniform, bits)
-    return int(steps.starts[index]) + randomness.below(int(steps.lengths[index]))
+    point = int(steps.starts[index]) + randomness.below(int(steps.lengths[index]))
+    return point, steps.exponent(index, rate)
+
+
+def total_weight(grid: GridCodes, *, level: Fraction, rate: Fraction, bits: int) -> arb:
+    """Return a ball around the sum of ``exp(-rate * s(t))`` over the grid.
+
+    From floats with their proven error up to 64 bits, in ball arithmetic beyond.
+    """
+    if not len(grid.codes):
+        return arb(grid.span)
+    steps = _steps_near(grid, level, rate, max(bits, _FLOAT_NATS))
+    missing = _missing(grid, max(bits, _FLOAT_NATS))
+    if bits <= _FLOAT_BITS:
+        sums = _float_sums(steps, rate)
+        return arb(float(sums[-1])) * _slack(sums) + missing
+    with working_precision(bits + 64):
+        return sum(_ball_weights(steps, rate), arb(0)) + missing
 
 
 def _steps_near(grid: GridCodes, level: Fraction, rate: Fraction, nats: int) -> _Steps:
@@ -172,8 +196,8 @@ def _steps_near(grid: GridCodes, level: Fraction, rate: Fraction, nats: int) -> 
 def _locate_by_floats(
     grid: GridCodes, steps: _Steps, rate: Fraction, uniform: LazyUniform
 ) -> int | None:
-    sums = np.cumsum(steps.lengths * np.exp(-steps.exponents(rate)), dtype=_WIDE)
-    slack = arb(1, _TERM_ERROR + len(sums) * float(np.finfo(_WIDE).eps))
+    sums = _float_sums(steps, rate)
+    slack = _slack(sums)
     guess = uniform.prefix(_FLOAT_BITS) / 2.0**_FLOAT_BITS * float(sums[-1])
     place = min(int(np.searchsorted(sums, guess, side="right")), len(sums) - 1)
     return _certified(
@@ -185,6 +209,16 @@ def _locate_by_floats(
         missing=_missing(grid, _FLOAT_NATS),
         cut_left=steps.cut_left,
     )
+
+
+def _float_sums(steps: _Steps, rate: Fraction) -> NDArray[np.longdouble]:
+    """Return the running sums of the steps' weights."""
+    return np.cumsum(steps.lengths * np.exp(-steps.exponents(rate)), dtype=_WIDE)
+
+
+def _slack(sums: NDArray[np.longdouble]) -> arb:
+    """Return a ball around 1 that covers the relative error of every running sum."""
+    return arb(1, _TERM_ERROR + len(sums) * float(np.finfo(_WIDE).eps))
 
 
 def _locate_by_balls(

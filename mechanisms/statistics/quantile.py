@@ -36,7 +36,7 @@ class Quantile:
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
-    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"kng": ("linf",)}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"kng": ("linf",), "exponential": ()}
 
     kind: Literal["quantile"] = "quantile"
     column: str

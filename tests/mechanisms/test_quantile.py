@@ -366,7 +366,7 @@ def test_levels_share_epsilon_evenly_and_answers_keep_the_asked_order() -> None:
         Quantile(column="x", levels=(0.9, 0.1, 0.5)), schema, Epsilon.parse("1"), "auto"
     )
     assert plan.details["epsilon_per_level"] == "1/3"
-    spent = [2 * delta * rate for delta, rate in zip(DELTAS, plan.draw.rates, strict=True)]
+    spent = [2 * delta * rate for delta, rate in zip(DELTAS, plan.draw.sampler.rates, strict=True)]
     assert spent == [Fraction(1, 3)] * 3
     assert plan.guarantee.sensitivity == "0.9"
     assert plan.preview(10) is None

@@ -1,0 +1,82 @@
+"""From private codes to released quantiles, whichever mechanism draws the points.
+
+A mechanism says how a list of grid points is drawn for the levels
+(:class:`LevelSampler`); this module reads the column, sorts the points, which is
+post-processing, and writes the answer in the column's units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+from mechanisms.domain import CODE_MAX, NumberColumn
+from mechanisms.randomness import Randomness
+from mechanisms.samplers.intervals import GridCodes
+from mechanisms.statistics.base import Data, Outcome
+from mechanisms.statistics.quantile import decimal_text
+
+
+class LevelSampler(Protocol):
+    """Draws one grid point per level; all of its fields are public."""
+
+    def __call__(self, grid: GridCodes, randomness: Randomness) -> Sequence[int]:
+        """Return as many points as there are levels, in any order."""
+
+
+class PointSampler(Protocol):
+    """Draws one grid point for one level."""
+
+    def __call__(
+        self, grid: GridCodes, *, level: Fraction, rate: Fraction, randomness: Randomness
+    ) -> int:
+        """Return a point; the law's exponent is ``rate`` times the score of the level."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EachLevelAlone:
+    """Draws the levels independently, level j at its own rate."""
+
+    levels: tuple[Fraction, ...]
+    rates: tuple[Fraction, ...]
+    point: PointSampler
+
+    def __call__(self, grid: GridCodes, randomness: Randomness) -> Sequence[int]:
+        """Return one point per level, in the order of the levels."""
+        return [
+            self.point(grid, level=level, rate=rate, randomness=randomness)
+            for level, rate in zip(self.levels, self.rates, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantileDraw:
+    """Draws the points of all levels, sorts them, and returns them in the column's units."""
+
+    name: str
+    column: NumberColumn
+    levels: tuple[Fraction, ...]
+    sampler: LevelSampler
+
+    def __call__(self, data: Data, randomness: Randomness) -> Outcome:
+        """Return one release."""
+        points = sorted(self.sampler(self.grid(data), randomness))
+        released = dict(zip(sorted(self.levels), points, strict=True))
+        quantiles = [
+            {"level": decimal_text(level), "value": self._value(released[level])}
+            for level in self.levels
+        ]
+        return Outcome(value={"quantiles": quantiles}, noise=None)
+
+    def grid(self, data: Data) -> GridCodes:
+        """Return the column's codes on its public grid; a boolean column's is {0, 1}."""
+        codes, counts = data.ordered(self.name)
+        low, high = -CODE_MAX, CODE_MAX
+        if self.column.boolean:
+            low, high, codes = 0, 1, (codes + CODE_MAX) // (2 * CODE_MAX)
+        return GridCodes.count(codes, counts, low=low, high=high)
+
+    def _value(self, point: int) -> float:
+        return float(point if self.column.boolean else self.column.decode(point))
