@@ -32,8 +32,9 @@ of them, of p_t and of W until the balls part. No float decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 
 from flint import arb, fmpq
 
@@ -71,27 +72,26 @@ def permute_and_flip_point(
         if point in drawn:
             continue
         drawn.add(point)
-        if exponent == 0 or _is_first_ring(grid, level, rate, exponent, waits, randomness):
+        weight = partial(total_weight, grid, level=level, rate=rate)
+        if exponent == 0 or _is_first_ring(exponent, waits, weight, randomness):
             return point
 
 
 def _is_first_ring(
-    grid: GridCodes,
-    level: Fraction,
-    rate: Fraction,
     exponent: Fraction,
     waits: Sequence[LazyUniform],
+    weight: Callable[..., arb],
     randomness: Randomness,
 ) -> bool:
     """Return True with probability ``exp(-(1 - exp(-exponent)) T)``, T the sum of the waits / W."""
     coin = randomness.uniform()
     bits = _FIRST_BITS
     while True:
-        weight = total_weight(grid, level=level, rate=rate, bits=bits)
+        total = weight(bits=bits)
         with working_precision(bits + 32):
             missed = -(-arb(fmpq(exponent.numerator, exponent.denominator))).expm1()
             limit = missed * sum((_exponential(wait, bits) for wait in waits), arb(0))
-            patience = weight * _exponential(coin, bits)
+            patience = total * _exponential(coin, bits)
             if patience > limit:
                 return True
             if patience < limit:
