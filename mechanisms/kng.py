@@ -87,6 +87,8 @@ def calibrate_quantile(statistic: Quantile, schema: Schema, epsilon: Epsilon, no
         draw=draw,
         preview=_no_noise,
         details={
+            "noise": "Not stated: an exact draw from the K-norm gradient law, whose spread depends "
+            "on how the records lie around each level.",
             "epsilon_per_level": str(epsilon.fraction / len(levels)),
             "sensitivities": [
                 {"level": decimal_text(level), "sensitivity": decimal_text(delta)}

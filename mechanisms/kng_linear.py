@@ -174,6 +174,8 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: Epsilon) -> Plan:
             ),
         ),
         details={
+            "noise": "Not stated: an exact draw from the K-norm gradient law, whose spread depends "
+            "on the private Gram matrix.",
             "ridge": float(drawn.ridge),
             "bound": float(drawn.bound),
             "base_measure": f"(1 + ||theta||_1)^-{power}" if power else "Lebesgue",

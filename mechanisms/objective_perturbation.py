@@ -326,6 +326,8 @@ def _plan(draw: ObjectivePerturbation, schema: Schema, epsilon: Epsilon) -> Plan
         preview=_no_noise,
         alternatives=_alternatives(draw),
         details={
+            "noise": "Not stated: the tilt's law is known (tilt_std), but how far it moves the "
+            "coefficients depends on the private curvature.",
             "q": float(draw.q),
             "gamma": float(draw.ridge),
             "lambda": float(draw.loss.eigenvalue),

@@ -1,0 +1,270 @@
+"""What proves each offer of the catalog: one question, one worst pair of neighbours per offer.
+
+:mod:`tests.mechanisms.test_every_offer` reads the catalog and this table. An offer (statistic x
+mechanism x norm x adjacency) that no entry of :data:`PROOFS` covers fails the suite.
+
+To add an offer, append one :class:`Proof` per statistic x mechanism:
+
+1. ``statistic`` is a question on :data:`COLUMNS` (or on columns of your own). It is drawn on empty,
+   single-row, constant and mixed data at the smallest and the largest epsilon, so keep it small.
+2. ``shape`` is the answer's value with every number replaced by 0.0. Give ``shape_add_remove`` where
+   the answer differs under add-remove.
+3. ``common`` and ``changed`` are the worst pair of neighbours you know: the records both data sets
+   hold, then the one that is replaced, before and after. Under add-remove it is removed.
+4. ``reading`` takes one number from the value, the one that tells the pair apart best; the events of
+   the black-box audit are "above" and "at most" each of ``cuts``. Choose them from the mechanism's
+   law, before looking at draws.
+5. ``draws`` per data set, so that the audit takes less than about a second in all (both data sets,
+   and again for the twin).
+6. ``caught_at``: the audit must flag the same mechanism calibrated at this many times epsilon. It
+   proves that the pair, the events and the number of draws could have found a violation. Close to
+   1 is sharp; a K-norm gradient's true loss is about half its epsilon, so 4 to 6 is usual there.
+7. ``noise`` says whether a release states its noise. If it does not, ``details["noise"]`` must say
+   why in a sentence: the suite checks that too.
+8. ``norms``, ``adjacencies`` and ``refused`` narrow an entry to what its question can be drawn by;
+   some entry must then cover the rest. What is ``refused`` is tested to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from mechanisms.catalog import STATISTICS
+from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
+from mechanisms.privacy import Adjacency
+from mechanisms.sketches import ArrayData
+from mechanisms.statistics.base import Statistic
+from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.count import Count
+from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.logistic_regression import LogisticRegression
+from mechanisms.statistics.mean import Mean
+from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.quantile import Quantile
+from mechanisms.statistics.total import Sum
+from mechanisms.statistics.variance import Variance
+
+REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
+MAX_ROWS = 100
+
+Record = Mapping[str, object]
+
+COLUMNS: Mapping[str, Column] = {
+    "x": NumberColumn(Fraction(-1), Fraction(1)),
+    "y": NumberColumn(Fraction(-1), Fraction(1)),
+    "yes": NumberColumn(Fraction(0), Fraction(1), boolean=True),
+    "group": CategoryColumn(("a", "b", "c")),
+}
+
+
+def record(x: float = 0.0, y: float = 0.0, yes: int = 0, group: str = "a") -> Record:
+    """Return one record of :data:`COLUMNS`."""
+    return {"x": x, "y": y, "yes": yes, "group": group}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """What an offer is tried with; the module's docstring says how to choose each field."""
+
+    statistic: Statistic
+    mechanism: str
+    shape: Mapping[str, Any]
+    common: Sequence[Record]
+    changed: tuple[Record, Record]
+    reading: Callable[[Any], float]
+    cuts: Sequence[float]
+    caught_at: int
+    noise: bool
+    draws: int = 400
+    epsilon: str = "1"
+    shape_add_remove: Mapping[str, Any] | None = None
+    norms: tuple[str, ...] | None = None
+    adjacencies: tuple[Adjacency, ...] = (REPLACE, ADD)
+    refused: tuple[tuple[str, Adjacency], ...] = ()
+    columns: Mapping[str, Column] = field(default_factory=lambda: COLUMNS)
+
+    @property
+    def offered_norms(self) -> tuple[str, ...]:
+        """Return the norms this entry proves."""
+        return self.norms or STATISTICS[self.statistic.kind].mechanisms[self.mechanism]
+
+    def shape_under(self, adjacency: Adjacency) -> Mapping[str, Any]:
+        """Return the value's shape."""
+        if adjacency is ADD and self.shape_add_remove is not None:
+            return self.shape_add_remove
+        return self.shape
+
+    def schema(self, adjacency: Adjacency, rows: int) -> Schema:
+        """Return the public facts of a data set with this many rows."""
+        return Schema(self.columns, adjacency, rows if adjacency is REPLACE else None, MAX_ROWS)
+
+    def data(self, records: Sequence[Record]) -> ArrayData:
+        """Return a data set of these records."""
+        values = {name: [each[name] for each in records] for name in self.columns}
+        return ArrayData.from_values(self.schema(REPLACE, len(records)), values)
+
+    def pair(self, adjacency: Adjacency) -> tuple[ArrayData, ArrayData]:
+        """Return the worst pair of neighbours."""
+        other = [self.changed[1]] if adjacency is REPLACE else []
+        return self.data([*self.common, self.changed[0]]), self.data([*self.common, *other])
+
+    def tiny(self, adjacency: Adjacency) -> Iterator[ArrayData]:
+        """Yield degenerate data sets: none, one, constant and mixed records."""
+        if adjacency is ADD:
+            yield self.data([])
+        for each in self.changed:
+            yield self.data([each])
+            yield self.data([each] * 5)
+        yield self.data([*self.common, *self.changed])
+
+
+ABOVE = (Condition(column="x", op=">", value=0),)
+WITHIN = (Condition(column="group", op="==", value="a"),)
+
+PROOFS: tuple[Proof, ...] = (
+    Proof(
+        statistic=Count(where=ABOVE),
+        mechanism="k_norm",
+        shape={"count": 0.0},
+        common=[record(x=-1)] * 3,
+        changed=(record(x=1), record(x=-1)),
+        reading=lambda value: value["count"],
+        cuts=(-0.5, 0.5, 1.5),
+        caught_at=3,
+        noise=True,
+    ),
+    Proof(
+        statistic=Count(),
+        mechanism="k_norm",
+        shape={"count": 0.0},
+        common=[record()] * 3,
+        changed=(record(), record()),
+        reading=lambda value: value["count"],
+        cuts=(2.5, 3.5, 4.5),
+        caught_at=3,
+        noise=True,
+        adjacencies=(ADD,),
+    ),
+    Proof(
+        statistic=Histogram(columns=("group",)),
+        mechanism="k_norm",
+        shape={"cells": [{"cell": {"group": name}, "count": 0.0} for name in "abc"]},
+        common=[record(group="a"), record(group="b"), record(group="c")],
+        changed=(record(group="a"), record(group="b")),
+        reading=lambda value: value["cells"][0]["count"] - value["cells"][1]["count"],
+        cuts=(-1.0, 0.0, 1.0, 2.0),
+        caught_at=6,
+        noise=True,
+    ),
+    Proof(
+        statistic=Sum(columns=("x", "y")),
+        mechanism="k_norm",
+        shape={"x": 0.0, "y": 0.0},
+        common=[record(x=-1, y=-1)] * 3,
+        changed=(record(x=1, y=1), record(x=-1, y=-1)),
+        reading=lambda value: min(value["x"], value["y"]),
+        cuts=(-4.0, -3.0, -2.0, -1.0),
+        caught_at=4,
+        noise=True,
+        refused=(("optimal", ADD),),
+    ),
+    Proof(
+        statistic=Sum(columns=("x",), where=WITHIN),
+        mechanism="k_norm",
+        shape={"x": 0.0},
+        common=[record(x=0.5)] * 3,
+        changed=(record(x=1), record(x=-1)),
+        reading=lambda value: value["x"],
+        cuts=(1.0, 1.5, 2.0, 2.5),
+        caught_at=4,
+        noise=True,
+    ),
+    Proof(
+        statistic=Mean(columns=("x", "y")),
+        mechanism="k_norm",
+        shape={"x": 0.0, "y": 0.0},
+        common=[record(x=-1, y=-1)] * 3,
+        changed=(record(x=1, y=1), record(x=-1, y=-1)),
+        reading=lambda value: min(value["x"], value["y"]),
+        cuts=(-1.0, -0.75, -0.5, 0.0),
+        caught_at=6,
+        noise=True,
+    ),
+    Proof(
+        statistic=Variance(columns=("x",)),
+        mechanism="k_norm",
+        shape={"x": 0.0},
+        common=[record(x=-1)] * 3,
+        changed=(record(x=1), record(x=-1)),
+        reading=lambda value: value["x"],
+        cuts=(0.0, 0.25, 0.5, 0.75),
+        caught_at=8,
+        noise=True,
+    ),
+    Proof(
+        statistic=Moments(columns=("x", "y")),
+        mechanism="k_norm",
+        shape={"means": {"x": 0.0, "y": 0.0}, "second": [[0.0, 0.0], [0.0, 0.0]]},
+        shape_add_remove={
+            "count": 0.0,
+            "means": {"x": 0.0, "y": 0.0},
+            "second": [[0.0, 0.0], [0.0, 0.0]],
+        },
+        common=[record(x=-1, y=-1)] * 3,
+        changed=(record(x=1, y=1), record(x=-1, y=-1)),
+        reading=lambda value: min(value["means"].values()),
+        cuts=(-2.0, -1.0, -0.75, -0.5, 0.0),
+        caught_at=10,
+        draws=300,
+        noise=True,
+    ),
+    Proof(
+        statistic=Quantile(column="x", levels=(0.5,)),
+        mechanism="kng",
+        shape={"quantiles": [{"level": "0.5", "value": 0.0}]},
+        common=[record(x=0.5)],
+        changed=(record(x=-1), record(x=1)),
+        reading=lambda value: value["quantiles"][0]["value"],
+        cuts=(0.0, 0.5),
+        caught_at=4,
+        noise=False,
+    ),
+    Proof(
+        statistic=LinearRegression(target="y", features=("x",), intercept=False, bound=1.0),
+        mechanism="kng",
+        shape={"coefficients": {"x": 0.0}},
+        common=[record(x=1, y=0)],
+        changed=(record(x=1, y=1), record(x=1, y=-1)),
+        reading=lambda value: value["coefficients"]["x"],
+        cuts=(-0.5, 0.0, 0.5),
+        caught_at=6,
+        noise=False,
+    ),
+    Proof(
+        statistic=LinearRegression(target="y", features=("x",), intercept=False, bound=1.0),
+        mechanism="objective_perturbation",
+        shape={"coefficients": {"x": 0.0}},
+        common=[record(x=1, y=0)],
+        changed=(record(x=1, y=1), record(x=1, y=-1)),
+        reading=lambda value: value["coefficients"]["x"],
+        cuts=(-0.5, 0.0, 0.5),
+        caught_at=6,
+        noise=False,
+    ),
+    Proof(
+        statistic=LogisticRegression(target="yes", features=("x",), intercept=False, bound=1.0),
+        mechanism="objective_perturbation",
+        shape={"coefficients": {"x": 0.0}},
+        common=[record(x=1, yes=1), record(x=1, yes=0)],
+        changed=(record(x=1, yes=1), record(x=1, yes=0)),
+        reading=lambda value: value["coefficients"]["x"],
+        cuts=(-0.8, 0.0, 0.8),
+        caught_at=6,
+        draws=300,
+        noise=False,
+    ),
+)

@@ -1,0 +1,240 @@
+"""Nothing is offered untested: the catalog is read, and every offer in it is tried.
+
+For each statistic x mechanism x norm x adjacency: the plan says what it promises, draws on tiny and
+degenerate data have the declared shape at every epsilon, the noise mirrors the value (or a sentence
+says why there is none), and a black-box auditor finds no more than epsilon on the worst pair of
+neighbours, while it does flag the same mechanism at a multiple of epsilon. What each offer is tried
+with is registered in :mod:`tests.mechanisms.offers`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pytest
+
+from mechanisms.catalog import MECHANISMS, calibrate, offers
+from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.sketches import ArrayData
+from mechanisms.statistics.base import InvalidStatisticError, Noise, Plan
+from mechanisms.testing import audit_epsilon, seeded_randomness
+from tests.mechanisms.offers import ADD, MAX_ROWS, PROOFS, REPLACE, Proof
+
+EPSILONS = ("0.000000001", "0.5", "10000")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One offer and the entry that proves it."""
+
+    proof: Proof
+    norm: str
+    adjacency: Adjacency
+
+    def __str__(self) -> str:
+        return "-".join(
+            (self.proof.statistic.kind, self.proof.mechanism, self.norm, self.adjacency)
+        )
+
+    def plan(self, epsilon: str, rows: int) -> Plan:
+        """Return the offer's plan on a data set with this many rows."""
+        return calibrate(
+            self.proof.statistic,
+            self.proof.schema(self.adjacency, rows),
+            Epsilon.parse(epsilon),
+            mechanism=self.proof.mechanism,
+            norm=self.norm,
+        )
+
+    def readings(self, data: ArrayData, epsilon: Epsilon, seed: int) -> list[float]:
+        """Draw the audited number from a data set."""
+        plan, randomness = self.plan(str(epsilon), data.rows), seeded_randomness(seed)
+        return [
+            self.proof.reading(plan.draw(data, randomness).value) for _ in range(self.proof.draws)
+        ]
+
+
+CASES = [
+    Case(proof, norm, adjacency)
+    for proof in PROOFS
+    for norm in proof.offered_norms
+    for adjacency in proof.adjacencies
+    if (norm, adjacency) not in proof.refused
+]
+REFUSED = [Case(proof, *pair) for proof in PROOFS for pair in proof.refused]
+every_offer = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def test_every_offer_is_registered() -> None:
+    offered = {
+        (offer.statistic, offer.mechanism, norm, adjacency)
+        for offer in offers()
+        for norm in offer.norms or ("auto",)
+        for adjacency in offer.adjacencies
+    }
+    proved = {
+        (case.proof.statistic.kind, case.proof.mechanism, case.norm, case.adjacency.value)
+        for case in CASES
+    }
+    assert offered == proved, "register the offer in tests/mechanisms/offers.py"
+
+
+@every_offer
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_a_plan_says_what_it_promises(case: Case, epsilon: str) -> None:
+    plan = case.plan(epsilon, 5)
+    assert plan.mechanism == case.proof.mechanism
+    assert case.norm in (plan.norm, "auto", "optimal")
+    assert plan.guarantee.definition == "pure epsilon-DP"
+    assert plan.guarantee.exact
+    assert str(plan.guarantee.epsilon) == epsilon
+    assert plan.guarantee.adjacency is case.adjacency
+    assert plan.guarantee.sensitivity
+    assert plan.guarantee.sensitivity_unit
+    assert plan.guarantee.theorem == MECHANISMS[case.proof.mechanism].THEOREM
+    assert plan.reason
+    assert plan.grid
+    for public in (plan.grid, plan.details, [asdict(other) for other in plan.alternatives]):
+        assert json.loads(json.dumps(public, allow_nan=False)) is not None
+    named = {(offer.mechanism, norm) for offer in offers() for norm in offer.norms}
+    for other in plan.alternatives:
+        assert other.comparison
+        assert other.norm is None or (other.mechanism, other.norm) in named
+
+
+@every_offer
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_draws_on_tiny_data_have_the_declared_shape(case: Case, epsilon: str) -> None:
+    randomness = seeded_randomness(7)
+    for data in case.proof.tiny(case.adjacency):
+        plan = case.plan(epsilon, data.rows)
+        outcome = plan.draw(data, randomness)
+        assert skeleton(outcome.value) == case.proof.shape_under(case.adjacency)
+        assert json.loads(json.dumps(outcome.value, allow_nan=False)) is not None
+        if case.proof.noise:
+            assert outcome.noise is not None
+            mirrors(outcome.noise, outcome.value)
+        else:
+            assert outcome.noise is None
+            assert_said(plan)
+
+
+@every_offer
+def test_a_preview_mirrors_the_answer_around_zero(case: Case) -> None:
+    plan = case.plan("0.5", 5)
+    noise = plan.preview(20)
+    assert (noise is not None) == case.proof.noise
+    if noise is not None:
+        zeros = case.proof.shape_under(case.adjacency)
+        mirrors(noise, zeros)
+        for low, high in intervals(noise.interval_95, zeros):
+            assert low == -high
+    without = plan.preview(None)
+    assert without is None or skeleton(without.std) == skeleton(noise.std if noise else {})
+    if case.adjacency is REPLACE:
+        assert without == noise  # the row count is public
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=str)
+def test_a_norm_that_cannot_be_drawn_is_refused(case: Case) -> None:
+    with pytest.raises(InvalidStatisticError, match="l1|linf") as refusal:
+        case.plan("1", 5)
+    assert refusal.value.field_name == "norm"
+
+
+@every_offer
+def test_a_question_that_does_not_fit_is_refused(case: Case) -> None:
+    other = Case(case.proof, "l0", case.adjacency)
+    with pytest.raises(InvalidStatisticError):
+        other.plan("1", 5)
+
+
+@every_offer
+@pytest.mark.statistical
+def test_the_auditor_finds_no_more_than_epsilon(case: Case) -> None:
+    """Clopper-Pearson at 99.9%, with fixed seeds; the twin proves that it could have."""
+    epsilon = Epsilon.parse(case.proof.epsilon)
+    twin = Epsilon(epsilon.nanos * case.proof.caught_at)
+    tests = events(case.proof.cuts)
+    bounds = []
+    for spent in (epsilon, twin):
+        drawn = [
+            case.readings(data, spent, seed)
+            for seed, data in enumerate(case.proof.pair(case.adjacency), start=1)
+        ]
+        bounds.append(audit_epsilon(*drawn, tests).epsilon)
+    assert bounds[0] <= epsilon.fraction
+    assert bounds[1] > epsilon.fraction, "choose a worse pair, better cuts or more draws"
+
+
+def events(cuts: Sequence[float]) -> dict[str, Callable[[float], bool]]:
+    """Return the audit's events: above and at most each cut."""
+    above: dict[str, Callable[[float], bool]] = {
+        f"above {cut}": lambda reading, cut=cut: reading > cut for cut in cuts
+    }
+    below: dict[str, Callable[[float], bool]] = {
+        f"at most {cut}": lambda reading, cut=cut: reading <= cut for cut in cuts
+    }
+    return above | below
+
+
+def skeleton(part: Any) -> Any:
+    """Return a structure with every number replaced by 0.0."""
+    if isinstance(part, Mapping):
+        return {key: skeleton(inner) for key, inner in part.items()}
+    if isinstance(part, list | tuple):
+        return [skeleton(inner) for inner in part]
+    if isinstance(part, bool) or part is None or isinstance(part, str):
+        return part
+    assert isinstance(part, int | float)
+    assert math.isfinite(part)
+    return 0.0
+
+
+def mirrors(noise: Noise, value: Any) -> None:
+    """Check that a noise has a deviation and an interval wherever the value has a number."""
+    assert skeleton(noise.std) == skeleton(value)
+    assert json.dumps([noise.std, noise.interval_95], allow_nan=False)
+    for std in numbers(noise.std):
+        assert std >= 0
+    found = zip(intervals(noise.interval_95, value), numbers(value), strict=True)
+    for (low, high), released in found:
+        assert low <= released <= high
+
+
+def numbers(part: Any) -> Iterator[float]:
+    """Yield the numbers of a structure, in order."""
+    if isinstance(part, Mapping):
+        part = list(part.values())
+    if isinstance(part, list | tuple):
+        for inner in part:
+            yield from numbers(inner)
+    elif isinstance(part, int | float):
+        yield float(part)
+
+
+def intervals(part: Any, value: Any) -> Iterator[tuple[float, float]]:
+    """Yield the pair that stands for each number of a value of the same shape."""
+    if isinstance(value, Mapping):
+        assert list(part) == list(value)
+        for key, inner in value.items():
+            yield from intervals(part[key], inner)
+    elif isinstance(value, list | tuple):
+        for mine, inner in zip(part, value, strict=True):
+            yield from intervals(mine, inner)
+    elif isinstance(value, str):
+        assert part == value
+    else:
+        low, high = part
+        yield low, high
+
+
+def assert_said(plan: Plan) -> None:
+    """Check that the public details say in a sentence why no noise is stated."""
+    told = plan.details.get("noise")
+    assert isinstance(told, str)
+    assert len(told.split()) > 5
