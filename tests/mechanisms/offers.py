@@ -7,20 +7,20 @@ To add an offer, append one :class:`Proof` per statistic x mechanism:
 
 1. ``statistic`` is a question on :data:`COLUMNS` (or on columns of your own). It is drawn on empty,
    single-row, constant and mixed data at the smallest and the largest epsilon, so keep it small.
-2. ``shape`` is the answer's value with every number replaced by 0.0. Give ``shape_add_remove`` where
-   the answer differs under add-remove.
+2. ``shape`` is the answer's value with every number replaced by 0.0. Give ``shape_add_remove``
+   where the answer differs under add-remove.
 3. ``common`` and ``changed`` are the worst pair of neighbours you know: the records both data sets
    hold, then the one that is replaced, before and after. Under add-remove it is removed.
-4. ``reading`` takes one number from the value, the one that tells the pair apart best; the events of
-   the black-box audit are "above" and "at most" each of ``cuts``. Choose them from the mechanism's
-   law, before looking at draws.
-5. ``draws`` per data set, so that the audit takes less than about a second in all (both data sets,
-   and again for the twin).
+4. ``reading`` takes one number from the value, the one that tells the pair apart best; the events
+   of the black-box audit are "above" and "at most" each of ``cuts``. Choose them from the
+   mechanism's law, before looking at draws.
+5. ``draws`` per data set, so that an audit takes less than about half a second of processor time
+   (both data sets, and again for the twin). A few hundred are enough for a twin that is far away.
 6. ``caught_at``: the audit must flag the same mechanism calibrated at this many times epsilon. It
-   proves that the pair, the events and the number of draws could have found a violation. Close to
-   1 is sharp; a K-norm gradient's true loss is about half its epsilon, so 4 to 6 is usual there.
-7. ``noise`` says whether a release states its noise. If it does not, ``details["noise"]`` must say
-   why in a sentence: the suite checks that too.
+   proves that the pair, the events and the number of draws could have found a violation. A K-norm
+   gradient's true loss is about half its epsilon, so 4 to 6 is usual there.
+7. ``noise`` says whether a release states its noise. If it does not, ``details["noise"]`` of the
+   plan must say why in a sentence: the suite checks that too.
 8. ``norms``, ``adjacencies`` and ``refused`` narrow an entry to what its question can be drawn by;
    some entry must then cover the rest. What is ``refused`` is tested to be.
 """

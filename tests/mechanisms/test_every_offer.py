@@ -22,7 +22,7 @@ from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.base import InvalidStatisticError, Noise, Plan
 from mechanisms.testing import audit_epsilon, seeded_randomness
-from tests.mechanisms.offers import ADD, MAX_ROWS, PROOFS, REPLACE, Proof
+from tests.mechanisms.offers import PROOFS, REPLACE, Proof
 
 EPSILONS = ("0.000000001", "0.5", "10000")
 
@@ -141,7 +141,7 @@ def test_a_preview_mirrors_the_answer_around_zero(case: Case) -> None:
 
 @pytest.mark.parametrize("case", REFUSED, ids=str)
 def test_a_norm_that_cannot_be_drawn_is_refused(case: Case) -> None:
-    with pytest.raises(InvalidStatisticError, match="l1|linf") as refusal:
+    with pytest.raises(InvalidStatisticError, match=r"l1|linf") as refusal:
         case.plan("1", 5)
     assert refusal.value.field_name == "norm"
 
