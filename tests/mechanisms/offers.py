@@ -38,7 +38,9 @@ from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.base import Statistic
 from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count
+from mechanisms.statistics.covariance import Covariance
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
@@ -221,6 +223,30 @@ PROOFS: tuple[Proof, ...] = (
         caught_at=10,
         draws=300,
         noise=True,
+    ),
+    Proof(
+        statistic=Covariance(columns=("x", "y")),
+        mechanism="k_norm",
+        shape={"matrix": [[0.0, 0.0], [0.0, 0.0]]},
+        common=[record(x=-1, y=-1)] * 3,
+        changed=(record(x=1, y=1), record(x=-1, y=-1)),
+        reading=lambda value: value["matrix"][0][0],
+        cuts=(0.0, 0.25, 0.5, 0.75),
+        caught_at=10,
+        noise=True,
+        draws=300,
+    ),
+    Proof(
+        statistic=Correlation(columns=("x", "y")),
+        mechanism="k_norm",
+        shape={"matrix": [[0.0, 0.0], [0.0, 0.0]]},
+        common=[record(x=-1, y=-1), record(x=1, y=1)],
+        changed=(record(x=1, y=-1), record(x=-1, y=-1)),
+        reading=lambda value: value["matrix"][0][1],
+        cuts=(-0.5, 0.0, 0.5),
+        caught_at=40,
+        noise=True,
+        draws=300,
     ),
     Proof(
         statistic=Quantile(column="x", levels=(0.5,)),
