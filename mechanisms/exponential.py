@@ -109,7 +109,12 @@ def calibrate_quantile(statistic: Quantile, schema: Schema, epsilon: Epsilon) ->
                 comparison="nearly the same law for one level; several levels jointly",
             ),
         ),
-        details={"epsilon_per_level": str(share), "sampler": "permute-and-flip"},
+        details={
+            "noise": "Not stated: an exact draw of the permute-and-flip law, whose spread depends "
+            "on how the records lie around each level.",
+            "epsilon_per_level": str(share),
+            "sampler": "permute-and-flip",
+        },
     )
 
 

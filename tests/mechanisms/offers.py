@@ -91,8 +91,8 @@ class Proof:
 
     @property
     def offered_norms(self) -> tuple[str, ...]:
-        """Return the norms this entry proves."""
-        return self.norms or STATISTICS[self.statistic.kind].mechanisms[self.mechanism]
+        """Return the norms this entry proves; "auto" alone for a mechanism without one."""
+        return self.norms or STATISTICS[self.statistic.kind].mechanisms[self.mechanism] or ("auto",)
 
     def shape_under(self, adjacency: Adjacency) -> Mapping[str, Any]:
         """Return the value's shape."""
@@ -251,6 +251,17 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         statistic=Quantile(column="x", levels=(0.5,)),
         mechanism="kng",
+        shape={"quantiles": [{"level": "0.5", "value": 0.0}]},
+        common=[record(x=0.5)],
+        changed=(record(x=-1), record(x=1)),
+        reading=lambda value: value["quantiles"][0]["value"],
+        cuts=(0.0, 0.5),
+        caught_at=4,
+        noise=False,
+    ),
+    Proof(
+        statistic=Quantile(column="x", levels=(0.5,)),
+        mechanism="exponential",
         shape={"quantiles": [{"level": "0.5", "value": 0.0}]},
         common=[record(x=0.5)],
         changed=(record(x=-1), record(x=1)),
