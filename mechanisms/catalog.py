@@ -13,7 +13,7 @@ from typing import Protocol
 
 from mechanisms import exponential, kng, knorm, objective_perturbation
 from mechanisms.domain import Schema
-from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.privacy import Adjacency, PrivacyLoss
 from mechanisms.statistics.base import InvalidStatisticError, Plan, Statistic
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count
@@ -33,7 +33,9 @@ class MechanismModule(Protocol):
 
     THEOREM: str
 
-    def calibrate(self, statistic: Statistic, schema: Schema, epsilon: Epsilon, norm: str) -> Plan:
+    def calibrate(
+        self, statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str
+    ) -> Plan:
         """Return the plan of one release."""
 
 
@@ -86,7 +88,7 @@ class Offer:
 def calibrate(
     statistic: Statistic,
     schema: Schema,
-    epsilon: Epsilon,
+    epsilon: PrivacyLoss,
     *,
     mechanism: str = "auto",
     norm: str = "auto",

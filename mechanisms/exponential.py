@@ -36,7 +36,7 @@ Integrate over the other Z: the law is epsilon-DP, for either adjacency.
 from __future__ import annotations
 
 from mechanisms.domain import Schema
-from mechanisms.privacy import Epsilon, Guarantee
+from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.samplers.permute_and_flip import permute_and_flip_point
 from mechanisms.statistics.base import (
     Alternative,
@@ -52,7 +52,7 @@ from mechanisms.statistics.quantile_draw import EachLevelAlone, QuantileDraw
 THEOREM = "McSherry & Talwar 2007 (exponential mechanism); McKenna & Sheldon 2020, Theorem 1"
 
 
-def calibrate(statistic: Statistic, schema: Schema, epsilon: Epsilon, norm: str) -> Plan:
+def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str) -> Plan:
     """Return the plan of a release by the exponential mechanism.
 
     Raises
@@ -68,7 +68,7 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: Epsilon, norm: str)
     raise InvalidStatisticError("exponential releases quantile", field_name="mechanism")
 
 
-def calibrate_quantile(statistic: Quantile, schema: Schema, epsilon: Epsilon) -> Plan:
+def calibrate_quantile(statistic: Quantile, schema: Schema, epsilon: PrivacyLoss) -> Plan:
     """Return the plan of quantiles by permute-and-flip, epsilon-DP in total over all levels."""
     statistic.check(schema)
     (column,) = require_numbers(schema, [statistic.column], "column")

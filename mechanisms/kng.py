@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from mechanisms.domain import Schema
 from mechanisms.kng_linear import calibrate_linear
-from mechanisms.privacy import Epsilon, Guarantee
+from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.samplers.intervals import draw_point
 from mechanisms.statistics.base import (
     InvalidStatisticError,
@@ -37,7 +37,7 @@ from mechanisms.statistics.quantile_draw import EachLevelAlone, QuantileDraw
 THEOREM = "Reimherr & Awan 2019 (KNG), Theorem 3.1"
 
 
-def calibrate(statistic: Statistic, schema: Schema, epsilon: Epsilon, norm: str) -> Plan:
+def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str) -> Plan:
     """Return the plan of a K-norm gradient release.
 
     Raises
@@ -54,7 +54,9 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: Epsilon, norm: str)
     )
 
 
-def calibrate_quantile(statistic: Quantile, schema: Schema, epsilon: Epsilon, norm: str) -> Plan:
+def calibrate_quantile(
+    statistic: Quantile, schema: Schema, epsilon: PrivacyLoss, norm: str
+) -> Plan:
     """Return the plan of a quantile release, epsilon-DP in total over all levels."""
     statistic.check(schema)
     if norm not in ("auto", *Quantile.mechanisms["kng"]):

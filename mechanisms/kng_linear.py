@@ -34,7 +34,7 @@ from mechanisms.objectives.linear import (
     smallest_ridge,
     unit_sensitivity,
 )
-from mechanisms.privacy import Epsilon, Guarantee
+from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.affine import AffinePosterior, draw
 from mechanisms.statistics.base import (
@@ -54,7 +54,7 @@ _GRID_BITS = 44
 
 
 def calibrate_linear(
-    statistic: LinearRegression, schema: Schema, epsilon: Epsilon, norm: str
+    statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
 ) -> Plan:
     """Return the plan of a linear regression, epsilon-DP.
 
@@ -141,7 +141,7 @@ def _ridge(statistic: LinearRegression, rate: Fraction, dimension: int) -> Fract
     return asked
 
 
-def _plan(drawn: LinearDraw, schema: Schema, epsilon: Epsilon) -> Plan:
+def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
     dimension, unit = drawn.scaling.dimension, unit_sensitivity(schema.adjacency)
     target = drawn.scaling.target
     width = Fraction(1) if target is None else target.width

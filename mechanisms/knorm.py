@@ -22,7 +22,7 @@ from mechanisms.domain import Schema
 from mechanisms.geometry.advisor import Advice, advise
 from mechanisms.geometry.laws import NoiseLaw, noise_law
 from mechanisms.geometry.spaces import BALLS, AdjacentOutputSpace, Ball, upper_root
-from mechanisms.privacy import Epsilon, Guarantee
+from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.knorm import draw_hull, draw_l1, draw_l2, draw_linf
 from mechanisms.statistics.additive import (
@@ -107,7 +107,7 @@ class IntegerNoise:
         return draw_l2(randomness, self.dimension, self.rate_squared)
 
 
-def calibrate(statistic: Statistic, schema: Schema, epsilon: Epsilon, norm: str) -> Plan:
+def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str) -> Plan:
     """Return the plan of an additive release.
 
     Parameters
@@ -166,7 +166,7 @@ def _ball(space: AdjacentOutputSpace, norm: str) -> Ball | None:
 
 
 def _guarantee(
-    space: AdjacentOutputSpace, ball: Ball | None, schema: Schema, epsilon: Epsilon
+    space: AdjacentOutputSpace, ball: Ball | None, schema: Schema, epsilon: PrivacyLoss
 ) -> Guarantee:
     shape = ball or "hull of the histogram's differences"
     return Guarantee(

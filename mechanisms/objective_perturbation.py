@@ -48,7 +48,7 @@ from mechanisms.objectives.local import Objective, above
 from mechanisms.objectives.logistic import LogisticObjective
 from mechanisms.objectives.losses import Loss, logistic_loss, squared_loss
 from mechanisms.objectives.quadratic import LeastSquaresObjective
-from mechanisms.privacy import Adjacency, Epsilon, Guarantee
+from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.continuous import BallNorm, knorm_vector
 from mechanisms.samplers.minimiser import Problem, certified_minimiser, dyadic_step
@@ -125,7 +125,7 @@ def automatic_q(epsilon: Fraction, loss: Loss, norm: BallNorm, rows: int | None)
     return min((Fraction(k, 200) for k in range(1, 200)), key=lambda q: error(float(q)))
 
 
-def calibrate(statistic: Statistic, schema: Schema, epsilon: Epsilon, norm: str) -> Plan:
+def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str) -> Plan:
     """Return the plan of a release by objective perturbation.
 
     Parameters
@@ -221,7 +221,7 @@ def logistic_objective(
 
 
 def _logistic(
-    statistic: LogisticRegression, schema: Schema, epsilon: Epsilon, norm: BallNorm
+    statistic: LogisticRegression, schema: Schema, epsilon: PrivacyLoss, norm: BallNorm
 ) -> ObjectivePerturbation:
     scaling = statistic.scaling(schema)
     loss = logistic_loss(scaling.dimension, schema.adjacency)
@@ -240,7 +240,7 @@ def _logistic(
 
 
 def _linear(
-    statistic: LinearRegression, schema: Schema, epsilon: Epsilon, norm: BallNorm
+    statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, norm: BallNorm
 ) -> ObjectivePerturbation:
     if statistic.ridge is not None:
         raise InvalidStatisticError(
@@ -263,7 +263,7 @@ def _linear(
 def _calibrated(
     statistic: LogisticRegression | LinearRegression,
     schema: Schema,
-    epsilon: Epsilon,
+    epsilon: PrivacyLoss,
     *,
     scaling: RegressionScaling,
     loss: Loss,
@@ -303,7 +303,7 @@ def _step_exponent(
     return dyadic_step(min(max(wanted, _FINEST_STEP), _COARSEST_STEP), bound)
 
 
-def _plan(draw: ObjectivePerturbation, schema: Schema, epsilon: Epsilon) -> Plan:
+def _plan(draw: ObjectivePerturbation, schema: Schema, epsilon: PrivacyLoss) -> Plan:
     step = Fraction(2) ** draw.step_exponent
     unit_slopes = [Fraction(0)] * draw.loss.dimension
     steps: dict[str, float] = {}

@@ -2,12 +2,15 @@
 
 Epsilon is money. It is parsed from decimal text into an integer number of
 nano-epsilon (1e-9), stored as that integer, and handed to the samplers as the
-same exact ``Fraction``. No float is ever on the way.
+same exact ``Fraction``. No float is ever on the way. An :class:`EpsilonShare` is
+what one part of a release may lose: an exact share of such an epsilon. It is
+never charged by itself, so it need not be a whole number of nanos.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -89,6 +92,53 @@ class Epsilon:
 
 
 @dataclass(frozen=True, slots=True)
+class EpsilonShare:
+    """The part of an epsilon that one of several draws may lose; money only as a whole.
+
+    >>> str(EpsilonShare(Epsilon.parse("0.5"), Fraction(1, 3)))
+    '1/6'
+    """
+
+    whole: Epsilon
+    weight: Fraction
+
+    def __post_init__(self) -> None:
+        if not 0 < self.weight <= 1:
+            raise InvalidEpsilonError("a share lies above 0 and is at most the whole")
+
+    @property
+    def fraction(self) -> Fraction:
+        """The exact value the samplers use."""
+        return self.whole.fraction * self.weight
+
+    def __str__(self) -> str:
+        """Shortest exact text: a decimal where nano-epsilons say it, else ``p/q``."""
+        nanos = self.fraction * NANOS_PER_EPSILON
+        return str(Epsilon(nanos.numerator)) if nanos.denominator == 1 else str(self.fraction)
+
+
+PrivacyLoss = Epsilon | EpsilonShare
+"""What a mechanism is calibrated to: a charged epsilon, or an exact share of one."""
+
+
+def split(epsilon: Epsilon, shares: Sequence[Fraction]) -> tuple[EpsilonShare, ...]:
+    """Return shares of epsilon in proportion to ``shares``, their sum exactly epsilon.
+
+    >>> [str(part) for part in split(Epsilon.parse("1"), [Fraction(1), Fraction(3)])]
+    ['0.25', '0.75']
+
+    Raises
+    ------
+    InvalidEpsilonError
+        There is no share, or one is not positive.
+    """
+    if not shares or min(shares) <= 0:
+        raise InvalidEpsilonError("shares must be positive")
+    total = sum(shares)
+    return tuple(EpsilonShare(epsilon, share / total) for share in shares)
+
+
+@dataclass(frozen=True, slots=True)
 class Guarantee:
     """What a released value promises, in the words a reader of the release sees.
 
@@ -96,7 +146,7 @@ class Guarantee:
     mechanism's own units, which ``sensitivity_unit`` names.
     """
 
-    epsilon: Epsilon
+    epsilon: PrivacyLoss
     adjacency: Adjacency
     sensitivity: str
     sensitivity_unit: str

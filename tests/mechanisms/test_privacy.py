@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.privacy import Adjacency, Epsilon, InvalidEpsilonError
+from mechanisms.privacy import Adjacency, Epsilon, EpsilonShare, InvalidEpsilonError, split
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,37 @@ def test_epsilon_is_never_negative_and_is_ordered() -> None:
         Epsilon(-1)
     assert Epsilon(1) < Epsilon(2)
     assert str(Epsilon(0)) == "0"
+
+
+POSITIVE = st.fractions(min_value=Fraction(1, 10**9), max_value=10**9)
+
+
+@given(st.integers(1, 10_000 * 10**9), st.lists(POSITIVE, min_size=1, max_size=20))
+def test_shares_sum_exactly_to_the_whole(nanos: int, shares: list[Fraction]) -> None:
+    whole = Epsilon(nanos)
+    parts = split(whole, shares)
+    assert sum(part.fraction for part in parts) == whole.fraction
+    assert all(
+        part.fraction * share == other.fraction * mine
+        for part, mine in zip(parts, shares, strict=True)
+        for other, share in zip(parts, shares, strict=True)
+    )
+    assert all(Fraction(str(part)) == part.fraction for part in parts)
+
+
+@pytest.mark.parametrize("shares", [[], [Fraction(0)], [Fraction(1), Fraction(-1, 2)]])
+def test_shares_are_positive(shares: list[Fraction]) -> None:
+    with pytest.raises(InvalidEpsilonError):
+        split(Epsilon(1), shares)
+
+
+def test_a_share_is_no_money() -> None:
+    third = EpsilonShare(Epsilon.parse("1"), Fraction(1, 3))
+    assert str(third) == "1/3"
+    assert not hasattr(third, "nanos")
+    for weight in (Fraction(0), Fraction(-1), Fraction(3, 2)):
+        with pytest.raises(InvalidEpsilonError):
+            EpsilonShare(Epsilon(1), weight)
 
 
 def test_adjacency_reads_its_own_words() -> None:
