@@ -64,14 +64,23 @@ class AllowListFormatter(logging.Formatter):
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            # the template, not the message: arguments may hold what a client sent
-            "event": record.msg if isinstance(record.msg, str) else type(record.msg).__qualname__,
+            "event": _event(record.msg),
         }
         if record.name.split(".")[0] in _OWN_LOGGERS:
             line |= {key: value for key, value in vars(record).items() if key in ALLOWED}
         if record.exc_info and record.exc_info[1] is not None:
             line |= describe(record.exc_info[1])
         return json.dumps(line, default=lambda value: type(value).__qualname__)
+
+
+def _event(message: object) -> str:
+    """Return the template, not the message: arguments may hold what a client sent.
+
+    A server that fails to start passes a formatted traceback as its template.
+    """
+    if not isinstance(message, str):
+        return type(message).__qualname__
+    return "traceback" if message.startswith("Traceback") else message
 
 
 def configure_logs(*, level: str) -> None:

@@ -27,6 +27,9 @@ def test_arguments_are_left_out() -> None:
     assert _line("uvicorn.error", "got %s", SECRET)["event"] == "got %s"
     assert _line("app.engine", "got %s", SECRET)["event"] == "got %s"
     assert _line("app", ValueError(SECRET))["event"] == "ValueError"
+    assert _line("uvicorn.error", f"Traceback (most recent call last): {SECRET}")["event"] == (
+        "traceback"
+    )
 
 
 def test_fields_must_be_allowed() -> None:
