@@ -24,6 +24,7 @@ from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
+from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.total import Sum
 from mechanisms.statistics.variance import Variance
 
@@ -51,6 +52,7 @@ STATISTICS: dict[str, type[Statistic]] = {
     "quantile": Quantile,
     "linear_regression": LinearRegression,
     "logistic_regression": LogisticRegression,
+    "quantile_regression": QuantileRegression,
 }
 
 MECHANISMS: dict[str, MechanismModule] = {

@@ -7,6 +7,12 @@ Delta bounds the K-norm of the difference of two records' gradients (of one
 record's under add-remove) at any theta in Theta; lambda bounds the only
 eigenvalue of a record's Hessian. Theta is R^d or the l1 ball of radius B.
 
+Losses: squared, logistic, and the check loss smoothed by a logistic kernel
+(:mod:`mechanisms.objectives.smoothed_check`; its constants are derived in
+:mod:`mechanisms.objectives.losses`). The smoothing is a public choice of what is
+minimised: it costs accuracy, not privacy, as Delta is the check loss' own and
+lambda = d / (4 h) is exact.
+
 **Errors in print.** Algorithm 2 has exp(epsilon (q - 1)) - 1, which is negative.
 
 **What is exact.** V is drawn as lazy reals (:mod:`mechanisms.samplers.continuous`),
@@ -36,23 +42,30 @@ depends on the row count.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import cast
 
-from flint import arb, fmpq
+import numpy as np
+from numpy.typing import NDArray
 
-from mechanisms.domain import Schema
-from mechanisms.objectives.local import Objective, above
+from mechanisms.domain import CODE_MAX, Schema
+from mechanisms.objective_calibration import (
+    automatic_q,
+    ridge,
+    smoothing_width,
+    step_exponent,
+)
+from mechanisms.objectives.local import Objective
 from mechanisms.objectives.logistic import LogisticObjective
-from mechanisms.objectives.losses import Loss, logistic_loss, squared_loss
+from mechanisms.objectives.losses import Loss, logistic_loss, smoothed_check_loss, squared_loss
 from mechanisms.objectives.quadratic import LeastSquaresObjective
+from mechanisms.objectives.smoothed_check import SmoothedCheckObjective
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.continuous import BallNorm, knorm_vector
-from mechanisms.samplers.minimiser import Problem, certified_minimiser, dyadic_step
-from mechanisms.samplers.rounding import working_precision
+from mechanisms.samplers.minimiser import Problem, certified_minimiser
 from mechanisms.statistics.base import (
     Alternative,
     Data,
@@ -63,66 +76,17 @@ from mechanisms.statistics.base import (
     Statistic,
 )
 from mechanisms.statistics.linear_regression import LinearRegression
-from mechanisms.statistics.logistic_regression import LogisticRegression, design, signed_rows
-from mechanisms.statistics.regression import RegressionScaling
+from mechanisms.statistics.logistic_regression import LogisticRegression, signed_rows
+from mechanisms.statistics.quantile_regression import QuantileRegression
+from mechanisms.statistics.regression import RegressionScaling, code_rows, design
 
 THEOREM = "Awan & Slavkovic 2021, Theorem 5.1 (extended objective perturbation)"
 NORMS: tuple[BallNorm, ...] = ("linf", "l2", "l1")
 
-SMALLEST_RIDGE = Fraction(1, 2**20)
+Regression = LinearRegression | LogisticRegression | QuantileRegression
+Rows = NDArray[np.float64]
 
 _CACHED_BYTES = 1 << 29
-_FINEST_STEP, _COARSEST_STEP = -32, -16
-_FINER_THAN_NOISE = 10  # bits
-
-
-def ridge(epsilon: Fraction, q: Fraction, eigenvalue: Fraction) -> Fraction:
-    """Return gamma: lambda / (exp(epsilon (1 - q)) - 1) rounded up, at least 2**-20."""
-    with working_precision(128):
-        exponent = epsilon * (1 - q)
-        growth = arb(fmpq(exponent.numerator, exponent.denominator)).expm1()
-        exact = arb(fmpq(eigenvalue.numerator, eigenvalue.denominator)) / growth
-        return max(above(exact), SMALLEST_RIDGE)
-
-
-def automatic_q(epsilon: Fraction, loss: Loss, norm: BallNorm, rows: int | None) -> Fraction:
-    """Return the public choice of q: it balances tilt and ridge for typical slopes.
-
-    The minimiser is off by about ``(n h + gamma)^-1 (gamma theta + V)`` with n h
-    the curvature of the data. q = k / 200 minimises
-
-        (d sd(V_j)^2 + gamma^2 T^2) / (n h + gamma)^2,
-
-    T the typical slope norm and h = lambda / (4 d); under add-remove, where
-    ``rows`` is None, the denominator is left out. Only public numbers enter.
-
-    Mean l2 error of the logistic coefficients, 60 random slopes of norm 2,
-    columns uniform on [-1, 1], l-infinity tilt (the rule's q in brackets):
-
-    ======  ===  ====  ======  ======  ======  ======  =============
-    n       d    eps   q=.5    q=.75   q=.85   q=.95   auto
-    ======  ===  ====  ======  ======  ======  ======  =============
-    1e3     7    0.25  4.571   1.734   1.389   1.473   1.346 (.895)
-    1e3     7    1     0.966   0.645   0.609   0.841   0.609 (.83)
-    1e4     3    0.25  0.140   0.115   0.126   0.238   0.116 (.775)
-    1e4     7    0.25  0.347   0.264   0.278   0.477   0.264 (.805)
-    1e4     7    1     0.138   0.123   0.124   0.174   0.122 (.8)
-    1e4     15   1     0.277   0.219   0.217   0.320   0.216 (.835)
-    1e4     15   4     0.163   0.156   0.155   0.164   0.155 (.84)
-    ======  ===  ====  ======  ======  ======  ======  =============
-    """
-
-    def error(q: float) -> float:
-        budget = float(epsilon) * (1 - q)
-        gamma = float(loss.eigenvalue) / math.expm1(min(budget, 700.0))
-        gamma = max(gamma, float(SMALLEST_RIDGE))
-        spread = loss.dimension * loss.tilt_std(norm, float(epsilon) * q) ** 2
-        total = spread + (gamma * loss.slope_norm) ** 2
-        if rows is None:
-            return total
-        return total / (rows * float(loss.eigenvalue) / (4 * loss.dimension) + gamma) ** 2
-
-    return min((Fraction(k, 200) for k in range(1, 200)), key=lambda q: error(float(q)))
 
 
 def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str) -> Plan:
@@ -130,7 +94,7 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
 
     Parameters
     ----------
-    statistic : LogisticRegression or LinearRegression
+    statistic : LinearRegression, LogisticRegression or QuantileRegression
         The question.
     norm : {"auto", "linf", "l2", "l1"}
         The norm of the tilt; auto is linf, whose coordinates vary least.
@@ -151,22 +115,28 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
         )
     chosen = cast(BallNorm, "linf" if norm == "auto" else norm)
     if isinstance(statistic, LogisticRegression):
-        return _plan(_logistic(statistic, schema, epsilon, chosen), schema, epsilon)
-    if isinstance(statistic, LinearRegression):
-        return _plan(_linear(statistic, schema, epsilon, chosen), schema, epsilon)
-    raise InvalidStatisticError(
-        "objective_perturbation releases logistic_regression and linear_regression",
-        field_name="mechanism",
-    )
+        draw = _logistic(statistic, schema, epsilon, chosen)
+    elif isinstance(statistic, LinearRegression):
+        draw = _linear(statistic, schema, epsilon, chosen)
+    elif isinstance(statistic, QuantileRegression):
+        draw = _quantile(statistic, schema, epsilon, chosen)
+    else:
+        raise InvalidStatisticError(
+            "objective_perturbation releases linear_regression, logistic_regression and "
+            "quantile_regression",
+            field_name="mechanism",
+        )
+    return _plan(draw, schema, epsilon)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectivePerturbation:
     """A calibrated draw; every field is public."""
 
-    statistic: LogisticRegression | LinearRegression
+    statistic: Regression
     schema: Schema
     scaling: RegressionScaling
+    objective: Callable[[Data], Objective]
     loss: Loss
     norm: BallNorm
     epsilon: Fraction
@@ -174,11 +144,12 @@ class ObjectivePerturbation:
     ridge: Fraction
     bound: Fraction | None
     step_exponent: int
+    details: Mapping[str, float] = field(default_factory=dict)
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Draw one answer, in the columns' units."""
         step = Fraction(2) ** self.step_exponent
-        theta = [step * index for index in self.indices(self._objective(data), randomness)]
+        theta = [step * index for index in self.indices(self.objective(data), randomness)]
         coefficients = self.scaling.unscale(theta)
         return Outcome(
             value={"coefficients": {name: float(x) for name, x in coefficients.items()}},
@@ -198,44 +169,65 @@ class ObjectivePerturbation:
             Problem(objective, self.ridge, tilt, self.bound, self.step_exponent)
         )
 
-    def _objective(self, data: Data) -> Objective:
-        if isinstance(self.statistic, LinearRegression):
-            normal = self.scaling.normal_equations(data.gram(self.scaling.columns))
-            return LeastSquaresObjective(normal.xx, normal.xy)
-        return logistic_objective(self.statistic, self.schema, data)
-
 
 def logistic_objective(
     statistic: LogisticRegression, schema: Schema, data: Data
 ) -> LogisticObjective:
-    """Return the logistic loss of private rows.
-
-    The rows are kept in memory between passes when the *public* row count (or
-    its bound) allows it, and read again for each pass otherwise.
-    """
+    """Return the logistic loss of private rows."""
     mapping = design(statistic.scaling(schema))
-    if schema.row_bound * (len(mapping.slopes) + 1) * 8 <= _CACHED_BYTES:
-        chunks = list(signed_rows(statistic, schema, data))
-        return LogisticObjective(lambda: chunks, mapping)
-    return LogisticObjective(lambda: signed_rows(statistic, schema, data), mapping)
+    rows = _passes(lambda: signed_rows(statistic, schema, data), schema, len(mapping.slopes) + 1)
+    return LogisticObjective(rows, mapping)
+
+
+def smoothed_check_objective(
+    statistic: QuantileRegression, width: Fraction, schema: Schema, data: Data
+) -> SmoothedCheckObjective:
+    """Return the smoothed check loss of private rows."""
+    scaling = statistic.scaling(schema)
+    assert scaling.target is not None
+    mapping, target, columns = design(scaling), scaling.target, scaling.columns
+    sums = [Fraction(total, CODE_MAX) for total in data.gram(columns)[0]]
+    codes = [sums[0] * CODE_MAX, *sums[1:-1]]
+    return SmoothedCheckObjective(
+        _passes(lambda: code_rows(data, columns), schema, len(columns) + 1),
+        mapping,
+        target=(Fraction(target.offset, target.divisor), target.slope),
+        tau=statistic.exact_tau,
+        width=width,
+        totals=[
+            sum((w * a for w, a in zip(row, codes, strict=True)), Fraction(0))
+            for row in mapping.matrix()
+        ],
+    )
+
+
+def _passes(
+    read: Callable[[], Iterator[Rows]], schema: Schema, columns: int
+) -> Callable[[], Iterable[Rows]]:
+    """Return what yields the rows once per pass.
+
+    They are kept in memory between passes when the *public* row count (or its
+    bound) allows it, and read again for each pass otherwise.
+    """
+    if schema.row_bound * columns * 8 > _CACHED_BYTES:
+        return read
+    chunks = list(read())
+    return lambda: chunks
 
 
 def _logistic(
     statistic: LogisticRegression, schema: Schema, epsilon: PrivacyLoss, norm: BallNorm
 ) -> ObjectivePerturbation:
     scaling = statistic.scaling(schema)
-    loss = logistic_loss(scaling.dimension, schema.adjacency)
-    wanted = None if statistic.q == "auto" else Fraction(repr(statistic.q))
-    bound = None if statistic.bound is None else Fraction(repr(float(statistic.bound)))
     return _calibrated(
         statistic,
         schema,
         epsilon,
-        scaling=scaling,
-        loss=loss,
+        objective=lambda data: logistic_objective(statistic, schema, data),
+        loss=logistic_loss(scaling.dimension, schema.adjacency),
         norm=norm,
-        wanted=wanted,
-        bound=bound,
+        wanted=None if statistic.q == "auto" else Fraction(repr(statistic.q)),
+        bound=None if statistic.bound is None else Fraction(repr(float(statistic.bound))),
     )
 
 
@@ -247,60 +239,80 @@ def _linear(
             "objective_perturbation sets its own ridge; leave it out", field_name="ridge"
         )
     scaling, bound = statistic.scaling(schema), statistic.exact_bound
-    loss = squared_loss(scaling.dimension, bound, schema.adjacency)
+
+    def objective(data: Data) -> LeastSquaresObjective:
+        normal = scaling.normal_equations(data.gram(scaling.columns))
+        return LeastSquaresObjective(normal.xx, normal.xy)
+
     return _calibrated(
         statistic,
         schema,
         epsilon,
-        scaling=scaling,
-        loss=loss,
+        objective=objective,
+        loss=squared_loss(scaling.dimension, bound, schema.adjacency),
         norm=norm,
-        wanted=None,
         bound=bound,
     )
 
 
+def _quantile(
+    statistic: QuantileRegression, schema: Schema, epsilon: PrivacyLoss, norm: BallNorm
+) -> ObjectivePerturbation:
+    dimension = statistic.scaling(schema).dimension
+    width = smoothing_width(epsilon.fraction, dimension, _public_rows(schema))
+    return _calibrated(
+        statistic,
+        schema,
+        epsilon,
+        objective=lambda data: smoothed_check_objective(statistic, width, schema, data),
+        loss=smoothed_check_loss(
+            dimension,
+            statistic.exact_tau,
+            width,
+            intercept=statistic.intercept,
+            adjacency=schema.adjacency,
+        ),
+        norm=norm,
+        bound=statistic.exact_bound,
+        details={"smoothing_width": float(width)},
+    )
+
+
+def _public_rows(schema: Schema) -> int | None:
+    """Return n where it is public, None under add-remove."""
+    return schema.rows if schema.adjacency is Adjacency.REPLACE_ONE else None
+
+
 def _calibrated(
-    statistic: LogisticRegression | LinearRegression,
+    statistic: Regression,
     schema: Schema,
     epsilon: PrivacyLoss,
     *,
-    scaling: RegressionScaling,
+    objective: Callable[[Data], Objective],
     loss: Loss,
     norm: BallNorm,
-    wanted: Fraction | None,
     bound: Fraction | None,
+    wanted: Fraction | None = None,
+    details: Mapping[str, float] | None = None,
 ) -> ObjectivePerturbation:
     exact = epsilon.fraction
-    rows = schema.rows if schema.adjacency is Adjacency.REPLACE_ONE else None
-    q = automatic_q(exact, loss, norm, rows) if wanted is None else wanted
+    q = automatic_q(exact, loss, norm, _public_rows(schema)) if wanted is None else wanted
     gamma = ridge(exact, q, loss.eigenvalue)
     spread = loss.tilt_std(norm, float(exact * q))
     return ObjectivePerturbation(
         statistic=statistic,
         schema=schema,
-        scaling=scaling,
+        scaling=statistic.scaling(schema),
+        objective=objective,
         loss=loss,
         norm=norm,
         epsilon=exact,
         q=q,
         ridge=gamma,
         bound=bound,
-        step_exponent=_step_exponent(spread, gamma, loss, schema.row_bound, bound),
+        step_exponent=step_exponent(spread, gamma, loss, schema.row_bound, bound),
+        details=details or {},
     )
-
-
-def _step_exponent(
-    spread: float, gamma: Fraction, loss: Loss, rows: int, bound: Fraction | None
-) -> int:
-    """Return the grid's exponent: 2**10 times finer than the least noise theta can have.
-
-    That noise is the tilt's over the largest curvature, rows lambda + gamma;
-    between 2**-32 and 2**-16 in scaled units.
-    """
-    least = spread / (rows * float(loss.eigenvalue) + float(gamma))
-    wanted = math.floor(math.log2(least)) - _FINER_THAN_NOISE
-    return dyadic_step(min(max(wanted, _FINEST_STEP), _COARSEST_STEP), bound)
 
 
 def _plan(draw: ObjectivePerturbation, schema: Schema, epsilon: PrivacyLoss) -> Plan:
@@ -316,7 +328,7 @@ def _plan(draw: ObjectivePerturbation, schema: Schema, epsilon: PrivacyLoss) -> 
         guarantee=Guarantee(
             epsilon=epsilon,
             adjacency=schema.adjacency,
-            sensitivity=_sensitivity_text(draw.loss, draw.norm),
+            sensitivity=draw.loss.sensitivity_text(draw.norm),
             sensitivity_unit=f"{draw.norm} norm of a change in the gradient, scaled columns",
             theorem=THEOREM,
         ),
@@ -334,15 +346,9 @@ def _plan(draw: ObjectivePerturbation, schema: Schema, epsilon: PrivacyLoss) -> 
             "bound": None if draw.bound is None else float(draw.bound),
             "sensitivity_is": "a certified upper bound",
             "tilt_std": draw.loss.tilt_std(draw.norm, float(draw.epsilon * draw.q)),
+            **draw.details,
         },
     )
-
-
-def _sensitivity_text(loss: Loss, norm: BallNorm) -> str:
-    """Return Delta_K as exact text."""
-    if norm == "l2":
-        return f"{loss.largest_difference}*sqrt({loss.dimension})"
-    return str(loss.largest_difference * (loss.dimension if norm == "l1" else 1))
 
 
 def _reason(norm: BallNorm) -> str:

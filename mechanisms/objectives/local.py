@@ -31,32 +31,37 @@ class Certified:
     gradient : list of arb
         Balls that hold the gradient, length d.
     curvature : Fraction
-        A lower bound, at least 0, of the Hessian's smallest eigenvalue there.
+        mu >= 0 such that the Hessian, averaged over any segment from the point to
+        one at most ``reach`` away, is at least mu I.
+    reach : Fraction or None
+        That distance (l2); None if there is no limit.
     """
 
     gradient: list[arb]
     curvature: Fraction
+    reach: Fraction | None
 
 
 class Objective(Protocol):
     """A convex function of theta in R^d, private through the data it sums over.
 
-    ``drift`` bounds how fast the Hessian can shrink: H(theta + v) >=
-    exp(-drift ||v||_2) H(theta). It is 0 for a quadratic and sqrt(d) for
-    logistic regression.
+    ``quadratic`` says that one Newton step ends at the minimiser.
     """
 
     @property
     def dimension(self) -> int: ...
 
     @property
-    def drift(self) -> float: ...
+    def quadratic(self) -> bool: ...
 
     def model(self, theta: Floats) -> tuple[Floats, Floats]:
         """Return the gradient and the Hessian in floats: hints, not facts."""
 
     def stretch(self, step: Floats) -> float:
-        """Return max_i |x_i'step| in floats, a hint: how far a step moves the log-Hessian."""
+        """Return about how far a step moves the log of a record's curvature: a hint.
+
+        Infinite where the curvature jumps.
+        """
 
     def slope_along(self, theta: Floats, step: Floats) -> Callable[[float], float]:
         """Return t -> the derivative of the objective at theta + t step, in floats, a hint."""

@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.continuous import BallNorm
+from mechanisms.statistics.quantile_regression import gradient_sensitivity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,40 +26,76 @@ class Loss:
     ----------
     dimension
         d.
-    largest_difference
-        Delta_inf; the others follow as sqrt(d) and d times it.
+    largest_difference, squared_length, absolute_sum
+        Delta_inf, Delta_2 squared and Delta_1, exactly.
     eigenvalue
         lambda.
-    slope_norm
-        A typical l2 norm of the scaled coefficients; only ``q="auto"`` uses it.
+    slope_norm, curvature
+        A typical l2 norm of the scaled coefficients, and a typical record's share
+        of the smallest curvature; only ``q="auto"`` uses them.
     """
 
     dimension: int
     largest_difference: Fraction
+    squared_length: Fraction
+    absolute_sum: Fraction
     eigenvalue: Fraction
     slope_norm: float
+    curvature: float
+
+    @classmethod
+    def of_a_cube(
+        cls,
+        *,
+        dimension: int,
+        largest_difference: Fraction,
+        eigenvalue: Fraction,
+        slope_norm: float,
+        curvature: float,
+    ) -> Loss:
+        """Return the constants where only Delta_inf is known: Delta_2^2 = d, Delta_1 = d times."""
+        return cls(
+            dimension=dimension,
+            largest_difference=largest_difference,
+            squared_length=dimension * largest_difference**2,
+            absolute_sum=dimension * largest_difference,
+            eigenvalue=eigenvalue,
+            slope_norm=slope_norm,
+            curvature=curvature,
+        )
 
     def sensitivity_squared(self, norm: BallNorm) -> Fraction:
         """Return Delta_K squared, exactly."""
-        factor = {"linf": 1, "l2": self.dimension, "l1": self.dimension**2}[norm]
-        return self.largest_difference**2 * factor
+        if norm == "l2":
+            return self.squared_length
+        return (self.largest_difference if norm == "linf" else self.absolute_sum) ** 2
+
+    def sensitivity_text(self, norm: BallNorm) -> str:
+        """Return Delta_K as exact text."""
+        if norm != "l2":
+            return str(self.largest_difference if norm == "linf" else self.absolute_sum)
+        entries = self.squared_length / self.largest_difference**2
+        if entries.denominator == 1:
+            return f"{self.largest_difference}*sqrt({entries})"
+        return f"sqrt({self.squared_length})"
 
     def tilt_std(self, norm: BallNorm, budget: float) -> float:
         """Return the standard deviation of a coordinate of V at epsilon q = budget."""
         d = self.dimension
-        scale = float(self.largest_difference) / budget
+        scale = math.sqrt(self.sensitivity_squared(norm)) / budget
         if norm == "linf":
             return scale * math.sqrt((d + 1) * (d + 2) / 3)
-        return scale * (math.sqrt(d * (d + 1)) if norm == "l2" else math.sqrt(2) * d)
+        return scale * (math.sqrt(d + 1) if norm == "l2" else math.sqrt(2))
 
 
 def logistic_loss(dimension: int, adjacency: Adjacency) -> Loss:
     """Return Delta_inf = 2 (add-remove 1) and lambda = d/4 of the logistic loss."""
-    return Loss(
+    return Loss.of_a_cube(
         dimension=dimension,
         largest_difference=_one_or_two(adjacency),
         eigenvalue=Fraction(dimension, 4),
         slope_norm=2.0,
+        curvature=1 / 16,
     )
 
 
@@ -68,11 +105,53 @@ def squared_loss(dimension: int, bound: Fraction, adjacency: Adjacency) -> Loss:
     On ||theta||_1 <= B a record's gradient -2 (y - x'theta) x has entries of at
     most 2 (1 + B) in absolute value.
     """
-    return Loss(
+    return Loss.of_a_cube(
         dimension=dimension,
         largest_difference=2 * (1 + bound) * _one_or_two(adjacency),
         eigenvalue=Fraction(2 * dimension),
         slope_norm=1.0,
+        curvature=1 / 2,
+    )
+
+
+def smoothed_check_loss(
+    dimension: int, tau: Fraction, width: Fraction, *, intercept: bool, adjacency: Adjacency
+) -> Loss:
+    """Return the constants of the check loss smoothed by a logistic kernel of scale h.
+
+    A record's gradient is a x with a in (-tau, 1 - tau), as the check loss' own but
+    for the ends, which are reached as h shrinks; with M = max(tau, 1 - tau) every entry
+    lies in [-M, M]. Without an intercept two records differ by at most
+
+        Delta_inf = 2 M,    Delta_2 = 2 M sqrt(d),    Delta_1 = 2 M d,
+
+    and one contributes at most half of each (with an intercept too). With an
+    intercept the first entry of x is 1, so the difference is (a - a', a x - a' x'):
+    |a - a'| + (d - 1)(|a| + |a'|) and (a - a')^2 + (d - 1)(|a| + |a'|)^2 are convex
+    in (a, a') and therefore largest where both are ends of [-tau, 1 - tau]: the same
+    end (2 M in every feature, 0 in the intercept) or opposite ones (1 everywhere):
+
+        Delta_inf = 2 M (1 if d = 1),
+        Delta_2^2 = max(4 M^2 (d - 1), d),    Delta_1 = max(2 M (d - 1), d).
+
+    The Hessian's only eigenvalue is at most ||x||_2^2 / (4 h) <= d / (4 h) = lambda.
+    """
+    features = dimension - intercept
+    same = gradient_sensitivity(tau, adjacency)
+    if intercept and adjacency is Adjacency.REPLACE_ONE:
+        largest = same if features else Fraction(1)
+        squared = max(same**2 * features, Fraction(dimension))
+        absolute = max(same * features, Fraction(dimension))
+    else:
+        largest, squared, absolute = same, same**2 * dimension, same * dimension
+    return Loss(
+        dimension=dimension,
+        largest_difference=largest,
+        squared_length=squared,
+        absolute_sum=absolute,
+        eigenvalue=dimension / (4 * width),
+        slope_norm=1.0,
+        curvature=1 / 2,
     )
 
 

@@ -48,9 +48,9 @@ class LeastSquaresObjective:
         return len(self._linear)
 
     @property
-    def drift(self) -> float:
-        """Return 0: the Hessian is the same everywhere."""
-        return 0.0
+    def quadratic(self) -> bool:
+        """Return True: the Hessian is the same everywhere."""
+        return True
 
     def model(self, theta: Floats) -> tuple[Floats, Floats]:
         """Return the gradient and the Hessian in floats: hints, not facts."""
@@ -69,7 +69,7 @@ class LeastSquaresObjective:
 
     def certify(self, theta: Sequence[Fraction]) -> Certified:
         """Return the exact gradient and a lower bound of the Hessian's smallest eigenvalue."""
-        return Certified(self.gradient(theta, _MATRIX_BITS), self._curvature)
+        return Certified(self.gradient(theta, _MATRIX_BITS), self._curvature, None)
 
     def gradient(self, theta: Sequence[Fraction], bits: int) -> list[arb]:
         """Return the gradient, exact but for one rounding to ``bits`` bits."""

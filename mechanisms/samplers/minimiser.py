@@ -9,13 +9,11 @@ decided by the following bound alone.
 **Bound.** Let theta be feasible and G the gradient there, ridge and tilt
 included; let nu be any vector of the normal cone of the ball at theta, and
 rho = ||G + nu||_2. With r = ||theta - theta*||_2, optimality of theta* and
-the definition of nu give ``<G(theta) - G(theta*), theta - theta*> <= rho r``.
-If the Hessian of L is at least mu I at theta and shrinks no faster than
-exp(-drift r) at distance r, the left side is at least
-``r^2 (gamma + mu (1 - exp(-drift r)) / (drift r))``, so
-``h(r) = gamma r + mu (1 - exp(-drift r)) / drift <= rho``. Now h increases and
-h(R) >= R (gamma + mu/2) while drift R <= 1: hence r <= R = rho / (gamma + mu/2)
-if that R has drift R <= 1, and r <= rho / gamma in any case.
+the definition of nu give ``<G(theta) - G(theta*), theta - theta*> <= rho r``. The
+left side is at least gamma r^2, and at least ``(gamma + mu) t r`` for t = min(r, reach)
+if the Hessian of L, averaged over a segment from theta of length at most reach,
+is at least mu I: the slope along the segment never falls. Hence r <= R = rho / (gamma + mu)
+if that R is below reach, and r <= rho / gamma in any case.
 
 The normal cone of the l1 ball at an interior point is {0}; at a point of the
 sphere with signs s it holds every nu with nu_j = tau s_j where theta_j != 0
@@ -31,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -124,7 +122,7 @@ def _newton(problem: Problem) -> Point | None:
             return None
         size = float(np.abs(point.theta).sum())
         stalled = length <= 1e-6 * size and length >= previous / 4
-        if stalled or length <= _SETTLED * size or problem.objective.drift == 0:
+        if stalled or length <= _SETTLED * size or problem.objective.quadratic:
             return point
         theta = theta + step * _share(problem, theta, step, curvature)
         previous = length
@@ -134,15 +132,13 @@ def _newton(problem: Problem) -> Point | None:
 def _share(problem: Problem, theta: Floats, step: Floats, curvature: Floats) -> float:
     """Return how much of a Newton step to take: all of it near the minimiser.
 
-    Along a step p with a = p'Hp, c = gamma ||p||^2 and b = max |x_i'p|, the
+    Along a step p with a = p'Hp, c = gamma ||p||^2 and b its stretch, the
     objective is at most its start plus ``-(a + c) t + a (e^{bt} - bt - 1)/b^2 +
-    c t^2/2``, since the log-Hessian of L is 1-Lipschitz in x'theta. The share t
+    c t^2/2``, since the log-Hessian of L moves by at most b. The share t
     minimises that bound, so the objective falls from any start. Where b is so
     large that the bound says little (a long way over flat ground), the step
     ends instead where the objective itself stops falling.
     """
-    if float(np.abs(step).sum()) <= _FULL_STEP:
-        return 1.0
     stretch = problem.objective.stretch(step)
     if stretch <= _FULL_STEP:
         return 1.0
@@ -216,11 +212,11 @@ def _residual(problem: Problem, theta: Sequence[Fraction], total: Sequence[arb])
     return norm_bound(gaps)
 
 
-def _radius(problem: Problem, residual: arb, curvature: Fraction) -> Fraction:
+def _radius(problem: Problem, residual: arb, facts: Certified) -> Fraction:
     """Return the certified bound on ||theta - theta*||_2 (module note)."""
     rho = above(residual)
-    radius = rho / (problem.ridge + curvature / 2)
-    if radius * Fraction(problem.objective.drift) * Fraction(101, 100) <= 1:
+    radius = rho / (problem.ridge + facts.curvature)
+    if facts.reach is None or radius < facts.reach:
         return radius
     return rho / problem.ridge
 
@@ -231,7 +227,7 @@ def _certified_radius(
     """Return the certified bound on ||theta - theta*||_2, None if nothing finite is known."""
     with working_precision(bits):
         residual = _residual(problem, theta, _total_gradient(problem, theta, facts.gradient, bits))
-        return _radius(problem, residual, facts.curvature) if residual.is_finite() else None
+        return _radius(problem, residual, facts) if residual.is_finite() else None
 
 
 def _round(
@@ -256,7 +252,7 @@ def refined_minimiser(problem: Problem, start: Sequence[Fraction] | None) -> tup
     smallest: Fraction | None = None
     while True:
         gradient = problem.objective.gradient(theta, bits)
-        facts = Certified(gradient, problem.objective.certify(theta).curvature)
+        facts = replace(problem.objective.certify(theta), gradient=gradient)
         radius = _certified_radius(problem, theta, facts, bits=bits)
         if radius is None:
             bits *= 2

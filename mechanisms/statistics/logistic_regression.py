@@ -19,14 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.objectives.logistic import CHUNK_ROWS, Design
+from mechanisms.objectives.sigmoid import CHUNK_ROWS
 from mechanisms.statistics.base import (
     Block,
     Data,
@@ -59,7 +58,7 @@ class LogisticRegression:
     q
         The share of epsilon spent on the tilt, between 0.001 and 0.999, or
         ``"auto"`` for the public rule of
-        :func:`mechanisms.objective_perturbation.automatic_q`.
+        :func:`mechanisms.objective_calibration.automatic_q`.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
@@ -124,15 +123,6 @@ class LogisticRegression:
         return RegressionScaling.build(
             schema, features=self.features, target=None, intercept=self.intercept
         )
-
-
-def design(scaling: RegressionScaling) -> Design:
-    """Return the exact map from codes to scaled columns."""
-    return Design(
-        offsets=tuple(Fraction(c.offset, c.divisor) for c in scaling.features),
-        slopes=tuple(Fraction(c.factor * CODE_MAX, c.divisor) for c in scaling.features),
-        intercept=scaling.intercept,
-    )
 
 
 def signed_rows(

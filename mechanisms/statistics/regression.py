@@ -14,12 +14,16 @@ theta = ([intercept,] one entry per feature, in the order asked for).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.statistics.base import InvalidStatisticError, require_numbers
+from mechanisms.objectives.logistic import CHUNK_ROWS, Design
+from mechanisms.statistics.base import Data, InvalidStatisticError, require_numbers
 
 INTERCEPT = "(intercept)"
 
@@ -37,6 +41,11 @@ class ScaledColumn:
     divisor: int
     centre: Fraction
     width: Fraction
+
+    @property
+    def slope(self) -> Fraction:
+        """Return what one half-width (F codes) adds to the scaled value."""
+        return Fraction(self.factor * CODE_MAX, self.divisor)
 
     def scale(self, code: int) -> Fraction:
         """Return the exact scaled value, in [-1, 1], of one code."""
@@ -149,6 +158,28 @@ class RegressionScaling:
         for slope, column in zip(slopes, self.features, strict=True):
             answer[column.name] = slope * width / column.width
         return answer
+
+
+def design(scaling: RegressionScaling) -> Design:
+    """Return the exact map from codes to scaled features."""
+    return Design(
+        offsets=tuple(Fraction(column.offset, column.divisor) for column in scaling.features),
+        slopes=tuple(column.slope for column in scaling.features),
+        intercept=scaling.intercept,
+    )
+
+
+def code_rows(data: Data, columns: Sequence[str]) -> Iterator[NDArray[np.float64]]:
+    """Yield rows (1, a_1/F, ..., a_k/F) of the named columns in chunks, exact in float64."""
+    for block in data.blocks(columns):
+        count = len(block[columns[0]])
+        for start in range(0, count, CHUNK_ROWS):
+            part = slice(start, start + CHUNK_ROWS)
+            chunk = np.ones((len(block[columns[0]][part]), 1 + len(columns)))
+            for index, name in enumerate(columns, start=1):
+                chunk[:, index] = block[name][part]
+            chunk[:, 1:] /= CODE_MAX
+            yield chunk
 
 
 _Row = tuple[int, int, int, int]

@@ -47,6 +47,7 @@ from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
+from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.total import Sum
 from mechanisms.statistics.variance import Variance
 
@@ -300,6 +301,18 @@ PROOFS: tuple[Proof, ...] = (
         changed=(record(x=1, yes=1), record(x=1, yes=0)),
         reading=lambda value: value["coefficients"]["x"],
         cuts=(-0.8, 0.0, 0.8),
+        caught_at=6,
+        draws=300,
+        noise=False,
+    ),
+    Proof(
+        statistic=QuantileRegression(target="y", features=("x",), intercept=False, tau=0.9),
+        mechanism="objective_perturbation",
+        shape={"coefficients": {"x": 0.0}},
+        common=[record()],
+        changed=(record(x=1, y=1), record(x=-1, y=1)),
+        reading=lambda value: value["coefficients"]["x"],
+        cuts=(0.0,),
         caught_at=6,
         draws=300,
         noise=False,

@@ -14,13 +14,11 @@ from sklearn.linear_model import LogisticRegression as Reference
 
 from mechanisms import objective_perturbation
 from mechanisms.domain import NumberColumn, Schema
+from mechanisms.objective_calibration import SMALLEST_RIDGE, automatic_q, ridge
 from mechanisms.objective_perturbation import (
-    SMALLEST_RIDGE,
     ObjectivePerturbation,
-    automatic_q,
     calibrate,
     logistic_objective,
-    ridge,
 )
 from mechanisms.objectives.losses import logistic_loss, squared_loss
 from mechanisms.privacy import Adjacency, Epsilon

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from mechanisms.domain import Schema
+from mechanisms.objective_calibration import ridge
 from mechanisms.objective_perturbation import (
     ObjectivePerturbation,
     calibrate,
     logistic_objective,
-    ridge,
 )
 from mechanisms.objectives.losses import Loss, logistic_loss
 from mechanisms.objectives.quadratic import LeastSquaresObjective

@@ -1,0 +1,107 @@
+"""Linear quantile regression of a number column on bounded columns.
+
+The check loss in the scaled coordinates of :mod:`mechanisms.statistics.regression`
+(|x_ij| <= 1, |y_i| <= 1), the coefficients limited to an l1 ball:
+
+    minimise  sum_i rho_tau(y_i - x_i'theta),   rho_tau(r) = r (tau - 1{r <= 0}).
+
+*Sensitivity.* A record's gradient is ``a x`` with ``a = 1{y <= x'theta} - tau`` in
+{1 - tau, -tau} (in [-tau, 1 - tau] at a kink). With M = max(tau, 1 - tau) and x anywhere
+in the cube, two records differ by at most 2 M in each entry, and one contributes at most M:
+
+    Delta_inf = 2 M under replace-one,    M under add-remove, both attained.
+
+(KNG section 4.5 prints ``2 (1 - tau)``, which is not private for tau above 1/2.)
+Constants of the smoothed loss are in :mod:`mechanisms.objectives.losses`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+from mechanisms.domain import Schema
+from mechanisms.privacy import Adjacency
+from mechanisms.statistics.base import InvalidStatisticError
+from mechanisms.statistics.regression import RegressionScaling
+
+SMALLEST_BOUND, LARGEST_BOUND = 1e-6, 1e6
+MAX_COEFFICIENTS = 100
+_LEVEL_UNIT = 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantileRegression:
+    """Coefficients (target units per unit of a column) of a conditional quantile.
+
+    Parameters
+    ----------
+    target
+        A number or boolean column.
+    features
+        Number or boolean columns, none of them the target.
+    intercept
+        Whether a constant is fitted too; it counts as a coefficient.
+    tau
+        The quantile's level, strictly between 0 and 1, with at most 9 decimals.
+    bound
+        Limit of the l1 norm of the scaled coefficients, intercept included,
+        between 1e-6 and 1e6.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "objective_perturbation": ("linf", "l2", "l1"),
+    }
+    limits: ClassVar[Mapping[str, int]] = {"coefficients": MAX_COEFFICIENTS}
+
+    kind: Literal["quantile_regression"] = "quantile_regression"
+    target: str
+    features: tuple[str, ...]
+    intercept: bool = True
+    tau: float = 0.5
+    bound: float = 10.0
+
+    def check(self, schema: Schema) -> None:
+        """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+        if self.scaling(schema).dimension > MAX_COEFFICIENTS:
+            raise InvalidStatisticError(
+                f"at most {MAX_COEFFICIENTS} coefficients", field_name="features"
+            )
+        if not SMALLEST_BOUND <= self.bound <= LARGEST_BOUND:
+            raise InvalidStatisticError(
+                "bound must lie between 0.000001 and 1000000", field_name="bound"
+            )
+        if not 0 < self.tau < 1:  # also refuses NaN
+            raise InvalidStatisticError("tau must lie strictly between 0 and 1", field_name="tau")
+        if (self.exact_tau * _LEVEL_UNIT).denominator != 1:
+            raise InvalidStatisticError("tau must have at most 9 decimals", field_name="tau")
+
+    def scaling(self, schema: Schema) -> RegressionScaling:
+        """Return the public maps between columns and scaled coordinates."""
+        return RegressionScaling.build(
+            schema, features=self.features, target=self.target, intercept=self.intercept
+        )
+
+    @property
+    def exact_tau(self) -> Fraction:
+        """Return tau as the decimal it was written as."""
+        return Fraction(repr(float(self.tau)))
+
+    @property
+    def exact_bound(self) -> Fraction:
+        """Return B as the decimal it was written as."""
+        return Fraction(repr(float(self.bound)))
+
+
+def largest_weight(tau: Fraction) -> Fraction:
+    """Return M = max(tau, 1 - tau), the largest |a| of a record's gradient ``a x``."""
+    return max(tau, 1 - tau)
+
+
+def gradient_sensitivity(tau: Fraction, adjacency: Adjacency) -> Fraction:
+    """Return Delta_inf of the gradient: 2 M under replace-one, M under add-remove."""
+    weight = largest_weight(tau)
+    return 2 * weight if adjacency is Adjacency.REPLACE_ONE else weight
