@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Protocol
 
-from mechanisms import exponential, kng, knorm, objective_perturbation
+from mechanisms import exponential, functional, kng, knorm, objective_perturbation
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency, PrivacyLoss
 from mechanisms.statistics.base import InvalidStatisticError, Plan, Statistic
@@ -60,6 +60,7 @@ MECHANISMS: dict[str, MechanismModule] = {
     "kng": kng,
     "exponential": exponential,
     "objective_perturbation": objective_perturbation,
+    "functional": functional,
 }
 
 

@@ -38,17 +38,20 @@ class LinearRegression:
         between 1e-6 and 1e6. The K-norm gradient mechanism adapts its noise to
         the coefficients, so a generous bound costs it little.
     ridge
-        gamma of the public penalty (gamma / 2) ||theta||_2^2 in scaled units, or
-        None for the public rule; K-norm gradient mechanism only. Less than the
-        rule allows is refused, as a draw could then take too long.
+        gamma of the public penalty (gamma / 2) ||theta||_2^2 beside the sum of squared
+        residuals, in scaled units, or None for the mechanism's public rule. K-norm
+        gradient mechanism: less than the rule allows is refused, as a draw could then
+        take too long. Functional mechanism: ridge regression with lambda = gamma / 2;
+        0 is the pseudoinverse.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "kng": ("linf",),
         "objective_perturbation": ("linf", "l2", "l1"),
+        "functional": ("linf", "l2", "l1"),
     }
-    limits: ClassVar[Mapping[str, int]] = {"kng_coefficients": 20}
+    limits: ClassVar[Mapping[str, int]] = {"kng_coefficients": 20, "functional_columns": 64}
 
     kind: Literal["linear_regression"] = "linear_regression"
     target: str

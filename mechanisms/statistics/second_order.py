@@ -15,7 +15,9 @@ independently, so Delta_1 and Delta_2**2 add up. With them the exact values are
 non-convex problems; the hull lies inside the cylinders |u_jj| <= g(|u_j|),
 |u_jk| <= min(2, 4 - |u_j| - |u_k|), g(u) = 2 up to u = 1, then 2 - 2(u - 1)**2,
 where the concave ``sum |u_j| + g(|u_j|) + ...`` is largest at |u_j| = 1: Delta_1
-<= p**2 + 2p. And Delta_2**2 <= p (71 + 8 sqrt 2)/16 + 4 p (p - 1)/2.
+<= p**2 + 2p. And Delta_2**2 <= p (71 + 8 sqrt 2)/16 + 4 p (p - 1)/2. Where only p of
+the q columns have their squares included (a regression's target has not), the same
+bounds are ``q**2 + 2p`` and ``p (71 + 8 sqrt 2)/16 + 4 (q - p) + 2 q (q - 1)``.
 """
 
 from __future__ import annotations
@@ -76,17 +78,22 @@ class Layout:
         Whether products of different columns are included.
     rows
         The public row count, or None where the count is private and released jointly.
+    squared
+        How many columns, from the first on, have their squares included; None for all.
     """
 
     names: tuple[str, ...]
     cross: bool
     rows: int | None
+    squared: int | None = None
 
     @cached_property
     def pairs(self) -> tuple[tuple[int, int], ...]:
         """Return the column pairs (j, k), j <= k, in the vector's order."""
-        size = range(len(self.names))
-        return tuple((j, k) for j in size for k in size if j == k or (self.cross and j < k))
+        size, squares = range(len(self.names)), self._squares
+        return tuple(
+            (j, k) for j in size for k in size if (j == k and j < squares) or (self.cross and j < k)
+        )
 
     @cached_property
     def places(self) -> Mapping[tuple[int, int], int]:
@@ -103,6 +110,10 @@ class Layout:
     def _first(self) -> int:
         return 1 if self.rows is None else 0
 
+    @property
+    def _squares(self) -> int:
+        return len(self.names) if self.squared is None else self.squared
+
     def total(self, data: Data) -> list[int]:
         """Return the exact vector, in lattice units, from the Gram matrix of codes."""
         gram = data.gram(self.names)
@@ -115,6 +126,28 @@ class Layout:
             square = 2 * product - (gram[0][0] * UNIT if joint else 0)
             vector.append(square if j == k else product)
         return vector
+
+    def sums(self, coordinates: Coordinates) -> dict[tuple[int, int], Jet]:
+        """Return the sums of products of (1, a_1 / F, ...), by their places (i, j), i <= j.
+
+        Linear in the coordinates; a square that is not included is left out.
+        """
+        unit = Fraction(1, UNIT)
+
+        def read(index: int) -> Jet:
+            return Jet(coordinates[index] * unit, {index: unit})
+
+        count = Jet(Fraction(self.rows), {}) if self.rows is not None else read(0)
+        half = Fraction(1, 2)
+        found = {(0, 0): count}
+        for j in range(len(self.names)):
+            found[0, 1 + j] = read(self._first + j)
+        for (j, k), place in self.places.items():
+            product = read(place)
+            if j == k:
+                product = (product if self.rows is not None else product + count).scaled(half)
+            found[1 + j, 1 + k] = product
+        return found
 
     def mean(self, coordinates: Coordinates, j: int) -> Jet:
         """Return the mean of a_j / F, within [-1, 1] where the count is noisy."""
@@ -158,17 +191,18 @@ class Layout:
         return _joint_space(self.dimension) if self.rows is None else self._replace_space()
 
     def _replace_space(self) -> AdjacentOutputSpace:
-        p = len(self.names)
-        mixed = self.cross and p > 1
+        q, p = len(self.names), self._squares
+        mixed = self.cross and q > 1
         text = f"sqrt({p}*(71+8*sqrt(2)))/4" if p > 1 else "sqrt(71+8*sqrt(2))/4"
-        products = 2 * p * (p - 1) if mixed else 0
-        if mixed:
-            text = f"sqrt({p}*(71+8*sqrt(2))/16+{products})"
+        # 4 for each product, and for the sum of each column without its square
+        others = (2 * q * (q - 1) if mixed else 0) + 4 * (q - p)
+        if others:
+            text = f"sqrt({p}*(71+8*sqrt(2))/16+{others})" if p else ""
         return AdjacentOutputSpace(
             dimension=self.dimension,
-            l1=Fraction(p * p + 2 * p) if mixed else p * _ONE_COLUMN_L1,
+            l1=Fraction(q * q + 2 * p) if mixed else p * _ONE_COLUMN_L1 + 2 * (q - p),
             linf=Fraction(2),
-            l2_squared=p * _ONE_COLUMN_L2_SQUARED + products,
+            l2_squared=p * _ONE_COLUMN_L2_SQUARED + others,
             l2_text=text,
             bounds_only=frozenset({"l1", "l2"}) if mixed else frozenset(),
             hull="other",

@@ -294,6 +294,18 @@ PROOFS: tuple[Proof, ...] = (
         noise=False,
     ),
     Proof(
+        statistic=LinearRegression(target="y", features=("x",), intercept=False, bound=1.0),
+        mechanism="functional",
+        shape={"coefficients": {"x": 0.0}},
+        common=[record(x=1, y=0)],
+        changed=(record(x=1, y=1), record(x=1, y=-1)),
+        reading=lambda value: value["coefficients"]["x"],
+        cuts=(-0.5, 0.0, 0.5),
+        caught_at=10,
+        draws=400,
+        noise=True,
+    ),
+    Proof(
         statistic=LogisticRegression(target="yes", features=("x",), intercept=False, bound=1.0),
         mechanism="objective_perturbation",
         shape={"coefficients": {"x": 0.0}},
