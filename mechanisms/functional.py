@@ -68,8 +68,8 @@ from mechanisms.statistics.second_order import Jet, Layout
 THEOREM = "Awan & Slavkovic 2021, Proposition 2.10 and section 6 (functional mechanism)"
 NOISE = (
     "privacy noise alone, by a parametric bootstrap from the sanitized moments: approximate; it "
-    "aims at the same rule's answer without noise; sampling error is not in it; in a preview "
-    "nothing is known, as the effect of the noise depends on the data's moments"
+    "aims at the same rule's answer without noise; sampling error is not in it; in a preview, for "
+    "columns that are independent and spread evenly over their bounds"
 )
 
 # As for sums: beyond so many bits the weights share a D that overstates no reach
@@ -80,11 +80,16 @@ _SLACK_BITS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegressionMoments:
-    """T of one regression: its geometry, its exact sum, and the equations made of it."""
+    """T of one regression: its geometry, its exact sum, and the equations made of it.
+
+    ``reference`` is T of records spread evenly over their bounds, given their (assumed) count;
+    None where a count is needed and was not given.
+    """
 
     space: AdjacentOutputSpace
     total: Callable[[Data], list[int]]
     equations: Callable[[Coordinates], SanitizedEquations]
+    reference: Callable[[int | None], Coordinates | None]
 
 
 def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str) -> Plan:
@@ -129,7 +134,7 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
         grid={"coordinate_step": float(Fraction(1, moments.space.unit * drawn.noise.refinement))},
         reason=advice.reason if norm == "auto" else f"Asked for. Advised: {advice.norm}.",
         draw=drawn,
-        preview=_no_noise,
+        preview=drawn.preview,
         alternatives=_alternatives(moments.space, advice, chosen, epsilon.fraction),
         details=drawn.details(statistic),
     )
@@ -159,14 +164,23 @@ class FunctionalDraw:
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
-        coordinates = self.coordinates(data, randomness)
+        return self.outcome(self.coordinates(data, randomness), centred=True)
+
+    def outcome(self, coordinates: Coordinates, *, centred: bool) -> Outcome:
+        """Return what is made of sanitized moments; intervals surround zero unless centred."""
         return regression_outcome(
             self.moments.equations(coordinates),
             self.scaling,
             self.rule,
             coordinate_noise(self.noise),
             seed=str(coordinates).encode(),
+            centred=centred,
         )
+
+    def preview(self, assumed_rows: int | None) -> Noise | None:
+        """Return the noise for columns that are independent and spread evenly."""
+        coordinates = self.moments.reference(assumed_rows)
+        return None if coordinates is None else self.outcome(coordinates, centred=False).noise
 
     def details(self, statistic: LinearRegression) -> dict[str, object]:
         """Return the public facts of the answer."""
@@ -209,13 +223,21 @@ def regression_moments(scaling: RegressionScaling, schema: Schema) -> Regression
     public = schema.adjacency is Adjacency.REPLACE_ONE
     rows = public_rows(schema) if public else None
     if not scaling.intercept:
-        return _products(scaling, replace=public)
+        return _products(scaling, rows)
     layout = Layout(scaling.columns, cross=True, rows=rows, squared=len(scaling.features))
     return RegressionMoments(
         space=layout.space(),
         total=layout.total,
         equations=lambda coordinates: equations(scaling, layout.sums(coordinates)),
+        reference=lambda assumed: _known(layout.spread_evenly, rows, assumed),
     )
+
+
+def _known(
+    reference: Callable[[int], Coordinates], rows: int | None, assumed: int | None
+) -> Coordinates | None:
+    count = assumed if rows is None else rows
+    return None if count is None else reference(count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +266,9 @@ def _range(column: ScaledColumn) -> tuple[int, int]:
     return column.offset - reach, column.offset + reach
 
 
-def _products(scaling: RegressionScaling, *, replace: bool) -> RegressionMoments:
+def _products(scaling: RegressionScaling, rows: int | None) -> RegressionMoments:
     """Return T without an intercept: weighted products of scaled columns."""
+    replace = rows is not None
     if scaling.target is None:
         raise ValueError("a regression from moments has a number as its target")
     columns, d = [*scaling.features, scaling.target], len(scaling.features)
@@ -261,6 +284,12 @@ def _products(scaling: RegressionScaling, *, replace: bool) -> RegressionMoments
         gram = data.gram(scaling.columns)
         return [
             weight * _sum(gram, columns, product)
+            for weight, product in zip(weights, products, strict=True)
+        ]
+
+    def even(count: int) -> Coordinates:
+        return [
+            count * weight * _even_product(columns, product)
             for weight, product in zip(weights, products, strict=True)
         ]
 
@@ -289,7 +318,16 @@ def _products(scaling: RegressionScaling, *, replace: bool) -> RegressionMoments
         ),
         total=total,
         equations=made,
+        reference=lambda assumed: _known(even, rows, assumed),
     )
+
+
+def _even_product(columns: Sequence[ScaledColumn], product: _Product) -> Fraction:
+    """Return the mean of c_j c_k for independent columns, each even over its range."""
+    (low, high), (least, most) = (_range(columns[place]) for place in (product.one, product.two))
+    if product.one == product.two:
+        return Fraction(low * low + low * high + high * high, 3)
+    return Fraction((low + high) * (least + most), 4)
 
 
 def _sum(gram: Sequence[Sequence[int]], columns: Sequence[ScaledColumn], product: _Product) -> int:
@@ -331,8 +369,3 @@ def _alternatives(
         ),
     )
     return (*rows, gradient)
-
-
-def _no_noise(assumed_rows: int | None) -> Noise | None:  # noqa: ARG001
-    """Return None: how noise in the moments moves the coefficients depends on the data."""
-    return None

@@ -217,6 +217,7 @@ def regression_outcome(
     noise: CoordinateNoise,
     *,
     seed: bytes,
+    centred: bool,
 ) -> Outcome:
     """Return the coefficients in column units, and the bootstrap's description of their noise.
 
@@ -224,6 +225,8 @@ def regression_outcome(
     ----------
     seed : bytes
         Public: the sanitized numbers. The same ones give the same interval.
+    centred : bool
+        Whether intervals surround the coefficients (else zero, in a preview).
     """
     jets, edge = sanitized.jets(), sanitized.noise_edge(noise)
     centre = np.array([[float(jet.value) for jet in jets]])
@@ -233,8 +236,9 @@ def regression_outcome(
     std, half = _spreads(thetas[1:] - thetas[0], _widths(scaling))
     answer = {name: float(value[name]) for name in scaling.names}
     ends = {
-        name: [finite(answer[name] - half[place]), finite(answer[name] + half[place])]
+        name: [_finite(middle - half[place]), _finite(middle + half[place])]
         for place, name in enumerate(scaling.names)
+        for middle in [answer[name] if centred else 0.0]
     }
     stds = {name: float(std[place]) for place, name in enumerate(scaling.names)}
     return Outcome(
@@ -243,7 +247,7 @@ def regression_outcome(
     )
 
 
-def finite(value: float) -> float:
+def _finite(value: float) -> float:
     """Return the nearest number that JSON can hold."""
     return float(min(max(value, -_LARGEST), _LARGEST))
 

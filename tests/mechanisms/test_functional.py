@@ -356,7 +356,10 @@ def test_every_data_set_has_an_answer(
         for name, value in outcome.value["coefficients"].items():  # type: ignore[attr-defined]
             low, high = outcome.noise.interval_95["coefficients"][name]  # type: ignore[index]
             assert low <= value <= high
-        assert plan.preview(10) is None
+        preview = plan.preview(10)
+        assert preview is not None
+        json.dumps([preview.std, preview.interval_95], allow_nan=False)
+        assert (plan.preview(None) is None) == (adjacency is ADD)
 
 
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])
@@ -449,6 +452,25 @@ def test_the_interval_covers_the_answer_without_noise(
     ratio = np.sqrt(np.mean(np.square(errors), axis=0)) / np.median(stds, axis=0)
     assert (ratio > 0.6).all()
     assert (ratio < 1.6).all()
+
+
+@pytest.mark.parametrize(("adjacency", "intercept"), CASES)
+def test_a_preview_is_right_for_columns_spread_evenly(
+    adjacency: Adjacency, intercept: bool
+) -> None:
+    made, generator = schema(adjacency, 20_000), np.random.default_rng(4)
+    values = {
+        name: generator.uniform(*ends(name), 20_000) if name != "region" else np.zeros(20_000)
+        for name in COLUMNS
+    }
+    plan = plan_of(question(features=("x", "z"), intercept=intercept), made, "1")
+    preview, outcome = plan.preview(20_000), plan.draw(data_of(made, values), seeded_randomness(1))
+    assert preview is not None
+    assert outcome.noise is not None
+    for name, expected in outcome.noise.std["coefficients"].items():  # type: ignore[attr-defined]
+        assert preview.std["coefficients"][name] == pytest.approx(expected, rel=0.25)  # type: ignore[index]
+        low, high = preview.interval_95["coefficients"][name]  # type: ignore[index]
+        assert low == -high
 
 
 def test_refusals() -> None:
