@@ -11,7 +11,14 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Protocol
 
-from mechanisms import exponential, functional, kng, knorm, objective_perturbation
+from mechanisms import (
+    composition,
+    exponential,
+    functional,
+    kng,
+    knorm,
+    objective_perturbation,
+)
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency, PrivacyLoss
 from mechanisms.statistics.base import InvalidStatisticError, Plan, Statistic
@@ -25,6 +32,7 @@ from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.quantile_regression import QuantileRegression
+from mechanisms.statistics.stack import Stack
 from mechanisms.statistics.total import Sum
 from mechanisms.statistics.variance import Variance
 
@@ -53,6 +61,7 @@ STATISTICS: dict[str, type[Statistic]] = {
     "linear_regression": LinearRegression,
     "logistic_regression": LogisticRegression,
     "quantile_regression": QuantileRegression,
+    "stack": Stack,
 }
 
 MECHANISMS: dict[str, MechanismModule] = {
@@ -61,6 +70,7 @@ MECHANISMS: dict[str, MechanismModule] = {
     "exponential": exponential,
     "objective_perturbation": objective_perturbation,
     "functional": functional,
+    "composition": composition,
 }
 
 

@@ -121,7 +121,7 @@ PrivacyLoss = Epsilon | EpsilonShare
 """What a mechanism is calibrated to: a charged epsilon, or an exact share of one."""
 
 
-def split(epsilon: Epsilon, shares: Sequence[Fraction]) -> tuple[EpsilonShare, ...]:
+def split(epsilon: PrivacyLoss, shares: Sequence[Fraction]) -> tuple[EpsilonShare, ...]:
     """Return shares of epsilon in proportion to ``shares``, their sum exactly epsilon.
 
     >>> [str(part) for part in split(Epsilon.parse("1"), [Fraction(1), Fraction(3)])]
@@ -134,8 +134,10 @@ def split(epsilon: Epsilon, shares: Sequence[Fraction]) -> tuple[EpsilonShare, .
     """
     if not shares or min(shares) <= 0:
         raise InvalidEpsilonError("shares must be positive")
-    total = sum(shares)
-    return tuple(EpsilonShare(epsilon, share / total) for share in shares)
+    if isinstance(epsilon, Epsilon):
+        epsilon = EpsilonShare(epsilon, Fraction(1))
+    unit = epsilon.weight / sum(shares)
+    return tuple(EpsilonShare(epsilon.whole, share * unit) for share in shares)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,9 @@ from app.domain.policies import Policy
 from app.domain.problems import invalid_request
 from app.domain.roles import Role
 from app.services.datasets import NewDataset
-from app.services.questions import KINDS, AnyStatistic, Question
+from app.services.questions import POLICY_KINDS, AnyStatistic, Question
 from mechanisms.privacy import MAX_EPSILON_NANOS, Adjacency, Epsilon, InvalidEpsilonError
+from mechanisms.statistics.stack import MechanismName, NormName
 
 MAX_NAME_LENGTH = 100
 MAX_TEXT_LENGTH = 2_000
@@ -111,10 +112,11 @@ class ReleaseRequest(Request):
     """A question and its price."""
 
     statistic: AnyStatistic
-    mechanism: Literal[
-        "auto", "k_norm", "kng", "objective_perturbation", "exponential", "functional"
-    ] = Field(default="auto", description="`auto` lets the service choose.")
-    norm: Literal["auto", "l1", "l2", "linf", "optimal"] = Field(
+    mechanism: Literal[MechanismName, "composition"] = Field(
+        default="auto",
+        description="`auto` lets the service choose. A stack's parts name their own.",
+    )
+    norm: NormName = Field(
         default="auto", description="Norm of the noise; `auto` takes the best one for the question."
     )
     epsilon: ReleaseEpsilon
@@ -201,15 +203,17 @@ class PolicySpec(Request):
     )
     max_epsilon_per_release: ReleaseEpsilon | None = None
     allowed: tuple[str, ...] | None = Field(
-        default=None, description="Kinds of statistics that may be released; null: every kind."
+        default=None,
+        description="Kinds of statistics that may be released, alone or in a stack; "
+        "null: every kind.",
     )
 
     @model_validator(mode="after")
     def _known(self) -> PolicySpec:
         if self.review != "never":
             raise refusal("review must be never: this version of the service has no review")
-        if self.allowed is not None and not set(self.allowed) <= set(KINDS):
-            raise refusal(f"allowed may name {', '.join(KINDS)}")
+        if self.allowed is not None and not set(self.allowed) <= set(POLICY_KINDS):
+            raise refusal(f"allowed may name {', '.join(POLICY_KINDS)}")
         return self
 
 

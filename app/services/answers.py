@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from app.domain.releases import ReleaseState
@@ -136,7 +136,13 @@ def _second(moment: str, *, later_s: int = 0) -> str:
 
 def _citation(record: ReleaseRecord, facts: DatasetFacts, question: Question) -> str:
     return (
-        f"{question.statistic.kind.replace('_', ' ')} of the data set “{facts.record.name}”, "
+        f"{_listed(question.kinds)} of the data set “{facts.record.name}”, "
         f"released with {question.epsilon}-differential privacy ({facts.schema.adjacency}) "
         f"by Release Desk on {record.created_at[:10]}, release {record.id}."
     )
+
+
+def _listed(kinds: Sequence[str]) -> str:
+    """Return kinds as words: "mean", "mean and histogram", "mean, histogram and quantile"."""
+    words = [kind.replace("_", " ") for kind in dict.fromkeys(kinds)]
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

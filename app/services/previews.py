@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.domain.policies import Ask, enforce
+from app.domain.problems import Problem
 from app.services.answers import noise_json, plan_json
 from app.services.datasets import DatasetFacts, DatasetService, require_active
 from app.services.plans import PlanService, make_plan
@@ -74,7 +75,7 @@ class PreviewService:
         }
         if wish.accuracy is not None:
             needed = None
-            if noise is not None:
+            if noise is not None and _known(noise.interval_95):
                 needed = await self._plans.compute(_needed, facts, question, wish)
             preview["accuracy"] = {
                 "wanted": wish.accuracy,
@@ -86,6 +87,15 @@ class PreviewService:
 def widest(noise: Noise) -> float:
     """Return half the width of the widest 95% interval in a law of noise."""
     return max((high - low) / 2 for low, high in _intervals(noise.interval_95))
+
+
+def _known(part: object) -> bool:
+    """Return whether a law is stated everywhere: a stack's is null where a part's is."""
+    if isinstance(part, Mapping):
+        return all(map(_known, part.values()))
+    if isinstance(part, Sequence) and not isinstance(part, str):
+        return all(map(_known, part))
+    return part is not None
 
 
 def _intervals(part: object) -> Iterator[tuple[float, float]]:
@@ -112,7 +122,10 @@ def _needed(facts: DatasetFacts, question: Question, wish: Wish) -> Epsilon | No
         return None
 
     def reaches(epsilon: Epsilon) -> bool:
-        plan = make_plan(facts, replace(question, epsilon=epsilon))
+        try:
+            plan = make_plan(facts, replace(question, epsilon=epsilon))
+        except Problem:  # too little to be split
+            return False
         noise = plan.preview(wish.assume_rows)
         return noise is not None and widest(noise) <= wanted
 

@@ -16,9 +16,15 @@ from pydantic import Field, TypeAdapter
 from mechanisms.catalog import STATISTICS
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.base import Statistic
+from mechanisms.statistics.stack import Stack
 
 KINDS: Sequence[str] = tuple(STATISTICS)
 """The kind of every statistic on offer."""
+
+POLICY_KINDS: Sequence[str] = tuple(
+    kind for kind, statistic in STATISTICS.items() if statistic is not Stack
+)
+"""The kinds a policy speaks of: a stack is judged by the kinds of its parts."""
 
 if TYPE_CHECKING:
     AnyStatistic = Statistic
@@ -48,7 +54,9 @@ class Question:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Return the kinds of all statistics asked for."""
+        """Return the kinds of all statistics asked for: one, or those of a stack's parts."""
+        if isinstance(self.statistic, Stack):
+            return tuple(part.statistic.kind for part in self.statistic.parts)
         return (self.statistic.kind,)
 
     def to_json(self) -> dict[str, object]:

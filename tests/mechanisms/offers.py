@@ -48,6 +48,7 @@ from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.quantile_regression import QuantileRegression
+from mechanisms.statistics.stack import Part, Stack
 from mechanisms.statistics.total import Sum
 from mechanisms.statistics.variance import Variance
 
@@ -328,5 +329,21 @@ PROOFS: tuple[Proof, ...] = (
         caught_at=8,
         draws=300,
         noise=False,
+    ),
+    Proof(
+        statistic=Stack(
+            parts=(
+                Part(statistic=Count(where=ABOVE)),
+                Part(statistic=Sum(columns=("x",), where=WITHIN), share=2.0, norm="l1"),
+            )
+        ),
+        mechanism="composition",
+        shape={"parts": [{"count": 0.0}, {"x": 0.0}]},
+        common=[record(x=-1)] * 3,
+        changed=(record(x=1), record(x=-1)),
+        reading=lambda value: value["parts"][0]["count"] + value["parts"][1]["x"],
+        cuts=(-5.0, -4.0, -3.0, -2.0, -1.0, 0.0),
+        caught_at=6,
+        noise=True,
     ),
 )

@@ -18,6 +18,7 @@ from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.mean import Mean
+from mechanisms.statistics.stack import Part, Stack
 
 SCHEMA = Schema({"x": NumberColumn(Fraction(0), Fraction(1))}, Adjacency.REPLACE_ONE, 10)
 MODEL: TypeAdapter[Any] = TypeAdapter(
@@ -41,7 +42,7 @@ def test_offers_are_complete_and_json_ready() -> None:
     assert len(set(pairs)) == len(pairs)
     assert {kind for kind, _ in pairs} == set(STATISTICS)
     for offer in listed:
-        assert offer["norms"] or offer["mechanism"] == "exponential"  # which has no norm
+        assert offer["norms"] or offer["mechanism"] in ("exponential", "composition")  # no norm
         assert offer["theorem"]
         assert offer["summary"]
         assert all(parameter["name"] != "kind" for parameter in offer["parameters"])
@@ -100,6 +101,8 @@ def test_statistics_are_request_models() -> None:
         '{"kind":"count","where":[{"column":"b","op":"==","value":true}]}', strict=True
     )
     assert truth.where[0].value is True
+    stack = Stack(parts=(Part(statistic=count, share=0.5), Part(statistic=truth, norm="l1")))
+    assert MODEL.validate_json(json.dumps(asdict(stack)), strict=True) == stack
     for bad in (
         '{"kind":"mean"}',
         '{"kind":"mean","columns":["x"],"more":1}',
@@ -108,6 +111,10 @@ def test_statistics_are_request_models() -> None:
         '{"kind":"mean","columns":[1]}',
         '{"kind":"count","where":[{"column":"x","op":"~","value":1}]}',
         '{"kind":"count","where":[{"column":"x","op":"<"}]}',
+        '{"kind":"stack","parts":[{"share":1}]}',
+        '{"kind":"stack","parts":[{"statistic":{"kind":"stack","parts":[]}}]}',
+        '{"kind":"stack","parts":[{"statistic":{"kind":"mean","columns":["x"]},"share":"1"}]}',
+        '{"kind":"stack","parts":[{"statistic":{"kind":"mean","columns":["x"]},"norm":"l0"}]}',
     ):
         with pytest.raises(ValidationError):
             MODEL.validate_json(bad, strict=True)

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from mechanisms.catalog import MECHANISMS, calibrate, offers
-from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.composition import SMALLEST_EPSILON
+from mechanisms.privacy import Adjacency, Epsilon, EpsilonShare, PrivacyLoss
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.base import InvalidStatisticError, Noise, Plan
 from mechanisms.testing import audit_epsilon, seeded_randomness
@@ -40,12 +41,12 @@ class Case:
             (self.proof.statistic.kind, self.proof.mechanism, self.norm, self.adjacency)
         )
 
-    def plan(self, epsilon: str, rows: int) -> Plan:
+    def plan(self, epsilon: str | PrivacyLoss, rows: int) -> Plan:
         """Return the offer's plan on a data set with this many rows."""
         return calibrate(
             self.proof.statistic,
             self.proof.schema(self.adjacency, rows),
-            Epsilon.parse(epsilon),
+            Epsilon.parse(epsilon) if isinstance(epsilon, str) else epsilon,
             mechanism=self.proof.mechanism,
             norm=self.norm,
         )
@@ -121,6 +122,20 @@ def test_draws_on_tiny_data_have_the_declared_shape(case: Case, epsilon: str) ->
         else:
             assert outcome.noise is None
             assert_said(plan)
+
+
+@every_offer
+def test_the_smallest_share_of_a_stack_can_be_drawn(case: Case) -> None:
+    least = EpsilonShare(Epsilon(1), SMALLEST_EPSILON * 10**9)
+    if case.proof.mechanism == "composition":
+        with pytest.raises(InvalidStatisticError, match="share"):
+            case.plan(least, 5)
+        return
+    data = case.proof.pair(case.adjacency)[0]
+    plan = case.plan(least, data.rows)
+    assert str(plan.guarantee.epsilon) == "1/1000000000000"
+    value = plan.draw(data, seeded_randomness(8)).value
+    assert skeleton(value) == case.proof.shape_under(case.adjacency)
 
 
 @every_offer

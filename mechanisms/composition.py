@@ -1,0 +1,156 @@
+"""Several mechanisms on the same records, for one epsilon (basic composition), exact.
+
+    release (Y_1, ..., Y_k),   Y_i drawn by an epsilon_i-DP mechanism, independently,
+    epsilon_i = epsilon w_i,   w_i = share_i / sum of the shares.
+
+**Privacy.** Let D, D' be neighbours under the schema's adjacency and S_1, ..., S_k
+events. The parts use disjoint random bits, so given the data they are independent:
+
+    P(Y_1 in S_1, ..., Y_k in S_k | D) = prod_i P(Y_i in S_i | D)
+        <= prod_i exp(epsilon_i) P(Y_i in S_i | D') = exp(epsilon) P(... | D'),
+
+as the epsilon_i are exact fractions and their sum is epsilon, not epsilon up to a
+rounding. Boxes S_1 x ... x S_k generate the product sigma-algebra, and a bound on
+the density of one law by the other's carries over from them, so it holds for every
+event (Dwork & Roth 2014, Corollary 3.15, for pure epsilon). How epsilon is split, and
+every part's mechanism, norm and constants, depend on the request and public facts
+alone; no part looks at another's draw.
+
+For additive parts this is one draw of the K-norm mechanism on the stacked vector, with
+the norm ``sum_i w_i ||u_i||_{K_i} / Delta_i``, whose sensitivity is 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from mechanisms.domain import Schema
+from mechanisms.privacy import Guarantee, PrivacyLoss, split
+from mechanisms.randomness import Randomness
+from mechanisms.statistics.base import (
+    Alternative,
+    Data,
+    InvalidStatisticError,
+    Noise,
+    Outcome,
+    Plan,
+    Statistic,
+)
+from mechanisms.statistics.stack import Part, Stack, within
+
+THEOREM = "Dwork & Roth 2014, Corollary 3.15 (composition), with exact shares of epsilon"
+
+SMALLEST_EPSILON = Fraction(1, 10**12)
+
+
+def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str) -> Plan:
+    """Return the plan of a stack: every part's own, at its exact share of epsilon.
+
+    Raises
+    ------
+    InvalidStatisticError
+        Not a stack, a part that does not fit the schema or is not offered, or a
+        part whose share of epsilon is below 1e-12.
+    """
+    if not isinstance(statistic, Stack):
+        raise InvalidStatisticError("composition releases stack", field_name="mechanism")
+    if norm != "auto":
+        raise InvalidStatisticError("each part of a stack has its own norm", field_name="norm")
+    statistic.check(schema)
+    shares = split(epsilon, statistic.exact_shares())
+    plans = tuple(
+        _calibrate_part(index, part, schema, share)
+        for index, (part, share) in enumerate(zip(statistic.parts, shares, strict=True))
+    )
+    return Plan(
+        mechanism="composition",
+        norm=None,
+        guarantee=Guarantee(
+            epsilon=epsilon,
+            adjacency=schema.adjacency,
+            sensitivity="; ".join(plan.guarantee.sensitivity for plan in plans),
+            sensitivity_unit="one for each part, in the units that details.parts names",
+            theorem=THEOREM,
+            exact=all(plan.guarantee.exact for plan in plans),
+        ),
+        grid={"parts": [plan.grid for plan in plans]},
+        reason=(
+            "Each part is drawn independently, by the mechanism and norm that details.parts "
+            "names, at its share of epsilon."
+        ),
+        draw=_StackDraw(tuple(plan.draw for plan in plans)),
+        preview=lambda rows: _joined([plan.preview(rows) for plan in plans]),
+        alternatives=tuple(
+            Alternative(
+                mechanism=other.mechanism,
+                norm=other.norm,
+                comparison=f"parts[{index}]: {other.comparison}",
+                std=other.std,
+            )
+            for index, plan in enumerate(plans)
+            for other in plan.alternatives
+        ),
+        details={
+            "noise": "One law for each part; null for a part whose details say why.",
+            "parts": [
+                _part_facts(part, plan) for part, plan in zip(statistic.parts, plans, strict=True)
+            ],
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _StackDraw:
+    """Draws the parts one after the other, from disjoint bits."""
+
+    parts: tuple[Callable[[Data, Randomness], Outcome], ...]
+
+    def __call__(self, data: Data, randomness: Randomness) -> Outcome:
+        outcomes = [draw(data, randomness) for draw in self.parts]
+        return Outcome(
+            value={"parts": [outcome.value for outcome in outcomes]},
+            noise=_joined([outcome.noise for outcome in outcomes]),
+        )
+
+
+def _calibrate_part(index: int, part: Part, schema: Schema, epsilon: PrivacyLoss) -> Plan:
+    from mechanisms.catalog import calibrate as calibrate_one  # noqa: PLC0415 - it lists this one
+
+    if epsilon.fraction < SMALLEST_EPSILON:
+        raise InvalidStatisticError(
+            "this part's share of epsilon must be at least 1e-12",
+            field_name=f"parts[{index}].share",
+        )
+    try:
+        return calibrate_one(
+            part.statistic, schema, epsilon, mechanism=part.mechanism, norm=part.norm
+        )
+    except InvalidStatisticError as error:
+        raise within(index, error) from None
+
+
+def _joined(parts: Sequence[Noise | None]) -> Noise | None:
+    """Return the parts' laws side by side; None where none is known."""
+    if all(part is None for part in parts):
+        return None
+    return Noise(
+        std={"parts": [None if part is None else part.std for part in parts]},
+        interval_95={"parts": [None if part is None else part.interval_95 for part in parts]},
+    )
+
+
+def _part_facts(part: Part, plan: Plan) -> dict[str, object]:
+    """Return what is public about a part, beside its grid."""
+    return {
+        "kind": part.statistic.kind,
+        "mechanism": plan.mechanism,
+        "norm": plan.norm,
+        "epsilon": str(plan.guarantee.epsilon),
+        "sensitivity": plan.guarantee.sensitivity,
+        "sensitivity_unit": plan.guarantee.sensitivity_unit,
+        "theorem": plan.guarantee.theorem,
+        "reason": plan.reason,
+        "details": plan.details,
+    }

@@ -1,0 +1,141 @@
+"""Several statistics in one release: a mean, a histogram and a quantile for one epsilon.
+
+    epsilon_i = epsilon * share_i / (share_1 + ... + share_k),
+
+exact fractions whose sum is epsilon. Each part is drawn by a mechanism and norm of
+its own; :mod:`mechanisms.composition` says why the whole is epsilon-DP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal
+
+from mechanisms.domain import Schema
+from mechanisms.statistics.base import InvalidStatisticError, Statistic
+
+MAX_PARTS = 20
+SMALLEST_SHARE, LARGEST_SHARE = 1e-6, 1e6
+_SHARE_UNIT = 10**9
+
+MechanismName = Literal[
+    "auto", "k_norm", "kng", "objective_perturbation", "exponential", "functional"
+]
+NormName = Literal["auto", "l1", "l2", "linf", "optimal"]
+
+
+class SingleStatistic:
+    """Marks a field of a request model that holds any statistic of the catalog but a stack."""
+
+    def __get_pydantic_core_schema__(self, source: object, handler: Any) -> dict[str, object]:
+        """Return the union by kind. The validator's builder calls this; no import of it here."""
+        from mechanisms.catalog import STATISTICS  # noqa: PLC0415 - the catalog lists the stack
+
+        choices = {
+            kind: handler.generate_schema(statistic)
+            for kind, statistic in STATISTICS.items()
+            if statistic is not Stack
+        }
+        return {"type": "tagged-union", "discriminator": "kind", "choices": choices}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One statistic of a stack.
+
+    Parameters
+    ----------
+    statistic
+        Any statistic but a stack.
+    share
+        Its share of epsilon relative to the other parts', between 0.000001 and
+        1000000 with at most 9 decimals; shares need not sum to 1.
+    mechanism, norm
+        As in a release of this statistic alone.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+
+    statistic: Annotated[Statistic, SingleStatistic()]
+    share: float = 1.0
+    mechanism: MechanismName = "auto"
+    norm: NormName = "auto"
+
+    @property
+    def exact_share(self) -> Fraction:
+        """Return the share as the decimal it was written as.
+
+        Raises
+        ------
+        InvalidStatisticError
+            It is out of range or too fine.
+        """
+        if not SMALLEST_SHARE <= self.share <= LARGEST_SHARE:  # also refuses NaN
+            raise InvalidStatisticError(
+                "a share must lie between 0.000001 and 1000000", field_name="share"
+            )
+        exact = Fraction(repr(float(self.share)))
+        if (exact * _SHARE_UNIT).denominator != 1:
+            raise InvalidStatisticError("a share has at most 9 decimals", field_name="share")
+        return exact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """Several statistics in one release, one epsilon split exactly by their shares.
+
+    Parameters
+    ----------
+    parts
+        Between 1 and 20 parts; a stack cannot hold another.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"composition": ()}
+    limits: ClassVar[Mapping[str, int]] = {"parts": MAX_PARTS}
+
+    kind: Literal["stack"] = "stack"
+    parts: tuple[Part, ...]
+
+    def check(self, schema: Schema) -> None:
+        """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+        self.exact_shares()
+        for index, part in enumerate(self.parts):
+            if isinstance(part.statistic, Stack):
+                raise InvalidStatisticError(
+                    "a stack cannot hold another stack", field_name=f"parts[{index}].statistic"
+                )
+            try:
+                part.statistic.check(schema)
+            except InvalidStatisticError as error:
+                raise within(index, error) from None
+
+    def exact_shares(self) -> tuple[Fraction, ...]:
+        """Return the shares as the decimals they were written as.
+
+        Raises
+        ------
+        InvalidStatisticError
+            None or too many, out of range, or too fine.
+        """
+        if not 1 <= len(self.parts) <= MAX_PARTS:
+            raise InvalidStatisticError(
+                f"a stack has between 1 and {MAX_PARTS} parts", field_name="parts"
+            )
+        shares = []
+        for index, part in enumerate(self.parts):
+            try:
+                shares.append(part.exact_share)
+            except InvalidStatisticError as error:
+                raise within(index, error) from None
+        return tuple(shares)
+
+
+def within(index: int, error: InvalidStatisticError) -> InvalidStatisticError:
+    """Return a part's refusal with the place it has in the stack."""
+    place = error.field_name
+    if place not in ("statistic", "share", "mechanism", "norm"):
+        place = f"statistic.{place}"
+    return InvalidStatisticError(error.detail, field_name=f"parts[{index}].{place}")
