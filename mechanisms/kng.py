@@ -4,7 +4,8 @@
 
 on a bounded convex set and with respect to any base measure that does not
 depend on the data. This module dispatches on the statistic and holds the
-quantile; :mod:`mechanisms.kng_linear` holds linear regression.
+quantile; :mod:`mechanisms.kng_linear` holds linear regression and
+:mod:`mechanisms.kng_boxes` what is drawn on boxes.
 
 *Quantile.* The base measure is the counting measure on the column's public
 grid (a boolean column's grid is {0, 1}). The gradient at t is
@@ -20,6 +21,7 @@ sorted, which is post-processing.
 from __future__ import annotations
 
 from mechanisms.domain import Schema
+from mechanisms.kng_boxes import calibrate_quantile_regression
 from mechanisms.kng_linear import calibrate_linear
 from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.samplers.intervals import draw_point
@@ -33,6 +35,7 @@ from mechanisms.statistics.base import (
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.quantile import Quantile, decimal_text, gradient_sensitivity
 from mechanisms.statistics.quantile_draw import EachLevelAlone, QuantileDraw
+from mechanisms.statistics.quantile_regression import QuantileRegression
 
 THEOREM = "Reimherr & Awan 2019 (KNG), Theorem 3.1"
 
@@ -49,8 +52,10 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
         return calibrate_quantile(statistic, schema, epsilon, norm)
     if isinstance(statistic, LinearRegression):
         return calibrate_linear(statistic, schema, epsilon, norm)
+    if isinstance(statistic, QuantileRegression):
+        return calibrate_quantile_regression(statistic, schema, epsilon, norm)
     raise InvalidStatisticError(
-        "kng releases quantile and linear_regression", field_name="mechanism"
+        "kng releases quantile, linear_regression and quantile_regression", field_name="mechanism"
     )
 
 

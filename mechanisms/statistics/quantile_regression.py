@@ -54,8 +54,12 @@ class QuantileRegression:
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "objective_perturbation": ("linf", "l2", "l1"),
+        "kng": ("linf", "optimal"),
     }
-    limits: ClassVar[Mapping[str, int]] = {"coefficients": MAX_COEFFICIENTS}
+    limits: ClassVar[Mapping[str, int]] = {
+        "coefficients": MAX_COEFFICIENTS,
+        "kng_coefficients": 4,
+    }
 
     kind: Literal["quantile_regression"] = "quantile_regression"
     target: str

@@ -1,0 +1,286 @@
+"""The check loss over private records, as a law of the box engine.
+
+    l(theta) = sum_i rho_tau(y_i - x_i'theta),   rho_tau(r) = r (tau - 1{r <= 0})
+
+*Conventions.* Records are integers: codes x_ij and y_i in [-F, F] stand for x_ij / F and
+y_i / F. theta is an integer vector in steps of 2**-g. A record is *reached* at theta when
+``y_i 2**g <= x_i'theta``; its gradient is ``a x_i / F`` with a = 1 - tau when reached and
+-tau when not. Equal records are kept once, with their count.
+
+*Knowledge of a box*: the indices of the records not certainly reached and not certainly
+missed everywhere on it, and exact integer sums over the reached ones. A record is decided
+in floats with a certified margin; sums of codes in float64 are exact (below 2**53).
+With few open records every subset of them is tried as the reached ones, otherwise each
+coordinate of the gradient is bounded by itself.
+
+*At kinks* (ties, y_i 2**g = x_i'theta) any a in [-tau, 1 - tau] is a subgradient. For
+d >= 2 the choice above holds there too. It is a function of the record and theta alone
+with values in [-tau, 1 - tau], so it has the sensitivity of the gradient. In one dimension
+the tied records share one weight, and the best one counts:
+
+    N(theta; D) = min over lambda in [0, 1] of |sum_i a_i(theta, lambda) x_i|,
+
+a_i = lambda - tau for tied records. For each fixed lambda that is again a function of the
+record and theta, so the sum moves by at most Delta between neighbours, and the least of
+functions that move by at most Delta moves by at most Delta. For x = 1 this N is the
+distance of tau n from [#{y < theta}, #{y <= theta}]: the private quantile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from typing import Protocol
+
+import numpy as np
+from flint import arb, fmpq
+from numpy.typing import NDArray
+
+from mechanisms.domain import CODE_MAX
+from mechanisms.samplers.boxes import Children, Space
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_CHUNK_ROWS = 1 << 16
+_UNIT = 2.0**-52
+_FEW_RECORDS = 6
+_SUBSETS = [
+    np.array(list(product((0.0, 1.0), repeat=size))).reshape(2**size, size)
+    for size in range(_FEW_RECORDS + 1)
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records:
+    """Distinct integer records on a grid of theta: codes (n x d), targets (n), counts (n).
+
+    ``grid_bits`` is g; ``space`` gives the boxes' coordinates; ``z`` = x V are the codes
+    there, and ``target`` = y 2**g, exact floats.
+    """
+
+    x: Integers
+    y: Integers
+    counts: Integers
+    grid_bits: int
+    space: Space
+    z: Floats
+    target: Floats
+
+    @classmethod
+    def build(cls, x: Integers, y: Integers, *, grid_bits: int, radius: int) -> Records:
+        """Prepare records; the coordinates follow their correlations (a matter of cost)."""
+        rows, counts = _distinct(np.column_stack([x, y]))
+        x, y = np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, -1])
+        floats = x.astype(np.float64)
+        space = Space.uncorrelated((floats * counts[:, None]).T @ floats, radius)
+        return cls(
+            x=x,
+            y=y,
+            counts=counts,
+            grid_bits=grid_bits,
+            space=space,
+            z=floats @ space.shear,
+            target=np.ldexp(y.astype(np.float64), grid_bits),
+        )
+
+    def position(self, index: NDArray[np.int32], point: Sequence[int]) -> Integers:
+        """Return ``x_i'theta - y_i 2**g`` exactly (int64: both parts stay below 2**60)."""
+        theta = np.array(point, dtype=np.int64)
+        return np.asarray(self.x[index] @ theta - (self.y[index] << self.grid_bits))
+
+
+def _distinct(rows: Integers) -> tuple[Integers, Integers]:
+    """Return the distinct rows and how often each occurs."""
+    if len(rows) < 2:
+        return rows, np.ones(len(rows), dtype=np.int64)
+    order = np.lexsort(rows.T)
+    arranged = rows[order]
+    new = np.append(True, (arranged[1:] != arranged[:-1]).any(axis=1))
+    starts = np.flatnonzero(new)
+    return arranged[starts], np.diff(np.append(starts, len(rows)))
+
+
+class GradientNorm(Protocol):
+    """A norm that grows with the absolute value of each coordinate."""
+
+    def of(self, vector: Sequence[Fraction]) -> Fraction:
+        """Return the exact norm."""
+
+    def floats(self, sizes: Floats) -> Floats:
+        """Return the norms of rows of absolute values (k x d), to a few units in the last place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Linf:
+    """The largest absolute coordinate."""
+
+    def of(self, vector: Sequence[Fraction]) -> Fraction:
+        """Return the exact norm."""
+        return max(map(abs, vector))
+
+    def floats(self, sizes: Floats) -> Floats:
+        """Return the norms of rows of absolute values."""
+        return np.asarray(sizes.max(axis=1))
+
+
+@dataclass(frozen=True, slots=True)
+class InterceptHull:
+    """The norm of the hull of all changes ``a x - a' x'`` when x starts with the constant 1.
+
+    With M = ``weight`` the hull is ``|u_1| <= 1, |u_j| <= 2M - (2M - 1) |u_1|``, so
+
+        ||u|| = max(|u_1|, max_j (|u_j| + (2M - 1) |u_1|) / (2M)).
+    """
+
+    weight: Fraction
+
+    def of(self, vector: Sequence[Fraction]) -> Fraction:
+        """Return the exact norm."""
+        double, first = 2 * self.weight, abs(vector[0])
+        return max([first, *((abs(u) + (double - 1) * first) / double for u in vector[1:])])
+
+    def floats(self, sizes: Floats) -> Floats:
+        """Return the norms of rows of absolute values."""
+        double = 2 * float(self.weight)
+        rest = (sizes[:, 1:].max(axis=1, initial=0) + (double - 1) * sizes[:, 0]) / double
+        return np.asarray(np.maximum(sizes[:, 0], rest))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Undecided:
+    """What is known on a box: open records, and the sums of (x, y) over the reached ones."""
+
+    index: NDArray[np.int32]
+    reached: Floats
+    width: Floats
+
+
+class _CheckLossLaw:
+    """What the two laws share: which records are decided where."""
+
+    floor = 0.0
+
+    def __init__(self, records: Records, tau: Fraction, rate: Fraction) -> None:
+        self.records = records
+        self.tau = tau
+        self.rate = rate
+        rows = np.column_stack([records.x, records.y]) * records.counts[:, None]
+        self.xy = rows.astype(np.float64)  # sums over records stay integers below 2**53: exact
+        self.total = self.xy.sum(axis=0)
+
+    def root(self) -> Undecided:
+        """Return nothing decided."""
+        rows, d = self.records.x.shape
+        index = np.arange(rows, dtype=np.int32)
+        return Undecided(index, np.zeros(d + 1), np.abs(self.records.z).sum(axis=0))
+
+    def widths(self, known: Undecided) -> Floats | None:
+        """Return how far a unit of each coordinate moves the open records."""
+        return known.width if len(known.index) else None
+
+    def decide(
+        self, known: Undecided, centres: Floats, half: Floats
+    ) -> tuple[list[NDArray[np.int32]], Floats, Floats, Floats]:
+        """Decide the open records on each box.
+
+        Returns the open indices of each box, the sums of (x, y) over its reached records
+        (k x d+1), and the sums of the positive and negative codes of its open ones.
+        """
+        boxes, d = centres.shape
+        reached = np.tile(known.reached, (boxes, 1))
+        above, below = np.zeros((boxes, d)), np.zeros((boxes, d))
+        pieces: list[list[NDArray[np.int32]]] = [[] for _ in range(boxes)]
+        reach_of_centre = np.abs(centres).max(axis=0) + half
+        for start in range(0, len(known.index), _CHUNK_ROWS):
+            index = known.index[start : start + _CHUNK_ROWS]
+            z, xy = self.records.z[index], self.xy[index]
+            size = np.abs(z)
+            target = self.records.target[index]
+            # d products and d + 1 sums err by at most (d + 2) u of the sum of sizes
+            margin = (d + 3) * _UNIT * (size @ reach_of_centre + np.abs(target))
+            threshold = size @ half + margin
+            distance = centres @ z.T - target
+            certain = distance > threshold
+            possible = distance >= -threshold
+            reached += certain @ xy
+            possible &= ~certain
+            positive = np.maximum(xy[:, :d], 0)
+            above += possible @ positive
+            below += possible @ (xy[:, :d] - positive)
+            for box in range(boxes):
+                pieces[box].append(index[possible[box]])
+        empty = known.index[:0]
+        return [np.concatenate(p) if p else empty for p in pieces], reached, above, below
+
+    def knowledge(self, indices: Sequence[NDArray[np.int32]], reached: Floats) -> list[Undecided]:
+        """Return what is known on each box."""
+        return [
+            Undecided(index, sums, np.abs(self.records.z[index]).sum(axis=0))
+            for index, sums in zip(indices, reached, strict=True)
+        ]
+
+
+class GradientLaw(_CheckLossLaw):
+    """``E(theta) = rate * N(theta)``: the K-norm gradient law of quantile regression.
+
+    Parameters
+    ----------
+    records
+        The private records.
+    tau
+        The quantile's level.
+    rate
+        ``epsilon / (2 Delta)``.
+    norm
+        The norm of the gradient, in scaled units.
+    """
+
+    def __init__(
+        self, records: Records, *, tau: Fraction, rate: Fraction, norm: GradientNorm
+    ) -> None:
+        super().__init__(records, tau, rate)
+        self.norm = norm
+
+    def split(self, known: Undecided, centres: Floats, half: Floats) -> Children[Undecided]:
+        """Bound the norm on boxes from integer bounds of the gradient."""
+        indices, reached, above, below = self.decide(known, centres, half)
+        d = centres.shape[1]
+        offset = float(self.tau) * self.total[:d]
+        settled = reached[:, :d] - offset
+        # the float of tau, its product and two sums: within 4 u of the sizes added
+        rounding = 4 * _UNIT * (np.abs(self.total[:d]) + np.abs(reached[:, :d]) + above - below)
+        sizes = np.maximum(settled + below, -settled - above)
+        norms = self.norm.floats(np.maximum(0, sizes - rounding))
+        for box, index in enumerate(indices):
+            if d > 1 and 0 < len(index) <= _FEW_RECORDS:
+                sums = settled[box] + _SUBSETS[len(index)] @ self.xy[index, :d]
+                norms[box] = self.norm.floats(np.maximum(0, np.abs(sums) - rounding[box])).min()
+        low = norms / CODE_MAX * float(self.rate) * (1 - 16 * _UNIT)
+        return Children(low, self.knowledge(indices, reached))
+
+    def exponent(self, known: Undecided, point: Sequence[int], bits: int) -> arb:  # noqa: ARG002
+        """Return rate * N(theta), from integers."""
+        exact = self.rate * self.gradient_norm(known, point)
+        return arb(fmpq(exact.numerator, exact.denominator))
+
+    def gradient_norm(self, known: Undecided, point: Sequence[int]) -> Fraction:
+        """Return N(theta), exactly."""
+        position = self.records.position(known.index, point)
+        d = len(point)
+        tied = self._sum(known.index[position == 0])
+        reached = known.reached[:d] + self._sum(known.index[position > 0])
+        start = [
+            (int(sums) - self.tau * int(total)) / CODE_MAX
+            for sums, total in zip(reached, self.total[:d], strict=True)
+        ]
+        whole = [s + Fraction(int(t), CODE_MAX) for s, t in zip(start, tied, strict=True)]
+        if d == 1:
+            smallest = max(min(start[0], whole[0]), -max(start[0], whole[0]), Fraction(0))
+            return self.norm.of([smallest])
+        return self.norm.of(whole)
+
+    def _sum(self, index: NDArray[np.int32]) -> Floats:
+        return np.asarray(self.xy[index, :-1].sum(axis=0))

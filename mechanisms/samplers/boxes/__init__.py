@@ -1,0 +1,12 @@
+"""Exact draws from a law on a public grid, by adaptive rejection on boxes.
+
+``draw(law, space, randomness)`` returns one grid point of the l1 ball with
+probability exactly proportional to ``exp(-E(theta))``, for any E that can be bounded
+below on boxes and evaluated at points (:class:`~mechanisms.samplers.boxes.law.BoxLaw`).
+"""
+
+from mechanisms.samplers.boxes.law import BoxLaw, Children
+from mechanisms.samplers.boxes.rejection import Cover, draw
+from mechanisms.samplers.boxes.space import Box, Space
+
+__all__ = ["Box", "BoxLaw", "Children", "Cover", "Space", "draw"]

@@ -1,0 +1,52 @@
+"""What the box engine asks of a law: lower bounds of its exponent on boxes, exact values at points.
+
+``P(theta) ∝ exp(-E(theta))`` on the grid points theta of a :class:`Space`. A law keeps a
+*knowledge* of its own for every box (for example the records not decided there), hands
+it down to the parts of the box, and never loses correctness by knowing little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Knowledge = TypeVar("Knowledge")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Children(Generic[Knowledge]):
+    """What a law says of k boxes: certified lower bounds of E, and what it knows on each.
+
+    ``exponents`` (length k, finite, at least the law's ``floor``) holds floats that are
+    certainly at most E(theta) at every theta of the box.
+    """
+
+    exponents: Floats
+    knowledge: Sequence[Knowledge]
+
+
+class BoxLaw(Protocol[Knowledge]):
+    """A law on the grid. Coordinates u and theta are as in :class:`Space`, in grid steps."""
+
+    floor: float
+
+    def root(self) -> Knowledge:
+        """Return what is known on all of the space; E is at least ``floor`` there."""
+
+    def widths(self, known: Knowledge) -> Floats | None:
+        """Return how much each coordinate of a box matters, per unit of width; None: equally."""
+
+    def split(self, known: Knowledge, centres: Floats, half: Floats) -> Children[Knowledge]:
+        """Bound E on the boxes ``|u - centre| <= half`` inside the box known.
+
+        ``centres`` has shape (k, d), exact; ``half`` (d) holds for all of them.
+        """
+
+    def exponent(self, known: Knowledge, point: Sequence[int], bits: int) -> arb:
+        """Return a ball around E at a grid point theta of the box, at ``bits`` working bits."""

@@ -1,0 +1,135 @@
+"""The grid points of an l1 ball, and boxes in sheared coordinates that hold them.
+
+*Conventions.* theta is an integer vector of length d, in grid steps; Theta holds those
+with ``||theta||_1 <= radius``. Boxes are cut in coordinates u with ``theta = V u``, V upper
+triangular with ones on its diagonal and multiples of 2**-12 above it: with V from the
+data's correlations the level sets of an objective are about as long as wide, and few
+boxes cover them. V is a choice of cost only.
+
+A box is ``a_j <= u_j < a_j + n_j`` with integers a and n >= 1. It holds exactly
+``n_1 n_2 ... n_d`` integer vectors theta, whatever V: given theta_k for all k > j (and
+so u_k), ``theta_j = u_j + offset`` with a fixed offset, and a half-open interval of
+length n_j holds n_j integers. This is also how one of them is drawn, uniformly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.randomness import Randomness
+
+Floats = NDArray[np.float64]
+
+SHEAR_BITS = 12
+_LARGEST_SHEAR = 16
+_SLACK = 2.0**-44
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """The u with lower_j <= u_j < lower_j + sides_j, in grid steps."""
+
+    lower: tuple[int, ...]
+    sides: tuple[int, ...]
+
+    @property
+    def points(self) -> int:
+        """Return the number of grid points inside."""
+        return math.prod(self.sides)
+
+    def parts(self, counts: Sequence[int]) -> list[Box]:
+        """Cut side j into ``counts[j]`` nearly equal pieces."""
+        cuts = [
+            [a + n * i // p for i in range(p + 1)]
+            for a, n, p in zip(self.lower, self.sides, counts, strict=True)
+        ]
+        return [
+            Box(
+                tuple(cuts[j][i] for j, i in enumerate(chosen)),
+                tuple(cuts[j][i + 1] - cuts[j][i] for j, i in enumerate(chosen)),
+            )
+            for chosen in product(*(range(p) for p in counts))
+        ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Space:
+    """Theta and its boxes.
+
+    Attributes
+    ----------
+    radius
+        The l1 ball's radius, in grid steps.
+    shear
+        V (d x d), exact floats.
+    """
+
+    radius: int
+    shear: Floats
+
+    @classmethod
+    def plain(cls, dimension: int, radius: int) -> Space:
+        """Return the space with u = theta."""
+        return cls(radius=radius, shear=np.eye(dimension))
+
+    @classmethod
+    def uncorrelated(cls, gram: Floats, radius: int) -> Space:
+        """Return the space whose shear makes ``V' gram V`` about diagonal; gram is a hint."""
+        d = len(gram)
+        scale = float(np.trace(gram)) or 1.0
+        matrix = gram / scale + 1e-6 * np.eye(d)
+        lower = np.linalg.cholesky(matrix)
+        shear = np.linalg.inv(lower / np.diag(lower)).T
+        rounded = np.rint(np.clip(shear, -_LARGEST_SHEAR, _LARGEST_SHEAR) * 2.0**SHEAR_BITS)
+        return cls(radius=radius, shear=np.triu(rounded, 1) / 2.0**SHEAR_BITS + np.eye(d))
+
+    @property
+    def dimension(self) -> int:
+        """Return d."""
+        return len(self.shear)
+
+    def root(self) -> Box:
+        """Return a box that holds Theta."""
+        reach = np.abs(np.linalg.inv(self.shear)).max(axis=1) * (1 + _SLACK)
+        ends = [math.ceil(float(r) * self.radius) + 1 for r in reach]
+        return Box(tuple(-end for end in ends), tuple(2 * end + 1 for end in ends))
+
+    def holds(self, point: Sequence[int]) -> bool:
+        """Say whether theta is in Theta."""
+        return sum(map(abs, point)) <= self.radius
+
+    def outside(self, centres: Floats, half: Floats) -> NDArray[np.bool_]:
+        """Say which boxes ``|u - centre| <= half`` certainly miss Theta (shape k).
+
+        For any signs s, ``||theta||_1 >= s'V u >= s'V c - |s'V| half``.
+        """
+        theta = centres @ self.shear.T
+        facing = np.sign(theta) @ self.shear
+        size = np.abs(theta).sum(axis=1)
+        reach = np.abs(facing) @ half
+        rounding = _SLACK * (np.abs(centres) + half) @ np.abs(self.shear).sum(axis=0)
+        return np.asarray(size - reach - rounding > self.radius)
+
+    def draw_point(self, box: Box, randomness: Randomness) -> tuple[int, ...]:
+        """Return one of the box's grid points, each with the same probability."""
+        return self.point(box, [randomness.below(side) for side in box.sides])
+
+    def point(self, box: Box, place: Sequence[int]) -> tuple[int, ...]:
+        """Return the grid point at a place, 0 <= place_j < sides_j, of a box."""
+        d = self.dimension
+        scale = SHEAR_BITS * (d - 1)
+        shear = (self.shear * 2.0**SHEAR_BITS).astype(np.int64).tolist()
+        theta = [0] * d
+        u = [0] * d  # times 2**scale, exact: u_j is a multiple of 2**-(SHEAR_BITS (d - 1 - j))
+        for j in reversed(range(d)):
+            offset = sum(shear[j][k] * u[k] for k in range(j + 1, d)) >> SHEAR_BITS
+            first = -((-(box.lower[j] << scale) - offset) >> scale)
+            theta[j] = first + place[j]
+            u[j] = (theta[j] << scale) - offset
+        return tuple(theta)

@@ -1,0 +1,133 @@
+"""The box engine: exact counting, exact choice, and draws from tiny laws by enumeration."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from flint import arb
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from mechanisms.samplers.boxes import Box, Children, Cover, Space, draw
+from mechanisms.samplers.boxes.tree import SumTree
+from mechanisms.testing import Law, check_draws, seeded_randomness
+
+SHEAR = np.array([[1.0, -0.75, 1.5], [0.0, 1.0, 2.0**-12 * 777], [0.0, 0.0, 1.0]])
+
+
+@given(
+    lower=st.tuples(*[st.integers(-9, 9)] * 3),
+    sides=st.tuples(*[st.integers(1, 4)] * 3),
+)
+def test_a_sheared_box_holds_as_many_points_as_its_volume(
+    lower: tuple[int, ...], sides: tuple[int, ...]
+) -> None:
+    """Every place gives another grid point, and V^-1 theta lies in the box."""
+    space, box = Space(radius=100, shear=SHEAR), Box(lower, sides)
+    places = itertools.product(*(range(side) for side in sides))
+    points = {space.point(box, place) for place in places}
+    assert len(points) == box.points
+    u = np.linalg.solve(SHEAR, np.array(sorted(points), dtype=float).T).T
+    assert (u >= np.array(lower) - 1e-9).all()
+    assert (u < np.array(lower) + np.array(sides) + 1e-9).all()
+
+
+@given(
+    sides=st.tuples(st.integers(1, 7), st.integers(1, 7)),
+    counts=st.tuples(st.sampled_from([1, 2, 4]), st.sampled_from([1, 2])),
+)
+def test_parts_tile_their_box(sides: tuple[int, ...], counts: tuple[int, ...]) -> None:
+    counts = tuple(min(count, side) for count, side in zip(counts, sides, strict=True))
+    space = Space.plain(2, 100)
+    found = [
+        space.point(part, place)
+        for part in Box((-3, 2), sides).parts(counts)
+        for place in itertools.product(*(range(side) for side in part.sides))
+    ]
+    assert sorted(found) == [(-3 + a, 2 + b) for a in range(sides[0]) for b in range(sides[1])]
+
+
+def test_the_root_holds_theta_and_what_is_outside_is_outside() -> None:
+    space = Space(radius=6, shear=SHEAR)
+    root = space.root()
+    theta = np.array(
+        [t for t in itertools.product(range(-6, 7), repeat=3) if sum(map(abs, t)) <= 6], dtype=float
+    )
+    u = np.linalg.solve(SHEAR, theta.T).T
+    assert (u >= root.lower).all()
+    assert (u < np.array(root.lower) + root.sides).all()
+    half = np.array([1.5, 1.0, 0.5])
+    centres = np.random.default_rng(1).uniform(-12, 12, (400, 3))
+    missed = space.outside(centres, half)
+    assert 0 < missed.sum() < 400
+    for centre in centres[missed]:
+        assert not (np.abs(u - centre) <= half).all(axis=1).any()
+
+
+@given(st.lists(st.tuples(st.integers(0, 90), st.integers(0, 2**70)), min_size=1, max_size=200))
+def test_the_tree_sums_whatever_is_set(changes: list[tuple[int, int]]) -> None:
+    tree, held = SumTree(), {}
+    for slot, weight in changes:
+        tree.set(slot, weight)
+        held[slot] = weight
+    assert tree.total == sum(held.values())
+    if tree.total:
+        assert held[tree.choose(seeded_randomness(1))]
+
+
+@pytest.mark.statistical
+def test_the_tree_chooses_by_weight() -> None:
+    weights, randomness = [3, 0, 1, 0, 0, 7, 2], seeded_randomness(2)
+    tree = SumTree(weights)
+    draws = [tree.choose(randomness) for _ in range(4000)]
+    uniform = Law.discrete(range(7), [1, 0, 1, 0, 0, 1, 1])
+    check_draws(draws, Law.discrete(range(7), weights), twins=[uniform])
+
+
+class Cone:
+    """E(theta) = rate * (|theta_1 - 1| + |theta_2 + 2|) + 800: slow bounds, irrational far out."""
+
+    floor = 0.0
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+
+    def root(self) -> None:
+        return None
+
+    def widths(self, known: None) -> None:
+        return None
+
+    def split(
+        self, known: None, centres: NDArray[np.float64], half: NDArray[np.float64]
+    ) -> Children[None]:
+        distance = np.maximum(0, np.abs(centres - [1, -2]) - half).sum(axis=1)
+        return Children(self.rate * distance * 0.9 + 799.0, [None] * len(centres))
+
+    def value(self, point: Sequence[int]) -> float:
+        return self.rate * (abs(point[0] - 1) + abs(point[1] + 2))
+
+    def exponent(self, known: None, point: Sequence[int], bits: int) -> arb:
+        return arb(self.value(point)) + 800
+
+
+@pytest.mark.statistical
+def test_draws_follow_a_law_far_from_its_first_bound() -> None:
+    """The reference must be moved by 800 nats, and the law is still the one enumerated."""
+    space, cone, radius = Space.plain(2, 9), Cone(0.5), 9
+    points = [p for p in itertools.product(range(-9, 10), repeat=2) if sum(map(abs, p)) <= radius]
+    order: dict[tuple[int, ...], int] = {p: i for i, p in enumerate(sorted(points, key=cone.value))}
+    randomness = seeded_randomness(3)
+    covers = [Cover(cone, space) for _ in range(40)]
+    draws = [order[cover.draw(randomness)] for cover in covers for _ in range(100)]
+    laws = {
+        scale: Law.discrete(list(order.values()), [math.exp(-scale * cone.value(p)) for p in order])
+        for scale in (0.7, 1.0, 1.3)
+    }
+    check_draws(draws, laws[1.0], twins=[laws[0.7], laws[1.3]])
+    assert draw(cone, space, randomness) in order

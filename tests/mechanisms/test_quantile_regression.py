@@ -1,0 +1,421 @@
+"""Quantile regression: exact law, exact sensitivity, exact draws, and what a wrong Delta leaks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+
+from mechanisms.catalog import calibrate
+from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.kng_boxes import MOST_ROWS, read_records
+from mechanisms.objectives.check_loss import (
+    GradientLaw,
+    GradientNorm,
+    InterceptHull,
+    Linf,
+    Records,
+)
+from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.samplers.boxes import Cover
+from mechanisms.sketches import ArrayData
+from mechanisms.statistics.base import InvalidStatisticError
+from mechanisms.statistics.quantile_regression import QuantileRegression, gradient_sensitivity
+from mechanisms.testing import (
+    Law,
+    audit_epsilon,
+    check_draws,
+    draws_needed,
+    record_replay,
+    seeded_randomness,
+)
+
+REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
+HALF, HIGH = Fraction(1, 2), Fraction(9, 10)
+NUMBER = NumberColumn(Fraction(-1), Fraction(1))
+GRID_BITS, RADIUS = 2, 5
+
+Record = tuple[int, ...]  # (x_1, ..., x_d, y) in quarters of F
+
+
+def build(records: Sequence[Record], radius: int = RADIUS) -> Records:
+    rows = np.array(records, dtype=np.int64).reshape(len(records), -1) * (CODE_MAX // 4)
+    return Records.build(
+        np.ascontiguousarray(rows[:, :-1]),
+        np.ascontiguousarray(rows[:, -1]),
+        grid_bits=GRID_BITS,
+        radius=radius,
+    )
+
+
+def ball(dimension: int, radius: int = RADIUS) -> list[tuple[int, ...]]:
+    every = itertools.product(range(-radius, radius + 1), repeat=dimension)
+    return [point for point in every if sum(map(abs, point)) <= radius]
+
+
+def norm_at(
+    records: Sequence[Record], tau: Fraction, norm: GradientNorm, point: Sequence[int]
+) -> Fraction:
+    """Return N(theta) one record at a time, from its definition."""
+    d = len(point)
+    total, tied = [Fraction(0)] * d, [Fraction(0)] * d
+    for *x, y in records:
+        fitted = sum(
+            Fraction(a, 4) * Fraction(t, 1 << GRID_BITS) for a, t in zip(x, point, strict=True)
+        )
+        for j in range(d):
+            total[j] += ((fitted >= Fraction(y, 4)) - tau) * Fraction(x[j], 4)
+            tied[j] += (fitted == Fraction(y, 4)) * Fraction(x[j], 4)
+    if d > 1:
+        return norm.of(total)
+    ends = (total[0] - tied[0], total[0])
+    return Fraction(0) if ends[0] * ends[1] < 0 else norm.of([min(ends, key=abs)])
+
+
+def law_over(
+    records: Sequence[Record], tau: Fraction, norm: GradientNorm, rate: Fraction
+) -> dict[tuple[int, ...], float]:
+    return {
+        point: float(np.exp(-float(rate * norm_at(records, tau, norm, point))))
+        for point in ball(len(records[0]) - 1)
+    }
+
+
+def draws_of(
+    records: Sequence[Record], law: tuple[Fraction, GradientNorm, Fraction], *, count: int
+) -> list[tuple[int, ...]]:
+    """Draw from the law of (tau, norm, rate)."""
+    tau, norm, rate = law
+    built, randomness = build(records), seeded_randomness(5)
+    exact = GradientLaw(built, tau=tau, rate=rate, norm=norm)
+    covers = (Cover(exact, built.space) for _ in itertools.count())
+    return [
+        cover.draw(randomness)
+        for cover, _ in zip((c for c in covers for _ in range(_REUSE)), range(count), strict=False)
+    ]
+
+
+LINE = [(4, -4, -3), (4, -1, -1), (4, 2, 0), (4, 4, 1), (4, 4, 1), (4, 0, -4), (4, 3, 2)]
+FLAT = [(4, 2), (4, -1), (4, -1), (4, 3), (4, 0)]
+_REUSE = 100  # a cover serves any number of draws; the first ones try coarse boxes
+Case = tuple[Sequence[Record], Fraction, GradientNorm]
+CASES: dict[str, Case] = {
+    "line": (LINE, HALF, Linf()),
+    "line at 0.9, hull": (LINE, HIGH, InterceptHull(HIGH)),
+    "no intercept": ([(3, -2, 1), (-4, 1, 4), (2, 2, 2), (0, 4, -1)], Fraction(1, 4), Linf()),
+    "constant": (FLAT, HIGH, Linf()),
+}
+RATES = {
+    "line": Fraction(3),
+    "line at 0.9, hull": Fraction(6),
+    "no intercept": Fraction(6),
+    "constant": Fraction(4),
+}
+
+
+# 1. Closed form -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_law_at_every_point_is_its_definition(case: str) -> None:
+    """Known with nothing decided, and with everything a box decides."""
+    records, tau, norm = CASES[case]
+    built = build(records)
+    law = GradientLaw(built, tau=tau, rate=Fraction(1), norm=norm)
+    d = len(records[0]) - 1
+    half = np.full(d, 0.5)
+    for point in ball(d):
+        expected = norm_at(records, tau, norm, point)
+        centre = np.linalg.solve(built.space.shear, np.array(point, dtype=float))
+        split = law.split(law.root(), centre[None, :], half)
+        assert law.gradient_norm(law.root(), point) == expected
+        assert law.gradient_norm(split.knowledge[0], point) == expected
+        assert split.exponents[0] <= float(expected)
+
+
+@pytest.mark.parametrize("level", [HALF, HIGH])
+def test_one_constant_column_is_the_private_quantile(level: Fraction) -> None:
+    for (point,) in ball(1):
+        under = sum(y < point for _, y in FLAT)
+        reached = sum(y <= point for _, y in FLAT)
+        score = max(under - level * len(FLAT), level * len(FLAT) - reached, Fraction(0))
+        assert norm_at(FLAT, level, Linf(), (point,)) == score
+
+
+def test_the_hull_is_linf_at_the_median() -> None:
+    for vector in itertools.product([Fraction(k, 3) for k in range(-4, 5)], repeat=3):
+        assert InterceptHull(HALF).of(vector) == Linf().of(vector)
+
+
+SMALL = [(4, x, y) for x in (-4, 4) for y in (-4, 0, 4)]
+
+
+@pytest.mark.parametrize(("tau", "hull"), [(HALF, False), (HIGH, False), (HIGH, True)])
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+def test_no_pair_of_neighbours_exceeds_epsilon(
+    tau: Fraction, hull: bool, adjacency: Adjacency
+) -> None:
+    if hull and adjacency is ADD:
+        pytest.skip("the hull under add-remove is the cube")
+    norm: GradientNorm = InterceptHull(tau) if hull else Linf()
+    delta = Fraction(1) if hull else gradient_sensitivity(tau, adjacency)
+    epsilon, worst = 2, 0.0
+    common = [(4, -1, 1), (4, 3, -2)]
+    laws = []
+    for changed in [None, *SMALL] if adjacency is ADD else SMALL:
+        records = [*common, changed] if changed else common
+        weights = np.array(list(law_over(records, tau, norm, epsilon / (2 * delta)).values()))
+        laws.append(np.log(weights / weights.sum()))
+    pairs = (
+        [(laws[0], law) for law in laws] if adjacency is ADD else itertools.combinations(laws, 2)
+    )
+    for one, two in pairs:
+        worst = max(worst, float(np.abs(one - two).max()))
+    assert 0.3 * epsilon < worst <= epsilon + 1e-9
+
+
+@pytest.mark.parametrize("tau", [HALF, HIGH, Fraction(1, 5)])
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+@pytest.mark.parametrize("hull", [False, True])
+def test_the_gradient_moves_by_exactly_delta(
+    tau: Fraction, adjacency: Adjacency, hull: bool
+) -> None:
+    if hull and adjacency is ADD:
+        pytest.skip("the hull under add-remove is the cube")
+    schema = Schema({"x": NUMBER, "y": NUMBER}, adjacency, 4 if adjacency is REPLACE else None, 9)
+    norm: GradientNorm = InterceptHull(max(tau, 1 - tau)) if hull else Linf()
+    delta = Fraction(1) if hull else gradient_sensitivity(tau, adjacency)
+    statistic = QuantileRegression(target="y", features=("x",), bound=1.0)
+    points = [(0, 0), (1 << 37, 0), (0, -(1 << 37)), (12345, -(1 << 36)), (1 << 37, 1 << 37)]
+
+    def gradients(data: ArrayData) -> list[Fraction]:
+        records = read_records(statistic.scaling(schema), data, bound=Fraction(1))
+        found: list[Fraction] = []
+        for point in points:
+            position = records.position(np.arange(len(records.y), dtype=np.int32), point)
+            weights = [
+                int(count) * (int(reached) - tau)
+                for reached, count in zip(position >= 0, records.counts, strict=True)
+            ]
+            found += [
+                sum(
+                    (w * Fraction(int(x), CODE_MAX) for w, x in zip(weights, column, strict=True)),
+                    Fraction(0),
+                )
+                for column in records.x.T
+            ]
+        return found
+
+    replay = record_replay(
+        gradients,
+        schema=schema,
+        norm=lambda change: max(norm.of(change[k : k + 2]) for k in range(0, len(change), 2)),
+    )
+    assert delta * Fraction(99, 100) <= replay.largest <= delta
+
+    def smallest(data: ArrayData) -> list[Fraction]:
+        records = read_records(statistic.scaling(schema), data, bound=Fraction(1))
+        law = GradientLaw(records, tau=tau, rate=Fraction(1), norm=norm)
+        return [law.gradient_norm(law.root(), point) for point in points]
+
+    replay = record_replay(smallest, schema=schema, norm=lambda change: max(map(abs, change)))
+    assert replay.largest <= delta
+
+
+# 2. Distribution ----------------------------------------------------------------------------
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("case", CASES)
+def test_draws_follow_the_law_and_no_other(case: str) -> None:
+    records, tau, norm = CASES[case]
+    rate = RATES[case]
+    weights = law_over(records, tau, norm, rate)
+    order = {point: i for i, point in enumerate(sorted(weights, key=weights.__getitem__))}
+    law, *twins = (
+        Law.discrete(list(order.values()), [weights[p] ** scale for p in order])
+        for scale in (1.0, 0.7, 1.3)
+    )
+    gap = min(law.gap(twin, list(order.values())) for twin in twins)
+    count = draws_needed(gap) + 200
+    draws = draws_of(records, (tau, norm, rate), count=count)
+    check_draws([order[point] for point in draws], law, twins=twins)
+
+
+# 3. Black box -------------------------------------------------------------------------------
+
+BULK = [(4, -4)] * 8
+PAIRS = {REPLACE: ([*BULK, (4, 4)], [*BULK, (4, -4)]), ADD: ([*BULK, (4, 4)], BULK)}
+
+
+def _audit(delta: Fraction, adjacency: Adjacency) -> float:
+    """Audit tau = 0.9: eight records at the lower end, and one high that is moved or removed."""
+    pair = [
+        draws_of(records, (HIGH, Linf(), 1 / (2 * delta)), count=9000)
+        for records in PAIRS[adjacency]
+    ]
+    events = {f"t < {t}": lambda draw, t=t: draw[0] < t for t in (-3, 0, 4)}
+    return audit_epsilon(pair[0], pair[1], events).epsilon
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+def test_the_audit_passes_ours_and_flags_the_printed_sensitivity(adjacency: Adjacency) -> None:
+    assert _audit(gradient_sensitivity(HIGH, adjacency), adjacency) <= 1.0
+    assert _audit(2 * (1 - HIGH), adjacency) > 1.2
+
+
+# 4. Reference and edge cases ----------------------------------------------------------------
+
+
+def release(
+    statistic: QuantileRegression,
+    values: Mapping[str, Sequence[float]],
+    columns: dict[str, NumberColumn],
+    *,
+    epsilon: str,
+    adjacency: Adjacency = REPLACE,
+    norm: str = "auto",
+) -> dict[str, float]:
+    rows = len(next(iter(values.values())))
+    schema = Schema(columns, adjacency, rows if adjacency is REPLACE else None, 1000)
+    plan = calibrate(statistic, schema, Epsilon.parse(epsilon), mechanism="kng", norm=norm)
+    data = ArrayData.from_values(schema, {name: list(column) for name, column in values.items()})
+    answer = plan.draw(data, seeded_randomness(1)).value["coefficients"]
+    assert isinstance(answer, dict)
+    return answer
+
+
+ENGEL = {
+    "income": NumberColumn(Fraction(0), Fraction(5000)),
+    "foodexp": NumberColumn(Fraction(0), Fraction(2500)),
+}
+
+
+@pytest.mark.parametrize("tau", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("norm", ["linf", "optimal"])
+def test_large_epsilon_gives_statsmodels_on_engel(tau: float, norm: str) -> None:
+    """Up to the kink: the least gradient beside it is up to a record away from the minimiser."""
+    table = sm.datasets.engel.load_pandas().data
+    design = sm.add_constant(table["income"])
+    fitted = sm.QuantReg(table["foodexp"], design).fit(q=tau, p_tol=1e-9, max_iter=5000)
+    statistic = QuantileRegression(target="foodexp", features=("income",), tau=tau)
+    values = {name: table[name].tolist() for name in ENGEL}
+    found = release(statistic, values, ENGEL, epsilon="10000", norm=norm)
+
+    def loss(intercept: float, slope: float) -> float:
+        residual = table["foodexp"] - intercept - slope * table["income"]
+        return float((residual * (tau - (residual <= 0))).sum())
+
+    least = loss(fitted.params["const"], fitted.params["income"])
+    assert least - 1 <= loss(found["(intercept)"], found["income"]) <= 1.01 * least
+    assert found["income"] == pytest.approx(fitted.params["income"], abs=0.03)
+
+
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+@pytest.mark.parametrize("epsilon", ["1e-9", "1", "10000"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"x": [], "z": [], "y": []},
+        {"x": [0.5], "z": [1.0], "y": [9.0]},
+        {"x": [1.0] * 40, "z": [1.0] * 40, "y": [-1.0, 1.0] * 20},
+        {"x": [-1.0, 1.0] * 20, "z": [1.0, -1.0] * 20, "y": [0.25, -0.5] * 20},
+    ],
+)
+def test_degenerate_data_and_extreme_epsilons_work(
+    values: dict[str, list[float]], epsilon: str, adjacency: Adjacency
+) -> None:
+    statistic = QuantileRegression(target="y", features=("x", "z"), bound=2.0)
+    columns = dict.fromkeys(values, NUMBER)
+    found = release(statistic, values, columns, epsilon=epsilon, adjacency=adjacency)
+    assert set(found) == {"(intercept)", "x", "z"}
+    assert sum(map(abs, found.values())) <= 2 + 1e-9
+
+
+def test_constant_data_keep_their_quantile() -> None:
+    """In one dimension the kink carries the mass at a large epsilon."""
+    statistic = QuantileRegression(target="y", features=(), tau=0.9, bound=2.0)
+    found = release(statistic, {"y": [0.25] * 60}, {"y": NUMBER}, epsilon="100")
+    assert found["(intercept)"] == pytest.approx(0.25, abs=1e-5)
+
+
+def test_without_an_intercept_columns_are_divided_by_their_extent() -> None:
+    generator = np.random.default_rng(3)
+    x = generator.uniform(1, 7, 200)
+    columns = {
+        "x": NumberColumn(Fraction(1), Fraction("7.3")),
+        "y": NumberColumn(Fraction(0), Fraction(20)),
+    }
+    values = {"x": x.tolist(), "y": (1.5 * x + generator.uniform(-0.1, 0.1, 200)).tolist()}
+    statistic = QuantileRegression(target="y", features=("x",), intercept=False, bound=2.0)
+    for norm in ("linf", "optimal"):
+        found = release(statistic, values, columns, epsilon="50", norm=norm, adjacency=ADD)
+        assert found == {"x": pytest.approx(1.5, abs=0.02)}
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"tau": 0.0}, "tau"),
+        ({"tau": float("nan")}, "tau"),
+        ({"tau": 0.1234567891}, "tau"),
+        ({"bound": 0.0}, "bound"),
+        ({"bound": float("inf")}, "bound"),
+        ({"features": ("y",)}, "features"),
+        ({"features": ("x", "x")}, "features"),
+        ({"features": ("absent",)}, "features"),
+        ({"features": ("a", "b", "c", "x")}, "features"),
+    ],
+)
+def test_bad_questions_are_refused(change: dict[str, object], field: str) -> None:
+    schema = Schema(dict.fromkeys("abcxy", NUMBER), REPLACE, 5)
+    arguments: dict[str, object] = {"target": "y", "features": ("x",), **change}
+    with pytest.raises(InvalidStatisticError) as caught:
+        calibrate(
+            QuantileRegression(**arguments),  # type: ignore[arg-type]
+            schema,
+            Epsilon.parse("1"),
+            mechanism="kng",
+        )
+    assert caught.value.field_name == field
+
+
+def test_more_rows_than_a_draw_can_take_are_refused_by_public_counts() -> None:
+    statistic = QuantileRegression(target="y", features=("x",))
+    columns = {"x": NUMBER, "y": NUMBER}
+    for schema in (
+        Schema(columns, REPLACE, MOST_ROWS[2] + 1),
+        Schema(columns, ADD, None, MOST_ROWS[2] + 1),
+    ):
+        with pytest.raises(InvalidStatisticError, match="rows"):
+            calibrate(statistic, schema, Epsilon.parse("1"), mechanism="kng")
+
+
+@pytest.mark.parametrize(
+    ("tau", "adjacency", "norm", "expected"),
+    [
+        (0.5, REPLACE, "auto", ("linf", "1")),
+        (0.9, REPLACE, "auto", ("optimal", "1")),
+        (0.9, REPLACE, "linf", ("linf", "1.8")),
+        (0.9, ADD, "auto", ("linf", "0.9")),
+        (0.9, ADD, "optimal", ("optimal", "0.9")),
+    ],
+)
+def test_plans_state_norm_and_sensitivity(
+    tau: float, adjacency: Adjacency, norm: str, expected: tuple[str, str]
+) -> None:
+    schema = Schema({"x": NUMBER, "y": NUMBER}, adjacency, 5, 5)
+    plan = calibrate(
+        QuantileRegression(target="y", features=("x",), tau=tau),
+        schema,
+        Epsilon.parse("1"),
+        mechanism="kng",
+        norm=norm,
+    )
+    assert (plan.norm, plan.guarantee.sensitivity) == expected
+    assert plan.preview(None) is None
