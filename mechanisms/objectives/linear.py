@@ -8,8 +8,9 @@ in scaled coordinates, |x_ij| <= 1 and |y_i| <= 1, on Theta = {||theta||_1 <= B}
 *Sensitivity.* A record contributes -2 (y - x'theta) x, whose entries are at most
 2 (1 + ||theta||_1) in absolute value. Replacing a record therefore changes the
 gradient at theta by at most Delta_inf(theta) = 4 (1 + ||theta||_1), adding or
-removing one by half of that; both are attained. The ridge does not depend on
-the data and adds nothing. (Reimherr & Awan take the constant 4 (1 + B) and then
+removing one by half of that. The latter is attained; the former where some
+theta_j = 0, and 4 (1 + ||theta||_1 - min |theta_j|) is in general. The ridge does
+not depend on the data and adds nothing. (Reimherr & Awan take the constant 4 (1 + B) and then
 drop the gradient's factor 2 in their density (1), which halves epsilon.)
 
 *Public ridge.* X'X may be singular whatever n: constant, repeated or too many

@@ -3,10 +3,12 @@
 The mean number of tries is the envelope's mass over f's integral, so masses
 compare cones without a single try. Any cone whose rates are positive is valid, so
 the search is free: it starts from the vertices of the path, and, when that is
-not enough, descends by three moves.
+not enough, descends by four moves.
 
 - *Blend* a row with a residual, t >= (1 - tau) omega'V + tau (+-V_r): points
   between two dual vertices, for a theta_hat close to Theta's boundary.
+- *Shrink* a row, t >= tau omega'V: for a theta_hat within Theta, where V takes
+  both signs.
 - *Drop* a coordinate of N together with a row: wider along directions the data
   leave open (repeated columns).
 - *Add* a signed coordinate to N together with a signed residual.
@@ -45,7 +47,10 @@ def ranked(shadow: Shadow, vertices: Sequence[Vertex]) -> list[Ranked]:
 
 def improved(shadow: Shadow, vertices: Sequence[Vertex]) -> list[Ranked]:
     """Return better cones than those of the path's vertices, the best first."""
-    found = [_descended(shadow, start) for start in ranked(shadow, vertices)[:_STARTS]]
+    starts = ranked(shadow, vertices)
+    starts += [pair for vertex in vertices if (pair := _shrunk(shadow, vertex)) is not None]
+    starts.sort(key=lambda pair: pair[0])
+    found = [_descended(shadow, start) for start in starts[:_STARTS]]
     return sorted(found, key=lambda pair: pair[0])
 
 
@@ -53,7 +58,7 @@ def _descended(shadow: Shadow, start: Ranked) -> Ranked:
     """Return where the best moves lead from a cone."""
     reached = start
     for _ in range(_MOST_MOVES):
-        moves = [move(shadow, reached[1]) for move in (_blended, _dropped, _added)]
+        moves = [move(shadow, reached[1]) for move in (_blended, _shrunk, _dropped, _added)]
         best = min((pair for pair in moves if pair), key=lambda pair: pair[0], default=None)
         if best is None or best[0] >= reached[0] - _LEAST_GAIN:
             break
@@ -111,6 +116,16 @@ def _blended(shadow: Shadow, vertex: Vertex) -> Ranked | None:
         (*vertex.rows[:q], _blend(row, residual, share), *vertex.rows[q + 1 :])
         for q, row in enumerate(vertex.rows)
         for residual in residuals
+        for share in _BLENDS
+    ]
+    return _best(shadow, vertex.support, choices)
+
+
+def _shrunk(shadow: Shadow, vertex: Vertex) -> Ranked | None:
+    """Return the best cone with one of the rows scaled down."""
+    choices = [
+        (*vertex.rows[:q], _blend(row, (), share), *vertex.rows[q + 1 :])
+        for q, row in enumerate(vertex.rows)
         for share in _BLENDS
     ]
     return _best(shadow, vertex.support, choices)
