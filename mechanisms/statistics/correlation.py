@@ -26,7 +26,7 @@ from mechanisms.statistics.covariance import (
     symmetric,
 )
 from mechanisms.statistics.moments import MAX_COLUMNS, Moments
-from mechanisms.statistics.second_order import Jet
+from mechanisms.statistics.second_order import Jet, MomentReader
 
 # The variance of a column whose codes differ by about one step; less is noise.
 _LEAST_VARIANCE = Fraction(1, CODE_MAX**2)
@@ -53,18 +53,6 @@ class Correlation:
         parent = Covariance(columns=self.columns).additive(schema)
         layout = moment_layout(self.columns, schema)
 
-        def answer(coordinates: Coordinates) -> Tree:
-            covariances = scaled_covariances(layout, coordinates)
-            return symmetric(
-                len(self.columns),
-                {
-                    (j, k): _leaf(covariances[j, k], covariances[j, j], covariances[k, k])
-                    if j < k
-                    else Leaf(value=_ONE, slopes={})
-                    for j, k in layout.pairs
-                },
-            )
-
         def reference(rows: int | None) -> Coordinates | None:
             known = layout.rows if layout.rows is not None else rows
             return None if known is None else layout.spread_evenly(known)
@@ -72,7 +60,7 @@ class Correlation:
         return AdditiveForm(
             space=parent.space,
             total=parent.total,
-            answer=answer,
+            answer=lambda coordinates: correlation_tree(layout, coordinates),
             reference=reference,
             grid=parent.grid,
             details={
@@ -84,6 +72,20 @@ class Correlation:
                 ),
             },
         )
+
+
+def correlation_tree(layout: MomentReader, coordinates: Coordinates) -> Tree:
+    """Return the answer made of noisy moments."""
+    covariances = scaled_covariances(layout, coordinates)
+    return symmetric(
+        len(layout.names),
+        {
+            (j, k): _leaf(covariances[j, k], covariances[j, j], covariances[k, k])
+            if j < k
+            else Leaf(value=_ONE, slopes={})
+            for j, k in layout.pairs
+        },
+    )
 
 
 def _leaf(covariance: Jet, one: Jet, two: Jet) -> Leaf:

@@ -11,7 +11,7 @@ a whole need not be positive definite.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
@@ -21,7 +21,12 @@ from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, public_rows
 from mechanisms.statistics.base import require_numbers
 from mechanisms.statistics.moments import MAX_COLUMNS, Moments
-from mechanisms.statistics.second_order import Jet, Layout, public_or_joint_details
+from mechanisms.statistics.second_order import (
+    Jet,
+    Layout,
+    MomentReader,
+    public_or_joint_details,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +49,6 @@ class Covariance:
         numbers = require_numbers(schema, self.columns, "columns")
         layout = moment_layout(self.columns, schema)
 
-        def answer(coordinates: Coordinates) -> Tree:
-            return symmetric(
-                len(numbers),
-                {
-                    pair: _leaf(jet, *(numbers[index] for index in pair))
-                    for pair, jet in scaled_covariances(layout, coordinates).items()
-                },
-            )
-
         def reference(rows: int | None) -> Coordinates | None:
             known = layout.rows if layout.rows is not None else rows
             return None if known is None else layout.corner(known)
@@ -61,7 +57,7 @@ class Covariance:
         return AdditiveForm(
             space=parent.space,
             total=parent.total,
-            answer=answer,
+            answer=lambda coordinates: covariance_tree(layout, numbers, coordinates),
             reference=reference,
             grid=parent.grid,
             details=public_or_joint_details(layout, linear=False),
@@ -74,7 +70,22 @@ def moment_layout(columns: tuple[str, ...], schema: Schema) -> Layout:
     return Layout(columns, cross=True, rows=public_rows(schema) if public else None)
 
 
-def scaled_covariances(layout: Layout, coordinates: Coordinates) -> dict[tuple[int, int], Jet]:
+def covariance_tree(
+    layout: MomentReader, numbers: Sequence[NumberColumn], coordinates: Coordinates
+) -> Tree:
+    """Return the answer made of noisy moments."""
+    return symmetric(
+        len(numbers),
+        {
+            pair: _leaf(jet, *(numbers[index] for index in pair))
+            for pair, jet in scaled_covariances(layout, coordinates).items()
+        },
+    )
+
+
+def scaled_covariances(
+    layout: MomentReader, coordinates: Coordinates
+) -> dict[tuple[int, int], Jet]:
     """Return the covariances of a_j / F and a_k / F for j <= k, clamped to what codes allow."""
     means = [layout.mean(coordinates, j) for j in range(len(layout.names))]
     one = Fraction(1)

@@ -8,7 +8,7 @@ and regression on these columns can be computed from them free of charge.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
@@ -24,7 +24,13 @@ from mechanisms.statistics.additive import (
     still,
 )
 from mechanisms.statistics.base import InvalidStatisticError, require_numbers
-from mechanisms.statistics.second_order import UNIT, Jet, Layout, public_or_joint_details
+from mechanisms.statistics.second_order import (
+    UNIT,
+    Jet,
+    Layout,
+    MomentReader,
+    public_or_joint_details,
+)
 
 MAX_COLUMNS = 64
 
@@ -62,7 +68,7 @@ class Moments:
         return AdditiveForm(
             space=layout.space(),
             total=layout.total,
-            answer=lambda coordinates: _answer(layout, numbers, coordinates),
+            answer=lambda coordinates: moments_tree(layout, numbers, coordinates),
             reference=reference,
             grid=lambda step: {
                 "coordinate_step": float(step / UNIT),
@@ -75,7 +81,10 @@ class Moments:
         )
 
 
-def _answer(layout: Layout, numbers: list[NumberColumn], coordinates: Coordinates) -> Tree:
+def moments_tree(
+    layout: MomentReader, numbers: Sequence[NumberColumn], coordinates: Coordinates
+) -> Tree:
+    """Return the answer made of the noisy vector."""
     size = range(len(numbers))
     means = [layout.mean(coordinates, j) for j in size]
     upper = {

@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Protocol
 
 from mechanisms.domain import CODE_MAX
 from mechanisms.geometry.spaces import AdjacentOutputSpace, upper_root
@@ -66,6 +67,26 @@ class Jet:
     def clamped(self, low: Fraction, high: Fraction) -> Jet:
         """Return the number moved into [low, high], its slopes kept."""
         return Jet(clamp(self.value, low, high), self.slopes)
+
+
+class MomentReader(Protocol):
+    """Reads the moments of its columns from noisy coordinates; see :class:`Layout`."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def rows(self) -> int | None: ...
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Return the column pairs (j, k), j <= k."""
+
+    def mean(self, coordinates: Coordinates, j: int) -> Jet:
+        """Return the mean of a_j / F."""
+
+    def product(self, coordinates: Coordinates, j: int, k: int) -> Jet:
+        """Return the mean of a_j a_k / F**2."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +235,53 @@ class Layout:
             unit=UNIT,
             unit_name="squared half-widths of the columns' bounds",
         )
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Some columns of a layout, in an order of their own, read from the layout's coordinates.
+
+    ``order`` holds each column's place in ``layout.names``.
+    """
+
+    layout: Layout
+    order: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the columns."""
+        return tuple(self.layout.names[place] for place in self.order)
+
+    @property
+    def rows(self) -> int | None:
+        """Return the public row count, if it is."""
+        return self.layout.rows
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Return all pairs (j, k), j <= k."""
+        size = range(len(self.order))
+        return tuple((j, k) for j in size for k in size if j <= k)
+
+    def mean(self, coordinates: Coordinates, j: int) -> Jet:
+        """Return the mean of a_j / F."""
+        return self.layout.mean(coordinates, self.order[j])
+
+    def product(self, coordinates: Coordinates, j: int, k: int) -> Jet:
+        """Return the mean of a_j a_k / F**2."""
+        return self.layout.product(coordinates, self.order[j], self.order[k])
+
+    def sums(self, coordinates: Coordinates) -> dict[tuple[int, int], Jet]:
+        """Return the sums of products of (1, a_1 / F, ...), as ``Layout.sums`` does."""
+        found = self.layout.sums(coordinates)
+        places = (0, *(1 + place for place in self.order))
+        size = range(len(places))
+        return {
+            (i, j): found[min(places[i], places[j]), max(places[i], places[j])]
+            for i in size
+            for j in size
+            if i <= j
+        }
 
 
 def _joint_space(dimension: int) -> AdjacentOutputSpace:

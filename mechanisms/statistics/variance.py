@@ -7,16 +7,21 @@ made of the noisy first and second moments (see :mod:`second_order`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from mechanisms.domain import CODE_MAX, Schema
+from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, public_rows
 from mechanisms.statistics.base import InvalidStatisticError, require_numbers
-from mechanisms.statistics.second_order import UNIT, Layout, public_or_joint_details
+from mechanisms.statistics.second_order import (
+    UNIT,
+    Layout,
+    MomentReader,
+    public_or_joint_details,
+)
 
 MAX_COLUMNS = 1000
 
@@ -46,18 +51,6 @@ class Variance:
         public = schema.adjacency is Adjacency.REPLACE_ONE
         layout = Layout(self.columns, cross=False, rows=public_rows(schema) if public else None)
 
-        def answer(coordinates: Coordinates) -> Tree:
-            tree: dict[str, Leaf] = {}
-            for j, (name, column) in enumerate(zip(self.columns, numbers, strict=True)):
-                mean = layout.mean(coordinates, j)
-                square = layout.product(coordinates, j, j)
-                spread = (square + (mean * mean).scaled(Fraction(-1))).scaled(column.half_width**2)
-                limits = (Fraction(0), column.half_width**2)
-                tree[name] = Leaf(
-                    value=spread.clamped(*limits).value, slopes=spread.slopes, limits=limits
-                )
-            return tree
-
         def reference(rows: int | None) -> Coordinates | None:
             known = layout.rows if public else rows
             return None if known is None else layout.corner(known)
@@ -65,7 +58,7 @@ class Variance:
         return AdditiveForm(
             space=layout.space(),
             total=layout.total,
-            answer=answer,
+            answer=lambda coordinates: variance_tree(layout, numbers, coordinates),
             reference=reference,
             grid=lambda step: {
                 "coordinate_step": float(step / UNIT),
@@ -76,3 +69,17 @@ class Variance:
             },
             details=public_or_joint_details(layout, linear=False),
         )
+
+
+def variance_tree(
+    layout: MomentReader, numbers: Sequence[NumberColumn], coordinates: Coordinates
+) -> Tree:
+    """Return the answer made of noisy moments."""
+    tree: dict[str, Leaf] = {}
+    for j, (name, column) in enumerate(zip(layout.names, numbers, strict=True)):
+        mean = layout.mean(coordinates, j)
+        square = layout.product(coordinates, j, j)
+        spread = (square + (mean * mean).scaled(Fraction(-1))).scaled(column.half_width**2)
+        limits = (Fraction(0), column.half_width**2)
+        tree[name] = Leaf(value=spread.clamped(*limits).value, slopes=spread.slopes, limits=limits)
+    return tree
