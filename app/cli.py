@@ -306,6 +306,16 @@ def releases_ask(
     )
 
 
+@releases.command("derive")
+@click.argument("release")
+@click.argument("statistic")
+@connected
+def releases_derive(desk: ReleaseDesk, *, release: str, statistic: str) -> None:
+    """Compute STATISTIC (JSON) from RELEASE (an id); free, reads no data."""
+    question = _parsed(statistic, "STATISTIC")
+    click.echo(desk.derive(release, question).model_dump_json())
+
+
 @releases.command("preview")
 @click.argument("dataset")
 @click.argument("statistic")

@@ -18,6 +18,7 @@ from app.services.audit import AuditService
 from app.services.budgets import BudgetService
 from app.services.catalog import CatalogService
 from app.services.datasets import DatasetService
+from app.services.derivations import DerivationService
 from app.services.keys import KeyService
 from app.services.plans import PlanService
 from app.services.previews import PreviewService
@@ -65,21 +66,23 @@ def build_services(settings: Settings, store: Store) -> Services:
     datasets = DatasetService(store, plane, threads=settings.upload_threads)
     vault.recover(datasets.with_rows())
     plans = PlanService(threads=settings.draw_threads)
+    releases = ReleaseService(
+        store=store,
+        datasets=datasets,
+        plans=plans,
+        plane=plane,
+        threads=settings.draw_threads,
+        max_waiting=settings.max_waiting_draws,
+    )
     return Services(
         audit=AuditService(store, datasets),
         budgets=BudgetService(store, datasets),
         catalog=CatalogService(),
         datasets=datasets,
+        derivations=DerivationService(releases, datasets, plans),
         keys=KeyService(store),
         previews=PreviewService(datasets, plans),
-        releases=ReleaseService(
-            store=store,
-            datasets=datasets,
-            plans=plans,
-            plane=plane,
-            threads=settings.draw_threads,
-            max_waiting=settings.max_waiting_draws,
-        ),
+        releases=releases,
     )
 
 

@@ -153,6 +153,17 @@ def offered_norms(space: AdjacentOutputSpace) -> tuple[str, ...]:
     return (*BALLS, "optimal") if space.optimal_offered else BALLS
 
 
+def integer_noise(space: AdjacentOutputSpace, norm: str, epsilon: Fraction) -> IntegerNoise:
+    """Return the noise of a release by this norm: the same public facts give the same noise.
+
+    Raises
+    ------
+    InvalidStatisticError
+        The norm cannot be drawn from for this space.
+    """
+    return IntegerNoise.calibrated(space, _ball(space, norm), epsilon)
+
+
 def _ball(space: AdjacentOutputSpace, norm: str) -> Ball | None:
     """Return the ball of a norm's name; None stands for the histogram's hull."""
     offered = offered_norms(space)

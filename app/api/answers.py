@@ -100,6 +100,19 @@ class ReleaseAnswer(Answer):
     citation: str | None
 
 
+class DerivationAnswer(Answer):
+    """A statistic computed from a release that is out: post-processing, free."""
+
+    derived_from: str = Field(description="The release whose numbers it was computed from.")
+    dataset: str
+    statistic: dict[str, Any]
+    value: dict[str, Any]
+    noise: NoiseAnswer | None
+    guarantee: GuaranteeAnswer = Field(description="That of the release it was derived from.")
+    cost: str
+    reason: str
+
+
 class AlternativeAnswer(Answer):
     """A choice that was compared."""
 

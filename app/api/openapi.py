@@ -15,7 +15,14 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from app.api.problems import ProblemAnswer
-from app.api.schemas import DatasetSpec, GrantRequest, KeyRequest, PreviewRequest, ReleaseRequest
+from app.api.schemas import (
+    DatasetSpec,
+    DerivationRequest,
+    GrantRequest,
+    KeyRequest,
+    PreviewRequest,
+    ReleaseRequest,
+)
 
 DESCRIPTION = """\
 Sanitized statistics of private data sets, under a budget that cannot be overspent.
@@ -24,7 +31,14 @@ Send `Authorization: Bearer <key>`. Epsilons are decimal text or numbers with at
 Lists are paged: `limit` and `cursor` in, `items` and `next` out. Every refusal is
 `application/problem+json`, and its `type` is a page of this service.
 """
-_BODIES = (DatasetSpec, GrantRequest, KeyRequest, PreviewRequest, ReleaseRequest)
+_BODIES = (
+    DatasetSpec,
+    DerivationRequest,
+    GrantRequest,
+    KeyRequest,
+    PreviewRequest,
+    ReleaseRequest,
+)
 _FRAMEWORK_ERRORS = ("HTTPValidationError", "ValidationError")
 
 

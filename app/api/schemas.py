@@ -132,6 +132,12 @@ class ReleaseRequest(Request):
         )
 
 
+class DerivationRequest(Request):
+    """What to compute from a release that is out."""
+
+    statistic: AnyStatistic
+
+
 class PreviewRequest(ReleaseRequest):
     """A question to weigh before it is paid for."""
 

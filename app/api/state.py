@@ -9,6 +9,7 @@ from app.services.audit import AuditService
 from app.services.budgets import BudgetService
 from app.services.catalog import CatalogService
 from app.services.datasets import DatasetService
+from app.services.derivations import DerivationService
 from app.services.keys import KeyService
 from app.services.previews import PreviewService
 from app.services.releases import ReleaseService
@@ -23,6 +24,7 @@ class Services:
     budgets: BudgetService
     catalog: CatalogService
     datasets: DatasetService
+    derivations: DerivationService
     keys: KeyService
     previews: PreviewService
     releases: ReleaseService

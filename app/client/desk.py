@@ -19,7 +19,16 @@ from typing import Any, Self
 import httpx
 
 from app.client.errors import ProblemError, UnreachableError
-from app.client.models import Budget, Dataset, Entry, Key, Preview, Release, Verification
+from app.client.models import (
+    Budget,
+    Dataset,
+    Derivation,
+    Entry,
+    Key,
+    Preview,
+    Release,
+    Verification,
+)
 
 _PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
@@ -174,6 +183,16 @@ class ReleaseDesk:
             headers={"Idempotency-Key": key},
         )
         return _release(response)
+
+    def derive(self, release: Release | str, statistic: Question) -> Derivation:
+        """Compute a statistic from a release that is out; free, reads no data.
+
+        From a release of ``moments``: any linear regression, mean, sum, variance,
+        covariance and correlation of its columns.
+        """
+        owner = release.id if isinstance(release, Release) else release
+        path, body = f"/v1/releases/{owner}/derivations", {"statistic": dict(statistic)}
+        return Derivation.model_validate_json(self._repeatable("POST", path, json=body).content)
 
     def releases(self) -> Iterator[Release]:
         """Yield the caller's releases; a curator sees everybody's."""

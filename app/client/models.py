@@ -71,6 +71,16 @@ class Release(Answer):
     body: bytes = Field(default=b"", exclude=True, repr=False)
 
 
+class Derivation(Answer):
+    """A statistic computed from the release ``derived_from``: post-processing, free."""
+
+    derived_from: str
+    dataset: str
+    value: dict[str, Any]
+    noise: dict[str, Any] | None = None
+    guarantee: dict[str, Any] | None = None
+
+
 class Entry(Answer):
     """One line of the ledger."""
 

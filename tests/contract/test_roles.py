@@ -41,6 +41,7 @@ def _call(client: httpx.Client, name: str, dataset: str, release: str) -> httpx.
     posts: dict[str, tuple[str, Any]] = {
         "grant": (f"{base}/grants", {"epsilon": "1", "reason": "more"}),
         "preview": (f"{base}/previews", BODY),
+        "foreign derivation": (f"/v1/releases/{release}/derivations", {"statistic": MEAN}),
         "release": (f"{base}/releases", BODY),
         "archive": (f"{base}/archive", None),
         "key": ("/v1/keys", {"name": "somebody", "role": "analyst"}),
@@ -64,6 +65,7 @@ MATRIX: dict[str, tuple[int, int, int]] = {
     "preview": (200, 200, 200),
     "releases": (200, 200, 200),
     "foreign release": (404, 200, 200),
+    "foreign derivation": (404, 200, 200),
     "upload": (403, 201, 201),
     "grant": (403, 201, 201),
     "ledger": (403, 200, 200),

@@ -1,0 +1,38 @@
+"""Derivations: free answers from released numbers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter
+
+from app.api.answers import DerivationAnswer
+from app.api.dependencies import Analyst, Id, State, body_of, json_body
+from app.api.problems import documented
+from app.api.schemas import DerivationRequest
+
+router = APIRouter(prefix="/v1/releases/{release}", tags=["releases"])
+
+
+@router.post(
+    "/derivations",
+    operation_id="deriveFromRelease",
+    response_model=DerivationAnswer,
+    openapi_extra=body_of(DerivationRequest),
+    responses=documented(
+        "unauthorized", "not-found", "too-large", "unsupported-media-type", "invalid-request"
+    ),
+)
+async def derive_from_release(
+    caller: Analyst,
+    release: Id,
+    body: Annotated[DerivationRequest, json_body(DerivationRequest)],
+    state: State,
+) -> DerivationAnswer:
+    """Compute a statistic from a release that is out (its owner and curators).
+
+    Free, and without the data: from `moments`, any linear regression, mean, sum, variance,
+    covariance and correlation of their columns; from most statistics, the same of fewer columns.
+    """
+    derived = await state.services.derivations.derive(release, body.statistic, caller=caller)
+    return DerivationAnswer.model_validate(derived)

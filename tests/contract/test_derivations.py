@@ -1,0 +1,154 @@
+"""Derivations over HTTP: free, for those who see the release, and without the data."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from app.api.answers import DerivationAnswer
+from app.client import ReleaseDesk
+from tests.contract.service import (
+    ADMIN_KEY,
+    Service,
+    ask,
+    assert_problem,
+    make_key,
+    send_raw,
+    spent,
+    upload,
+)
+
+MOMENTS = {"kind": "moments", "columns": ["income", "food", "owner"]}
+COLUMNS = ["food", "income"]
+WANTED: list[dict[str, Any]] = [
+    {"kind": "mean", "columns": COLUMNS},
+    {"kind": "sum", "columns": COLUMNS},
+    {"kind": "variance", "columns": COLUMNS},
+    {"kind": "covariance", "columns": COLUMNS},
+    {"kind": "correlation", "columns": COLUMNS},
+    {"kind": "moments", "columns": COLUMNS},
+    {"kind": "linear_regression", "target": "food", "features": ["income", "owner"]},
+    {"kind": "linear_regression", "target": "food", "features": ["income"], "ridge": 3},
+]
+
+
+def derive(client: httpx.Client, release: str, statistic: Any) -> httpx.Response:
+    return client.post(f"/v1/releases/{release}/derivations", json={"statistic": statistic})
+
+
+def released(client: httpx.Client, dataset: str, statistic: Any = None) -> dict[str, Any]:
+    answer = ask(client, dataset, statistic or MOMENTS, epsilon="1")
+    assert answer.status_code == 201, answer.text
+    return dict(answer.json())
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("statistic", WANTED, ids=lambda body: str(body["kind"]))
+def test_a_derivation_has_the_contract_s_form(
+    curator: httpx.Client, statistic: Any, adjacency: str
+) -> None:
+    bound = {"max_rows": 1000} if adjacency == "add_remove" else {}
+    dataset = str(upload(curator, adjacency=adjacency, **bound)["id"])
+    parent = released(curator, dataset)
+    answer = derive(curator, parent["id"], statistic)
+    assert answer.status_code == 200, answer.text
+    DerivationAnswer.model_validate_json(answer.content, strict=True, extra="forbid")
+    body = answer.json()
+    assert (body["derived_from"], body["dataset"]) == (parent["id"], dataset)
+    assert body["statistic"].items() >= statistic.items()
+    assert body["guarantee"] == parent["guarantee"]
+    assert body["cost"] == "0"
+    assert body["reason"].startswith("Post-processing")
+    direct = ask(curator, dataset, statistic | {"kind": statistic["kind"]}, epsilon="1").json()
+    assert body["value"].keys() == direct["value"].keys()
+    assert body["noise"] is not None
+    assert derive(curator, parent["id"], statistic).json() == body
+
+
+def test_the_numbers_are_numpy_s_and_nothing_is_charged(
+    service: Service, admin: httpx.Client, curator: httpx.Client
+) -> None:
+    dataset = str(upload(curator)["id"])
+    parent = released(curator, dataset)
+    ledger = curator.get(f"/v1/datasets/{dataset}/ledger").content
+    means = np.array([parent["value"]["means"][name] for name in MOMENTS["columns"]])
+    covariance = np.array(parent["value"]["second"]) - np.outer(means, means)
+    found = derive(curator, parent["id"], {"kind": "covariance", "columns": MOMENTS["columns"]})
+    limits = np.outer([50, 25, 0.5], [50, 25, 0.5])
+    lower = np.where(np.eye(3) == 1, 0, -limits)
+    expected = np.clip(covariance, lower, limits)
+    assert np.array(found.json()["value"]["matrix"]) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    with ReleaseDesk(service.url, ADMIN_KEY) as desk:
+        mean = desk.derive(desk.released(parent["id"]), {"kind": "mean", "columns": ["food"]})
+    assert mean.derived_from == parent["id"]
+    assert mean.value["food"] == pytest.approx(means[1])
+    assert spent(curator, dataset) == "1"
+    assert curator.get(f"/v1/datasets/{dataset}/ledger").content == ledger
+
+
+def test_erased_data_are_not_missed(service: Service, curator: httpx.Client) -> None:
+    """No data access happens: the same bytes before and after the rows are gone."""
+    dataset = str(upload(curator)["id"])
+    parent = released(curator, dataset)
+    before = [derive(curator, parent["id"], statistic).content for statistic in WANTED]
+    assert curator.post(f"/v1/datasets/{dataset}/archive").json()["status"] == "archived"
+    assert not list(service.data_dir.rglob(f"{dataset}*/*"))
+    assert [derive(curator, parent["id"], statistic).content for statistic in WANTED] == before
+    assert_problem(ask(curator, dataset, MOMENTS), 409, "dataset-archived")
+
+
+def test_only_those_who_see_the_release(
+    service: Service,
+    admin: httpx.Client,
+    analyst: httpx.Client,
+    curator: httpx.Client,
+    dataset: str,
+) -> None:
+    mine = released(analyst, dataset)["id"]
+    with service.client(make_key(admin, "analyst")["secret"]) as stranger:
+        foreign = assert_problem(derive(stranger, mine, WANTED[0]), 404, "not-found")
+        unknown = assert_problem(derive(stranger, "rel_" + "0" * 32, WANTED[0]), 404)
+    assert {**foreign, "request_id": ""} == {**unknown, "request_id": ""}
+    assert derive(analyst, mine, WANTED[0]).content == derive(curator, mine, WANTED[0]).content
+
+
+def test_a_policy_limits_what_leaves_the_data_not_what_has_left(curator: httpx.Client) -> None:
+    dataset = str(upload(curator, policy={"allowed": ["moments"]})["id"])
+    parent = released(curator, dataset)
+    assert derive(curator, parent["id"], WANTED[0]).status_code == 200
+
+
+def test_what_is_not_covered_is_refused_with_what_is(curator: httpx.Client, dataset: str) -> None:
+    parent = released(curator, dataset, {"kind": "moments", "columns": ["income", "food"]})
+    wanted = {"kind": "mean", "columns": ["owner"]}
+    problem = assert_problem(derive(curator, parent["id"], wanted), 422, "invalid-request")
+    assert problem["errors"][0]["field"] == "statistic"
+    assert "linear_regression of income, food" in problem["detail"]
+    quantile = released(curator, dataset, {"kind": "quantile", "column": "income", "levels": [0.5]})
+    problem = assert_problem(derive(curator, quantile["id"], wanted), 422, "invalid-request")
+    assert "nothing" in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}",
+        b"[]",
+        b'{"statistic":{"kind":"mean","columns":["income"]},"epsilon":1}',
+        b'{"statistic":{"kind":"mean","columns":["income"],"more":1}}',
+        b'{"statistic":{"kind":"sentinel"}}',
+        b'{"statistic":{"kind":"mean","columns":["sentinel"]}}',
+        b'{"statistic":{"kind":"linear_regression","target":"food","features":["income"],"bound":0}}',
+    ],
+)
+def test_bad_requests_are_refused_without_echo(
+    curator: httpx.Client, dataset: str, body: bytes
+) -> None:
+    parent = released(curator, dataset)
+    answer = send_raw(curator, f"/v1/releases/{parent['id']}/derivations", body)
+    problem = assert_problem(answer, 422, "invalid-request")
+    assert "sentinel" not in json.dumps(problem)
