@@ -10,9 +10,10 @@ prints ``2 (1 - tau)``, which is not private for tau above 1/2.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import ClassVar, Literal
 
 from mechanisms.domain import Schema
@@ -33,10 +34,17 @@ class Quantile:
         The column's name.
     levels
         Distinct levels strictly between 0 and 1, with at most 9 decimals; at most 100.
+        By the K-norm gradient mechanism several are drawn jointly (norm l1) or one by one
+        with an equal part of epsilon each (norm linf). Norm auto takes the one whose
+        ranks miss by less, which is jointly but for a few levels close together under
+        add-remove, and one by one where epsilon is small for the public bound on rows.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
-    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"kng": ("linf",), "exponential": ()}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "kng": ("linf", "l1"),
+        "exponential": (),
+    }
 
     kind: Literal["quantile"] = "quantile"
     column: str
@@ -66,6 +74,17 @@ class Quantile:
 def gradient_sensitivity(level: Fraction, adjacency: Adjacency) -> Fraction:
     """Return the exact Delta of ``#{y <= t} - level * n``: 1, or max(level, 1 - level)."""
     return Fraction(1) if adjacency is Adjacency.REPLACE_ONE else max(level, 1 - level)
+
+
+def joint_sensitivity(levels: Sequence[Fraction], adjacency: Adjacency) -> Fraction:
+    """Return the exact Delta of the joint score: 2, or 2 (1 - smallest gap).
+
+    The gaps are those between neighbouring levels, 0 and 1 included.
+    """
+    if adjacency is Adjacency.REPLACE_ONE:
+        return Fraction(2)
+    edges = (Fraction(0), *sorted(levels), Fraction(1))
+    return 2 * (1 - min(after - before for before, after in pairwise(edges)))
 
 
 def decimal_text(value: Fraction) -> str:

@@ -60,7 +60,7 @@ def release(
 ) -> list[float]:
     schema = schema_for(adjacency, len(values))
     plan = kng.calibrate(
-        Quantile(column="x", levels=levels), schema, Epsilon.parse(epsilon), "auto"
+        Quantile(column="x", levels=levels), schema, Epsilon.parse(epsilon), "linf"
     )
     outcome = plan.draw(data_of(schema, values), randomness or system_randomness())
     assert outcome.noise is None
@@ -363,7 +363,7 @@ DELTAS = [Fraction(9, 10), Fraction(9, 10), Fraction(1, 2)]  # of levels 0.9, 0.
 def test_levels_share_epsilon_evenly_and_answers_keep_the_asked_order() -> None:
     schema = schema_for(ADD, 3)
     plan = kng.calibrate(
-        Quantile(column="x", levels=(0.9, 0.1, 0.5)), schema, Epsilon.parse("1"), "auto"
+        Quantile(column="x", levels=(0.9, 0.1, 0.5)), schema, Epsilon.parse("1"), "linf"
     )
     assert plan.details["epsilon_per_level"] == "1/3"
     spent = [2 * delta * rate for delta, rate in zip(DELTAS, plan.draw.sampler.rates, strict=True)]
