@@ -9,6 +9,7 @@ finite, lone surrogates (they cannot be stored) and extreme nesting.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 from functools import cache
 from typing import Final, NoReturn, TypeVar
@@ -72,8 +73,8 @@ def _as_text(value: object) -> object:
 def _check(value: object, depth: int = 0) -> None:
     if depth > _MAX_DEPTH:
         raise _RefusedError("the document is nested too deeply")
-    if isinstance(value, float) and value in (float("inf"), float("-inf")):
-        raise _RefusedError("a number is too large")
+    if isinstance(value, (int, float)) and abs(value) > sys.float_info.max:
+        raise _RefusedError("a number is too large")  # written as an integer or not
     if isinstance(value, str):
         value.encode("utf-8")
     children: Iterable[object] = ()

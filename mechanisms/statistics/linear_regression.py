@@ -7,7 +7,6 @@ derived in :mod:`mechanisms.objectives.linear`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,6 +17,7 @@ from mechanisms.statistics.base import InvalidStatisticError
 from mechanisms.statistics.regression import RegressionScaling
 
 SMALLEST_BOUND, LARGEST_BOUND = 1e-6, 1e6
+LARGEST_RIDGE = 1e100
 MAX_COEFFICIENTS = 100
 
 
@@ -42,7 +42,7 @@ class LinearRegression:
         residuals, in scaled units, or None for the mechanism's public rule. K-norm
         gradient mechanism: less than the rule allows is refused, as a draw could then
         take too long. Functional mechanism: ridge regression with lambda = gamma / 2;
-        0 is the pseudoinverse.
+        0 is the pseudoinverse. At most 1e100.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
@@ -70,8 +70,11 @@ class LinearRegression:
             raise InvalidStatisticError(
                 "bound must lie between 0.000001 and 1000000", field_name="bound"
             )
-        if self.ridge is not None and not 0 <= self.ridge < math.inf:
-            raise InvalidStatisticError("ridge must not be negative", field_name="ridge")
+        if self.ridge is not None and not 0 <= self.ridge <= LARGEST_RIDGE:
+            # beyond, the products of a draw's envelopes would leave the floats
+            raise InvalidStatisticError(
+                "ridge must lie between 0 and 1e100, or be null", field_name="ridge"
+            )
 
     def scaling(self, schema: Schema) -> RegressionScaling:
         """Return the public maps between columns and scaled coordinates."""

@@ -84,6 +84,7 @@ BAD_STATISTICS: list[Any] = [
     {"kind": "linear_regression", "target": "food", "features": ["income"], "bound": 0},
     {"kind": "linear_regression", "target": "food", "features": ["income"], "bound": -1},
     {"kind": "linear_regression", "target": "food", "features": ["income"], "ridge": -1},
+    {"kind": "linear_regression", "target": "food", "features": ["income"], "ridge": 1e308},
     {"kind": "linear_regression", "target": SENTINEL, "features": ["income"]},
     {"kind": "logistic_regression", "target": "owner", "features": ["owner"]},
     {"kind": "logistic_regression", "target": "food", "features": ["income"]},
@@ -121,6 +122,7 @@ def test_an_unknown_kind_is_told_the_known_ones(analyst: httpx.Client, dataset: 
 BAD_BODIES = [
     b"", b"{", b"[]", b"null", b"1", b'"text"', b"\xff\xfe", b"\x00", b"{}",
     b'{"epsilon":1,"epsilon":1}', b"[" * 100_000, b'{"a":' * 50_000,
+    b'{"statistic":{"kind":"quantile","column":"x","levels":[1%s]},"epsilon":1}' % (b"0" * 309),
     b'{"statistic":{"kind":"mean","columns":["\\ud800"]},"epsilon":1}',
     b'{"statistic":{"kind":"mean","columns":["in\\u0000come"]},"epsilon":1}',
     b'{"statistic":{"kind":"mean","columns":["income"]},"epsilon":1,"mechanism":"magic"}',

@@ -33,6 +33,7 @@ def test_money_keeps_its_text() -> None:
         (b'{"a":1,"a":1}', "the same key twice"), (b'[{"x":{"a":1,"a":2}}]', "the same key twice"),
         (b"[NaN]", "not JSON numbers"), (b"[-Infinity]", "not JSON numbers"),
         (b"[1e999]", "too large"), (b"[-1e999]", "too large"), (b"9" * 500, "too many digits"),
+        (b"[1" + b"0" * 309 + b"]", "too large"), (b"[-2" + b"0" * 308 + b"]", "too large"),
         (b'["\\udfff"]', "UTF-8"), (b'{"\\ud800":1}', "UTF-8"), (b"\xff", "UTF-8"),
         (b"[" * 40 + b"]" * 40, "too deeply"), (b"[" * 100_000, "too deeply"),
         (b"", "not a JSON document"), (b"[1,]", "not a JSON document"),
