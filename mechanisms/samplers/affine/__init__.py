@@ -2,10 +2,11 @@
 
 :mod:`posterior` states the law, :mod:`tries` how a try is decided, one module
 per envelope how it is proposed (:mod:`cube`, :mod:`cross_polytope`,
-:mod:`radial`, :mod:`vertex` with :mod:`path` and :mod:`search`), and :mod:`draw` which is used.
+:mod:`radial`, and :mod:`vertex` with :mod:`cone`, :mod:`path`, :mod:`search`,
+:mod:`two_sided`), and :mod:`choice` which one is used.
 """
 
-from mechanisms.samplers.affine.draw import cheapest_route, draw, routes
+from mechanisms.samplers.affine.choice import cheapest_route, draw, routes
 from mechanisms.samplers.affine.posterior import AffinePosterior
 
 __all__ = ["AffinePosterior", "cheapest_route", "draw", "routes"]

@@ -23,6 +23,8 @@ from mechanisms.samplers.affine.cube import largest, log_density_ceiling
 from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior, norm_one
 from mechanisms.samplers.affine.tries import Floats, Verdict, Words
 
+_LEAST_TOTAL = 0.25
+
 
 @dataclass(frozen=True, slots=True)
 class CrossPolytopeRoute:
@@ -70,7 +72,9 @@ class CrossPolytopeRoute:
         norm = np.abs(theta).sum(axis=1)
         slack = np.full_like(norm, FLOAT_SLACK * shadow.bound)
         ceiling = log_density_ceiling(shadow, np.maximum(height, 0.0), norm, slack)
-        return ceiling + shadow.floor_rate * self.least_height * (1 + FLOAT_SLACK)
+        ceiling += shadow.floor_rate * self.least_height * (1 + FLOAT_SLACK)
+        # Logarithms that sum to little are known to few digits: not for floats.
+        return np.where(total < _LEAST_TOTAL, 0.0, ceiling)
 
     def verdict(self, choices: Sequence[int], uniforms: Sequence[arb], bits: int) -> Verdict:
         """Return theta and log f + c t_0; theta lies in Theta by construction."""

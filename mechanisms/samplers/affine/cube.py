@@ -86,18 +86,25 @@ class CubeRoute:
 
 
 def pulled_norm(shadow: Shadow, noise: Floats, radius: Floats) -> tuple[Floats, Floats]:
-    """Return ||theta_hat + A^-1 V||_1 per row and a bound on its rounding error, |V| <= radius."""
+    """Return ||theta_hat + A^-1 V||_1 per row and a bound on its rounding error, |V| <= radius.
+
+    A radius made of logarithms has an absolute error of some ulps of 1 / c.
+    """
     norm: Floats = np.abs(shadow.centre + noise @ shadow.inverse.T).sum(axis=1)
-    return norm, FLOAT_SLACK * (1 + shadow.centre_norm + shadow.spread * radius)
+    swing = shadow.spread * (radius + 1 / shadow.floor_rate)
+    return norm, FLOAT_SLACK * (1 + shadow.centre_norm + swing)
 
 
 def log_density_ceiling(shadow: Shadow, height: Floats, norm: Floats, slack: Floats) -> Floats:
-    """Return an upper bound on log f when rho is within ``slack`` of ``norm``, h accurate."""
+    """Return an upper bound on log f when rho is within ``slack`` of ``norm``.
+
+    c h is taken to be known up to FLOAT_SLACK, relative or absolute.
+    """
     widest = np.minimum(norm + slack, shadow.bound)
     narrowest = np.maximum(norm - slack, 0.0)
     exponent = shadow.rate * height * (1 - FLOAT_SLACK) / (1 + widest)
     base = shadow.power * np.log1p(narrowest)
-    ceiling: Floats = FLOAT_SLACK * (1 + shadow.power) - exponent - base
+    ceiling: Floats = FLOAT_SLACK * (2 + shadow.power + shadow.bound) - exponent - base
     return ceiling
 
 

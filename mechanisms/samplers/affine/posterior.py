@@ -166,9 +166,12 @@ def _enclose(law: AffinePosterior, precision: int) -> Enclosure:
 
 
 def _shadow(law: AffinePosterior) -> Shadow:
-    size = law.dimension
-    exact = law.enclose(64)
-    with working_precision(64 + 2 * law.guard_bits):
+    size, bits = law.dimension, 64
+    exact = law.enclose(bits)
+    while not (_sharp(exact.inverse.entries()) and _sharp(exact.centre.entries())):
+        bits *= 2
+        exact = law.enclose(bits)
+    with working_precision(bits + 2 * law.guard_bits):
         inverse_norm = norm_one(exact.inverse.entries())
         centre_norm = norm_one(exact.centre.entries())
         log_determinant = float(exact.determinant.log())
@@ -191,6 +194,18 @@ def _shadow(law: AffinePosterior) -> Shadow:
     )
 
 
+def _sharp(balls: Sequence[arb]) -> bool:
+    """Return whether every radius is far below a float's last place in the largest entry."""
+    largest = max(abs(float(entry.mid())) for entry in balls)
+    return all(float(entry.rad()) <= 2.0**-60 * largest for entry in balls)
+
+
 def floats(balls: Sequence[arb]) -> Floats:
     """Return the midpoints as floats."""
     return np.array([float(entry.mid()) for entry in balls], dtype=np.float64)
+
+
+def magnitudes(balls: Sequence[arb]) -> Floats:
+    """Return floats whose product with FLOAT_SLACK bounds the error of :func:`floats`."""
+    sizes = [abs(float(entry.mid())) + 2 / FLOAT_SLACK * float(entry.rad()) for entry in balls]
+    return np.array(sizes, dtype=np.float64)

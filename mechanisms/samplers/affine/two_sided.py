@@ -42,6 +42,10 @@ class TwoSided:
         """Return 1 / r+ + 1 / r-, the integral."""
         return 1 / self.plus[place] + 1 / float(self.minus(place))
 
+    def widest(self, place: int) -> float:
+        """Return the larger of 1 / r+ and 1 / r-."""
+        return max(1 / self.plus[place], 1 / float(self.minus(place)))
+
     def balls(
         self, signs: Sequence[int], parts: Sequence[arb], scale: Fraction
     ) -> tuple[list[arb], arb]:

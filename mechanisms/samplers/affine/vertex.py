@@ -46,12 +46,14 @@ from fractions import Fraction
 import numpy as np
 from flint import arb, arb_mat
 
-from mechanisms.samplers.affine.path import Row, Vertex
+from mechanisms.samplers.affine.cone import Cone, build_cone
+from mechanisms.samplers.affine.path import Vertex
 from mechanisms.samplers.affine.posterior import (
     FLOAT_SLACK,
     AffinePosterior,
     ball,
     floats,
+    magnitudes,
     norm_one,
 )
 from mechanisms.samplers.affine.tries import WORD_BITS, Floats, Verdict, Words
@@ -78,16 +80,14 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cone:
-    """The images of y = (x_R, s + sum_Z |theta_j|, theta_Z): base + image y.
+class _Shadow:
+    """A cone's maps in floats, what bounds their errors, and the typical sizes of y."""
 
-    Rows: theta (d), t - V (d), t + V (d), t (1). ``determinant`` is the
-    Jacobian of (theta, t) in (x, s, theta_Z).
-    """
-
-    base: arb_mat
-    image: arb_mat
-    determinant: arb
+    base: Floats
+    image: Floats
+    offset: Floats
+    sizes: Floats
+    units: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class VertexRoute:
     far_odds: int
     log_mass: float
     _cones: dict[int, Cone] = field(default_factory=dict, repr=False, compare=False)
-    _shadows: list[tuple[Floats, Floats]] = field(default_factory=list, repr=False, compare=False)
+    _shadows: list[_Shadow] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -217,17 +217,28 @@ class VertexRoute:
         signed = rates.others.floats(choices[:, 1:], parts[:, count + 1 :])
         total = s + np.abs(signed).sum(axis=1)
         y = np.hstack([parts[:, :count] / np.array(rates.slack), total[:, None], signed])
-        base, image = self._shadow()
-        slack = FLOAT_SLACK * (np.abs(base) + np.abs(y) @ np.abs(image).T)
+        cone = self._shadow()
+        slack = FLOAT_SLACK * (cone.offset + (np.abs(y) + cone.units) @ cone.sizes.T)
         far = choices[:, 0] < np.uint64(self.far_odds)
-        return base + y @ image.T, slack, s, far
+        return cone.base + y @ cone.image.T, slack, s, far
 
-    def _shadow(self) -> tuple[Floats, Floats]:
+    def _shadow(self) -> _Shadow:
         """Return the cone's maps as floats."""
         if not self._shadows:
-            cone, columns = self.cone(64), self.law.dimension + 1
-            image = floats(cone.image.entries()).reshape(-1, columns)
-            self._shadows.append((floats(cone.base.entries()), image))
+            cone, rates = self.cone(64), self.rates
+            columns = self.law.dimension + 1
+            price = 1 / float(_near_price(rates, near=self.far_odds > 0))
+            others = [rates.others.widest(place) for place in range(len(rates.others))]
+            units = [*(1 / rate for rate in rates.slack), price + sum(others), *others]
+            self._shadows.append(
+                _Shadow(
+                    base=floats(cone.base.entries()),
+                    image=floats(cone.image.entries()).reshape(-1, columns),
+                    offset=magnitudes(cone.base.entries()),
+                    sizes=magnitudes(cone.image.entries()).reshape(-1, columns),
+                    units=np.array(units) / self.law.shadow.floor_rate,
+                )
+            )
         return self._shadows[0]
 
     def _signs(self) -> tuple[Floats, list[int]]:
@@ -244,65 +255,6 @@ def _near_price(rates: Rates, *, near: bool) -> Fraction:
 def _far_price(rates: Rates) -> Fraction:
     """Return s's rate in the far component, half of lambda less nu."""
     return Fraction(rates.price) / 2 - Fraction(rates.loss)
-
-
-def build_cone(law: AffinePosterior, vertex: Vertex, bits: int) -> Cone:
-    """Solve the active constraints for (theta_N, t) and map everything through them."""
-    exact, size = law.enclose(bits), law.dimension
-    support = [place for place, _ in vertex.support]
-    others = [place for place in range(size) if place not in support]
-    count = len(support)
-    with working_precision(bits + 2 * law.guard_bits):
-        matrix = exact.matrix.tolist()
-        vector = exact.vector.entries()
-        slopes = [_combine(row, matrix, size) for row in vertex.rows]
-        active = [[*(-slope[place] for place in support), arb(1)] for slope in slopes]
-        active.append([*(arb(sign) for _, sign in vertex.support), arb(0)])
-        inverse = arb_mat(active).inv()
-        right = [[arb(0)] * (size + 2) for _ in range(count + 1)]
-        for place, row in enumerate(vertex.rows):
-            right[place][place] = arb(1)
-            for column, other in enumerate(others):
-                right[place][count + 1 + column] = slopes[place][other]
-            right[place][-1] = -sum((arb(weight) * vector[r] for r, weight in row), arb(0))
-        right[count][count] = arb(-1)
-        right[count][-1] = exact.bound
-        solved = (inverse * arb_mat(right)).tolist()
-        theta = [[arb(0)] * (size + 2) for _ in range(size)]
-        for place, solution in zip(support, solved[:-1], strict=True):
-            theta[place] = solution
-        for column, other in enumerate(others):
-            theta[other][count + 1 + column] = arb(1)
-        return _stack(exact.matrix, vector, theta, solved[-1], abs(inverse.det()))
-
-
-def _combine(row: Row, matrix: list[list[arb]], size: int) -> list[arb]:
-    """Return omega'A."""
-    return [
-        sum((arb(weight) * matrix[place][column] for place, weight in row), arb(0))
-        for column in range(size)
-    ]
-
-
-def _stack(
-    matrix: arb_mat,
-    vector: Sequence[arb],
-    theta: list[list[arb]],
-    top: list[arb],
-    determinant: arb,
-) -> Cone:
-    """Return the maps to theta, t - V, t + V and t from those to theta and t."""
-    residual = (matrix * arb_mat(theta)).tolist()
-    for row, entry in zip(residual, vector, strict=True):
-        row[-1] -= entry
-    up = [[one - two for one, two in zip(top, row, strict=True)] for row in residual]
-    down = [[one + two for one, two in zip(top, row, strict=True)] for row in residual]
-    rows = [*theta, *up, *down, top]
-    return Cone(
-        base=arb_mat([[row[-1]] for row in rows]),
-        image=arb_mat([row[:-1] for row in rows]),
-        determinant=determinant,
-    )
 
 
 def vertex_route(law: AffinePosterior, vertex: Vertex) -> VertexRoute | None:
