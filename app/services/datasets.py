@@ -149,15 +149,12 @@ class DatasetService:
                 record = reader.datasets.get(dataset)
             if record is None:
                 raise Problem("not-found", "There is no such data set.")
-            known = self._remember(record)
+            facts = self._parsed(record)
+            if len(self._facts) >= _MAX_CACHED:
+                self._facts.clear()
+            # what an archiving has remembered since the look-up is newer
+            known = self._facts.setdefault(dataset, facts)
         return known
-
-    def _remember(self, record: DatasetRecord) -> DatasetFacts:
-        facts = self._parsed(record)
-        if len(self._facts) >= _MAX_CACHED:
-            self._facts.clear()
-        self._facts[record.id] = facts
-        return facts
 
     def _parsed(self, record: DatasetRecord) -> DatasetFacts:
         spec = json.loads(record.spec)
@@ -212,7 +209,7 @@ class DatasetService:
         record = await self._store.awrite(
             lambda work: work.datasets.archive(dataset, principal=caller.person)
         )
-        self._remember(record)
+        self._facts[dataset] = self._parsed(record)
         _LOG.info("data set archived", extra={"dataset": dataset})
         return await anyio.to_thread.run_sync(self.view, dataset)
 
@@ -228,8 +225,12 @@ class DatasetService:
         return frozenset(kept)
 
     async def erase(self, dataset: str) -> None:
-        """Erase an archived data set's rows, once no charged release needs them any more."""
-        await anyio.to_thread.run_sync(self._plane.erase, dataset)
+        """Erase an archived data set's rows, unless a charged release still needs them.
+
+        Then they go at the next start, or when the data set is archived once more.
+        """
+        if dataset not in await anyio.to_thread.run_sync(self.with_rows):
+            await anyio.to_thread.run_sync(self._plane.erase, dataset)
 
 
 def require_active(record: DatasetRecord | None) -> None:

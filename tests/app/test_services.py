@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,11 +20,12 @@ from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 from app.main import build_services, open_store
 from app.services import releases as release_module
+from app.services.datasets import DatasetFacts
 from app.services.keys import BOOTSTRAP_NAME, Caller, KeyService
 from app.services.plans import PlanService
 from app.services.questions import Question, read_question
 from app.settings import Settings
-from app.store import Store
+from app.store import DatasetRecord, DatasetStatus, Store
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.mean import Mean
 
@@ -205,6 +207,48 @@ def test_a_replay_redraws_what_an_earlier_failure_left(tmp_path: Path) -> None:
             left = await _leave_debited(services, store, dataset, "a")
             record = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
             assert (record.id, record.attempts) == (left, 2)
+
+    asyncio.run(scenario())
+
+
+def test_archived_rows_stay_while_a_charged_release_needs_them(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as (store, services):
+            dataset = await new_dataset(services)
+            await _leave_debited(services, store, dataset, "a")
+            await services.datasets.archive(dataset, caller=ADA)
+            await services.datasets.erase(dataset)
+            record = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            assert record.state is ReleaseState.RELEASED
+            await services.datasets.erase(dataset)
+            assert not list((tmp_path / "datasets").iterdir())
+
+    asyncio.run(scenario())
+
+
+def test_a_slow_reader_does_not_forget_that_a_data_set_was_archived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as (_, services):
+            dataset = await new_dataset(services)
+        async with opened(tmp_path) as (_, services):
+            read, go = threading.Event(), threading.Event()
+            parse = services.datasets._parsed
+
+            def slow(record: DatasetRecord) -> DatasetFacts:
+                if record.status is DatasetStatus.ACTIVE:
+                    read.set()
+                    go.wait(10)
+                return parse(record)
+
+            monkeypatch.setattr(services.datasets, "_parsed", slow)
+            reading = asyncio.create_task(asyncio.to_thread(services.datasets.view, dataset))
+            await asyncio.to_thread(read.wait, 10)
+            await services.datasets.archive(dataset, caller=ADA)
+            go.set()
+            await reading
+            assert services.datasets.facts(dataset).record.status is DatasetStatus.ARCHIVED
 
     asyncio.run(scenario())
 
