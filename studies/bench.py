@@ -45,7 +45,7 @@ def bench_draws() -> None:
     _say("Time per draw, sketch ready")
     for timing in draws.timings():
         _say(
-            f"  {timing.what:<38} {timing.median_ms:8.3f} ms"
+            f"  {timing.what:<47} {timing.median_ms:8.3f} ms"
             f"   target {timing.target_ms:g} ms   ratio {timing.median_ms / timing.target_ms:5.2f}"
         )
 

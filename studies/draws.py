@@ -1,4 +1,7 @@
-"""Time per draw, sketch ready: K-norm noise of m coordinates and certified KNG regressions."""
+"""Time per draw, sketch ready: K-norm noise of m coordinates and certified KNG regressions.
+
+Processor time is what is measured: a draw waits for nothing, and the machine is shared.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +35,13 @@ def _median_ms(call: Callable[[], object], repeats: int) -> float:
     call()
     times = []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = time.process_time()
         call()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return 1000 * statistics.median(times)
 
 
-def _regression_draw(n: int, *, bound: float) -> Callable[[], object]:
+def _regression_draw(n: int, *, bound: float, slopes: float) -> Callable[[], object]:
     rng = np.random.default_rng(n)
     names = tuple(f"x{number}" for number in range(11))
     unit = NumberColumn(lower=Fraction(-1), upper=Fraction(1))
@@ -46,7 +49,9 @@ def _regression_draw(n: int, *, bound: float) -> Callable[[], object]:
         columns=dict.fromkeys((*names, "y"), unit), adjacency=Adjacency.REPLACE_ONE, rows=n
     )
     features = rng.uniform(-1, 1, (11, n))
-    target = np.clip(np.linspace(-0.2, 0.2, 11) @ features + 0.1 * rng.standard_normal(n), -1, 1)
+    slope = np.linspace(-1, 1, 11)
+    slope *= slopes / np.abs(slope).sum()
+    target = np.clip(slope @ features + 0.1 * rng.standard_normal(n), -1, 1)
     data = ArrayData.from_values(schema, dict(zip(names, features, strict=True)) | {"y": target})
     statistic = LinearRegression(target="y", features=names, bound=bound)
     plan = calibrate(statistic, schema, Epsilon.parse("1"), mechanism="kng")
@@ -61,9 +66,11 @@ def timings() -> Iterator[Timing]:
         call = _noise_draw(m, rate)
         yield Timing(f"l_inf noise, m={m}", _median_ms(call, repeats), target)
     for n in (10**4, 10**5):
-        for bound in (1.0, 10.0):
-            call = _regression_draw(n, bound=bound)
-            yield Timing(f"KNG linear, d=12, n={n}, bound={bound:g}", _median_ms(call, 30), 5.0)
+        for bound, slopes in ((10.0, 1.2), (1.0, 0.6), (1.0, 1.2)):
+            call = _regression_draw(n, bound=bound, slopes=slopes)
+            place = "inside" if slopes < bound else "outside"
+            what = f"KNG linear, d=12, n={n}, fit {place} bound {bound:g}"
+            yield Timing(what, _median_ms(call, 30), 5.0)
 
 
 def _noise_draw(m: int, rate: Fraction) -> Callable[[], object]:
