@@ -83,7 +83,7 @@ class Proof:
     cuts: Sequence[float]
     caught_at: int
     noise: bool
-    draws: int = 400
+    draws: int = 300
     epsilon: str = "1"
     shape_add_remove: Mapping[str, Any] | None = None
     norms: tuple[str, ...] | None = None
@@ -223,7 +223,7 @@ PROOFS: tuple[Proof, ...] = (
         reading=lambda value: min(value["means"].values()),
         cuts=(-2.0, -1.0, -0.75, -0.5, 0.0),
         caught_at=10,
-        draws=300,
+        draws=200,
         noise=True,
     ),
     Proof(
@@ -234,9 +234,9 @@ PROOFS: tuple[Proof, ...] = (
         changed=(record(x=1, y=1), record(x=-1, y=-1)),
         reading=lambda value: value["matrix"][0][0],
         cuts=(0.0, 0.25, 0.5, 0.75),
-        caught_at=10,
+        caught_at=12,
         noise=True,
-        draws=300,
+        draws=200,
     ),
     Proof(
         statistic=Correlation(columns=("x", "y")),
@@ -248,7 +248,7 @@ PROOFS: tuple[Proof, ...] = (
         cuts=(-0.5, 0.0, 0.5),
         caught_at=40,
         noise=True,
-        draws=300,
+        draws=200,
     ),
     Proof(
         statistic=Quantile(column="x", levels=(0.5,)),
@@ -291,7 +291,7 @@ PROOFS: tuple[Proof, ...] = (
         changed=(record(x=1, y=1), record(x=1, y=-1)),
         reading=lambda value: value["coefficients"]["x"],
         cuts=(-0.5, 0.0, 0.5),
-        caught_at=6,
+        caught_at=8,
         noise=False,
     ),
     Proof(
@@ -303,7 +303,7 @@ PROOFS: tuple[Proof, ...] = (
         reading=lambda value: value["coefficients"]["x"],
         cuts=(-0.5, 0.0, 0.5),
         caught_at=10,
-        draws=400,
+        draws=150,
         noise=True,
     ),
     Proof(
@@ -314,7 +314,7 @@ PROOFS: tuple[Proof, ...] = (
         changed=(record(x=1, yes=1), record(x=1, yes=0)),
         reading=lambda value: value["coefficients"]["x"],
         cuts=(-0.8, 0.0, 0.8),
-        caught_at=6,
+        caught_at=8,
         draws=300,
         noise=False,
     ),
