@@ -61,7 +61,7 @@ from mechanisms.statistics.regression import RegressionScaling, ScaledColumn
 
 THEOREM = "Reimherr & Awan 2019 (KNG), Theorem 3.1"
 MAX_DIMENSION = 4
-MOST_ROWS = {1: 4_000_000, 2: 1_000_000, 3: 200_000, 4: 100_000}
+MOST_ROWS = {1: 4_000_000, 2: 2_000_000, 3: 1_000_000, 4: 200_000}
 
 _GRID_BITS = 38
 

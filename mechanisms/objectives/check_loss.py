@@ -39,7 +39,8 @@ from flint import arb, fmpq
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
-from mechanisms.samplers.boxes import Children, Space
+from mechanisms.objectives.narrowing import near_minimiser
+from mechanisms.samplers.boxes import Children, Space, Start
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -112,6 +113,9 @@ class GradientNorm(Protocol):
     def floats(self, sizes: Floats) -> Floats:
         """Return the norms of rows of absolute values (k x d), to a few units in the last place."""
 
+    def dual(self, sizes: Floats) -> Floats:
+        """Return the dual norms of rows of absolute values, to a few units in the last place."""
+
 
 @dataclass(frozen=True, slots=True)
 class Linf:
@@ -124,6 +128,10 @@ class Linf:
     def floats(self, sizes: Floats) -> Floats:
         """Return the norms of rows of absolute values."""
         return np.asarray(sizes.max(axis=1))
+
+    def dual(self, sizes: Floats) -> Floats:
+        """Return the l1 norms of rows of absolute values."""
+        return np.asarray(sizes.sum(axis=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +156,11 @@ class InterceptHull:
         rest = (sizes[:, 1:].max(axis=1, initial=0) + (double - 1) * sizes[:, 0]) / double
         return np.asarray(np.maximum(sizes[:, 0], rest))
 
+    def dual(self, sizes: Floats) -> Floats:
+        """Return the dual norms: the hull's corners have |u_1| = 0 or |u_1| = 1."""
+        rest = sizes[:, 1:].sum(axis=1)
+        return np.asarray(np.maximum(2 * float(self.weight) * rest, sizes[:, 0] + rest))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Undecided:
@@ -170,6 +183,10 @@ class _CheckLossLaw:
         rows = np.column_stack([records.x, records.y]) * records.counts[:, None]
         self.xy = rows.astype(np.float64)  # sums over records stay integers below 2**53: exact
         self.total = self.xy.sum(axis=0)
+
+    def start(self, space: Space) -> list[Start[Undecided]]:
+        """Return one box: all of Theta."""
+        return [Start(space.root(), self.floor, self.root())]
 
     def root(self) -> Undecided:
         """Return nothing decided."""
@@ -243,6 +260,10 @@ class GradientLaw(_CheckLossLaw):
     ) -> None:
         super().__init__(records, tau, rate)
         self.norm = norm
+
+    def start(self, space: Space) -> list[Start[Undecided]]:
+        """Return boxes that cover Theta, most records decided on the one at the minimiser."""
+        return near_minimiser(self, space)
 
     def split(self, known: Undecided, centres: Floats, half: Floats) -> Children[Undecided]:
         """Bound the norm on boxes from integer bounds of the gradient."""

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mechanisms.samplers.boxes import Box, Children, Cover, Space, draw
+from mechanisms.samplers.boxes import Box, Children, Cover, Space, Start, draw
 from mechanisms.samplers.boxes.tree import SumTree
 from mechanisms.testing import Law, check_draws, seeded_randomness
 
@@ -50,6 +50,18 @@ def test_parts_tile_their_box(sides: tuple[int, ...], counts: tuple[int, ...]) -
         for place in itertools.product(*(range(side) for side in part.sides))
     ]
     assert sorted(found) == [(-3 + a, 2 + b) for a in range(sides[0]) for b in range(sides[1])]
+
+
+def test_a_box_less_an_inner_one_is_tiled() -> None:
+    outer, space = Box((-3, 2, 0), (6, 4, 3)), Space.plain(3, 100)
+    for inner in (Box((-1, 3, 1), (2, 2, 1)), Box((-3, 2, 0), (6, 1, 3)), outer):
+        pieces = [inner, *outer.less(inner)]
+        found = [
+            space.point(piece, place)
+            for piece in pieces
+            for place in itertools.product(*(range(side) for side in piece.sides))
+        ]
+        assert len(found) == len(set(found)) == outer.points
 
 
 def test_the_root_holds_theta_and_what_is_outside_is_outside() -> None:
@@ -97,8 +109,8 @@ class Cone:
     def __init__(self, rate: float) -> None:
         self.rate = rate
 
-    def root(self) -> None:
-        return None
+    def start(self, space: Space) -> list[Start[None]]:
+        return [Start(space.root(), self.floor, None)]
 
     def widths(self, known: None) -> None:
         return None

@@ -21,7 +21,7 @@ from mechanisms.objectives.check_loss import (
     Records,
 )
 from mechanisms.privacy import Adjacency, Epsilon
-from mechanisms.samplers.boxes import Cover
+from mechanisms.samplers.boxes import Box, Cover, draw
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.base import InvalidStatisticError
 from mechanisms.statistics.quantile_regression import QuantileRegression, gradient_sensitivity
@@ -224,6 +224,61 @@ def test_the_gradient_moves_by_exactly_delta(
 
     replay = record_replay(smallest, schema=schema, norm=lambda change: max(map(abs, change)))
     assert replay.largest <= delta
+
+
+def many(dimension: int, rows: int, level: float = 0.0) -> Records:
+    """Return clustered records whose regression has a constant and correlated columns."""
+    generator = np.random.default_rng(dimension)
+    base = generator.uniform(-0.7, -0.2, rows)
+    x = [np.ones(rows), base, 0.5 * base + generator.uniform(0, 0.2, rows), base**2][:dimension]
+    y = level + sum(x) / 6 + generator.normal(0, 0.1, rows)
+    codes = np.rint(np.clip([*x, y], -1, 1) * CODE_MAX).astype(np.int64)
+    return Records.build(
+        np.ascontiguousarray(codes[:-1].T), codes[-1], grid_bits=37, radius=2 << 37
+    )
+
+
+@pytest.mark.parametrize("tau", [HALF, HIGH])
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_the_start_near_the_minimiser_is_a_cover_with_true_bounds(
+    dimension: int, tau: Fraction
+) -> None:
+    """Boxes tile the root; the law in and just outside each is what it is anywhere."""
+    records = many(dimension, 20_000)
+    norm: GradientNorm = InterceptHull(tau) if tau > HALF else Linf()
+    law = GradientLaw(records, tau=tau, rate=Fraction(1), norm=norm)
+    root = records.space.root()
+    parts = law.start(records.space)
+    assert len(parts) > dimension
+    assert sum(part.box.points for part in parts) == root.points
+    assert len(parts[0].known.index) < len(records.y)
+    randomness = seeded_randomness(4)
+    tightest = np.inf
+    for part in parts:
+        inner = parts[0].box
+        lower = [max(a, b - 2) for a, b in zip(part.box.lower, inner.lower, strict=True)]
+        sides = [
+            max(1, min(a + n, b + m + 2) - first)
+            for a, n, b, m, first in zip(
+                part.box.lower, part.box.sides, inner.lower, inner.sides, lower, strict=True
+            )
+        ]
+        for box in [part.box] * 20 + [Box(tuple(lower), tuple(sides))] * 60:
+            point = records.space.draw_point(box, randomness)
+            exact = law.gradient_norm(part.known, point)
+            assert exact == law.gradient_norm(law.root(), point)
+            assert part.exponent <= float(exact)
+            if part.exponent:
+                tightest = min(tightest, float(exact) / part.exponent)
+    assert 1 <= tightest < 12
+
+
+def test_a_minimiser_outside_theta_starts_with_all_of_it_bounded_truly() -> None:
+    records = many(2, 5_000, level=0.6)
+    small = Records.build(records.x, records.y, grid_bits=37, radius=1 << 35)
+    law = GradientLaw(small, tau=HALF, rate=Fraction(1), norm=Linf())
+    point = draw(law, small.space, seeded_randomness(1))
+    assert sum(map(abs, point)) <= 1 << 35
 
 
 # 2. Distribution ----------------------------------------------------------------------------

@@ -5,8 +5,8 @@ probability exactly proportional to ``exp(-E(theta))``, for any E that can be bo
 below on boxes and evaluated at points (:class:`~mechanisms.samplers.boxes.law.BoxLaw`).
 """
 
-from mechanisms.samplers.boxes.law import BoxLaw, Children
+from mechanisms.samplers.boxes.law import BoxLaw, Children, Start
 from mechanisms.samplers.boxes.rejection import Cover, draw
 from mechanisms.samplers.boxes.space import Box, Space
 
-__all__ = ["Box", "BoxLaw", "Children", "Cover", "Space", "draw"]
+__all__ = ["Box", "BoxLaw", "Children", "Cover", "Space", "Start", "draw"]

@@ -15,6 +15,8 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from mechanisms.samplers.boxes.space import Box, Space
+
 Floats = NDArray[np.float64]
 Knowledge = TypeVar("Knowledge")
 
@@ -31,13 +33,22 @@ class Children(Generic[Knowledge]):
     knowledge: Sequence[Knowledge]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Start(Generic[Knowledge]):
+    """A box to begin with, a lower bound of E on it, and what is known there."""
+
+    box: Box
+    exponent: float
+    known: Knowledge
+
+
 class BoxLaw(Protocol[Knowledge]):
     """A law on the grid. Coordinates u and theta are as in :class:`Space`, in grid steps."""
 
     floor: float
 
-    def root(self) -> Knowledge:
-        """Return what is known on all of the space; E is at least ``floor`` there."""
+    def start(self, space: Space) -> Sequence[Start[Knowledge]]:
+        """Return boxes that cover Theta without overlap; E is at least ``floor`` everywhere."""
 
     def widths(self, known: Knowledge) -> Floats | None:
         """Return how much each coordinate of a box matters, per unit of width; None: equally."""

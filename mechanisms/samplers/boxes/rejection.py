@@ -65,7 +65,8 @@ class Cover(Generic[Knowledge]):
         self.reference = law.floor
         self.tree = SumTree()
         self.free: list[int] = []
-        self.add(_Cell(space.root(), law.floor, law.root()))
+        for part in law.start(space):
+            self.add(_Cell(part.box, part.exponent, part.known))
 
     def add(self, cell: _Cell[Knowledge]) -> None:
         if self.free:

@@ -57,6 +57,17 @@ class Box:
             for chosen in product(*(range(p) for p in counts))
         ]
 
+    def less(self, inner: Box) -> list[Box]:
+        """Return boxes that cover, without overlap, what is outside a box inside this one."""
+        lower, sides, found = list(self.lower), list(self.sides), []
+        for j, (a, n) in enumerate(zip(inner.lower, inner.sides, strict=True)):
+            for first, last in ((lower[j], a), (a + n, lower[j] + sides[j])):
+                if last > first:
+                    piece = (*lower[:j], first, *lower[j + 1 :])
+                    found.append(Box(piece, (*sides[:j], last - first, *sides[j + 1 :])))
+            lower[j], sides[j] = a, n
+        return found
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Space:

@@ -1,0 +1,254 @@
+"""A convex objective's box engine starts near the minimiser: few records are open there.
+
+*Bound.* Let C be a box around a point p, and b where the ray from p to theta leaves C. For a
+convex l with subgradient g, ``g(theta)'(theta - p) >= l(theta) - l(p) >= s (l(b) - l(p))`` with
+theta - p = s (b - p), s >= 1, so that for every theta outside C
+
+    ||g(theta)||_K >= (l(b) - l(p)) / h(b - p),    h the dual norm of ||.||_K,
+
+and the least right side over the boundary of C bounds the norm everywhere outside. On a patch
+of the boundary l is above its tangent plane at the patch's centre, and h is at most its value at
+the largest coordinates. All of it in floats with a certified margin: only the records open on C
+are summed one by one, the others are linear there.
+
+p and C are hints from a smoothed Newton search. They decide how long a draw takes, not its law;
+where they are poor the bound is poor, and the engine splits boxes as it would without them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from mechanisms.domain import CODE_MAX
+from mechanisms.samplers.boxes import Box, Space, Start
+
+if TYPE_CHECKING:
+    from mechanisms.objectives.check_loss import GradientLaw, Undecided
+
+Floats = NDArray[np.float64]
+
+_FEW_ROWS = 2000
+_SAMPLE_ROWS = 20_000
+_TAIL_NATS = 30.0
+_PATCHES = 4
+_WIDENINGS = 3
+_ENOUGH = 0.75
+_MATRIX_ENTRIES = 4_000_000
+_UNIT = 2.0**-52
+_MARGIN = 2.0**-30
+
+
+def near_minimiser(law: GradientLaw, space: Space) -> list[Start[Undecided]]:
+    """Return boxes that cover Theta: one around the minimiser, and what lies outside of it."""
+    root = Start(space.root(), law.floor, law.root())
+    hint = _search(law) if len(law.records.y) > _FEW_ROWS else None
+    if hint is None:
+        return [root]
+    parts = [root]
+    for widening in range(_WIDENINGS):
+        box = _around(hint, 2.0**widening, root.box)
+        if box is None:
+            break
+        parts = _parts(law, root, box, hint.point)
+        if parts[-1].exponent >= hint.nats * _ENOUGH:
+            break
+    return parts
+
+
+def _parts(
+    law: GradientLaw, root: Start[Undecided], box: Box, point: Floats
+) -> list[Start[Undecided]]:
+    """Return the box with what is known there, and what is outside with its bound."""
+    half = np.array(box.sides) / 2
+    centre = np.array(box.lower) + half
+    indices, reached, _, _ = law.decide(root.known, centre[None, :], half)
+    known = law.knowledge(indices, reached)[0]
+    slabs = root.box.less(box)
+    inside = (np.abs(point - centre) < half).all()
+    faces = [
+        (j, side)
+        for j in range(len(half))
+        for side, open_there in (
+            (-1.0, box.lower[j] > root.box.lower[j]),
+            (1.0, box.lower[j] + box.sides[j] < root.box.lower[j] + root.box.sides[j]),
+        )
+        if open_there
+    ]
+    outside = law.floor
+    if inside and faces:
+        outside = _least_outside(_Losses(law, known, point), _patches(centre, half, faces))
+    return [
+        Start(box, law.floor, known),
+        *(Start(slab, outside, root.known) for slab in slabs),
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Hint:
+    """A point (in u, grid steps), reaches that should be enough, and the nats wanted outside."""
+
+    point: Floats
+    reach: Floats
+    nats: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Smoothed:
+    """The loss smoothed by a logistic kernel, in floats: some records, and the others' gradient."""
+
+    z: Floats
+    y: Floats
+    counts: Floats
+    tau: float
+    settled: Floats
+
+    def descend(self, u: Floats, width: float) -> tuple[Floats, Floats]:
+        """Return u and the Hessian after a few damped Newton steps at one kernel width."""
+        for _ in range(3):
+            p = expit((self.z @ u - self.y) / width)
+            gradient = ((p - self.tau) * self.counts) @ self.z + self.settled
+            weights = p * (1 - p) * self.counts / width
+            hessian = (self.z * weights[:, None]).T @ self.z
+            ridge = 1e-6 * (np.trace(hessian) + 1e-9) * np.eye(len(u))
+            step = np.linalg.solve(hessian + ridge, gradient)
+            u = u - step / max(1.0, float(np.abs(step).max()))
+        return u, hessian
+
+    def every(self, stride: int) -> _Smoothed:
+        """Return a sample."""
+        part = slice(None, None, stride)
+        return replace(self, z=self.z[part], y=self.y[part], counts=self.counts[part])
+
+    def near(self, u: Floats, distance: float) -> _Smoothed:
+        """Return the records near the fit, the others' gradient settled."""
+        residual = self.z @ u - self.y
+        near = np.abs(residual) < distance
+        far = ((residual > 0) - self.tau)[~near] * self.counts[~near]
+        return replace(
+            self,
+            z=self.z[near],
+            y=self.y[near],
+            counts=self.counts[near],
+            settled=far @ self.z[~near],
+        )
+
+
+def _search(law: GradientLaw) -> _Hint | None:
+    """Minimise the loss smoothed by kernels of shrinking width, in floats."""
+    records, d = law.records, law.records.x.shape[1]
+    every = _Smoothed(
+        z=records.z / CODE_MAX,
+        y=records.y / CODE_MAX,
+        counts=records.counts.astype(np.float64),
+        tau=float(law.tau),
+        settled=np.zeros(d),
+    )
+    u = np.zeros(d)
+    sample = every.every(max(1, len(records.y) // _SAMPLE_ROWS))
+    for width in (0.5, 0.2, 0.1, 0.05, 0.02):
+        u, hessian = sample.descend(u, width)
+    near = every.near(u, 0.2)
+    width = 0.02
+    while width > 1e-7 and (np.abs(near.z @ u - near.y) < width).sum() > 40 * d:
+        width /= 2
+        u, hessian = near.descend(u, width)
+    curvature = np.diag(hessian)
+    if not np.isfinite(u).all() or not (curvature > 0).all():
+        return None
+    scale = 2.0**records.grid_bits
+    dual, root = law.norm.dual(np.abs(records.space.shear.T)) / float(law.rate), np.sqrt(curvature)
+    spread = dual / curvature
+    widest = 2 * records.space.radius / scale
+    nats = _TAIL_NATS + float(np.maximum(0, np.log(widest / spread)).sum())
+    # an equal rise of the loss in every direction, twice what the nats ask of the worst
+    reach = 4 * nats * (dual / root).max() / root
+    return _Hint(point=u * scale, reach=reach * scale, nats=nats)
+
+
+def _around(hint: _Hint, widening: float, root: Box) -> Box | None:
+    """Return the hint's box inside the root, or None where it is not much smaller or outside."""
+    reach = hint.reach * widening + 2
+    low = [max(a, math.floor(p - r)) for a, p, r in zip(root.lower, hint.point, reach, strict=True)]
+    high = [
+        min(a + n, math.ceil(p + r))
+        for a, n, p, r in zip(root.lower, root.sides, hint.point, reach, strict=True)
+    ]
+    sides = tuple(b - a for a, b in zip(low, high, strict=True))
+    if min(sides) < 1 or 2 * math.prod(sides) > root.points:
+        return None
+    return Box(tuple(low), sides)
+
+
+def _least_outside(losses: _Losses, patches: tuple[Floats, Floats]) -> float:
+    """Return a certified lower bound of E beyond the patches of a box's boundary."""
+    law, shear = losses.law, losses.shear
+    chunk = max(1, _MATRIX_ENTRIES // (len(losses.counts) + 1))
+    least = math.inf
+    for first in range(0, len(patches[0]), chunk):
+        c, w = (part[first : first + chunk] for part in patches)
+        largest = np.abs((c - losses.point) @ shear.T) + w @ np.abs(shear).T
+        dual = law.norm.dual(largest) * (1 + _MARGIN)
+        least = min(least, float((losses.least_rise(c, w, largest) / dual).min()))
+    return max(law.floor, least / CODE_MAX * float(law.rate) * (1 - _MARGIN))
+
+
+class _Losses:
+    """``l(u) - l(p)`` on the box known, where only the open records are not linear."""
+
+    def __init__(self, law: GradientLaw, known: Undecided, point: Floats) -> None:
+        records, d = law.records, len(point)
+        self.law = law
+        self.point, self.tau, self.shear = point, float(law.tau), records.space.shear
+        open_sums = law.xy[known.index].sum(axis=0)[:d]
+        # the decided records' gradient, and a few units in the last place of its parts
+        self.settled = known.reached[:d] - self.tau * (law.total[:d] - open_sums)
+        sizes = np.abs(law.total[:d]) + np.abs(known.reached[:d]) + np.abs(open_sums)
+        self.settled_error = 32 * _UNIT * sizes
+        self.z, self.target = records.z[known.index], records.target[known.index]
+        self.counts = records.counts[known.index].astype(np.float64)
+        self.start, self.start_error, _ = self._open(point[None, :])
+
+    def least_rise(self, centres: Floats, halves: Floats, largest: Floats) -> Floats:
+        """Return lower bounds of l - l(p) on patches, by the tangent planes at their centres.
+
+        ``largest`` bounds |theta - theta(p)| on each patch.
+        """
+        value, error, slope = self._open(centres)
+        tilt = np.abs(slope + self.settled @ self.shear) * (1 + _MARGIN)
+        rise = (centres - self.point) @ self.shear.T @ self.settled + value - self.start
+        rise -= (tilt * halves).sum(axis=1) + error + self.start_error
+        return np.asarray(rise - largest @ self.settled_error)
+
+    def _open(self, points: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return the open records' losses (k), their errors (k), and slopes (k x d)."""
+        distance = points @ self.z.T - self.target
+        weight = ((distance > 0) - self.tau) * self.counts
+        losses = weight * distance
+        sizes = (np.abs(points) @ np.abs(self.z).T + np.abs(self.target)) @ self.counts
+        error = 8 * _UNIT * sizes + (len(self.counts) + 8) * _UNIT * np.abs(losses).sum(axis=1)
+        return losses.sum(axis=1), error, weight @ self.z
+
+
+def _patches(
+    centre: Floats, half: Floats, faces: Sequence[tuple[int, float]]
+) -> tuple[Floats, Floats]:
+    """Cut faces of a box into patches: their centres and half widths (one side is 0)."""
+    d = len(centre)
+    places = (np.arange(_PATCHES) * 2 + 1) / _PATCHES - 1
+    offsets = np.array(
+        [
+            [*others[:face], side, *others[face:]]
+            for face, side in faces
+            for others in product(places, repeat=d - 1)
+        ]
+    )
+    thin = np.repeat(np.eye(d)[[face for face, _ in faces]], len(places) ** (d - 1), axis=0)
+    return centre + offsets * half, (1 - thin) * half / _PATCHES
