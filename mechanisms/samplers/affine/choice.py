@@ -81,10 +81,12 @@ def cheapest_route(law: AffinePosterior) -> Route:
 def routes(law: AffinePosterior, *, thorough: bool = False) -> list[Route]:
     """Return one calibrated envelope of each kind, as far as they exist for this law."""
     vertices = find_vertices(law) if any(law.vector) else []
-    highest = vertex_route(law, vertices[0]) if vertices else None
+    best = _best_vertex(law, vertices, thorough=thorough)
+    highest = best
+    if vertices and (best is None or best.vertex != vertices[0]):
+        highest = vertex_route(law, vertices[0])
     least = 0.0 if highest is None else max(0.0, highest.rates.start)
     found: list[Route] = [RadialRoute(law), CubeRoute(law), CrossPolytopeRoute(law, least)]
-    best = _best_vertex(law, vertices, thorough=thorough)
     return found if best is None else [*found, best]
 
 

@@ -26,8 +26,8 @@ import numpy as np
 from mechanisms.samplers.affine.path import Row, Vertex
 from mechanisms.samplers.affine.posterior import Floats, Shadow
 
-_BLENDS = (0.1, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 0.99, 0.997)
-_STARTS = 4
+_BLENDS = (0.1, 0.3, 0.6, 0.8, 0.9, 0.97, 0.997)
+_STARTS = 3
 _MOST_MOVES = 40
 _LEAST_GAIN = 0.05
 _UNIT = 2.0**40

@@ -24,27 +24,21 @@ WORDS = 1 << WORD_BITS
 
 @dataclass(frozen=True, slots=True)
 class TwoSided:
-    """Independent coordinates: rates for + and odds of + out of 2**64."""
+    """Independent coordinates: rates for +, odds of + out of 2**64, rates for -."""
 
     plus: tuple[float, ...]
     odds: tuple[int, ...]
+    minus: tuple[Fraction, ...]
+    minus_hints: tuple[float, ...]
 
     def __len__(self) -> int:
         """Return how many coordinates there are."""
         return len(self.plus)
 
-    def minus(self, place: int) -> Fraction:
-        """Return the rate of a negative coordinate."""
-        odds = self.odds[place]
-        return Fraction(self.plus[place]) * odds / (WORDS - odds)
-
-    def mean_width(self, place: int) -> float:
-        """Return 1 / r+ + 1 / r-, the integral."""
-        return 1 / self.plus[place] + 1 / float(self.minus(place))
-
-    def widest(self, place: int) -> float:
-        """Return the larger of 1 / r+ and 1 / r-."""
-        return max(1 / self.plus[place], 1 / float(self.minus(place)))
+    @property
+    def widths(self) -> list[float]:
+        """Return 1 / r+ + 1 / r- per coordinate: the integrals."""
+        return [1 / one + 1 / two for one, two in zip(self.plus, self.minus_hints, strict=True)]
 
     def balls(
         self, signs: Sequence[int], parts: Sequence[arb], scale: Fraction
@@ -56,7 +50,7 @@ class TwoSided:
         signed, total = [], arb(0)
         for place, (sign, part) in enumerate(zip(signs, parts, strict=True)):
             positive = sign < self.odds[place]
-            rate = Fraction(self.plus[place]) if positive else self.minus(place)
+            rate = Fraction(self.plus[place]) if positive else self.minus[place]
             size = part / ball(scale * rate)
             total += size
             signed.append(size if positive else -size)
@@ -67,7 +61,7 @@ class TwoSided:
         if not self.plus:
             return parts
         positive = signs < np.array(self.odds, dtype=np.uint64)
-        minus = np.array([float(self.minus(place)) for place in range(len(self))])
+        minus = np.array(self.minus_hints)
         signed: Floats = np.where(positive, parts / np.array(self.plus), -parts / minus)
         return signed
 
@@ -79,7 +73,8 @@ def two_sided(plus: Sequence[float], minus: Sequence[float]) -> TwoSided | None:
     odds = tuple(_odds(one, two) for one, two in zip(plus, minus, strict=True))
     if any(not 0 < odd < WORDS for odd in odds):
         return None
-    return TwoSided(tuple(plus), odds)
+    rates = tuple(Fraction(one) * odd / (WORDS - odd) for one, odd in zip(plus, odds, strict=True))
+    return TwoSided(tuple(plus), odds, rates, tuple(float(rate) for rate in rates))
 
 
 def _odds(plus: float, minus: float) -> int:

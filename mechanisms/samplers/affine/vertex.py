@@ -228,7 +228,7 @@ class VertexRoute:
             cone, rates = self.cone(64), self.rates
             columns = self.law.dimension + 1
             price = 1 / float(_near_price(rates, near=self.far_odds > 0))
-            others = [rates.others.widest(place) for place in range(len(rates.others))]
+            others = rates.others.widths
             units = [*(1 / rate for rate in rates.slack), price + sum(others), *others]
             self._shadows.append(
                 _Shadow(
@@ -320,7 +320,7 @@ def _log_mass(law: AffinePosterior, cone: Cone, rates: Rates) -> float:
     total = float(abs(cone.determinant).log()) - c * rates.start - size * math.log(c)
     total -= sum(math.log(rate) for rate in rates.slack)
     total -= math.log(float(_near_price(rates, near=False)))
-    total += sum(math.log(rates.others.mean_width(place)) for place in range(len(rates.others)))
+    total += sum(math.log(width) for width in rates.others.widths)
     return total - law.power * math.log1p(law.shadow.bound)
 
 
@@ -355,7 +355,7 @@ def _least_excess(vertex: Vertex, cone: Cone, rates: Rates) -> float:
         drops = list(row[:count] / np.array(rates.slack))
         drops.append(row[count] / rates.price)
         for other, plus in enumerate(rates.others.plus):
-            minus = float(rates.others.minus(other))
+            minus = rates.others.minus_hints[other]
             drops.append((row[count] + row[count + 1 + other]) / plus)
             drops.append((row[count] - row[count + 1 + other]) / minus)
         steepest = max(drops)
