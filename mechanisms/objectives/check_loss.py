@@ -1,4 +1,4 @@
-"""The check loss over private records, as a law of the box engine.
+"""The check loss over private records, as laws of the box engine.
 
     l(theta) = sum_i rho_tau(y_i - x_i'theta),   rho_tau(r) = r (tau - 1{r <= 0})
 
@@ -47,6 +47,7 @@ Integers = NDArray[np.int64]
 
 _CHUNK_ROWS = 1 << 16
 _UNIT = 2.0**-52
+_LOW_BITS = 30
 _FEW_RECORDS = 6
 _SUBSETS = [
     np.array(list(product((0.0, 1.0), repeat=size))).reshape(2**size, size)
@@ -305,3 +306,68 @@ class GradientLaw(_CheckLossLaw):
 
     def _sum(self, index: NDArray[np.int32]) -> Floats:
         return np.asarray(self.xy[index, :-1].sum(axis=0))
+
+
+class LossLaw(_CheckLossLaw):
+    """``E(theta) = rate * l(theta)``: the exponential mechanism's law on the check loss.
+
+    ``rate`` is epsilon / (2 Delta); with M = max(tau, 1 - tau) a record's loss lies in
+    [0, M (1 + B)] on Theta, so Delta = M (1 + B) for either adjacency.
+    """
+
+    def __init__(self, records: Records, *, tau: Fraction, rate: Fraction) -> None:
+        super().__init__(records, tau, rate)
+
+    def split(self, known: Undecided, centres: Floats, half: Floats) -> Children[Undecided]:
+        """Bound the loss on boxes by its tangent planes at their centres.
+
+        For any a_i in [-tau, 1 - tau] a record's loss is at least ``a_i (x_i'theta - y_i)``, and
+        equal at the centre where a_i is the gradient's weight there.
+        """
+        indices, reached, _, _ = self.decide(known, centres, half)
+        low = [
+            self._tangent(Undecided(index, sums, half), centre, half)
+            for index, sums, centre in zip(indices, reached, centres, strict=True)
+        ]
+        return Children(np.array(low), self.knowledge(indices, reached))
+
+    def _tangent(self, known: Undecided, centre: Floats, half: Floats) -> float:
+        """Return a certified lower bound of E on a box, by the tangent plane at its centre."""
+        shear, tau = self.records.space.shear, float(self.tau)
+        distance = self.records.z[known.index] @ centre - self.records.target[known.index]
+        reached = known.reached + self.xy[known.index[distance > 0]].sum(axis=0)
+        weighted = reached - tau * self.total
+        slope = weighted[:-1] @ shear
+        target = np.ldexp(weighted[-1], self.records.grid_bits)
+        value = slope @ centre - target - np.abs(slope) @ half
+        # every product and sum is within a few units in the last place of these sizes
+        sizes = np.abs(reached) + np.abs(self.total)
+        size = np.abs(sizes[:-1] @ np.abs(shear)) @ (np.abs(centre) + half)
+        size += np.ldexp(sizes[-1], self.records.grid_bits)
+        low = (value - 32 * _UNIT * size) * self._unit()
+        return max(self.floor, float(low) - 8 * _UNIT * abs(float(low)))
+
+    def _unit(self) -> float:
+        return float(self.rate) / CODE_MAX * 2.0**-self.records.grid_bits
+
+    def exponent(self, known: Undecided, point: Sequence[int], bits: int) -> arb:  # noqa: ARG002
+        """Return rate * l(theta), from integers."""
+        exact = self.rate * self.loss(known, point)
+        return arb(fmpq(exact.numerator, exact.denominator))
+
+    def loss(self, known: Undecided, point: Sequence[int]) -> Fraction:
+        """Return l(theta), exactly: positions of the reached records less tau times all of them."""
+        position = self.records.position(known.index, point)
+        counts = self.records.counts[known.index]
+        ahead = position > 0
+        high, low = position >> _LOW_BITS, position & ((1 << _LOW_BITS) - 1)
+        open_reached = (int(counts[ahead] @ high[ahead]) << _LOW_BITS) + int(
+            counts[ahead] @ low[ahead]
+        )
+        reached = self._position_of(known.reached, point) + open_reached
+        total = self._position_of(self.total, point)
+        return (reached - self.tau * total) / (CODE_MAX << self.records.grid_bits)
+
+    def _position_of(self, sums: Floats, point: Sequence[int]) -> int:
+        x = sum(int(total) * theta for total, theta in zip(sums[:-1], point, strict=True))
+        return x - (int(sums[-1]) << self.records.grid_bits)

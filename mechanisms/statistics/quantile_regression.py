@@ -55,10 +55,12 @@ class QuantileRegression:
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "objective_perturbation": ("linf", "l2", "l1"),
         "kng": ("linf", "optimal"),
+        "exponential": (),
     }
     limits: ClassVar[Mapping[str, int]] = {
         "coefficients": MAX_COEFFICIENTS,
         "kng_coefficients": 4,
+        "exponential_coefficients": 4,
     }
 
     kind: Literal["quantile_regression"] = "quantile_regression"

@@ -331,6 +331,18 @@ PROOFS: tuple[Proof, ...] = (
         noise=False,
     ),
     Proof(
+        statistic=QuantileRegression(target="y", features=("x",), intercept=False, bound=1.0),
+        mechanism="exponential",
+        shape={"coefficients": {"x": 0.0}},
+        common=[record()],
+        changed=(record(x=1, y=1), record(x=1, y=-1)),
+        reading=lambda value: value["coefficients"]["x"],
+        cuts=(0.0,),
+        caught_at=8,
+        draws=200,
+        noise=False,
+    ),
+    Proof(
         statistic=QuantileRegression(target="y", features=("x",), intercept=False, tau=0.9),
         mechanism="objective_perturbation",
         shape={"coefficients": {"x": 0.0}},

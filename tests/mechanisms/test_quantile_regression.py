@@ -12,12 +12,14 @@ import statsmodels.api as sm
 
 from mechanisms.catalog import calibrate
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.exponential_boxes import loss_sensitivity
 from mechanisms.kng_boxes import MOST_ROWS, read_records
 from mechanisms.objectives.check_loss import (
     GradientLaw,
     GradientNorm,
     InterceptHull,
     Linf,
+    LossLaw,
     Records,
 )
 from mechanisms.privacy import Adjacency, Epsilon
@@ -301,6 +303,55 @@ def test_draws_follow_the_law_and_no_other(case: str) -> None:
     check_draws([order[point] for point in draws], law, twins=twins)
 
 
+def loss_at(records: Sequence[Record], tau: Fraction, point: Sequence[int]) -> Fraction:
+    """Return the check loss one record at a time, from its definition."""
+    total = Fraction(0)
+    for *x, y in records:
+        fitted = sum(
+            (Fraction(a, 4) * Fraction(t, 4) for a, t in zip(x, point, strict=True)), Fraction(0)
+        )
+        residual = Fraction(y, 4) - fitted
+        total += residual * (tau - (residual <= 0))
+    return total
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("case", CASES)
+def test_the_exponential_mechanism_draws_by_the_loss_itself(case: str) -> None:
+    records, tau, _ = CASES[case]
+    built, rate = build(records), Fraction(4)
+    law = LossLaw(built, tau=tau, rate=rate)
+    losses = {point: loss_at(records, tau, point) for point in ball(len(records[0]) - 1)}
+    known = law.start(built.space)[0].known
+    for point, loss in losses.items():
+        assert law.loss(known, point) == loss
+        centre = np.linalg.solve(built.space.shear, np.array(point, dtype=float))
+        split = law.split(known, centre[None, :], np.full(len(point), 0.5))
+        assert law.loss(split.knowledge[0], point) == loss
+        assert split.exponents[0] <= float(rate * loss)
+    order = {point: i for i, point in enumerate(sorted(losses, key=losses.__getitem__))}
+    exact, *twins = (
+        Law.discrete(
+            list(order.values()), [np.exp(-float(rate * losses[p]) * scale) for p in order]
+        )
+        for scale in (1.0, 0.5, 2.0)
+    )
+    randomness = seeded_randomness(6)
+    covers = [Cover(law, built.space) for _ in range(30)]
+    draws = [order[cover.draw(randomness)] for cover in covers for _ in range(100)]
+    check_draws(draws, exact, twins=twins)
+
+
+def test_a_record_s_loss_is_at_most_its_sensitivity() -> None:
+    for tau in (HALF, HIGH, Fraction(1, 5)):
+        largest = max(
+            loss_at([record], tau, point)
+            for record in itertools.product((-4, 4), repeat=3)
+            for point in ball(2, 4)
+        )
+        assert largest == loss_sensitivity(tau, Fraction(1))
+
+
 # 3. Black box -------------------------------------------------------------------------------
 
 BULK = [(4, -4)] * 8
@@ -335,10 +386,11 @@ def release(
     epsilon: str,
     adjacency: Adjacency = REPLACE,
     norm: str = "auto",
+    mechanism: str = "kng",
 ) -> dict[str, float]:
     rows = len(next(iter(values.values())))
     schema = Schema(columns, adjacency, rows if adjacency is REPLACE else None, 1000)
-    plan = calibrate(statistic, schema, Epsilon.parse(epsilon), mechanism="kng", norm=norm)
+    plan = calibrate(statistic, schema, Epsilon.parse(epsilon), mechanism=mechanism, norm=norm)
     data = ArrayData.from_values(schema, {name: list(column) for name, column in values.items()})
     answer = plan.draw(data, seeded_randomness(1)).value["coefficients"]
     assert isinstance(answer, dict)
@@ -371,6 +423,7 @@ def test_large_epsilon_gives_statsmodels_on_engel(tau: float, norm: str) -> None
     assert found["income"] == pytest.approx(fitted.params["income"], abs=0.03)
 
 
+@pytest.mark.parametrize("mechanism", ["kng", "exponential"])
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])
 @pytest.mark.parametrize("epsilon", ["1e-9", "1", "10000"])
 @pytest.mark.parametrize(
@@ -383,11 +436,13 @@ def test_large_epsilon_gives_statsmodels_on_engel(tau: float, norm: str) -> None
     ],
 )
 def test_degenerate_data_and_extreme_epsilons_work(
-    values: dict[str, list[float]], epsilon: str, adjacency: Adjacency
+    values: dict[str, list[float]], epsilon: str, adjacency: Adjacency, mechanism: str
 ) -> None:
     statistic = QuantileRegression(target="y", features=("x", "z"), bound=2.0)
     columns = dict.fromkeys(values, NUMBER)
-    found = release(statistic, values, columns, epsilon=epsilon, adjacency=adjacency)
+    found = release(
+        statistic, values, columns, epsilon=epsilon, adjacency=adjacency, mechanism=mechanism
+    )
     assert set(found) == {"(intercept)", "x", "z"}
     assert sum(map(abs, found.values())) <= 2 + 1e-9
 
