@@ -338,7 +338,7 @@ PROOFS: tuple[Proof, ...] = (
         changed=(record(x=1, y=1), record(x=1, y=-1)),
         reading=lambda value: value["coefficients"]["x"],
         cuts=(0.0,),
-        caught_at=8,
+        caught_at=20,
         draws=200,
         noise=False,
     ),
