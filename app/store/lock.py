@@ -1,7 +1,10 @@
-"""The operating system's lock that keeps a data directory to one server.
+"""What keeps a data directory to one server and to one ledger.
 
-The lock belongs to the open file, so it goes with the process however that
-ends; a lock file left behind by a killed server locks nothing.
+The operating system's lock belongs to the open file, so it goes with the
+process however that ends; a lock file left behind by a killed server locks nothing.
+
+The directory remembers its ledger's id: rows that a ledger does not know are
+cleared away at the start, so another ledger must never be started on them.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from pathlib import Path
 from app.store.errors import DirectoryLockedError, StoreError
 
 LOCK_NAME = "server.lock"
+LEDGER_NAME = "ledger.id"
 
 
 class DirectoryLock:
@@ -27,6 +31,7 @@ class DirectoryLock:
     """
 
     def __init__(self, directory: Path) -> None:
+        self._directory = directory
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._descriptor = os.open(
@@ -44,6 +49,35 @@ class DirectoryLock:
                 f"another Release Desk server is running on {directory}: "
                 "only one may write there. Stop it, or choose another data directory."
             ) from error
+
+    def belong_to(self, ledger: str) -> None:
+        """Note whose directory this is, the first time; later make sure that it still is.
+
+        Raises
+        ------
+        StoreError
+            The directory belongs to another ledger, or cannot be written to.
+        """
+        note = self._directory / LEDGER_NAME
+        try:
+            if not note.exists():
+                fresh = note.with_suffix(".new")
+                with fresh.open("w") as file:
+                    file.write(ledger)
+                    file.flush()
+                    os.fsync(file.fileno())
+                fresh.replace(note)
+            known = note.read_text().strip()
+        except OSError as error:
+            raise StoreError(
+                f"the data directory {self._directory} cannot be used: {error.strerror}"
+            ) from error
+        if known != ledger:
+            raise StoreError(
+                f"the data directory {self._directory} belongs to another ledger than the "
+                "database. Put the right database in place or choose another data directory; "
+                f"to give the directory's rows up, remove {LEDGER_NAME} from it."
+            )
 
     def release(self) -> None:
         """Give the directory free."""

@@ -49,13 +49,15 @@ class Store:
         Raises
         ------
         StoreError
-            Another server runs here, or the database cannot hold a ledger.
+            Another server runs here, the directory belongs to another ledger, or the
+            database cannot hold one.
         """
         lock = DirectoryLock(data_dir)
         try:
             connection = writing_engine(url).connect()
             try:
                 identity = _prepare(connection)
+                lock.belong_to(identity.id)
                 readers = reading_engine(url)
                 writer = Writer(connection, identity, queue_length=queue_length)
             except BaseException:

@@ -55,6 +55,17 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         Store.open(f"sqlite:///{tmp_path}/none/x.sqlite", data_dir=tmp_path)
 
 
+def test_another_ledger_is_refused_before_it_clears_rows_away(tmp_path: Path) -> None:
+    Store.open(url_of(tmp_path), data_dir=tmp_path).close()
+    other = f"sqlite:///{tmp_path}/other.sqlite"
+    for _ in range(2):
+        with pytest.raises(StoreError, match="belongs to another ledger"):
+            Store.open(other, data_dir=tmp_path)
+    Store.open(url_of(tmp_path), data_dir=tmp_path).close()
+    (tmp_path / "ledger.id").unlink()
+    Store.open(other, data_dir=tmp_path).close()
+
+
 def test_every_pragma_is_in_force(tmp_path: Path) -> None:
     expected = {
         "journal_mode": "wal",
