@@ -202,10 +202,10 @@ def _from_moments(
             centred=True,
         )
     tree = _tree(statistic, chosen, [numbers[place] for place in chosen.order], coordinates)
-    law, unit = noise.describe()
+    laws, unit = noise.describe()
     return Outcome(
         value=render(tree, lambda leaf: leaf.number()),
-        noise=describe_noise(tree, law, unit, centred=True),
+        noise=describe_noise(tree, laws, unit, centred=True, correlation=noise.correlation),
     )
 
 

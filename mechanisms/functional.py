@@ -33,13 +33,14 @@ count under add-remove, no residual, no condition number of X'X. Pure epsilon-DP
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
 
 from mechanisms.domain import CODE_MAX, Schema
 from mechanisms.geometry.advisor import Advice, advise
-from mechanisms.geometry.spaces import BALLS, AdjacentOutputSpace, Ball
+from mechanisms.geometry.balls import BALLS, Ball
+from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.knorm import IntegerNoise
 from mechanisms.objectives.sanitized import (
     CoordinateNoise,
@@ -112,7 +113,7 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
         )
     scaling = statistic.scaling(schema)
     moments = regression_moments(scaling, schema)
-    advice = advise(moments.space)
+    advice = advise(replace(moments.space, norm_ball=None))
     chosen = advice.norm if norm == "auto" else norm
     ball = next(each for each in BALLS if each == chosen)
     drawn = FunctionalDraw(
@@ -201,14 +202,12 @@ class FunctionalDraw:
 
 def coordinate_noise(noise: IntegerNoise) -> CoordinateNoise:
     """Return what describing an answer needs to know of the noise."""
-    law, unit = noise.describe()
-    if noise.ball is None:
-        raise ValueError("a histogram's noise")
+    laws, unit = noise.describe()
     return CoordinateNoise(
         ball=noise.ball,
         dimension=noise.dimension,
         rate=noise.rate * noise.refinement,
-        std=Fraction(law.std) * unit,
+        stds=tuple(Fraction(law.std) * unit for law in laws),
     )
 
 
@@ -346,19 +345,21 @@ def _alternatives(
     space: AdjacentOutputSpace, advice: Advice, chosen: str, epsilon: Fraction
 ) -> tuple[Alternative, ...]:
     def std(ball: Ball) -> float:
-        law, unit = IntegerNoise.calibrated(space, ball, epsilon).describe()
-        return float(Fraction(law.std) * unit / space.unit)
+        laws, unit = IntegerNoise.calibrated(space, ball, epsilon).describe()
+        return float(Fraction(laws[0].std) * unit / space.unit)
 
     balls: dict[str, Ball] = {ball: ball for ball in BALLS}
     own = std(balls[chosen])
     rows = [
         Alternative(
             mechanism="functional",
-            norm=row.ball,
-            comparison=f"{std(row.ball) / own:.3g} times the standard deviation of the moments",
+            norm=row.norm,
+            comparison=(
+                f"{std(balls[row.norm]) / own:.3g} times the standard deviation of the moments"
+            ),
         )
         for row in advice.comparisons
-        if row.ball != chosen
+        if row.norm != chosen
     ]
     gradient = Alternative(
         mechanism="kng",

@@ -14,17 +14,20 @@ discrete Laplace noise (l1, the histogram hull, one dimension) needs none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import sqrt
+from statistics import fmean
 
 from mechanisms.domain import Schema
-from mechanisms.geometry.advisor import Advice, advise
-from mechanisms.geometry.laws import NoiseLaw, noise_law
-from mechanisms.geometry.spaces import BALLS, AdjacentOutputSpace, Ball, upper_root
+from mechanisms.geometry.advisor import MOST_TRIES, Advice, advise
+from mechanisms.geometry.balls import BALLS, Ball, NoiseLaw, NormBall
+from mechanisms.geometry.laws import noise_law
+from mechanisms.geometry.spaces import AdjacentOutputSpace, upper_root
 from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.knorm import draw_hull, draw_l1, draw_l2, draw_linf
+from mechanisms.samplers.knorm import draw_l1, draw_l2, draw_linf
 from mechanisms.statistics.additive import (
     AdditiveForm,
     AdditiveStatistic,
@@ -49,7 +52,7 @@ THEOREM = "Awan & Slavkovic 2021, Proposition 2.10 (K-norm mechanism)"
 
 @dataclass(frozen=True, slots=True)
 class IntegerNoise:
-    """Calibrated noise: a ball (None: the histogram's hull), its lattice, its rate.
+    """Calibrated noise: a ball, its lattice, its rate.
 
     Attributes
     ----------
@@ -57,24 +60,31 @@ class IntegerNoise:
         Lattice steps per lattice unit of the statistic, a power of two.
     rate_squared
         ``(epsilon / Delta)**2`` per lattice step; squared, as Delta_2 may be a root.
+    steps
+        Lattice steps per ring, for a ball that is no l_p ball: a difference between
+        neighbours crosses at most a whole number of rings.
     """
 
-    ball: Ball | None
+    ball: Ball | NormBall
     dimension: int
     refinement: int
     rate_squared: Fraction
+    steps: int = 1
 
     @classmethod
     def calibrated(
-        cls, space: AdjacentOutputSpace, ball: Ball | None, epsilon: Fraction
+        cls, space: AdjacentOutputSpace, ball: Ball | NormBall, epsilon: Fraction
     ) -> IntegerNoise:
         """Return epsilon-DP noise for a statistic with this adjacent output space."""
         m = space.dimension
-        # ||v||_hull = ||v||_1 / 2 is at most 1 for neighbours: scaled units are records.
-        squared = (space.squared(ball) if ball else Fraction(1)) * space.unit**2
+        fineness = 4 * m * max(Fraction(1), epsilon)
+        if not isinstance(ball, str):
+            refinement, steps = _rings(ball, space.unit, fineness)
+            return cls(ball, m, refinement, (epsilon / (space.unit * refinement)) ** 2, steps)
+        squared = space.squared(ball) * space.unit**2
         smooth = ball in ("l2", "linf") and m > 1
         refinement = 1
-        while smooth and squared * refinement**2 < (4 * m * max(Fraction(1), epsilon)) ** 2:
+        while smooth and squared * refinement**2 < fineness**2:
             refinement *= 2
         return cls(ball, m, refinement, epsilon**2 / (squared * refinement**2))
 
@@ -83,8 +93,8 @@ class IntegerNoise:
         """Return epsilon / Delta per lattice step, rounded down where Delta is a root."""
         return 1 / upper_root(1 / self.rate_squared)
 
-    def describe(self) -> tuple[NoiseLaw, Fraction]:
-        """Return the law of one coordinate, and its unit in lattice units of the statistic.
+    def describe(self) -> tuple[Sequence[NoiseLaw], Fraction]:
+        """Return each coordinate's law, and their unit in lattice units of the statistic.
 
         The unit is one step, unless the noise spans so many that floats might
         overflow; it is then as smooth as a real variable, and described in coarser units.
@@ -92,19 +102,46 @@ class IntegerNoise:
         rate, unit = self.rate, 1
         while rate * unit < _SMOOTH_RATE:
             unit <<= 20
-        return noise_law(self.ball, self.dimension, float(rate * unit)), Fraction(
-            unit, self.refinement
-        )
+        per_unit = float(rate * unit)
+        if isinstance(self.ball, str):
+            laws: Sequence[NoiseLaw] = [
+                noise_law(self.ball, self.dimension, per_unit)
+            ] * self.dimension
+        else:
+            laws = self.ball.laws(per_unit)
+        return laws, Fraction(unit, self.refinement)
+
+    def correlation(self, one: int, other: int) -> float:
+        """Return the correlation of two coordinates: zero under the l_p balls."""
+        return 0.0 if isinstance(self.ball, str) else self.ball.correlation(one, other)
 
     def draw(self, randomness: Randomness) -> list[int]:
         """Return one draw, in lattice steps."""
-        if self.ball is None:
-            return draw_hull(randomness, self.dimension, self.rate)
+        if not isinstance(self.ball, str):
+            return self.ball.draw(randomness, steps=self.steps, rate=self.rate * self.steps)
         if self.ball == "l1" or self.dimension == 1:
             return draw_l1(randomness, self.dimension, self.rate)
         if self.ball == "linf":
             return draw_linf(randomness, self.dimension, self.rate)
         return draw_l2(randomness, self.dimension, self.rate_squared)
+
+
+def _rings(ball: NormBall, unit: int, fineness: Fraction) -> tuple[int, int]:
+    """Return the refinement, and the lattice steps of one ring.
+
+    A smooth ball's scaled unit is cut into a power of two of rings, at least
+    ``fineness`` of them, each a whole number of lattice steps. Neighbours then
+    differ by at most that whole number of rings.
+    """
+    if not ball.smooth:
+        return 1, 1
+    rings = 1
+    while rings < fineness:
+        rings *= 2
+    refinement = 1
+    while unit * refinement % rings or unit * refinement < rings * ball.least_steps:
+        refinement *= 2
+    return refinement, unit * refinement // rings
 
 
 def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str) -> Plan:
@@ -150,7 +187,9 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
 
 def offered_norms(space: AdjacentOutputSpace) -> tuple[str, ...]:
     """Return the norms that can be drawn from for this space."""
-    return (*BALLS, "optimal") if space.optimal_offered else BALLS
+    ball = space.optimal_ball
+    drawn = isinstance(ball, str) or (ball is not None and ball.expected_tries <= MOST_TRIES)
+    return (*BALLS, "optimal") if drawn else BALLS
 
 
 def integer_noise(space: AdjacentOutputSpace, norm: str, epsilon: Fraction) -> IntegerNoise:
@@ -164,27 +203,36 @@ def integer_noise(space: AdjacentOutputSpace, norm: str, epsilon: Fraction) -> I
     return IntegerNoise.calibrated(space, _ball(space, norm), epsilon)
 
 
-def _ball(space: AdjacentOutputSpace, norm: str) -> Ball | None:
-    """Return the ball of a norm's name; None stands for the histogram's hull."""
-    offered = offered_norms(space)
-    if norm not in offered:
+def _ball(space: AdjacentOutputSpace, norm: str) -> Ball | NormBall:
+    """Return the ball of a norm's name."""
+    best = space.optimal_ball
+    if norm == "optimal" and best is not None:
+        if not isinstance(best, str) and best.expected_tries > MOST_TRIES:
+            raise InvalidStatisticError(
+                f"drawing from this hull would take about {best.expected_tries:.1g} tries; "
+                f"the next best norm is {advise(space).norm}",
+                field_name="norm",
+            )
+        return best
+    if norm not in BALLS:
         raise InvalidStatisticError(
-            f"the norms offered here are {', '.join(offered)}", field_name="norm"
+            f"the norms offered here are {', '.join(offered_norms(space))}", field_name="norm"
         )
-    if norm == "optimal":
-        return space.optimal_ball
     return next(ball for ball in BALLS if ball == norm)
 
 
 def _guarantee(
-    space: AdjacentOutputSpace, ball: Ball | None, schema: Schema, epsilon: PrivacyLoss
+    space: AdjacentOutputSpace, ball: Ball | NormBall, schema: Schema, epsilon: PrivacyLoss
 ) -> Guarantee:
-    shape = ball or "hull of the histogram's differences"
+    if isinstance(ball, str):
+        sensitivity, shape = space.text(ball), f"the {ball} norm"
+    else:
+        sensitivity, shape = "1", f"the norm of the {ball.name}"
     return Guarantee(
         epsilon=epsilon,
         adjacency=schema.adjacency,
-        sensitivity="1" if ball is None else space.text(ball),
-        sensitivity_unit=f"{space.unit_name}, in the {shape} norm",
+        sensitivity=sensitivity,
+        sensitivity_unit=f"{space.unit_name}, in {shape}",
         theorem=THEOREM,
     )
 
@@ -201,13 +249,13 @@ def draw_coordinates(
 
 
 def _drawing(form: AdditiveForm, noise: IntegerNoise) -> Callable[[Data, Randomness], Outcome]:
-    law, unit = noise.describe()
+    laws, unit = noise.describe()
 
     def draw(data: Data, randomness: Randomness) -> Outcome:
         tree = form.answer(draw_coordinates(form, noise, data, randomness))
         return Outcome(
             value=render(tree, lambda leaf: leaf.number()),
-            noise=describe_noise(tree, law, unit, centred=True),
+            noise=describe_noise(tree, laws, unit, centred=True, correlation=noise.correlation),
         )
 
     return draw
@@ -217,46 +265,53 @@ def _preview(form: AdditiveForm, noise: IntegerNoise, rows: int | None) -> Noise
     coordinates = form.reference(rows)
     if coordinates is None:
         return None
-    law, unit = noise.describe()
-    return describe_noise(form.answer(coordinates), law, unit, centred=False)
+    laws, unit = noise.describe()
+    return describe_noise(
+        form.answer(coordinates), laws, unit, centred=False, correlation=noise.correlation
+    )
 
 
 def _alternatives(
     form: AdditiveForm, advice: Advice, chosen: str, epsilon: Fraction
 ) -> tuple[Alternative, ...]:
     """Compare every other norm offered with the chosen one, by the laws actually drawn."""
-    space = form.space
+    space, number = form.space, _single_slope(form)
 
-    def std(norm: str) -> Fraction:
-        law, unit = IntegerNoise.calibrated(space, _ball(space, norm), epsilon).describe()
-        return Fraction(law.std) * unit
+    def spread(norm: str) -> tuple[Fraction, float | None]:
+        """Return the root of the mean variance, and the first number's standard deviation."""
+        laws, unit = IntegerNoise.calibrated(space, _ball(space, norm), epsilon).describe()
+        typical = Fraction(sqrt(fmean(law.std**2 for law in laws))) * unit
+        if number is None:
+            return typical, None
+        place, slope = number
+        return typical, float(Fraction(laws[place].std) * unit * slope)
 
-    own, coordinate = std(chosen), _single_slope(form)
+    own, _ = spread(chosen)
     rows = []
     for norm in offered_norms(space):
         if norm == chosen:
             continue
-        other = std(norm)
+        other, std = spread(norm)
         ratio = "" if own == 0 else f"{float(other / own):.3g} times the standard deviation"
-        index = next((row.volume_index for row in advice.comparisons if row.ball == norm), None)
-        volume = "" if index is None else f"; (Delta^m vol K)^(1/m) = {index:.4g}"
+        index = next((row.volume_index for row in advice.comparisons if row.norm == norm), 0.0)
+        volume = f"; (Delta^m vol K)^(1/m) = {index:.4g}" if index else ""
         rows.append(
             Alternative(
                 mechanism="k_norm",
                 norm=norm,
                 comparison=(ratio or "the noise is negligible here") + volume,
-                std=None if coordinate is None else float(other * coordinate),
+                std=std,
             )
         )
     return tuple(rows)
 
 
-def _single_slope(form: AdditiveForm) -> Fraction | None:
-    """Return the first number's units per coordinate, where it reads just one of them."""
+def _single_slope(form: AdditiveForm) -> tuple[int, Fraction] | None:
+    """Return the coordinate and slope of the first number, where it reads just one."""
     coordinates = form.reference(None)
     if coordinates is None:
         return None
     found: list[Leaf] = []
     render(form.answer(coordinates), found.append)
-    slopes = list(found[0].slopes.values()) if found else []
-    return abs(slopes[0]) if len(slopes) == 1 else None
+    slopes = list(found[0].slopes.items()) if found else []
+    return (slopes[0][0], abs(slopes[0][1])) if len(slopes) == 1 else None

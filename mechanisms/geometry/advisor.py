@@ -11,22 +11,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import exp, lgamma, log, pi, sqrt
+from statistics import fmean
 
-from mechanisms.geometry.spaces import BALLS, AdjacentOutputSpace, Ball
+from mechanisms.geometry.balls import BALLS, Ball, NormBall
+from mechanisms.geometry.spaces import AdjacentOutputSpace
 
 # 2/p, so that m**(their difference) is the squared stretch between two balls.
 _RECIPROCAL: dict[Ball, int] = {"l1": 2, "l2": 1, "linf": 0}
 _NAMES = {"l1": "l1", "l2": "l2", "linf": "l_inf"}
+# A hull that would need more tries than this on average is refused, and never advised.
+MOST_TRIES = 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One ball: its standard deviation per coordinate times epsilon, and its volume index.
+    """One norm: its standard deviation per coordinate times epsilon, and its volume index.
 
-    Both in scaled units; the volume index is ``(Delta**m vol K)**(1/m)``.
+    Both in scaled units; the standard deviation is the root of the mean variance, the
+    volume index is ``(Delta**m vol K)**(1/m)``.
     """
 
-    ball: Ball
+    norm: str
     std: float
     volume_index: float
 
@@ -43,15 +48,13 @@ class Advice:
 def advise(space: AdjacentOutputSpace) -> Advice:
     """Return the norm with the least noise for this adjacent output space."""
     table = tuple(compare(space, ball) for ball in BALLS)
-    if space.optimal_offered:
-        norm = space.optimal_ball or "optimal"
-        shape = f"the {_NAMES[norm]} ball" if norm in _NAMES else "a ball that can be drawn from"
-        reason = (
-            f"The hull of all differences one person can make is {shape}; it lies inside "
-            "every other valid ball, so no norm has less variance in any direction "
-            "(Awan & Slavkovic, Theorem 4.5)."
-        )
-        return Advice(norm, reason, table)
+    best_ball = space.optimal_ball
+    if isinstance(best_ball, str):
+        return Advice(best_ball, _hull_reason(f"the {_NAMES[best_ball]} ball"), table)
+    if best_ball is not None:
+        table = (*table, compare_hull(best_ball))
+        if best_ball.expected_tries <= MOST_TRIES:
+            return Advice("optimal", _ball_reason(best_ball), table)
     for ball in reversed(BALLS):
         if all(included(space, ball, other) for other in BALLS if other != ball):
             reason = (
@@ -59,13 +62,32 @@ def advise(space: AdjacentOutputSpace) -> Advice:
                 "variance in any direction (Awan & Slavkovic, Theorem 4.5)."
             )
             return Advice(ball, reason, table)
-    best = min(table, key=lambda row: row.std)
-    rest = " and ".join(f"{row.std / best.std:.2f}" for row in table if row is not best)
+    lp = table[: len(BALLS)]
+    best = min(lp, key=lambda row: row.std)
+    rest = " and ".join(f"{row.std / best.std:.2f}" for row in lp if row is not best)
     reason = (
         "No scaled ball lies inside all others, so the least variance decides: "
-        f"{_NAMES[best.ball]}, where the other norms have {rest} times its standard deviation."
+        f"{_NAMES[best.norm]}, where the other norms have {rest} times its standard deviation."
     )
-    return Advice(best.ball, reason, table)
+    return Advice(best.norm, reason, table)
+
+
+def _hull_reason(shape: str) -> str:
+    return (
+        f"The hull of all differences one person can make is {shape}; it lies inside "
+        "every other valid ball, so no norm has less variance in any direction "
+        "(Awan & Slavkovic, Theorem 4.5)."
+    )
+
+
+def _ball_reason(ball: NormBall) -> str:
+    if ball.is_hull:
+        return _hull_reason("a ball that can be drawn from")
+    return (
+        f"The ball {ball.name} holds all differences one person can make and lies inside the "
+        "scaled l1, l2 and l_inf balls, so it has no larger variance in any direction "
+        "(Awan & Slavkovic, Theorem 4.5)."
+    )
 
 
 def included(space: AdjacentOutputSpace, inner: Ball, outer: Ball) -> bool:
@@ -87,3 +109,9 @@ def compare(space: AdjacentOutputSpace, ball: Ball) -> Comparison:
         "linf": m * log(2),
     }[ball]
     return Comparison(ball, delta * sqrt(variance_factor), delta * exp(log_volume / m))
+
+
+def compare_hull(ball: NormBall) -> Comparison:
+    """Return a hull's standard deviation at epsilon = 1 and its volume index."""
+    std = sqrt(fmean(law.std**2 for law in ball.laws(1.0)))
+    return Comparison("optimal", std, exp(ball.log_volume / ball.dimension))

@@ -14,7 +14,6 @@ These numbers describe noise. They are floats, and no draw looks at them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, exp, log, log2, sinh, sqrt
 
@@ -22,36 +21,26 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betainc, gammaincc, gammaincinv
 
-from mechanisms.geometry.spaces import Ball
+from mechanisms.geometry.balls import Ball, NoiseLaw
 
 TAIL = 0.05
 _COARSE_RATE = 0.02
 _GRID_POINTS = 4000
 
 
-@dataclass(frozen=True, slots=True)
-class NoiseLaw:
-    """Standard deviation, and t with ``P(|v| > t) <= 0.05``, in lattice units."""
-
-    std: float
-    half_width_95: float
-
-
 @lru_cache(maxsize=512)
-def noise_law(ball: Ball | None, dimension: int, rate: float) -> NoiseLaw:
+def noise_law(ball: Ball, dimension: int, rate: float) -> NoiseLaw:
     """Return the law of one coordinate.
 
     Parameters
     ----------
-    ball : {"l1", "l2", "linf"} or None
-        The norm ball; None is the histogram's hull, with ``dimension`` cells.
+    ball : {"l1", "l2", "linf"}
+        The norm ball.
     dimension : int
         m.
     rate : float
         epsilon / Delta, per lattice unit.
     """
-    if ball is None:
-        return _hull_law(dimension, rate)
     if ball == "l1" or dimension == 1:
         return _laplace_law(rate)
     return _linf_law(dimension, rate) if ball == "linf" else _l2_law(dimension, rate)
@@ -98,8 +87,12 @@ def _l2_quantile(dimension: int) -> float:
     return float(brentq(tail, 0.0, float(radii[-1])))
 
 
-def _hull_law(cells: int, rate: float) -> NoiseLaw:
-    """Return the law of one cell; a fine lattice is coarsened, the noise being that smooth."""
+@lru_cache(maxsize=512)
+def histogram_law(cells: int, rate: float) -> NoiseLaw:
+    """Return the law of one cell under ``exp(-rate ||v||_1 / 2)`` inside sum v = 0.
+
+    A fine lattice is coarsened, the noise being that smooth.
+    """
     step = max(1.0, _COARSE_RATE / (rate / 2))
     decay = exp(-step * rate / 2)
     single = sqrt(2 * decay) / (1 - decay)

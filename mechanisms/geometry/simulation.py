@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincinv, ndtri
 
-from mechanisms.geometry.spaces import Ball
+from mechanisms.geometry.balls import Ball, NormBall
 
 Floats = NDArray[np.float64]
 _WORD_BYTES = 8
@@ -28,12 +28,14 @@ def hashed_uniforms(seed: bytes, count: int) -> Floats:
     return np.asarray((kept + 0.5) * 2.0**-_FRACTION_BITS, dtype=np.float64)
 
 
-def simulate(ball: Ball, dimension: int, count: int, *, seed: bytes) -> Floats:
+def simulate(ball: Ball | NormBall, dimension: int, count: int, *, seed: bytes) -> Floats:
     """Return ``count`` simulated vectors of K-norm noise at rate 1, shape (count, m).
 
     As on a fine lattice: ``V = r U`` with U uniform in the ball and r ~ Gamma(m + 1)
     (Awan & Slavkovic, Proposition 4.1), each ball by its shortest way.
     """
+    if not isinstance(ball, str):
+        return ball.simulate(count, lambda part, size: hashed_uniforms(seed + part.encode(), size))
     return _BALLS["l1" if dimension == 1 else ball](dimension, count, seed)
 
 

@@ -17,9 +17,9 @@ from fractions import Fraction
 from math import isqrt
 from typing import Literal
 
-Ball = Literal["l1", "l2", "linf"]
-Hull = Literal["cube", "cross_polytope", "histogram", "other"]
-BALLS: tuple[Ball, ...] = ("l1", "l2", "linf")
+from mechanisms.geometry.balls import Ball, NormBall
+
+Hull = Literal["cube", "cross_polytope", "other"]
 _ROOT_BITS = 80
 _MOST_DIGITS = 30
 
@@ -39,7 +39,10 @@ class AdjacentOutputSpace:
     bounds_only
         The balls whose sensitivity is a certified upper bound, not the exact value.
     hull
-        Which ball K_T is, where it is one that can be drawn from.
+        Which l_p ball K_T is, if it is one.
+    norm_ball
+        Where it is none: the hull, or a ball around it, that noise can be drawn from. It
+        lies inside the l1, l2 and linf balls of the sensitivities above.
     description
         K_T in words.
     negligible_structure
@@ -57,6 +60,7 @@ class AdjacentOutputSpace:
     l2_text: str = ""
     bounds_only: frozenset[Ball] = field(default_factory=frozenset)
     hull: Hull
+    norm_ball: NormBall | None = None
     description: str
     negligible_structure: bool
     unit: int
@@ -75,16 +79,11 @@ class AdjacentOutputSpace:
         return f"at most {exact}" if ball in self.bounds_only else exact
 
     @property
-    def optimal_ball(self) -> Ball | None:
-        """Return the ball that coincides with the hull K_T, if one does."""
+    def optimal_ball(self) -> Ball | NormBall | None:
+        """Return the hull K_T, or the ball that stands for it, if noise can be drawn from it."""
         if self.hull == "cube":
             return "linf"
-        return "l1" if self.hull == "cross_polytope" else None
-
-    @property
-    def optimal_offered(self) -> bool:
-        """Return whether noise shaped like the hull itself can be drawn."""
-        return self.hull != "other"
+        return "l1" if self.hull == "cross_polytope" else self.norm_ball
 
 
 def cube_space(

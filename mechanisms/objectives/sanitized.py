@@ -47,8 +47,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mechanisms.domain import CODE_MAX
+from mechanisms.geometry.balls import Ball, NormBall
 from mechanisms.geometry.simulation import simulate
-from mechanisms.geometry.spaces import Ball
 from mechanisms.statistics.base import Noise, Outcome
 from mechanisms.statistics.regression import RegressionScaling, ScaledColumn
 from mechanisms.statistics.second_order import Jet
@@ -114,7 +114,9 @@ class SanitizedEquations:
         """Return tau: it depends on the slopes alone, which are public."""
         total = 0.0
         for (i, j), jet in self.xx.items():
-            variance = sum(float(slope * noise.std) ** 2 for slope in jet.slopes.values())
+            variance = sum(
+                float(slope * noise.stds[place]) ** 2 for place, slope in jet.slopes.items()
+            )
             total += variance * (1 if i == j else 2)
         return 2 * sqrt(total / self.dimension)
 
@@ -123,13 +125,13 @@ class SanitizedEquations:
 class CoordinateNoise:
     """The law of the noise in the coordinates, in their lattice units.
 
-    ``rate`` is epsilon / Delta in the norm ``ball``; ``std`` is one coordinate's.
+    ``rate`` is epsilon / Delta in the norm ``ball``; ``stds`` are the coordinates'.
     """
 
-    ball: Ball
+    ball: Ball | NormBall
     dimension: int
     rate: Fraction
-    std: Fraction
+    stds: tuple[Fraction, ...]
 
     def simulate(self, jets: Sequence[Jet], *, seed: bytes) -> Floats:
         """Return simulated noise of numbers linear in the coordinates, (replicates, numbers)."""

@@ -28,10 +28,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import floor, isqrt, prod
+from math import exp, floor, isqrt, lgamma, pi, prod, sqrt
 
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.continuous import knorm_vector
+from mechanisms.samplers.continuous import LazyVector, knorm_vector
 from mechanisms.samplers.geometric import geometric
 from mechanisms.samplers.rounding import grid_point, working_precision
 
@@ -102,6 +102,16 @@ def draw_hull(randomness: Randomness, cells: int, rate: Fraction) -> list[int]:
             return [*free, last]
 
 
+def hull_tries(cells: int) -> float:
+    """Return the expected tries of :func:`draw_hull` at small rates, where they are most.
+
+    There the cells are Laplace variables; at rate 2 the sum S of c - 1 of them has the
+    characteristic function ``(1 + t**2)**(1 - c)`` and is kept with ``E exp(-|S|)``, the integral
+    of ``(1 + t**2)**(-c) / pi``, which is ``Gamma(c - 1/2) / (sqrt(pi) Gamma(c))``.
+    """
+    return sqrt(pi) * exp(lgamma(cells) - lgamma(cells - 0.5))
+
+
 def draw_in_ball(
     randomness: Randomness,
     half_widths: Sequence[Fraction],
@@ -140,3 +150,65 @@ def draw_in_ball(
         point = [randomness.below(2 * half + 1) - half for half in box]
         if contains(point, radius):
             return point
+
+
+def draw_from_points(
+    randomness: Randomness,
+    dimension: int,
+    *,
+    point: Callable[[Randomness], LazyVector],
+    contains: Callable[[Sequence[int], int], bool],
+    steps: int,
+    rate: Fraction,
+) -> list[int]:
+    r"""Return v with ``P(v) ∝ exp(-rate ceil(||v||_{sK}))`` by points uniform on K.
+
+    Parameters
+    ----------
+    point : callable
+        Returns a point uniform on K as a lazily refined real vector.
+    contains : callable
+        ``contains(v, R)`` says, in integers, whether v lies in R K.
+    steps : int
+        s, lattice steps per unit of radius: ``contains(v, s r)`` is ``||v||_{sK} <= r``.
+        Every corner of the cube [-1/2, 1/2]**m must lie in sK.
+    rate : Fraction
+        Epsilon over the integer sensitivity in sK.
+
+    Notes
+    -----
+    Slices of a ball hold different numbers of lattice points, so nothing is
+    counted. A radius r >= 0 is drawn with ``P(r) ∝ (r + 1)**m exp(-rate r)``:
+    a sum of m + 1 geometrics kept with the rational probability
+    ``(r + 1)**m / ((r + 1)...(r + m))``. Then W = (r + 1) s U, U uniform on K, is
+    rounded to the nearest lattice point v, and the pair (r, v) is kept iff v
+    lies in r s K. *Why this is exact.* If it does, the unit cell around v lies
+    in r s K + s K = (r + 1) s K, so W falls into it with probability
+    ``1 / vol((r + 1) s K)``, which is one constant over ``(r + 1)**m``. Hence
+    ``P(r, v) ∝ exp(-rate r)`` for ``r >= ||v||_{sK}``, and summing over r leaves
+    ``P(v) ∝ exp(-rate ceil(||v||_{sK}))``.
+
+    A kept radius is about m / rate, so all but about one pair in
+    ``1 / rate`` radii is kept; rejection happens inside ``point``.
+    """
+    law = geometric(rate)
+    while True:
+        radius = law.draw_sum(randomness, dimension + 1)
+        envelope = prod(range(radius + 1, radius + dimension + 1))
+        if randomness.below(envelope) >= (radius + 1) ** dimension:
+            continue
+        size = steps * (radius + 1)
+        rounded = _rounded(point(randomness), size, dimension)
+        if contains(rounded, steps * radius):
+            return rounded
+
+
+def _rounded(vector: LazyVector, factor: int, dimension: int) -> list[int]:
+    """Return Round(factor * vector), with more bits until every coordinate is certain."""
+    bits = (dimension * factor).bit_length() + _SPARE_BITS
+    while True:
+        with working_precision(2 * bits):
+            nearest = grid_point([factor * ball for ball in vector.enclose(bits)], 0)
+        if nearest is not None:
+            return list(nearest)
+        bits *= 2

@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import hypot
+from itertools import combinations
+from math import sqrt
 from typing import Protocol, TypeVar, runtime_checkable
 
 from mechanisms.domain import Schema
-from mechanisms.geometry.laws import NoiseLaw
+from mechanisms.geometry.balls import NoiseLaw
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.base import Data, InvalidStatisticError, Json, Noise, Statistic
@@ -123,27 +124,42 @@ def render(tree: Tree, number: Callable[[Leaf], Made]) -> dict[str, object]:
     return {key: walk(child) for key, child in tree.items()}
 
 
-def describe_noise(tree: Tree, law: NoiseLaw, unit: Fraction, *, centred: bool) -> Noise:
-    """Return the noise of every leaf, given the law of one coordinate in these units.
+def describe_noise(
+    tree: Tree,
+    laws: Sequence[NoiseLaw],
+    unit: Fraction,
+    *,
+    centred: bool,
+    correlation: Callable[[int, int], float] = lambda _one, _other: 0.0,
+) -> Noise:
+    """Return the noise of every leaf, given the law of each coordinate in these units.
 
     A leaf that reads one coordinate has that coordinate's law. One that reads
-    several has the standard deviation of the combination (coordinates are
-    uncorrelated under every ball) and an interval of 2.1184 of them, which is
-    no shorter than the exact one. A ratio or a square is taken to first order.
+    several has the standard deviation of the combination and an interval of 2.1184 of them,
+    which is no shorter than the exact one. A ratio or a square is taken to first order.
     A number clamped to limits has a standard deviation of at most half their width.
 
     Parameters
     ----------
     centred : bool
         Whether intervals surround the released number (else zero, in a preview).
+    correlation : callable
+        The correlation of two coordinates, zero under most balls.
     """
 
     def spread(leaf: Leaf) -> tuple[float, float]:
-        slopes = [abs(float(slope * unit)) for slope in leaf.slopes.values()]
-        if len(slopes) == 1:
-            std, half = slopes[0] * law.std, slopes[0] * law.half_width_95
+        parts = {at: float(slope * unit) for at, slope in leaf.slopes.items()}
+        if len(parts) == 1:
+            ((at, slope),) = parts.items()
+            std, half = abs(slope) * laws[at].std, abs(slope) * laws[at].half_width_95
         else:
-            std = hypot(*slopes) * law.std
+            sizes = {at: slope * laws[at].std for at, slope in parts.items()}
+            largest = max(map(abs, sizes.values())) or 1.0
+            square = sum((size / largest) ** 2 for size in sizes.values()) + 2 * sum(
+                correlation(one, other) * (sizes[one] / largest) * (sizes[other] / largest)
+                for one, other in combinations(sizes, 2)
+            )
+            std = largest * sqrt(max(square, 0.0)) if sizes else 0.0
             half = std * COMBINATION_FACTOR
         if leaf.limits is None:
             return std, half

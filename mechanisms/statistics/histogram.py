@@ -4,7 +4,8 @@ A record lies in exactly one cell, so T(X) - T(X') is
 
 - replace-one: ``e_i - e_j`` or 0. The row count is public, the cells sum to it,
   and the hull ``{sum u = 0, ||u||_1 <= 2}`` is drawn from inside that hyperplane;
-- replace-one with conditions: a record may also leave or enter, so also ``±e_i``;
+- replace-one with conditions: a record may also leave or enter, so also ``±e_i``,
+  with the hull ``max(sum u+, sum u-) <= 1`` (see :mod:`mechanisms.geometry.histograms`);
 - add-remove: ``±e_i``, whose hull is the l1 ball.
 """
 
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX, CategoryColumn, Column, NumberColumn, Schema
+from mechanisms.geometry.histograms import HistogramBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, still
@@ -204,7 +206,8 @@ def _space(cells: int, adjacency: Adjacency, *, filtered: bool) -> AdjacentOutpu
         l1=two,
         linf=one,
         l2_squared=two,
-        hull="other" if filtered else "histogram",
+        hull="other",
+        norm_ball=HistogramBall(cells, filtered),
         description=description,
         negligible_structure=False,
         unit=1,

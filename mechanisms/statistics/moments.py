@@ -40,7 +40,9 @@ class Moments:
     """Means of number or boolean columns, and of all their products."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
-    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"k_norm": ("l1", "l2", "linf")}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "k_norm": ("optimal", "l1", "l2", "linf")
+    }
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
 
     kind: Literal["moments"] = "moments"

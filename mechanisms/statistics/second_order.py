@@ -29,7 +29,11 @@ from functools import cached_property
 from typing import Protocol
 
 from mechanisms.domain import CODE_MAX
+from mechanisms.geometry.joint_moments import JointMomentBall
+from mechanisms.geometry.second_moments import SecondMomentBall
+from mechanisms.geometry.smooth import SmoothBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace, upper_root
+from mechanisms.geometry.stacked import StackedBall
 from mechanisms.statistics.additive import Coordinates, clamp
 from mechanisms.statistics.base import Data
 
@@ -209,7 +213,7 @@ class Layout:
 
     def space(self) -> AdjacentOutputSpace:
         """Return the adjacent output space."""
-        return _joint_space(self.dimension) if self.rows is None else self._replace_space()
+        return self._joint_space() if self.rows is None else self._replace_space()
 
     def _replace_space(self) -> AdjacentOutputSpace:
         q, p = len(self.names), self._squares
@@ -227,6 +231,7 @@ class Layout:
             l2_text=text,
             bounds_only=frozenset({"l1", "l2"}) if mixed else frozenset(),
             hull="other",
+            norm_ball=self._replace_ball(),
             description=(
                 "inside |u_jj| <= 2 (2 - 2(|u_j|-1)^2 beyond |u_j| = 1)"
                 + (", |u_jk| <= min(2, 4 - |u_j| - |u_k|)" if mixed else "")
@@ -234,6 +239,29 @@ class Layout:
             negligible_structure=False,
             unit=UNIT,
             unit_name="squared half-widths of the columns' bounds",
+        )
+
+    def _replace_ball(self) -> SmoothBall:
+        """Return K_T, or without cross products the hull: a K_2 for each column."""
+        p = len(self.names)
+        if self.cross or p == 1:
+            return SecondMomentBall(effects=p, pairs=self.pairs)
+        one = SecondMomentBall(effects=1, pairs=((0, 0),))
+        order = tuple(place for j in range(p) for place in (j, p + j))
+        return StackedBall(parts=(one,) * p, order=order, hull=True)
+
+    def _joint_space(self) -> AdjacentOutputSpace:
+        return AdjacentOutputSpace(
+            dimension=self.dimension,
+            l1=Fraction(self.dimension),
+            linf=Fraction(1),
+            l2_squared=Fraction(self.dimension),
+            hull="other",
+            norm_ball=JointMomentBall(effects=len(self.names), pairs=self.pairs),
+            description="plus or minus (1, x_j, 2 x_j^2 - 1, x_j x_k) of one record",
+            negligible_structure=False,
+            unit=UNIT,
+            unit_name="records and squared half-widths of the columns' bounds",
         )
 
 
@@ -282,20 +310,6 @@ class Selection:
             for j in size
             if i <= j
         }
-
-
-def _joint_space(dimension: int) -> AdjacentOutputSpace:
-    return AdjacentOutputSpace(
-        dimension=dimension,
-        l1=Fraction(dimension),
-        linf=Fraction(1),
-        l2_squared=Fraction(dimension),
-        hull="other",
-        description="plus or minus (1, x_j, 2 x_j^2 - 1, x_j x_k) of one record",
-        negligible_structure=False,
-        unit=UNIT,
-        unit_name="records and squared half-widths of the columns' bounds",
-    )
 
 
 def public_or_joint_details(layout: Layout, *, linear: bool) -> dict[str, object]:

@@ -31,7 +31,9 @@ class Variance:
     """Variances (divisor n) of number or boolean columns."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
-    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"k_norm": ("l1", "l2", "linf")}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "k_norm": ("optimal", "l1", "l2", "linf")
+    }
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
 
     kind: Literal["variance"] = "variance"

@@ -17,8 +17,8 @@ from scipy.special import gammainc, gammaincc
 from mechanisms.catalog import calibrate
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
 from mechanisms.functional import FunctionalDraw, coordinate_noise, regression_moments
+from mechanisms.geometry.balls import BALLS, Ball
 from mechanisms.geometry.simulation import hashed_uniforms, simulate
-from mechanisms.geometry.spaces import BALLS, Ball
 from mechanisms.knorm import IntegerNoise
 from mechanisms.objectives.sanitized import Rule, solve
 from mechanisms.privacy import Adjacency, Epsilon

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,11 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from mechanisms.geometry.advisor import advise, compare, included
-from mechanisms.geometry.laws import noise_law
+from mechanisms.geometry.balls import BALLS, Ball, NoiseLaw
+from mechanisms.geometry.laws import histogram_law, noise_law
 from mechanisms.geometry.spaces import (
-    BALLS,
     AdjacentOutputSpace,
-    Ball,
     cube_space,
     decimal_text,
     root_text,
@@ -119,6 +119,10 @@ def test_add_remove_moments_reach_a_corner() -> None:
 # Noise laws
 
 
+def law_of(ball: Ball | None, dimension: int, rate: float) -> NoiseLaw:
+    return histogram_law(dimension, rate) if ball is None else noise_law(ball, dimension, rate)
+
+
 @pytest.mark.parametrize("m", [1, 2, 7])
 def test_variances_are_the_paper_s(m: int) -> None:
     """Proposition 4.13 with Delta = 2 on a fine lattice."""
@@ -145,7 +149,7 @@ def test_laws_describe_the_draws(ball: Ball | None, dimension: int) -> None:
         None: lambda: draw_hull(randomness, dimension, rate),
     }[ball]
     values = np.array([draws() for _ in range(6000)])
-    law = noise_law(ball, dimension, float(rate))
+    law = law_of(ball, dimension, float(rate))
     assert law.std == pytest.approx(values.std(), rel=0.04)
     for column in values.T:
         outside = np.mean(np.abs(column) > law.half_width_95)
@@ -162,7 +166,7 @@ def test_hull_law_is_the_enumerated_one() -> None:
         a, b = np.meshgrid(points, points)
         weight = np.exp(-epsilon * (np.abs(a) + np.abs(b) + np.abs(a + b)) / 2)
         pmf = weight.sum(axis=0) / weight.sum()
-        law = noise_law(None, 3, epsilon)
+        law = histogram_law(3, epsilon)
         assert law.std == pytest.approx(math.sqrt(pmf @ points**2), rel=1e-9)
         assert pmf[np.abs(points) > law.half_width_95].sum() <= 0.05
         assert pmf[np.abs(points) > law.half_width_95 - 1].sum() > 0.05
@@ -173,14 +177,14 @@ def test_hull_law_is_the_enumerated_one() -> None:
 def test_laws_exist_over_the_whole_range(ball: Ball | None, rate: float) -> None:
     for dimension in (2, 10, 1000):
         scale = 1.0 if ball in ("l1", None) else 1 / (4 * dimension * max(1.0, rate))
-        law = noise_law(ball, dimension, rate * scale)
+        law = law_of(ball, dimension, rate * scale)
         assert math.isfinite(law.std)
         assert 0 <= law.half_width_95 < math.inf
         assert law.half_width_95 <= 3 * law.std + 1
 
 
 def test_the_coarse_hull_law_scales() -> None:
-    fine, finer = noise_law(None, 5, 1e-3), noise_law(None, 5, 1e-6)
+    fine, finer = histogram_law(5, 1e-3), histogram_law(5, 1e-6)
     assert finer.std == pytest.approx(1000 * fine.std, rel=1e-3)
     assert finer.half_width_95 == pytest.approx(1000 * fine.half_width_95, rel=0.02)
 
@@ -235,8 +239,8 @@ def test_without_inclusion_the_least_variance_is_advised() -> None:
     """SS Example 4.6: exact sensitivities of Example 3.1 give no inclusion."""
     example = Layout(("x",), cross=False, rows=3).space()
     assert not any(included(example, a, b) for a, b in itertools.permutations(BALLS, 2))
-    advice = advise(example)
-    assert advice.norm == min(advice.comparisons, key=lambda row: row.std).ball
+    advice = advise(replace(example, norm_ball=None))
+    assert advice.norm == min(advice.comparisons, key=lambda row: row.std).norm
     assert "No scaled ball" in advice.reason
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from mechanisms.catalog import calibrate
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
+from mechanisms.geometry.histograms import HistogramBall
 from mechanisms.knorm import IntegerNoise, draw_coordinates
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
@@ -163,12 +164,32 @@ def test_differences_stay_within_the_sensitivity_and_reach_it(
 @pytest.mark.parametrize("name", ["histogram category", "histogram two", "histogram number"])
 def test_histogram_differences_lie_in_their_hull(name: str) -> None:
     form = EVERY[name].additive(schema(REPLACE))
-    assert form.space.hull == "histogram"
+    assert isinstance(form.space.norm_ball, HistogramBall)
+    assert not form.space.norm_ball.filtered
     sizes = set()
     for difference in adversarial(form, REPLACE):
         assert sum(difference) == 0
         sizes.add(sum(map(abs, difference)))
     assert sizes == {0, 2}
+
+
+@pytest.mark.parametrize(("name", "adjacency"), CASES)
+def test_differences_stay_within_the_ball_and_reach_it(name: str, adjacency: Adjacency) -> None:
+    """Membership in exact integers of every difference found; 97% of the ball is too small."""
+    form = EVERY[name].additive(schema(adjacency))
+    ball, unit = form.space.norm_ball, form.space.unit
+    if ball is None:
+        pytest.skip("the hull is an l_p ball, or not known")
+    differences = list(adversarial(form, adjacency))
+    assert all(ball.contains(difference, unit) for difference in differences)
+    assert not all(ball.contains(difference, unit * 97 // 100) for difference in differences)
+    replay = record_replay(
+        form.total,
+        schema=schema(adjacency),
+        norm=lambda d: Fraction(0 if ball.contains([int(x) for x in d], unit) else 1),
+        trials=60,
+    )
+    assert replay.largest == 0
 
 
 CUBES = [

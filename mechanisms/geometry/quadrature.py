@@ -1,0 +1,92 @@
+"""Averages over quasi-random points, for what is said of noise; nothing is drawn here.
+
+The points are Kronecker's: the fractional parts of multiples of square roots
+of primes. They are the same in every run, and free of data.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.geometry.balls import Floats, Uniforms
+from mechanisms.geometry.smooth import Marginal
+from mechanisms.samplers.main_effects import Flags, sizes_of, tail_weights
+
+PROPOSALS = 1 << 14
+_BINS = 512
+
+
+@lru_cache(maxsize=1)
+def _primes() -> tuple[int, ...]:
+    sieve = np.ones(4096, dtype=bool)
+    sieve[:2] = False
+    for number in range(2, 64):
+        sieve[number * number :: number] = False
+    return tuple(int(prime) for prime in np.flatnonzero(sieve))
+
+
+def kronecker(count: int, index: int) -> Floats:
+    """Return coordinate ``index`` of the first ``count`` quasi-random points of the unit cube."""
+    shares: Floats = np.mod((np.arange(count) + 0.5) * sqrt(_primes()[index]), 1.0)
+    return shares
+
+
+class MarginalSums:
+    """Weighted sums that become the marginal of one |U_j| in [0, reach]."""
+
+    __slots__ = ("_counts", "_reach", "_squares", "_total")
+
+    def __init__(self, reach: float) -> None:
+        self._reach = reach
+        self._counts = np.zeros(_BINS)
+        self._squares = 0.0
+        self._total = 0.0
+
+    def add(self, values: Floats, low: Floats, high: Floats, weights: Floats) -> None:
+        """Add values U_j, each standing for one uniform on [low, high]."""
+        squares = (low**2 + low * high + high**2) / 3
+        sizes = np.abs(values)
+        self._counts += np.histogram(sizes, _BINS, (0.0, self._reach), weights=weights)[0]
+        self._squares += float(weights @ squares)
+        self._total += float(weights.sum())
+
+    def marginal(self) -> Marginal:
+        """Return the marginal."""
+        points = (np.arange(_BINS) + 0.5) * self._reach / _BINS
+        return Marginal(points, self._counts, self._squares / self._total)
+
+
+def propose(effects: int) -> tuple[Floats, Flags]:
+    """Return the magnitudes of quasi-random proposals of main effects, and which are large.
+
+    As :class:`mechanisms.samplers.main_effects.Proposal` makes them: the number of
+    large effects in the proportions of its weights, which effects by turns.
+    """
+    weights = np.array(tail_weights(effects), dtype=np.float64)
+    ends = np.rint(np.cumsum(weights / weights.sum()) * PROPOSALS).astype(int)
+    counts = np.searchsorted(ends, np.arange(PROPOSALS), side="right")
+    turns = (np.arange(effects)[None] + np.arange(PROPOSALS)[:, None]) % effects
+    large = turns < counts[:, None]
+    uniforms = np.column_stack([kronecker(PROPOSALS, j) for j in range(effects)])
+    sizes = np.empty_like(uniforms)
+    for k in np.unique(counts):
+        rows = counts == k
+        sizes[rows] = sizes_of(uniforms[rows], large[rows], int(k))
+    return sizes, large
+
+
+def resampled(weights: Floats, count: int, uniforms: Uniforms) -> NDArray[np.int64]:
+    """Return rows chosen in proportion to their weights, in random order."""
+    ends = np.cumsum(weights) / weights.sum()
+    rows = np.searchsorted(ends, (np.arange(count) + 0.5) / count)
+    order = np.argsort(uniforms("order", count))
+    return np.asarray(rows[order], dtype=np.int64)
+
+
+def signs(name: str, shape: tuple[int, int], uniforms: Uniforms) -> Floats:
+    """Return a table of random signs."""
+    return np.where(uniforms(name, shape[0] * shape[1]) < 0.5, -1.0, 1.0).reshape(shape)

@@ -1,0 +1,172 @@
+"""Main effects of second-moment noise: proposals by how many are large, decided exactly.
+
+The main effects of a uniform point of K_T have magnitudes ``t_j`` in [0, 2]
+whose density, the share that a ball leaves of all squares and products, is at
+most ``exp(-theta_k sum b_j)``, ``theta_k = (k - 1) / 2``, where k of them are
+*large*, ``t_j = 1 + b_j`` (see :mod:`mechanisms.geometry.second_moments`).
+
+A proposal draws k with integer weight ``n_k >= 2**64 C(q, k) J_k**k``,
+``J_k = (1 - exp(-theta_k)) / theta_k``, then which effects are large, their
+excess b_j from the truncated exponential law and the small ones uniformly. It
+is kept with the density's ratio to the envelope times ``2**64 C(q, k) J_k**k / n_k``:
+at most one, and the law is exact. A joint count (add-remove) is proposed uniformly.
+
+All of it is a function of lazy uniforms. A proposal that floats put beyond a
+margin far wider than their error is rejected; every other decision is made in
+ball arithmetic, with more bits until it is certain.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+from math import comb
+from typing import Protocol
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from mechanisms.randomness import LazyUniform, Randomness
+from mechanisms.samplers.rounding import working_precision
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+SCALE_BITS = 64
+GUARD_BITS = 32
+_HINT_BITS = 53
+# Floats decide a rejection only this far from the boundary; their error is below 1e-11.
+_MARGIN = 1e-9
+
+
+class Cut(Protocol):
+    """A ball around second moments: which share of its box lies above given main effects."""
+
+    @property
+    def effects(self) -> int:
+        """Return q."""
+
+    def share(self, sizes: Sequence[arb], count: arb, /) -> arb:
+        """Return the share, at most 1, given all ``t_j`` and the magnitude of the count."""
+
+    def tilted_shares(self, sizes: Floats, counts: Floats, large: Flags, /) -> Floats:
+        """Return ``share exp(theta_k sum b_j)`` of each row, in floats to 1e-11."""
+
+
+class Proposal:
+    """Proposed magnitudes: of the count, and of every main effect."""
+
+    __slots__ = ("_coin", "_count", "_cut", "_k", "_large", "_uniforms")
+
+    def __init__(self, cut: Cut, randomness: Randomness) -> None:
+        weights = list(accumulate(tail_weights(cut.effects)))
+        self._cut = cut
+        self._k = bisect_right(weights, randomness.below(weights[-1]))
+        self._large = _subset(cut.effects, self._k, randomness)
+        self._uniforms = [randomness.uniform() for _ in range(cut.effects)]
+        self._count = randomness.uniform()
+        self._coin = randomness.uniform()
+
+    def kept(self) -> bool:
+        """Decide the proposal: floats reject what is far off, balls decide the rest."""
+        if _middle(self._coin) > self._float_odds() + _MARGIN:
+            return False
+        bits = _HINT_BITS + 11
+        while True:
+            with working_precision(bits + GUARD_BITS):
+                room = self._odds(bits) - self._coin.enclose(bits)
+                if room > 0:
+                    return True
+                if room < 0:
+                    return False
+            bits *= 2
+
+    def count(self, bits: int) -> arb:
+        """Return a ball around the magnitude of the count, in [0, 1]."""
+        return self._count.enclose(bits)
+
+    def sizes(self, bits: int) -> list[arb]:
+        """Return balls around ``t_j``, at the working precision."""
+        theta = arb(self._k - 1) / 2
+        cut = 1 - (-theta).exp()
+        balls: list[arb] = []
+        for effect, uniform in enumerate(self._uniforms):
+            part = uniform.enclose(bits)
+            if effect not in self._large:
+                balls.append(part)
+            elif self._k < 2:
+                balls.append(1 + part)
+            else:
+                balls.append(1 - (1 - part * cut).log() / theta)
+        return balls
+
+    def _odds(self, bits: int) -> arb:
+        """Return the probability of keeping the proposal, as a ball."""
+        sizes = self.sizes(bits)
+        excess = sum((sizes[j] - 1 for j in self._large), arb(0))
+        ratio = _mass(self._cut.effects, self._k) * arb((1, SCALE_BITS))
+        ratio /= tail_weights(self._cut.effects)[self._k]
+        tilt = (excess * max(self._k - 1, 0) / 2).exp()
+        return ratio * tilt * self._cut.share(sizes, self.count(bits))
+
+    def _float_odds(self) -> float:
+        """Return a float within 1e-11 of the probability, or above it."""
+        parts = np.array([_middle(uniform) for uniform in self._uniforms])
+        large = np.zeros(len(parts), dtype=bool)
+        large[list(self._large)] = True
+        sizes = sizes_of(parts, large, self._k)
+        counts = np.array([_middle(self._count)])
+        return float(self._cut.tilted_shares(sizes[None], counts, large[None])[0])
+
+
+@lru_cache(maxsize=64)
+def tail_weights(effects: int) -> tuple[int, ...]:
+    """Return the integers ``n_k >= 2**64 C(q, k) J_k**k``, k = 0..q, certified."""
+    with working_precision(256):
+        ceilings = [
+            (_mass(effects, k) * arb((1, SCALE_BITS))).upper().ceil().unique_fmpz()
+            for k in range(effects + 1)
+        ]
+    return tuple(int(ceiling) for ceiling in ceilings if ceiling is not None)
+
+
+def _mass(effects: int, k: int) -> arb:
+    """Return ``C(q, k) J_k**k`` at the working precision."""
+    if k < 2:
+        return arb(comb(effects, k))
+    theta = arb(k - 1) / 2
+    return comb(effects, k) * ((1 - (-theta).exp()) / theta) ** k
+
+
+def _subset(total: int, count: int, randomness: Randomness) -> frozenset[int]:
+    """Return a uniformly random subset of this many of the indices."""
+    order = list(range(total))
+    for place in range(count):
+        other = place + randomness.below(total - place)
+        order[place], order[other] = order[other], order[place]
+    return frozenset(order[:count])
+
+
+def _middle(uniform: LazyUniform) -> float:
+    return (uniform.prefix(_HINT_BITS) + 0.5) * 2.0**-_HINT_BITS
+
+
+def sizes_of(parts: Floats, large: Flags, k: int) -> Floats:
+    """Return ``t_j`` made of uniforms, in floats."""
+    if k < 2:
+        return parts + large
+    theta = (k - 1) / 2
+    beyond = -np.log1p(parts * np.expm1(-theta)) / theta
+    return np.where(large, 1 + beyond, parts)
+
+
+def pair_tilts(sizes: Floats, large: Flags, j: int) -> Floats:
+    """Return, for each pair (j, k), k > j, its part of the tilt: ``exp((b_j + b_k)/2)`` if large.
+
+    Multiplied into the pair's own cut it never exceeds 1, so errors do not grow.
+    """
+    both = large[:, j, None] & large[:, j + 1 :]
+    return np.where(both, np.exp((sizes[:, j, None] + sizes[:, j + 1 :]) / 2 - 1), 1.0)
