@@ -154,12 +154,12 @@ def describe_noise(
             std, half = abs(slope) * laws[at].std, abs(slope) * laws[at].half_width_95
         else:
             sizes = {at: slope * laws[at].std for at, slope in parts.items()}
-            largest = max(map(abs, sizes.values())) or 1.0
+            largest = max(map(abs, sizes.values()), default=0.0) or 1.0
             square = sum((size / largest) ** 2 for size in sizes.values()) + 2 * sum(
                 correlation(one, other) * (sizes[one] / largest) * (sizes[other] / largest)
                 for one, other in combinations(sizes, 2)
             )
-            std = largest * sqrt(max(square, 0.0)) if sizes else 0.0
+            std = largest * sqrt(max(square, 0.0))
             half = std * COMBINATION_FACTOR
         if leaf.limits is None:
             return std, half

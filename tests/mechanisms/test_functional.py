@@ -493,6 +493,6 @@ def test_what_a_plan_says() -> None:
     assert {row.norm for row in plan.alternatives} == {"l1", "l2", "linf"}
     assert plan.details["sanitized_moments"] == 4 + 1 + 3 + 6
     noise = coordinate_noise(drawn_of(plan).noise)
-    spread = float(noise.std) / 2**40
+    spread = float(noise.stds[0]) / 2**40
     assert plan.details["least_eigenvalue"] == pytest.approx(2 * spread * math.sqrt(4), rel=0.3)  # type: ignore[call-overload]
     assert plan_of(question(ridge=3.0), schema(ADD, 0), "1").details["least_eigenvalue"] is None
