@@ -18,8 +18,8 @@ Floats only; the vertex route certifies the winner.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,12 +34,21 @@ _UNIT = 2.0**40
 _SHRINK = _UNIT * (1 - 2.0**-30)
 
 Ranked = tuple[float, Vertex]
+Support = tuple[tuple[int, int], ...]
+
+
+class _Found(NamedTuple):
+    """A cone within the search: its log mass, N with signs, its rows as an array."""
+
+    mass: float
+    support: Support
+    rows: Floats
 
 
 def ranked(shadow: Shadow, vertices: Sequence[Vertex]) -> list[Ranked]:
     """Return the vertices with finite mass and their log masses, least first."""
     found = [
-        (float(log_masses(shadow, vertex.support, dense(vertex.rows, shadow)[None])[0]), vertex)
+        (float(log_masses(shadow, vertex.support, _dense(vertex.rows, shadow)[None])[0]), vertex)
         for vertex in vertices
     ]
     return sorted((pair for pair in found if np.isfinite(pair[0])), key=lambda pair: pair[0])
@@ -47,32 +56,48 @@ def ranked(shadow: Shadow, vertices: Sequence[Vertex]) -> list[Ranked]:
 
 def improved(shadow: Shadow, vertices: Sequence[Vertex]) -> list[Ranked]:
     """Return better cones than those of the path's vertices, the best first."""
-    starts = ranked(shadow, vertices)
-    starts += [pair for vertex in vertices if (pair := _shrunk(shadow, vertex)) is not None]
-    starts.sort(key=lambda pair: pair[0])
-    found = [_descended(shadow, start) for start in starts[:_STARTS]]
-    return sorted(found, key=lambda pair: pair[0])
+    starts = [
+        _Found(mass, vertex.support, _dense(vertex.rows, shadow))
+        for mass, vertex in ranked(shadow, vertices)
+    ]
+    for vertex in vertices:
+        shrunk = _shrunk(shadow, _Found(0.0, vertex.support, _dense(vertex.rows, shadow)))
+        starts += [shrunk] if shrunk is not None else []
+    starts.sort(key=lambda found: found.mass)
+    ends = sorted((_descended(shadow, start) for start in starts[:_STARTS]), key=lambda e: e.mass)
+    return [(end.mass, Vertex(support=end.support, rows=_sparse(end.rows))) for end in ends]
 
 
-def _descended(shadow: Shadow, start: Ranked) -> Ranked:
-    """Return where the best moves lead from a cone."""
+def _descended(shadow: Shadow, start: _Found) -> _Found:
+    """Return where the moves lead from a cone, cheap moves first."""
     reached = start
     for _ in range(_MOST_MOVES):
-        moves = [move(shadow, reached[1]) for move in (_blended, _shrunk, _dropped, _added)]
-        best = min((pair for pair in moves if pair), key=lambda pair: pair[0], default=None)
-        if best is None or best[0] >= reached[0] - _LEAST_GAIN:
+        for move in (_shrunk, _dropped, _added, _blended):
+            found = move(shadow, reached)
+            if found is not None and found.mass < reached.mass - _LEAST_GAIN:
+                reached = found
+                break
+        else:
             break
-        reached = best
     return reached
 
 
-def dense(rows: Sequence[Row], shadow: Shadow) -> Floats:
+def _dense(rows: Sequence[Row], shadow: Shadow) -> Floats:
     """Return sparse rows as an array with d columns."""
     matrix = np.zeros((len(rows), len(shadow.vector)))
     for place, row in enumerate(rows):
         for column, weight in row:
             matrix[place, column] = weight
     return matrix
+
+
+def _sparse(rows: Floats) -> tuple[Row, ...]:
+    """Return rows with weights rounded towards zero, so that their sizes surely sum below 1."""
+    units = np.trunc(rows * _SHRINK)
+    return tuple(
+        tuple((int(place), float(row[place]) / _UNIT) for place in np.flatnonzero(row))
+        for row in units
+    )
 
 
 def log_masses(shadow: Shadow, support: Sequence[tuple[int, int]], rows: Floats) -> Floats:
@@ -109,75 +134,63 @@ def log_masses(shadow: Shadow, support: Sequence[tuple[int, int]], rows: Floats)
     return np.where(usable & np.isfinite(masses), masses, np.inf)
 
 
-def _blended(shadow: Shadow, vertex: Vertex) -> Ranked | None:
+def _blended(shadow: Shadow, found: _Found) -> _Found | None:
     """Return the best blend of one of the rows with a signed residual."""
-    residuals = _signed(len(shadow.vector))
-    choices = [
-        (*vertex.rows[:q], _blend(row, residual, share), *vertex.rows[q + 1 :])
-        for q, row in enumerate(vertex.rows)
-        for residual in residuals
-        for share in _BLENDS
-    ]
-    return _best(shadow, vertex.support, choices)
+    partners = np.vstack([np.eye(len(shadow.vector)), -np.eye(len(shadow.vector))])
+    return _mixed(shadow, found, partners)
 
 
-def _shrunk(shadow: Shadow, vertex: Vertex) -> Ranked | None:
+def _shrunk(shadow: Shadow, found: _Found) -> _Found | None:
     """Return the best cone with one of the rows scaled down."""
-    choices = [
-        (*vertex.rows[:q], _blend(row, (), share), *vertex.rows[q + 1 :])
-        for q, row in enumerate(vertex.rows)
-        for share in _BLENDS
-    ]
-    return _best(shadow, vertex.support, choices)
+    return _mixed(shadow, found, np.zeros((1, len(shadow.vector))))
 
 
-def _dropped(shadow: Shadow, vertex: Vertex) -> Ranked | None:
+def _mixed(shadow: Shadow, found: _Found, partners: Floats) -> _Found | None:
+    """Return the best cone with (1 - share) row + share partner for one row."""
+    shares = np.array(_BLENDS)[None, :, None]
+    stacks = []
+    for place, row in enumerate(found.rows):
+        mixed = (1 - shares) * row + shares * partners[:, None, :]
+        mixed = mixed.reshape(-1, mixed.shape[-1])
+        stack = np.repeat(found.rows[None], len(mixed), axis=0)
+        stack[:, place] = mixed
+        stacks.append(stack)
+    return _best(shadow, found.support, np.concatenate(stacks))
+
+
+def _dropped(shadow: Shadow, found: _Found) -> _Found | None:
     """Return the best cone with one coordinate of N and one row less."""
-    if len(vertex.support) == 1:
+    count = len(found.support)
+    if count == 1:
         return None
-    choices = [(*vertex.rows[:row], *vertex.rows[row + 1 :]) for row in range(len(vertex.rows))]
-    found = [
-        _best(shadow, (*vertex.support[:place], *vertex.support[place + 1 :]), choices)
-        for place in range(len(vertex.support))
-    ]
-    return min((pair for pair in found if pair), key=lambda pair: pair[0], default=None)
+    stack = np.array([np.delete(found.rows, row, axis=0) for row in range(count)])
+    supports = [(*found.support[:at], *found.support[at + 1 :]) for at in range(count)]
+    return _least(_best(shadow, support, stack) for support in supports)
 
 
-def _added(shadow: Shadow, vertex: Vertex) -> Ranked | None:
+def _added(shadow: Shadow, found: _Found) -> _Found | None:
     """Return the best cone with one signed coordinate and one signed residual more."""
-    size = len(shadow.vector)
-    inside = {place for place, _ in vertex.support}
-    choices = [(*vertex.rows, residual) for residual in _signed(size)]
-    found = [
-        _best(shadow, (*vertex.support, (place, sign)), choices)
+    size, inside = len(shadow.vector), {place for place, _ in found.support}
+    extra = np.vstack([np.eye(size), -np.eye(size)])
+    stack = np.concatenate(
+        [np.repeat(found.rows[None], 2 * size, axis=0), extra[:, None, :]], axis=1
+    )
+    return _least(
+        _best(shadow, (*found.support, (place, sign)), stack)
         for place in range(size)
         for sign in (1, -1)
         if place not in inside
-    ]
-    return min((pair for pair in found if pair), key=lambda pair: pair[0], default=None)
+    )
 
 
-def _best(
-    shadow: Shadow, support: tuple[tuple[int, int], ...], choices: Sequence[tuple[Row, ...]]
-) -> Ranked | None:
-    """Return the rows of least mass, if any is finite."""
-    stack = np.array([dense(rows, shadow) for rows in choices])
+def _best(shadow: Shadow, support: Support, stack: Floats) -> _Found | None:
+    """Return the rows of least mass in a stack, if any is finite."""
     masses = log_masses(shadow, support, stack)
     least = int(np.argmin(masses))
     if not np.isfinite(masses[least]):
         return None
-    return float(masses[least]), Vertex(support=support, rows=choices[least])
+    return _Found(float(masses[least]), support, stack[least])
 
 
-def _signed(size: int) -> list[Row]:
-    """Return the 2 d signed residuals."""
-    return [((place, sign),) for place in range(size) for sign in (1.0, -1.0)]
-
-
-def _blend(one: Row, two: Row, share: float) -> Row:
-    """Return (1 - share) one + share two, rounded towards zero so that the sizes sum below 1."""
-    weights = {column: (1 - share) * weight for column, weight in one}
-    for column, weight in two:
-        weights[column] = weights.get(column, 0.0) + share * weight
-    rounded = {column: math.trunc(weight * _SHRINK) / _UNIT for column, weight in weights.items()}
-    return tuple(sorted(rounded.items()))
+def _least(found: Iterable[_Found | None]) -> _Found | None:
+    return min((one for one in found if one is not None), key=lambda one: one.mass, default=None)
