@@ -1,20 +1,26 @@
-"""Public constants of objective perturbation: the ridge, its share of epsilon, the grid.
+"""Algorithm 2 of Awan & Slavkovic, calibrated: its public constants, and one exact draw.
 
-Each is a function of public numbers alone, and under add-remove of none that
-depends on the row count.
+The constants (the ridge, the tilt's share of epsilon, the smoothing width, the
+grid) are functions of public numbers alone, and under add-remove of none that
+depends on the row count. :class:`Perturbation` draws for any loss, norm and region;
+its theorem and the argument for regions are in :mod:`mechanisms.objective_perturbation`.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 
 from flint import arb, fmpq
 
-from mechanisms.objectives.local import above
-from mechanisms.objectives.losses import Loss
-from mechanisms.samplers.continuous import BallNorm
-from mechanisms.samplers.minimiser import dyadic_step
+from mechanisms.objectives.local import Objective, above
+from mechanisms.objectives.losses import Loss, Norm
+from mechanisms.randomness import Randomness
+from mechanisms.samplers.bodies import Body, BodyVector
+from mechanisms.samplers.continuous import BallNorm, LazyVector, knorm_vector
+from mechanisms.samplers.minimiser import Problem, certified_minimiser
+from mechanisms.samplers.regions import Region
 from mechanisms.samplers.rounding import working_precision
 
 SMALLEST_RIDGE = Fraction(1, 2**20)
@@ -23,6 +29,117 @@ _FINEST_STEP, _COARSEST_STEP = -32, -16
 _FINER_THAN_NOISE = 10  # bits
 _NARROWEST, _WIDEST = -10, -2
 _ASSUMED_ROWS = 10**4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Perturbation:
+    """Extended objective perturbation of one objective; every field is public.
+
+    >>> from mechanisms.objectives.losses import huber_loss
+    >>> from mechanisms.privacy import Adjacency
+    >>> from mechanisms.samplers.regions import Box
+    >>> loss = huber_loss(2, Fraction(1, 4), Adjacency.REPLACE_ONE)
+    >>> draw = Perturbation.calibrate(
+    ...     loss, epsilon=Fraction(1), row_bound=1000, region=Box.cube(Fraction(3), 2)
+    ... )
+    >>> float(draw.q), draw.sensitivity_squared
+    (0.91, Fraction(1, 4))
+
+    Attributes
+    ----------
+    dimension : int
+        d.
+    norm : {"linf", "l2", "l1"} or Body
+        The norm of the tilt, by name or as its unit ball.
+    sensitivity_squared : Fraction
+        Delta_K squared: of the difference of two records' gradients (one record's under
+        add-remove) at any theta of the region.
+    epsilon, q, ridge : Fraction
+        The privacy loss, the tilt's share of it, and gamma.
+    region : Region
+        Theta.
+    step_exponent : int
+        theta is rounded to the grid of step 2**step_exponent.
+    """
+
+    dimension: int
+    norm: BallNorm | Body
+    sensitivity_squared: Fraction
+    epsilon: Fraction
+    q: Fraction
+    ridge: Fraction
+    region: Region
+    step_exponent: int
+
+    @classmethod
+    def calibrate(
+        cls,
+        loss: Loss,
+        *,
+        epsilon: Fraction,
+        row_bound: int,
+        region: Region,
+        norm: Norm = "linf",
+        body: tuple[Body, Fraction] | None = None,
+        q: Fraction | None = None,
+        rows: int | None = None,
+    ) -> Perturbation:
+        """Return the draw for a loss.
+
+        Parameters
+        ----------
+        loss : Loss
+            Its constants, valid on the region.
+        row_bound, rows : int
+            The public bound on the rows (for the grid), and the row count where it
+            is public (for q), None under add-remove.
+        body : pair of Body and Fraction
+            Any K with Delta_K, instead of ``norm``. A bound: Delta_inf times the largest
+            norm of a point of [-1, 1]^d.
+        q : Fraction
+            The tilt's share, strictly between 0 and 1; None for the public rule.
+
+        Notes
+        -----
+        **Privacy.** Pure epsilon-DP by Theorem 5.1, if Delta_K and lambda bound
+        what they should on the region.
+        """
+        share = automatic_q(epsilon, loss, norm, rows) if q is None else q
+        gamma = ridge(epsilon, share, loss.eigenvalue)
+        spread = loss.tilt_std(norm, float(epsilon * share))
+        shape: BallNorm | Body = loss.hull or "linf" if norm == "optimal" else norm
+        return cls(
+            dimension=loss.dimension,
+            norm=shape if body is None else body[0],
+            sensitivity_squared=loss.sensitivity_squared(norm) if body is None else body[1] ** 2,
+            epsilon=epsilon,
+            q=share,
+            ridge=gamma,
+            region=region,
+            step_exponent=step_exponent(spread, gamma, loss, row_bound, region),
+        )
+
+    def indices(self, objective: Objective, randomness: Randomness) -> tuple[int, ...]:
+        """Return theta on the public grid, as integers."""
+        rate_squared = (self.epsilon * self.q) ** 2 / self.sensitivity_squared
+        tilt: LazyVector
+        if isinstance(self.norm, str):
+            tilt = knorm_vector(
+                norm=self.norm,
+                dimension=self.dimension,
+                rate_squared=rate_squared,
+                randomness=randomness,
+            )
+        else:
+            tilt = BodyVector(self.norm, rate_squared, randomness)
+        return certified_minimiser(
+            Problem(objective, self.ridge, tilt, self.region, self.step_exponent)
+        )
+
+    def draw(self, objective: Objective, randomness: Randomness) -> tuple[Fraction, ...]:
+        """Return theta, rounded to the public grid."""
+        step = Fraction(2) ** self.step_exponent
+        return tuple(step * index for index in self.indices(objective, randomness))
 
 
 def ridge(epsilon: Fraction, q: Fraction, eigenvalue: Fraction) -> Fraction:
@@ -34,7 +151,7 @@ def ridge(epsilon: Fraction, q: Fraction, eigenvalue: Fraction) -> Fraction:
         return max(above(exact), SMALLEST_RIDGE)
 
 
-def automatic_q(epsilon: Fraction, loss: Loss, norm: BallNorm, rows: int | None) -> Fraction:
+def automatic_q(epsilon: Fraction, loss: Loss, norm: Norm, rows: int | None) -> Fraction:
     """Return the public choice of q: it balances tilt and ridge for typical slopes.
 
     The minimiser is off by about ``(n h + gamma)^-1 (gamma theta + V)`` with n h
@@ -75,9 +192,7 @@ def automatic_q(epsilon: Fraction, loss: Loss, norm: BallNorm, rows: int | None)
     return min((Fraction(k, 200) for k in range(1, 200)), key=lambda q: error(float(q)))
 
 
-def step_exponent(
-    spread: float, gamma: Fraction, loss: Loss, rows: int, bound: Fraction | None
-) -> int:
+def step_exponent(spread: float, gamma: Fraction, loss: Loss, rows: int, region: Region) -> int:
     """Return the grid's exponent: 2**10 times finer than the least noise theta can have.
 
     That noise is the tilt's over the largest curvature, rows lambda + gamma;
@@ -85,7 +200,7 @@ def step_exponent(
     """
     least = spread / (rows * float(loss.eigenvalue) + float(gamma))
     wanted = math.floor(math.log2(least)) - _FINER_THAN_NOISE
-    return dyadic_step(min(max(wanted, _FINEST_STEP), _COARSEST_STEP), bound)
+    return region.exponent(min(max(wanted, _FINEST_STEP), _COARSEST_STEP))
 
 
 def smoothing_width(epsilon: Fraction, dimension: int, rows: int | None) -> Fraction:

@@ -5,13 +5,19 @@
 
 Delta bounds the K-norm of the difference of two records' gradients (of one
 record's under add-remove) at any theta in Theta; lambda bounds the only
-eigenvalue of a record's Hessian. Theta is R^d or the l1 ball of radius B.
+eigenvalue of a record's Hessian. This module plans what the service offers;
+:class:`mechanisms.objective_calibration.Perturbation` is the mechanism itself, for
 
-Losses: squared, logistic, and the check loss smoothed by a logistic kernel
-(:mod:`mechanisms.objectives.smoothed_check`; its constants are derived in
-:mod:`mechanisms.objectives.losses`). The smoothing is a public choice of what is
-minimised: it costs accuracy, not privacy, as Delta is the check loss' own and
-lambda = d / (4 h) is exact.
+- losses: squared, logistic, the check loss smoothed by a logistic kernel
+  (:mod:`mechanisms.objectives.smoothed_check`), Huber's
+  (:mod:`mechanisms.objectives.huber`, with why its jumping Hessian does no harm). Their
+  constants are derived in :mod:`mechanisms.objectives.losses`. Smoothing is a public
+  choice of what is minimised: it costs accuracy, not privacy, as Delta is the
+  check loss' own and lambda = d / (4 h) is exact;
+- norms: l1, l2, l-infinity, and any body K (:mod:`mechanisms.samplers.bodies`), such as
+  polytopes and the hull of a quantile regression's changes (norm "optimal");
+- regions Theta: R^d, l1, l2 and l-infinity balls, boxes (:mod:`mechanisms.samplers.regions`);
+- public convex regularisers r (:mod:`mechanisms.objectives.regularised`).
 
 **Errors in print.** Algorithm 2 has exp(epsilon (q - 1)) - 1, which is negative.
 
@@ -52,6 +58,7 @@ from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX, Schema
 from mechanisms.objective_calibration import (
+    Perturbation,
     automatic_q,
     ridge,
     smoothing_width,
@@ -59,13 +66,18 @@ from mechanisms.objective_calibration import (
 )
 from mechanisms.objectives.local import Objective
 from mechanisms.objectives.logistic import LogisticObjective
-from mechanisms.objectives.losses import Loss, logistic_loss, smoothed_check_loss, squared_loss
+from mechanisms.objectives.losses import (
+    Loss,
+    Norm,
+    logistic_loss,
+    smoothed_check_loss,
+    squared_loss,
+)
 from mechanisms.objectives.quadratic import LeastSquaresObjective
 from mechanisms.objectives.smoothed_check import SmoothedCheckObjective
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.continuous import BallNorm, knorm_vector
-from mechanisms.samplers.minimiser import Problem, certified_minimiser
+from mechanisms.samplers.regions import l1_region
 from mechanisms.statistics.base import (
     Alternative,
     Data,
@@ -81,7 +93,6 @@ from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.regression import RegressionScaling, code_rows, design
 
 THEOREM = "Awan & Slavkovic 2021, Theorem 5.1 (extended objective perturbation)"
-NORMS: tuple[BallNorm, ...] = ("linf", "l2", "l1")
 
 Regression = LinearRegression | LogisticRegression | QuantileRegression
 Rows = NDArray[np.float64]
@@ -96,8 +107,9 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
     ----------
     statistic : LinearRegression, LogisticRegression or QuantileRegression
         The question.
-    norm : {"auto", "linf", "l2", "l1"}
-        The norm of the tilt; auto is linf, whose coordinates vary least.
+    norm : {"auto", "linf", "l2", "l1", "optimal"}
+        The norm of the tilt; auto is the hull's where one is offered, else linf,
+        whose coordinates vary least of the three.
 
     Raises
     ------
@@ -109,11 +121,13 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
     **Privacy.** Theorem 5.1; Delta and lambda as :class:`Loss` derives them.
     """
     statistic.check(schema)
-    if norm not in ("auto", *NORMS):
+    norms = statistic.mechanisms.get("objective_perturbation", ())
+    if norms and norm not in ("auto", *norms):
         raise InvalidStatisticError(
-            "objective_perturbation offers the norms linf, l2, l1", field_name="norm"
+            f"objective_perturbation offers the norms {', '.join(norms)}", field_name="norm"
         )
-    chosen = cast(BallNorm, "linf" if norm == "auto" else norm)
+    best = "optimal" if "optimal" in norms else "linf"
+    chosen = cast(Norm, best if norm == "auto" else norm)
     if isinstance(statistic, LogisticRegression):
         draw = _logistic(statistic, schema, epsilon, chosen)
     elif isinstance(statistic, LinearRegression):
@@ -138,7 +152,7 @@ class ObjectivePerturbation:
     scaling: RegressionScaling
     objective: Callable[[Data], Objective]
     loss: Loss
-    norm: BallNorm
+    norm: Norm
     epsilon: Fraction
     q: Fraction
     ridge: Fraction
@@ -158,16 +172,18 @@ class ObjectivePerturbation:
 
     def indices(self, objective: Objective, randomness: Randomness) -> tuple[int, ...]:
         """Return theta on the public grid, as integers."""
-        rate_squared = (self.epsilon * self.q) ** 2 / self.loss.sensitivity_squared(self.norm)
-        tilt = knorm_vector(
-            norm=self.norm,
+        hull = self.loss.hull if self.norm == "optimal" else None
+        drawn = Perturbation(
             dimension=self.loss.dimension,
-            rate_squared=rate_squared,
-            randomness=randomness,
+            norm=hull or ("linf" if self.norm == "optimal" else self.norm),
+            sensitivity_squared=self.loss.sensitivity_squared(self.norm),
+            epsilon=self.epsilon,
+            q=self.q,
+            ridge=self.ridge,
+            region=l1_region(self.bound),
+            step_exponent=self.step_exponent,
         )
-        return certified_minimiser(
-            Problem(objective, self.ridge, tilt, self.bound, self.step_exponent)
-        )
+        return drawn.indices(objective, randomness)
 
 
 def logistic_objective(
@@ -216,7 +232,7 @@ def _passes(
 
 
 def _logistic(
-    statistic: LogisticRegression, schema: Schema, epsilon: PrivacyLoss, norm: BallNorm
+    statistic: LogisticRegression, schema: Schema, epsilon: PrivacyLoss, norm: Norm
 ) -> ObjectivePerturbation:
     scaling = statistic.scaling(schema)
     return _calibrated(
@@ -232,7 +248,7 @@ def _logistic(
 
 
 def _linear(
-    statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, norm: BallNorm
+    statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, norm: Norm
 ) -> ObjectivePerturbation:
     if statistic.ridge is not None:
         raise InvalidStatisticError(
@@ -256,7 +272,7 @@ def _linear(
 
 
 def _quantile(
-    statistic: QuantileRegression, schema: Schema, epsilon: PrivacyLoss, norm: BallNorm
+    statistic: QuantileRegression, schema: Schema, epsilon: PrivacyLoss, norm: Norm
 ) -> ObjectivePerturbation:
     dimension = statistic.scaling(schema).dimension
     width = smoothing_width(epsilon.fraction, dimension, _public_rows(schema))
@@ -290,7 +306,7 @@ def _calibrated(
     *,
     objective: Callable[[Data], Objective],
     loss: Loss,
-    norm: BallNorm,
+    norm: Norm,
     bound: Fraction | None,
     wanted: Fraction | None = None,
     details: Mapping[str, float] | None = None,
@@ -310,7 +326,7 @@ def _calibrated(
         q=q,
         ridge=gamma,
         bound=bound,
-        step_exponent=step_exponent(spread, gamma, loss, schema.row_bound, bound),
+        step_exponent=step_exponent(spread, gamma, loss, schema.row_bound, l1_region(bound)),
         details=details or {},
     )
 
@@ -333,7 +349,7 @@ def _plan(draw: ObjectivePerturbation, schema: Schema, epsilon: PrivacyLoss) -> 
             theorem=THEOREM,
         ),
         grid={"coefficients": steps, "scaled": float(step)},
-        reason=_reason(draw.norm),
+        reason=_reason(draw),
         draw=draw,
         preview=_no_noise,
         alternatives=_alternatives(draw),
@@ -351,8 +367,13 @@ def _plan(draw: ObjectivePerturbation, schema: Schema, epsilon: PrivacyLoss) -> 
     )
 
 
-def _reason(norm: BallNorm) -> str:
-    if norm == "linf":
+def _reason(draw: ObjectivePerturbation) -> str:
+    if draw.norm == "optimal" and draw.loss.hull is not None:
+        return (
+            "The hull of all changes of the gradient lies inside the l-infinity ball of radius "
+            "Delta_inf, so its noise is no larger in any direction (Awan & Slavkovic, Theorem 4.5)."
+        )
+    if draw.norm in ("linf", "optimal"):
         return (
             "A gradient's entries can all change by Delta_inf at once, so the l-infinity ball "
             "fits the adjacent output space best (Awan & Slavkovic, Theorem 4.12, section 5.1)."
@@ -364,9 +385,9 @@ def _alternatives(draw: ObjectivePerturbation) -> tuple[Alternative, ...]:
     budget = float(draw.epsilon * draw.q)
     here = draw.loss.tilt_std(draw.norm, budget)
     found: list[Alternative] = []
-    for norm in NORMS:
+    for norm in draw.statistic.mechanisms["objective_perturbation"]:
         if norm != draw.norm:
-            there = draw.loss.tilt_std(norm, budget)
+            there = draw.loss.tilt_std(cast(Norm, norm), budget)
             text = (
                 f"standard deviation of the tilt per coordinate {there / here:.2f} times as large"
             )

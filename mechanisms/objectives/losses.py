@@ -12,10 +12,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 from mechanisms.privacy import Adjacency
+from mechanisms.samplers.bodies import InterceptHull
 from mechanisms.samplers.continuous import BallNorm
 from mechanisms.statistics.quantile_regression import gradient_sensitivity
+
+Norm = BallNorm | Literal["optimal"]
+"""A norm's name; "optimal" is the hull's, which is the cube's where there is no smaller hull."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +38,9 @@ class Loss:
     slope_norm, curvature
         A typical l2 norm of the scaled coefficients, and a typical record's share
         of the smallest curvature; only ``q="auto"`` uses them.
+    hull
+        The hull of all differences where it is smaller than the cube of Delta_inf;
+        its own norm, "optimal", has Delta = 1.
     """
 
     dimension: int
@@ -42,6 +50,7 @@ class Loss:
     eigenvalue: Fraction
     slope_norm: float
     curvature: float
+    hull: InterceptHull | None = None
 
     @classmethod
     def of_a_cube(
@@ -64,28 +73,37 @@ class Loss:
             curvature=curvature,
         )
 
-    def sensitivity_squared(self, norm: BallNorm) -> Fraction:
+    def sensitivity_squared(self, norm: Norm) -> Fraction:
         """Return Delta_K squared, exactly."""
-        if norm == "l2":
-            return self.squared_length
-        return (self.largest_difference if norm == "linf" else self.absolute_sum) ** 2
+        return self.squared_length if norm == "l2" else self._exact_sensitivity(norm) ** 2
 
-    def sensitivity_text(self, norm: BallNorm) -> str:
+    def _exact_sensitivity(self, norm: Norm) -> Fraction:
+        if norm == "optimal" and self.hull is not None:
+            return Fraction(1)
+        return self.absolute_sum if norm == "l1" else self.largest_difference
+
+    def sensitivity_text(self, norm: Norm) -> str:
         """Return Delta_K as exact text."""
         if norm != "l2":
-            return str(self.largest_difference if norm == "linf" else self.absolute_sum)
+            return str(self._exact_sensitivity(norm))
         entries = self.squared_length / self.largest_difference**2
         if entries.denominator == 1:
             return f"{self.largest_difference}*sqrt({entries})"
         return f"sqrt({self.squared_length})"
 
-    def tilt_std(self, norm: BallNorm, budget: float) -> float:
-        """Return the standard deviation of a coordinate of V at epsilon q = budget."""
+    def tilt_std(self, norm: Norm, budget: float) -> float:
+        """Return the standard deviation of a coordinate of V at epsilon q = budget.
+
+        For a hull, whose coordinates differ, the root of the mean variance.
+        """
         d = self.dimension
         scale = math.sqrt(self.sensitivity_squared(norm)) / budget
-        if norm == "linf":
-            return scale * math.sqrt((d + 1) * (d + 2) / 3)
-        return scale * (math.sqrt(d + 1) if norm == "l2" else math.sqrt(2))
+        if norm == "l2":
+            return scale * math.sqrt(d + 1)
+        if norm == "l1":
+            return scale * math.sqrt(2)
+        share = self.hull.spread if norm == "optimal" and self.hull is not None else 1 / 3
+        return scale * math.sqrt((d + 1) * (d + 2) * share)
 
 
 def logistic_loss(dimension: int, adjacency: Adjacency) -> Loss:
@@ -152,6 +170,27 @@ def smoothed_check_loss(
         eigenvalue=dimension / (4 * width),
         slope_norm=1.0,
         curvature=1 / 2,
+        hull=InterceptHull(gradient_sensitivity(tau, Adjacency.ADD_REMOVE), dimension)
+        if intercept and features and same > 1 and adjacency is Adjacency.REPLACE_ONE
+        else None,
+    )
+
+
+def huber_loss(
+    dimension: int, threshold: Fraction, adjacency: Adjacency, *, bound: Fraction | None = None
+) -> Loss:
+    """Return Delta_inf = 2 k (add-remove k) and lambda = d of Huber's loss with threshold k.
+
+    A record's gradient is psi x with |psi| <= k, and also |psi| <= 1 + B on
+    ||theta||_1 <= B.
+    """
+    steepest = threshold if bound is None else min(threshold, 1 + bound)
+    return Loss.of_a_cube(
+        dimension=dimension,
+        largest_difference=steepest * _one_or_two(adjacency),
+        eigenvalue=Fraction(dimension),
+        slope_norm=1.0,
+        curvature=1 / 4,
     )
 
 

@@ -1,13 +1,14 @@
 """The grid point of a tilted convex objective's minimiser, certified.
 
-``theta* = argmin over ||theta||_1 <= B of  L(theta) + gamma/2 ||theta||_2^2 + V'theta``
+``theta* = argmin over Theta of  L(theta) + gamma/2 ||theta||_2^2 + V'theta``
 
 with L convex (:class:`~mechanisms.objectives.local.Objective`), gamma > 0
-public and V a lazy random vector. Floats propose a point; what is released is
+public, V a lazy random vector and Theta a region
+(:mod:`mechanisms.samplers.regions`). Floats propose a point; what is released is
 decided by the following bound alone.
 
 **Bound.** Let theta be feasible and G the gradient there, ridge and tilt
-included; let nu be any vector of the normal cone of the ball at theta, and
+included; let nu be any vector of the normal cone of Theta at theta, and
 rho = ||G + nu||_2. With r = ||theta - theta*||_2, optimality of theta* and
 the definition of nu give ``<G(theta) - G(theta*), theta - theta*> <= rho r``. The
 left side is at least gamma r^2, and at least ``(gamma + mu) t r`` for t = min(r, reach)
@@ -15,14 +16,10 @@ if the Hessian of L, averaged over a segment from theta of length at most reach,
 is at least mu I: the slope along the segment never falls. Hence r <= R = rho / (gamma + mu)
 if that R is below reach, and r <= rho / gamma in any case.
 
-The normal cone of the l1 ball at an interior point is {0}; at a point of the
-sphere with signs s it holds every nu with nu_j = tau s_j where theta_j != 0
-and |nu_j| <= tau elsewhere, tau >= 0.
-
 If the ball around theta does not round to one grid point, the same is done
 with exact rationals and ball arithmetic, with ever more bits. theta* has a
-density on each face of the ball, so with probability one some precision
-decides; :func:`dyadic_step` keeps +-B itself, an atom, off the ties.
+density on each face of Theta, so with probability one some precision
+decides; the region's ``exponent`` keeps atoms off the ties.
 """
 
 from __future__ import annotations
@@ -38,7 +35,8 @@ from numpy.typing import NDArray
 
 from mechanisms.objectives.local import Certified, Objective, above, norm_bound, rational
 from mechanisms.samplers.continuous import LazyVector
-from mechanisms.samplers.l1_ball import Point, Quadratic, Vector
+from mechanisms.samplers.l1_ball import Point, Vector
+from mechanisms.samplers.regions import Region
 from mechanisms.samplers.rounding import grid_point, working_precision
 
 Floats = NDArray[np.float64]
@@ -50,6 +48,7 @@ _SETTLED = 1e-9  # the Newton step that follows one of this length is below 1e-1
 _FULL_STEP = 0.5
 _LONG_STEP = 4.0
 _HALVINGS = 50
+_LEVEL = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +63,8 @@ class Problem:
         gamma > 0, public.
     tilt : LazyVector
         V, length d.
-    bound : Fraction or None
-        B > 0, public; None for all of R^d.
+    region : Region
+        Theta, public.
     step_exponent : int
         The public grid's step is 2**step_exponent.
     """
@@ -73,14 +72,14 @@ class Problem:
     objective: Objective
     ridge: Fraction
     tilt: LazyVector
-    bound: Fraction | None
+    region: Region
     step_exponent: int
 
 
 def certified_minimiser(problem: Problem) -> tuple[int, ...]:
     """Return the indices of the grid point theta* rounds to, exactly."""
     hint = _newton(problem)
-    theta = None if hint is None else _feasible(problem, hint)
+    theta = None if hint is None else problem.region.feasible(hint)
     if theta is not None:
         facts = problem.objective.certify(theta)
         radius = _certified_radius(problem, theta, facts, bits=_FLOAT_BITS)
@@ -90,30 +89,18 @@ def certified_minimiser(problem: Problem) -> tuple[int, ...]:
     return refined_minimiser(problem, theta)
 
 
-def dyadic_step(wanted: int, bound: Fraction | None) -> int:
-    """Return the exponent of a grid step 2**k, k <= wanted, with no tie at ``bound``.
-
-    +-B is an atom of theta*'s law, so it must never lie halfway between two
-    grid points: B / step may not be an odd multiple of 1/2.
-    """
-    if bound is not None and bound / Fraction(2) ** wanted % 1 == Fraction(1, 2):
-        return wanted - 1
-    return wanted
-
-
 def _newton(problem: Problem) -> Point | None:
     """Return a float hint of theta*, or None where floats break down."""
     tilt = np.array([float(v) for v in problem.tilt.enclose(_TILT_BITS)])
     ridge = float(problem.ridge)
-    bound = None if problem.bound is None else float(problem.bound)
-    theta = np.zeros(len(tilt))
+    theta = np.array([float(t) for t in problem.region.start(len(tilt))])
     previous = math.inf
     for _ in range(_NEWTON_STEPS):
         gradient, curvature = problem.objective.model(theta)
         hessian = curvature + ridge * np.eye(len(tilt))
         linear = gradient + ridge * theta + tilt - hessian @ theta
         try:
-            point = Quadratic(hessian, linear, bound, exact=False).minimise()
+            point = problem.region.minimise(hessian, linear)
         except np.linalg.LinAlgError:
             return None
         step = point.theta - theta
@@ -155,37 +142,17 @@ def _share(problem: Problem, theta: Floats, step: Floats, curvature: Floats) -> 
 
 
 def _last_negative(slope: Callable[[float], float]) -> float:
-    """Return about the largest share in [0, 1] where an increasing function is not positive."""
+    """Return about the largest share in [0, 1] where an increasing function is not positive.
+
+    All of it where the slope at its end is next to nothing: there it is rounding.
+    """
     low, high = 0.0, 1.0
-    if slope(high) <= 0:
+    if slope(high) <= _LEVEL * abs(slope(low)):
         return high
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (low, middle) if slope(middle) > 0 else (middle, high)
     return low
-
-
-def _feasible(problem: Problem, point: Point, bits: int | None = None) -> list[Fraction] | None:
-    """Return the point as exact rationals in the ball, or None if it is not near its face.
-
-    On the sphere the largest coordinate is set so that ||theta||_1 is exactly B.
-    ``bits`` rounds each coordinate to a dyadic with that many fractional bits.
-    """
-    theta = [Fraction(t) for t in point.theta]
-    if bits is not None:
-        theta = [Fraction(round(t * (1 << bits)), 1 << bits) for t in theta]
-    if problem.bound is None:
-        return theta
-    if point.signs is None:
-        return theta if sum(map(abs, theta)) <= problem.bound else None
-    signs = [int(s) for s in point.signs]
-    theta = [max(Fraction(0), s * t) * s for s, t in zip(signs, theta, strict=True)]
-    largest = max(range(len(theta)), key=lambda j: abs(theta[j]))
-    rest = sum((abs(t) for j, t in enumerate(theta) if j != largest), Fraction(0))
-    if rest >= problem.bound:
-        return None
-    theta[largest] = signs[largest] * (problem.bound - rest)
-    return theta
 
 
 def _total_gradient(
@@ -195,21 +162,6 @@ def _total_gradient(
     tilt = problem.tilt.enclose(bits)
     ridge = rational(problem.ridge)
     return [g + ridge * rational(t) + v for g, t, v in zip(gradient, theta, tilt, strict=True)]
-
-
-def _residual(problem: Problem, theta: Sequence[Fraction], total: Sequence[arb]) -> arb:
-    """Return a ball whose upper end bounds rho = ||G + nu||_2 for a good nu in the normal cone."""
-    signs = [(t > 0) - (t < 0) for t in theta]
-    inside = problem.bound is None or sum(map(abs, theta)) < problem.bound
-    if inside:
-        return norm_bound(total)
-    support = sum(map(abs, signs))
-    tau = -sum((s * g for s, g in zip(signs, total, strict=True)), arb(0)).mid() / support
-    tau = arb(tau).mid().max(arb(0))
-    gaps = [
-        g + tau * s if s else (abs(g) - tau).max(arb(0)) for s, g in zip(signs, total, strict=True)
-    ]
-    return norm_bound(gaps)
 
 
 def _radius(problem: Problem, residual: arb, facts: Certified) -> Fraction:
@@ -226,7 +178,8 @@ def _certified_radius(
 ) -> Fraction | None:
     """Return the certified bound on ||theta - theta*||_2, None if nothing finite is known."""
     with working_precision(bits):
-        residual = _residual(problem, theta, _total_gradient(problem, theta, facts.gradient, bits))
+        total = _total_gradient(problem, theta, facts.gradient, bits)
+        residual = norm_bound(problem.region.gaps(theta, total))
         return _radius(problem, residual, facts) if residual.is_finite() else None
 
 
@@ -247,7 +200,7 @@ def refined_minimiser(problem: Problem, start: Sequence[Fraction] | None) -> tup
     rationals, faces included. The precision doubles whenever a full step no
     longer halves the certified radius.
     """
-    theta = [Fraction(0)] * problem.objective.dimension if start is None else list(start)
+    theta = problem.region.start(problem.objective.dimension) if start is None else list(start)
     bits = _FLOAT_BITS
     smallest: Fraction | None = None
     while True:
@@ -260,7 +213,7 @@ def refined_minimiser(problem: Problem, start: Sequence[Fraction] | None) -> tup
         found = _round(problem, theta, radius, bits=bits)
         if found is not None:
             return found
-        if smallest is not None and 2 * radius > smallest:
+        if smallest is not None and 2 * radius >= smallest:
             bits *= 2
         theta, shortened = _exact_step(problem, theta, gradient, bits)
         smallest = None if shortened else radius
@@ -278,14 +231,15 @@ def _exact_step(
         [[Fraction(entry) for entry in row] for row in floats.tolist()], dtype=object
     ) + np.diag(_fractions([problem.ridge] * len(theta)))
     here = _fractions(theta)
-    point = Quadratic(hessian, middle - hessian @ here, problem.bound, exact=True).minimise()
-    step = point.theta - here
+    point = problem.region.minimise(hessian, middle - hessian @ here, bits)
+    found = problem.region.feasible(point, bits)
+    if found is None:
+        return list(here), False
+    step = _fractions(found) - here
     share = _share(problem, here.astype(float), step.astype(float), floats)
     if share < 1:
-        shortened = here + Fraction(share) * step
-        # towards zero, so that the iterate stays in the ball
-        return [Fraction(int(t * (1 << bits)), 1 << bits) for t in shortened], True
-    return _feasible(problem, point, bits) or list(here), False
+        return problem.region.inward(list(here + Fraction(share) * step), bits), True
+    return found, False
 
 
 def _exact(ball: arb) -> Fraction:

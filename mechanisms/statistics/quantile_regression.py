@@ -53,7 +53,7 @@ class QuantileRegression:
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "objective_perturbation": ("linf", "l2", "l1"),
+        "objective_perturbation": ("linf", "l2", "l1", "optimal"),
         "kng": ("linf", "optimal"),
         "exponential": (),
     }

@@ -14,12 +14,8 @@ from mechanisms.domain import CODE_MAX
 from mechanisms.objectives.quadratic import LeastSquaresObjective
 from mechanisms.samplers.continuous import BallNorm, knorm_vector
 from mechanisms.samplers.l1_ball import Quadratic, solve_exactly
-from mechanisms.samplers.minimiser import (
-    Problem,
-    certified_minimiser,
-    dyadic_step,
-    refined_minimiser,
-)
+from mechanisms.samplers.minimiser import Problem, certified_minimiser, refined_minimiser
+from mechanisms.samplers.regions import L1Ball, dyadic_step, l1_region
 from mechanisms.samplers.rounding import grid_index, grid_point, working_precision
 from mechanisms.testing import Law, check_draws, seeded_randomness
 from tests.mechanisms.logistic_data import objective, plain_design
@@ -201,7 +197,7 @@ def test_floats_and_balls_find_the_same_grid_point(bound: Fraction | None, ridge
             rate_squared=Fraction(1, 2),
             randomness=seeded_randomness(trial),
         )
-        problem = Problem(loss, ridge, tilt, bound, -20)
+        problem = Problem(loss, ridge, tilt, l1_region(bound), -20)
         assert certified_minimiser(problem) == refined_minimiser(problem, None)
 
 
@@ -214,8 +210,8 @@ def test_a_grid_beyond_floats_is_still_decided(bound: Fraction | None) -> None:
     tilt = knorm_vector(
         norm="linf", dimension=2, rate_squared=Fraction(1), randomness=seeded_randomness(3)
     )
-    fine = certified_minimiser(Problem(loss, Fraction(1), tilt, bound, -200))
-    coarse = certified_minimiser(Problem(loss, Fraction(1), tilt, bound, -20))
+    fine = certified_minimiser(Problem(loss, Fraction(1), tilt, l1_region(bound), -200))
+    coarse = certified_minimiser(Problem(loss, Fraction(1), tilt, l1_region(bound), -20))
     assert [(index + (1 << 179)) >> 180 for index in fine] == list(coarse)
     if bound is not None:
         assert abs(sum(map(abs, fine)) - Fraction(1 << 200, 5)) <= 2
@@ -228,7 +224,7 @@ def test_the_bound_is_an_atom_and_never_a_tie() -> None:
     assert dyadic_step(-10, None) == -10
     loss = LeastSquaresObjective([[Fraction(1)]], [Fraction(0)])
     for tilt, sign in ((-9.0, 1), (9.0, -1)):
-        problem = Problem(loss, Fraction(1), Fixed(tilt), bound, -11)
+        problem = Problem(loss, Fraction(1), Fixed(tilt), l1_region(bound), -11)
         assert certified_minimiser(problem) == (5 * sign,)
         assert refined_minimiser(problem, None) == (5 * sign,)
 
@@ -236,5 +232,5 @@ def test_the_bound_is_an_atom_and_never_a_tie() -> None:
 def test_a_minimiser_at_a_vertex_has_zeros_elsewhere() -> None:
     identity = [[Fraction(int(i == j)) for j in range(3)] for i in range(3)]
     loss = LeastSquaresObjective(identity, [Fraction(0)] * 3)
-    problem = Problem(loss, Fraction(1), Fixed(0.5, -50.0, 0.1), Fraction(1), -12)
+    problem = Problem(loss, Fraction(1), Fixed(0.5, -50.0, 0.1), L1Ball(Fraction(1)), -12)
     assert certified_minimiser(problem) == (0, 4096, 0)

@@ -20,6 +20,7 @@ from mechanisms.objectives.losses import smoothed_check_loss
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.continuous import BallNorm, knorm_vector
 from mechanisms.samplers.minimiser import Problem, certified_minimiser, refined_minimiser
+from mechanisms.samplers.regions import l1_region
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.base import InvalidStatisticError, Plan
 from mechanisms.statistics.quantile_regression import QuantileRegression
@@ -184,7 +185,7 @@ def test_floats_and_ball_arithmetic_agree(tau: float) -> None:
                     rate_squared=Fraction(1),
                     randomness=seeded_randomness(3),
                 )
-                problem = Problem(loss, ridge, tilt, bound, -24)
+                problem = Problem(loss, ridge, tilt, l1_region(bound), -24)
                 assert certified_minimiser(problem) == refined_minimiser(problem, None)
 
 

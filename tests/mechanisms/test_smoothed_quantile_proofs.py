@@ -131,7 +131,7 @@ def test_draws_follow_the_exact_law_and_refuse_twins() -> None:
     draw, data = _plan(
         [1.0, 1.0, -0.5, 0.25], [0.5, 0.25, 0.0, 1.0], epsilon="4", bound=bound, tau=0.75
     )
-    draws = _draws(draw, data, 10_800, seed=5)
+    draws = _draws(draw, data, 6700, seed=5)
     x, y = data.codes["x0"] / 2.0**20, data.codes["y"] / 2.0**20
     step, width = 2.0**draw.step_exponent, draw.details["smoothing_width"]
     full = 4 * float(draw.q) / float(draw.loss.largest_difference)
@@ -147,7 +147,7 @@ def test_draws_follow_the_exact_law_and_refuse_twins() -> None:
 
         return Law(at=at, below=lambda a: at(a - step))
 
-    check_draws(draws, law(1.0), twins=[law(0.7), law(1.3)], flake=1e-5)  # seeded
+    check_draws(draws, law(1.0), twins=[law(0.7), law(1.3)], flake=1e-3)  # seeded
     assert np.isin([-bound, bound], draws).all()
 
 
@@ -158,10 +158,10 @@ def _audited(twin: Loss | None) -> float:
         draw, data = _plan([first, 0.0], [1.0, 0.0], epsilon="1", bound=10.0, tau=0.9)
         if twin is not None:
             draw = replace(draw, loss=twin)
-        draws = _draws(draw, data, 1500, seed=20 + index)
+        draws = _draws(draw, data, 800, seed=20 + index)
         counts.append([int((draws > 0).sum()), int((draws > 0.25).sum())])
     events = dict(zip(("theta > 0", "theta > 1/4"), zip(*counts, strict=True), strict=True))
-    return audit_counts(events, trials=(1500, 1500)).epsilon
+    return audit_counts(events, trials=(800, 800)).epsilon
 
 
 @pytest.mark.statistical

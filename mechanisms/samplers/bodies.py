@@ -1,0 +1,226 @@
+"""Exact continuous K-norm vectors for any symmetric convex body K, as lazily refined balls.
+
+``f(V) ∝ exp(-rate ||V||_K)`` on R^d: V = r U with r ~ Gamma(d + 1) / rate and U uniform
+on K (Awan & Slavkovic, Algorithm 8 with r U where T + U is printed). U is drawn by
+rejection from a box that holds K: a uniform point of the box, of which as many
+bits are drawn as it takes to decide whether it lies in K. A point undecided at
+every precision lies on the boundary, which has probability 0.
+
+The number of tries, vol(box) / vol(K) on average, depends on K alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from flint import arb, fmpq, fmpq_mat
+from scipy.optimize import linprog
+
+from mechanisms.objectives.local import rational
+from mechanisms.randomness import LazyUniform, Randomness
+from mechanisms.samplers.rounding import working_precision
+
+_GUARD_BITS = 32
+_FIRST_BITS = 24
+
+
+class Body(Protocol):
+    """A bounded symmetric convex set with interior points.
+
+    ``halfwidths`` are exact and bound the coordinates: K lies in the product of
+    [-w_j, w_j].
+    """
+
+    @property
+    def halfwidths(self) -> tuple[Fraction, ...]: ...
+
+    def contains(self, point: Sequence[arb]) -> bool | None:
+        """Return whether the point lies in K, None if its balls leave that open."""
+
+
+class BodyVector:
+    """V = r U, lazily; implements :class:`~mechanisms.samplers.continuous.LazyVector`.
+
+    Parameters
+    ----------
+    body : Body
+        K.
+    rate_squared : Fraction
+        The rate's square, exactly.
+    randomness : Randomness
+        Where the bits come from.
+
+    Notes
+    -----
+    **Privacy.** With rate = epsilon / Delta_K, ``T + V`` is epsilon-DP for a statistic of
+    K-norm sensitivity Delta_K (Awan & Slavkovic, Prop. 2.10).
+    """
+
+    __slots__ = ("_halfwidths", "_point", "_radius", "_rate_squared")
+
+    def __init__(self, body: Body, rate_squared: Fraction, randomness: Randomness) -> None:
+        size = len(body.halfwidths)
+        self._halfwidths = body.halfwidths
+        self._rate_squared = rate_squared
+        self._radius = [randomness.uniform() for _ in range(size + 1)]
+        self._point = [randomness.uniform() for _ in range(size)]
+        while not self._inside(body):
+            self._point = [randomness.uniform() for _ in range(size)]
+
+    def enclose(self, bits: int) -> list[arb]:
+        """Return balls around the coordinates; their radii vanish as ``bits`` grows."""
+        with working_precision(bits + _GUARD_BITS):
+            product = arb(1)
+            for uniform in self._radius:
+                product *= uniform.enclose(bits)
+            square = self._rate_squared
+            scale = arb(fmpq(square.denominator, square.numerator)).sqrt()
+            radius = -product.log() * scale
+            return [radius * u for u in self._placed(bits)]
+
+    def _inside(self, body: Body) -> bool:
+        bits = _FIRST_BITS
+        while True:
+            with working_precision(bits + _GUARD_BITS):
+                verdict = body.contains(self._placed(bits))
+            if verdict is not None:
+                return verdict
+            bits *= 2
+
+    def _placed(self, bits: int) -> list[arb]:
+        return [_place(u, w, bits) for u, w in zip(self._point, self._halfwidths, strict=True)]
+
+
+def _place(uniform: LazyUniform, halfwidth: Fraction, bits: int) -> arb:
+    return rational(halfwidth) * (2 * uniform.enclose(bits) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Halfspaces:
+    """K = {u : |a'u| <= 1 for each row a}, the norm max |a'u|.
+
+    >>> Halfspaces.build([[1, 1], [1, -1]]).halfwidths
+    (Fraction(1, 1), Fraction(1, 1))
+    """
+
+    rows: tuple[tuple[Fraction, ...], ...]
+    halfwidths: tuple[Fraction, ...]
+
+    @classmethod
+    def build(cls, rows: Sequence[Sequence[Fraction | int]]) -> Halfspaces:
+        """Return the body with exact half-widths.
+
+        The largest u_j on K is the least sum |y_i| over combinations
+        ``sum y_i a_i = e_j``. A float solver names the rows of a good one, the
+        combination itself is solved in rationals, and any exact combination is
+        a bound.
+
+        Raises
+        ------
+        ValueError
+            The rows do not bound a body.
+        """
+        exact = tuple(tuple(Fraction(entry) for entry in row) for row in rows)
+        size = len(exact[0]) if exact else 0
+        return cls(exact, tuple(_halfwidth(exact, j) for j in range(size)))
+
+    def contains(self, point: Sequence[arb]) -> bool | None:
+        """Return whether every |a'u| <= 1."""
+        return decided(
+            abs(sum((rational(a) * u for a, u in zip(row, point, strict=True)), arb(0)))
+            for row in self.rows
+        )
+
+    @property
+    def cube_norm(self) -> Fraction:
+        """Return the largest norm of a point of [-1, 1]^d, exactly: max ||a||_1."""
+        return max(sum(map(abs, row), Fraction(0)) for row in self.rows)
+
+
+def decided(lengths: Iterable[arb]) -> bool | None:
+    """Return whether all numbers are at most 1: False if one is above, None if one is open."""
+    found: bool | None = True
+    for length in lengths:
+        if length > 1:
+            return False
+        if not length <= 1:
+            found = None
+    return found
+
+
+def _halfwidth(rows: tuple[tuple[Fraction, ...], ...], index: int) -> Fraction:
+    size = len(rows[0])
+    matrix = np.array([[float(entry) for entry in row] for row in rows]).T
+    wanted = np.zeros(size)
+    wanted[index] = 1.0
+    solved = linprog(
+        np.ones(2 * len(rows)), A_eq=np.hstack([matrix, -matrix]), b_eq=wanted, method="highs-ds"
+    )
+    if solved.status != 0:
+        raise ValueError("the rows do not bound a body")
+    sizes = np.abs(solved.x[: len(rows)] - solved.x[len(rows) :])
+    chosen = _independent(rows, np.argsort(-sizes, kind="stable").tolist())
+    system = fmpq_mat([[_fmpq(rows[i][j]) for i in chosen] for j in range(size)])
+    right = fmpq_mat([[fmpq(int(j == index))] for j in range(size)])
+    weights = system.solve(right).entries()
+    return sum((abs(Fraction(int(y.p), int(y.q))) for y in weights), Fraction(0))
+
+
+def _independent(rows: tuple[tuple[Fraction, ...], ...], order: Sequence[int]) -> list[int]:
+    """Return the first d rows in this order that are linearly independent."""
+    size = len(rows[0])
+    chosen: list[int] = []
+    for i in order:
+        trial = fmpq_mat([[_fmpq(entry) for entry in rows[k]] for k in (*chosen, i)])
+        if trial.rank() > len(chosen):
+            chosen.append(i)
+        if len(chosen) == size:
+            return chosen
+    raise ValueError("the rows do not bound a body")
+
+
+def _fmpq(value: Fraction) -> fmpq:
+    return fmpq(value.numerator, value.denominator)
+
+
+@dataclass(frozen=True, slots=True)
+class InterceptHull:
+    """The hull of a (1, x) - a' (1, x'), a and a' in [-tau, 1 - tau], x and x' in the cube.
+
+    With M = max(tau, 1 - tau): |u_1| <= 1 and |u_j| <= 2 M - (2 M - 1) |u_1|. It holds every
+    difference: u_1 = a - a' and |u_j| <= |a| + |a'|, and ``|a| + |a'| + (2 M - 1) |a - a'|``
+    is convex in (a, a'), so largest at ends: 2 M at a = a', 1 + 2 M - 1 at opposite
+    ends. Its vertices, (0, +-2 M, ...) and (+-1, +-1, ...), are such differences.
+    """
+
+    weight: Fraction
+    dimension: int
+
+    @property
+    def halfwidths(self) -> tuple[Fraction, ...]:
+        """Return (1, 2 M, ..., 2 M)."""
+        return (Fraction(1), *((2 * self.weight,) * (self.dimension - 1)))
+
+    def contains(self, point: Sequence[arb]) -> bool | None:
+        """Return whether the point lies in the hull."""
+        first, *others = point
+        reach = rational(2 * self.weight) - rational(2 * self.weight - 1) * abs(first)
+        return decided([abs(first), *(abs(u) / reach for u in others)])
+
+    @property
+    def spread(self) -> float:
+        """Return the mean over coordinates of E u_j^2, u uniform on the hull.
+
+        |u_1| = t has density ∝ s(t)^(d - 1), s(t) = 1 - c t, c = (2 M - 1) / (2 M), and
+        given t the others are uniform on [-2 M s(t), 2 M s(t)].
+        """
+        nodes, weights = np.polynomial.legendre.leggauss(64)
+        t, d, wide = (nodes + 1) / 2, self.dimension, 2 * float(self.weight)
+        shrunk = 1 - (wide - 1) / wide * t
+        mass = weights * shrunk ** (d - 1)
+        second = t**2 + (d - 1) * (wide * shrunk) ** 2 / 3
+        return float((mass * second).sum() / mass.sum()) / d

@@ -1,0 +1,295 @@
+"""Convex sets to minimise over: all of R^d, l1 and l2 balls, boxes (an l-infinity ball is one).
+
+A region answers five questions, in floats as a hint and in exact rationals
+where it matters:
+
+- *minimise*: where on it is ``theta'H theta / 2 + c'theta`` least? A hint, in
+  floats or with ``bits`` of precision.
+- *feasible*: what exact rational point of it is near such a hint, on the same face?
+- *inward*: the same for a point between two points of it.
+- *gaps*: G + nu in balls, for a good nu of the normal cone at an exact point.
+- *exponent*: the largest grid step 2**k, k <= wanted, at which no atom of the
+  minimiser's law (a coordinate held at its bound) is a tie.
+
+*Normal cones.* At an interior point {0}. On a box, nu_j >= 0 where theta_j is at
+its upper bound, nu_j <= 0 at its lower, 0 between. On the sphere of the l2 ball,
+nu = tau theta with tau >= 0; on that of the l1 ball see :class:`L1Ball`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from flint import arb
+
+from mechanisms.objectives.local import rational
+from mechanisms.samplers.l1_ball import Point, Quadratic, Vector
+from mechanisms.samplers.quadratics import box_minimum, sphere_minimum
+
+
+class Region(Protocol):
+    """A closed convex set with interior points."""
+
+    def start(self, dimension: int) -> list[Fraction]:
+        """Return a point of it."""
+
+    def minimise(self, hessian: Vector, linear: Vector, bits: int | None = None) -> Point:
+        """Return a hint of the quadratic's minimiser; object arrays of Fraction with ``bits``.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            A float system is singular.
+        """
+
+    def feasible(self, point: Point, bits: int | None = None) -> list[Fraction] | None:
+        """Return an exact point of it near a hint, or None; with ``bits`` fractional bits."""
+
+    def inward(self, theta: Sequence[Fraction], bits: int) -> list[Fraction]:
+        """Return a point of it near one that lies between two of its points."""
+
+    def gaps(self, theta: Sequence[Fraction], total: Sequence[arb]) -> list[arb]:
+        """Return balls around G + nu, nu in the normal cone at a point of it."""
+
+    def exponent(self, wanted: int) -> int:
+        """Return the exponent of a grid step, at most ``wanted``, without a tie at an atom."""
+
+
+def dyadic_step(wanted: int, bound: Fraction | None) -> int:
+    """Return the exponent of a grid step 2**k, k <= wanted, with no tie at ``bound``.
+
+    +-B is an atom of theta*'s law, so it must never lie halfway between two
+    grid points: B / step may not be an odd multiple of 1/2.
+    """
+    if bound is not None and bound / Fraction(2) ** wanted % 1 == Fraction(1, 2):
+        return wanted - 1
+    return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class WholeSpace:
+    """R^d."""
+
+    def start(self, dimension: int) -> list[Fraction]:
+        """Return zero."""
+        return [Fraction(0)] * dimension
+
+    def minimise(self, hessian: Vector, linear: Vector, bits: int | None = None) -> Point:
+        """Return -H^-1 c, exactly with ``bits``."""
+        return Quadratic(hessian, linear, None, exact=bits is not None).minimise()
+
+    def feasible(self, point: Point, bits: int | None = None) -> list[Fraction] | None:
+        """Return the hint itself."""
+        return _dyadic(point.theta, bits)
+
+    def inward(self, theta: Sequence[Fraction], bits: int) -> list[Fraction]:
+        """Return the point, rounded."""
+        return _towards_zero(theta, bits)
+
+    def gaps(self, theta: Sequence[Fraction], total: Sequence[arb]) -> list[arb]:  # noqa: ARG002
+        """Return G."""
+        return list(total)
+
+    def exponent(self, wanted: int) -> int:
+        """Return ``wanted``: there is no atom."""
+        return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class L1Ball:
+    """||theta||_1 <= bound.
+
+    The normal cone at a point of the sphere with signs s holds every nu with
+    nu_j = tau s_j where theta_j != 0 and |nu_j| <= tau elsewhere, tau >= 0.
+    """
+
+    bound: Fraction
+
+    def start(self, dimension: int) -> list[Fraction]:
+        """Return zero."""
+        return [Fraction(0)] * dimension
+
+    def minimise(self, hessian: Vector, linear: Vector, bits: int | None = None) -> Point:
+        """Return the minimiser by a walk over the faces, exactly with ``bits``."""
+        exact = bits is not None
+        bound = self.bound if exact else float(self.bound)
+        return Quadratic(hessian, linear, bound, exact=exact).minimise()
+
+    def feasible(self, point: Point, bits: int | None = None) -> list[Fraction] | None:
+        """Return the hint; on the sphere its largest coordinate makes ||theta||_1 exactly B."""
+        theta = _dyadic(point.theta, bits)
+        if point.signs is None:
+            return theta if sum(map(abs, theta)) <= self.bound else None
+        signs = [int(s) for s in point.signs]
+        theta = [max(Fraction(0), s * t) * s for s, t in zip(signs, theta, strict=True)]
+        largest = max(range(len(theta)), key=lambda j: abs(theta[j]))
+        rest = sum((abs(t) for j, t in enumerate(theta) if j != largest), Fraction(0))
+        if rest >= self.bound:
+            return None
+        theta[largest] = signs[largest] * (self.bound - rest)
+        return theta
+
+    def inward(self, theta: Sequence[Fraction], bits: int) -> list[Fraction]:
+        """Return the point, rounded towards zero."""
+        return _towards_zero(theta, bits)
+
+    def gaps(self, theta: Sequence[Fraction], total: Sequence[arb]) -> list[arb]:
+        """Return G + nu for the tau that fits the coordinates on the face."""
+        signs = [(t > 0) - (t < 0) for t in theta]
+        if sum(map(abs, theta)) < self.bound:
+            return list(total)
+        support = sum(map(abs, signs))
+        tau = -sum((s * g for s, g in zip(signs, total, strict=True)), arb(0)).mid() / support
+        tau = arb(tau).mid().max(arb(0))
+        return [
+            g + tau * s if s else (abs(g) - tau).max(arb(0))
+            for s, g in zip(signs, total, strict=True)
+        ]
+
+    def exponent(self, wanted: int) -> int:
+        """Return a step at which +-B is no tie."""
+        return dyadic_step(wanted, self.bound)
+
+
+@dataclass(frozen=True, slots=True)
+class L2Ball:
+    """||theta||_2 <= bound."""
+
+    bound: Fraction
+
+    def start(self, dimension: int) -> list[Fraction]:
+        """Return zero."""
+        return [Fraction(0)] * dimension
+
+    def minimise(self, hessian: Vector, linear: Vector, bits: int | None = None) -> Point:
+        """Return the minimiser by its multiplier: (H + tau I) theta = -c, ||theta||_2 = B."""
+        free = Quadratic(hessian, linear, None, exact=bits is not None).minimise()
+        if (free.theta**2).sum() <= (self.bound if bits else float(self.bound)) ** 2:
+            return free
+        theta = sphere_minimum(hessian, linear, self.bound, bits)
+        return Point(theta, np.ones(len(theta), dtype=np.int8))
+
+    def feasible(self, point: Point, bits: int | None = None) -> list[Fraction] | None:
+        """Return the hint; on the sphere the rational point of its stereographic projection.
+
+        With u = theta / B and j its largest coordinate, s its sign, the point
+        ``u_j = s (1 - |t|^2) / (1 + |t|^2)``, ``u_k = 2 t_k / (1 + |t|^2)`` lies on the
+        unit sphere for every rational t; t_k = u_k / (1 + s u_j) gives back u.
+        """
+        if point.signs is None:
+            theta = _dyadic(point.theta, None)
+            theta = theta if bits is None else _towards_zero(theta, bits)
+            return theta if _squares(theta) <= self.bound**2 else None
+        hint = [Fraction(t) / self.bound for t in point.theta]
+        pole = max(range(len(hint)), key=lambda j: abs(hint[j]))
+        sign = 1 if hint[pole] > 0 else -1
+        chart = [u / (1 + sign * hint[pole]) for u in hint]
+        chart[pole] = Fraction(0)
+        unit = 1 << (bits or 60)
+        chart = [Fraction(round(t * unit), unit) for t in chart]
+        squares = _squares(chart)
+        theta = [2 * t * self.bound / (1 + squares) for t in chart]
+        theta[pole] = sign * (1 - squares) * self.bound / (1 + squares)
+        return theta
+
+    def inward(self, theta: Sequence[Fraction], bits: int) -> list[Fraction]:
+        """Return the point, rounded towards zero."""
+        return _towards_zero(theta, bits)
+
+    def gaps(self, theta: Sequence[Fraction], total: Sequence[arb]) -> list[arb]:
+        """Return G + tau theta for the best tau >= 0 on the sphere."""
+        if _squares(theta) < self.bound**2:
+            return list(total)
+        at = [rational(t) for t in theta]
+        along = sum((t * g for t, g in zip(at, total, strict=True)), arb(0))
+        tau = arb((-along / rational(self.bound**2)).mid()).max(arb(0))
+        return [g + tau * t for g, t in zip(total, at, strict=True)]
+
+    def exponent(self, wanted: int) -> int:
+        """Return a step at which +-B, an atom for d = 1, is no tie."""
+        return dyadic_step(wanted, self.bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """lower_j <= theta_j <= upper_j."""
+
+    lower: tuple[Fraction, ...]
+    upper: tuple[Fraction, ...]
+
+    def __post_init__(self) -> None:
+        if not all(low < high for low, high in zip(self.lower, self.upper, strict=True)):
+            raise ValueError("each lower bound must be below its upper bound")
+
+    @classmethod
+    def cube(cls, bound: Fraction, dimension: int) -> Box:
+        """Return the l-infinity ball ||theta||_inf <= bound."""
+        return cls((-bound,) * dimension, (bound,) * dimension)
+
+    def start(self, dimension: int) -> list[Fraction]:  # noqa: ARG002
+        """Return its point nearest to zero."""
+        return self._clamped([Fraction(0)] * len(self.lower))
+
+    def minimise(self, hessian: Vector, linear: Vector, bits: int | None = None) -> Point:
+        """Return the minimiser by an active-set walk, exactly with ``bits``."""
+        exact = bits is not None
+        lower = np.array(self.lower if exact else [float(b) for b in self.lower])
+        upper = np.array(self.upper if exact else [float(b) for b in self.upper])
+        return box_minimum(hessian, linear, lower, upper, exact=exact)
+
+    def feasible(self, point: Point, bits: int | None = None) -> list[Fraction] | None:
+        """Return the hint with its held coordinates exactly at their bounds."""
+        theta = self._clamped(_dyadic(point.theta, bits))
+        if point.signs is None:
+            return theta
+        held = zip(point.signs.tolist(), theta, self.lower, self.upper, strict=True)
+        return [(low if side < 0 else high) if side else t for side, t, low, high in held]
+
+    def inward(self, theta: Sequence[Fraction], bits: int) -> list[Fraction]:
+        """Return the point, rounded and clamped."""
+        return self._clamped(_towards_zero(theta, bits))
+
+    def gaps(self, theta: Sequence[Fraction], total: Sequence[arb]) -> list[arb]:
+        """Return G where a coordinate is free, and only what points out of the box elsewhere."""
+        return [
+            g.max(arb(0)) if t == high else -((-g).max(arb(0))) if t == low else g
+            for g, t, low, high in zip(total, theta, self.lower, self.upper, strict=True)
+        ]
+
+    def exponent(self, wanted: int) -> int:
+        """Return a step at which no bound is a tie; each bound is one at a single step."""
+        bounds = (*self.lower, *self.upper)
+        while any(dyadic_step(wanted, bound) != wanted for bound in bounds):
+            wanted -= 1
+        return wanted
+
+    def _clamped(self, theta: Sequence[Fraction]) -> list[Fraction]:
+        return [
+            min(max(t, low), high)
+            for t, low, high in zip(theta, self.lower, self.upper, strict=True)
+        ]
+
+
+def l1_region(bound: Fraction | None) -> Region:
+    """Return the l1 ball of this radius, or all of R^d."""
+    return WholeSpace() if bound is None else L1Ball(bound)
+
+
+def _dyadic(theta: Vector, bits: int | None) -> list[Fraction]:
+    """Return exact rationals, rounded to dyadics with ``bits`` fractional bits if given."""
+    exact = [Fraction(t) for t in theta]
+    if bits is None:
+        return exact
+    return [Fraction(round(t * (1 << bits)), 1 << bits) for t in exact]
+
+
+def _towards_zero(theta: Sequence[Fraction], bits: int) -> list[Fraction]:
+    return [Fraction(int(t * (1 << bits)), 1 << bits) for t in theta]
+
+
+def _squares(theta: Sequence[Fraction]) -> Fraction:
+    return sum((t * t for t in theta), Fraction(0))
