@@ -276,7 +276,7 @@ class ReleaseService:
         for record, idem in left:
             if idem is not None:
                 work = self._in_turn(turn, record)
-                self._start(record.principal, idem, record.fingerprint, work)
+                self._start(record.principal, idem, _fingerprint_today(record), work)
 
     async def _in_turn(self, turn: asyncio.Lock, record: ReleaseRecord) -> ReleaseRecord:
         async with turn:
@@ -299,8 +299,19 @@ def _may_see(record: ReleaseRecord, caller: Caller) -> bool:
 
 
 def _require_same(known: ReleaseRecord, dataset: str, request: str) -> None:
-    if known.fingerprint != request_fingerprint(dataset=dataset, request=request):
+    asked = request_fingerprint(dataset=dataset, request=request)
+    if asked not in (known.fingerprint, _fingerprint_today(known)):
         raise Problem("idempotency-key-reused")
+
+
+def _fingerprint_today(known: ReleaseRecord) -> str:
+    """Return what the stored request's fingerprint would be in this version.
+
+    An earlier version may not have known a field that now has a default; the
+    question is the same one.
+    """
+    request = read_question(known.request).canonical
+    return request_fingerprint(dataset=known.dataset, request=request)
 
 
 def _charge_once(charge: _Charge, work: UnitOfWork) -> _Charged:

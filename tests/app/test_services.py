@@ -28,6 +28,7 @@ from app.settings import Settings
 from app.store import DatasetRecord, DatasetStatus, Store
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.mean import Mean
+from mechanisms.statistics.total import Sum
 
 ADA = Caller(key="key_ada", person="ada", role=Role.CURATOR)
 BOB = Caller(key="key_bob", person="bob", role=Role.ANALYST)
@@ -164,6 +165,37 @@ def test_what_a_dead_process_left_is_drawn_once(tmp_path: Path) -> None:
             services.releases.recover()
             again = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
             assert again.result == record.result
+
+    asyncio.run(scenario())
+
+
+def test_a_request_of_a_version_without_a_field_replays(tmp_path: Path) -> None:
+    asked = Question(
+        statistic=Sum(columns=("x",)), mechanism="auto", norm="auto", epsilon=Epsilon.parse("1")
+    )
+    earlier = json.loads(asked.canonical)
+    del earlier["statistic"]["where"]
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as (store, services):
+            dataset = await new_dataset(services)
+            account = services.datasets.facts(dataset).record.account
+            left = await store.awrite(
+                lambda work: work.releases.debit(
+                    account=account,
+                    amount=asked.epsilon.nanos,
+                    dataset=dataset,
+                    principal=BOB.person,
+                    request=json.dumps(earlier),
+                    plan=json.dumps({}),
+                    idem="a",
+                )
+            )
+            record = await services.releases.submit(dataset, asked, idem="a", caller=BOB)
+            assert (record.id, record.state) == (left.id, ReleaseState.RELEASED)
+            assert spent(services, dataset) == 10**9
+            with pytest.raises(Problem, match="idempotency-key-reused"):
+                await services.releases.submit(dataset, question(), idem="a", caller=BOB)
 
     asyncio.run(scenario())
 
