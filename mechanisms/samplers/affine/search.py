@@ -30,8 +30,8 @@ _BLENDS = (0.1, 0.3, 0.6, 0.8, 0.9, 0.97, 0.997)
 _STARTS = 3
 _MOST_MOVES = 40
 _LEAST_GAIN = 0.05
-_UNIT = 2.0**40
-_SHRINK = _UNIT * (1 - 2.0**-30)
+_UNIT = 2.0**52
+_SHRINK = _UNIT * (1 - 2.0**-48)
 
 Ranked = tuple[float, Vertex]
 Support = tuple[tuple[int, int], ...]
