@@ -22,7 +22,7 @@ from mechanisms.statistics.base import InvalidStatisticError, Plan
 
 T = TypeVar("T")
 
-_MAX_CACHED = 512
+_MAX_CACHED = 64
 _TOP_LEVEL = frozenset({"statistic", "mechanism", "norm", "epsilon"})
 
 

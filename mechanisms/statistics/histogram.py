@@ -73,16 +73,18 @@ class Histogram:
             raise InvalidStatisticError("a column is named twice", field_name="columns")
         if not set(self.edges) <= set(self.columns):
             raise _invalid("edges are given for a column that is not counted")
-        cells = prod(len(axis.labels) for axis in self._axes(schema))
-        if not 2 <= cells <= MAX_CELLS:
+        if not 2 <= self.size(schema) <= MAX_CELLS:
             raise InvalidStatisticError(
                 f"a histogram has between 2 and {MAX_CELLS} cells", field_name="columns"
             )
 
+    def size(self, schema: Schema) -> int:
+        """Return the number of cells."""
+        return prod(len(axis.labels) for axis in self._axes(schema))
+
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the histogram's form: one coordinate per cell, step 1."""
-        axes = self._axes(schema)
-        cells = prod(len(axis.labels) for axis in axes)
+        axes, cells = self._axes(schema), self.size(schema)
         names = [
             dict(zip(self.columns, labels, strict=True))
             for labels in product(*(axis.labels for axis in axes))

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from mechanisms.domain import Schema
 from mechanisms.statistics.base import InvalidStatisticError, Statistic
+from mechanisms.statistics.histogram import MAX_CELLS, Histogram
 
 MAX_PARTS = 20
 SMALLEST_SHARE, LARGEST_SHARE = 1e-6, 1e6
@@ -89,12 +90,13 @@ class Stack:
     Parameters
     ----------
     parts
-        Between 1 and 20 parts; a stack cannot hold another.
+        Between 1 and 20 parts, their histograms with at most 10,000 cells in
+        all; a stack cannot hold another.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"composition": ()}
-    limits: ClassVar[Mapping[str, int]] = {"parts": MAX_PARTS}
+    limits: ClassVar[Mapping[str, int]] = {"parts": MAX_PARTS, "cells": MAX_CELLS}
 
     kind: Literal["stack"] = "stack"
     parts: tuple[Part, ...]
@@ -111,6 +113,14 @@ class Stack:
                 part.statistic.check(schema)
             except InvalidStatisticError as error:
                 raise within(index, error) from None
+        histograms = [
+            part.statistic for part in self.parts if isinstance(part.statistic, Histogram)
+        ]
+        if sum(histogram.size(schema) for histogram in histograms) > MAX_CELLS:
+            raise InvalidStatisticError(
+                f"the histograms of a stack have at most {MAX_CELLS} cells in all",
+                field_name="parts",
+            )
 
     def exact_shares(self) -> tuple[Fraction, ...]:
         """Return the shares as the decimals they were written as.

@@ -35,6 +35,7 @@ COLUMNS = {
 MEAN = Mean(columns=("x",))
 HISTOGRAM = Histogram(columns=("group",))
 QUANTILE = Quantile(column="x", levels=(0.5,))
+FINE = Histogram(columns=("x",), edges={"x": tuple(index / 500 for index in range(5001))})
 SHARES = st.lists(
     st.integers(1_000, 10**15).map(lambda nanos: nanos / 10**9), min_size=1, max_size=MAX_PARTS
 )
@@ -174,6 +175,7 @@ BAD: list[tuple[Stack, str]] = [
     (stack((MEAN, 0.1234567891)), "parts[0].share"),
     (stack((MEAN, 1), (Mean(columns=("absent",)), 1)), "parts[1].statistic.columns"),
     (stack((Count(), 1)), "parts[0].statistic.where"),
+    (stack(*[(FINE, 1)] * 3), "parts"),
     (Stack(parts=(Part(statistic=MEAN, norm="l7"),)), "parts[0].norm"),  # type: ignore[arg-type]
     (Stack(parts=(Part(statistic=MEAN, mechanism="kng"),)), "parts[0].mechanism"),
 ]
