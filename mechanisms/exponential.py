@@ -5,7 +5,8 @@
 with respect to a base measure that does not depend on the data, Delta being the
 largest change of l_n between neighbours: the baseline of KNG, on the same
 targets. This module dispatches on the statistic and holds the quantile;
-:mod:`mechanisms.exponential_boxes` holds quantile regression.
+:mod:`mechanisms.exponential_linear` holds linear regression and
+:mod:`mechanisms.exponential_boxes` quantile regression.
 
 *Quantile.* The candidates are the points of the column's public grid, finitely
 many, and the loss of t is ``s(t)``, the distance of ``level * n`` to [#{y < t}, #{y <= t}]
@@ -38,6 +39,7 @@ from __future__ import annotations
 
 from mechanisms.domain import Schema
 from mechanisms.exponential_boxes import calibrate_quantile_regression
+from mechanisms.exponential_linear import calibrate_linear
 from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.samplers.permute_and_flip import permute_and_flip_point
 from mechanisms.statistics.base import (
@@ -48,6 +50,7 @@ from mechanisms.statistics.base import (
     Statistic,
     require_numbers,
 )
+from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.quantile import Quantile, decimal_text, gradient_sensitivity
 from mechanisms.statistics.quantile_draw import EachLevelAlone, QuantileDraw
 from mechanisms.statistics.quantile_regression import QuantileRegression
@@ -68,10 +71,13 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
         raise InvalidStatisticError("exponential has no norm; leave it at auto", field_name="norm")
     if isinstance(statistic, Quantile):
         return calibrate_quantile(statistic, schema, epsilon)
+    if isinstance(statistic, LinearRegression):
+        return calibrate_linear(statistic, schema, epsilon, THEOREM)
     if isinstance(statistic, QuantileRegression):
         return calibrate_quantile_regression(statistic, schema, epsilon, THEOREM)
     raise InvalidStatisticError(
-        "exponential releases quantile and quantile_regression", field_name="mechanism"
+        "exponential releases quantile, linear_regression and quantile_regression",
+        field_name="mechanism",
     )
 
 

@@ -40,9 +40,9 @@ class LinearRegression:
     ridge
         gamma of the public penalty (gamma / 2) ||theta||_2^2 beside the sum of squared
         residuals, in scaled units, or None for the mechanism's public rule. K-norm
-        gradient mechanism: less than the rule allows is refused, as a draw could then
-        take too long. Functional mechanism: ridge regression with lambda = gamma / 2;
-        0 is the pseudoinverse. At most 1e100.
+        gradient and exponential mechanism: less than the rule allows is refused, as a
+        draw could then take too long. Functional mechanism: ridge regression with
+        lambda = gamma / 2; 0 is the pseudoinverse. At most 1e100.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
@@ -50,8 +50,13 @@ class LinearRegression:
         "kng": ("linf",),
         "objective_perturbation": ("linf", "l2", "l1"),
         "functional": ("linf", "l2", "l1"),
+        "exponential": (),
     }
-    limits: ClassVar[Mapping[str, int]] = {"kng_coefficients": 20, "functional_columns": 64}
+    limits: ClassVar[Mapping[str, int]] = {
+        "kng_coefficients": 20,
+        "functional_columns": 64,
+        "exponential_coefficients": 12,
+    }
 
     kind: Literal["linear_regression"] = "linear_regression"
     target: str

@@ -307,6 +307,17 @@ PROOFS: tuple[Proof, ...] = (
         noise=True,
     ),
     Proof(
+        statistic=LinearRegression(target="y", features=("x",), intercept=False, bound=1.0),
+        mechanism="exponential",
+        shape={"coefficients": {"x": 0.0}},
+        common=[record(x=1, y=0)],
+        changed=(record(x=1, y=1), record(x=1, y=-1)),
+        reading=lambda value: value["coefficients"]["x"],
+        cuts=(-0.5, 0.0, 0.5),
+        caught_at=20,
+        noise=False,
+    ),
+    Proof(
         statistic=LogisticRegression(target="yes", features=("x",), intercept=False, bound=1.0),
         mechanism="objective_perturbation",
         shape={"coefficients": {"x": 0.0}},
