@@ -25,6 +25,7 @@ from mechanisms.statistics.base import InvalidStatisticError, Plan, Statistic
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.covariance import Covariance
+from mechanisms.statistics.geometric_median import GeometricMedian
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
@@ -61,6 +62,7 @@ STATISTICS: dict[str, type[Statistic]] = {
     "linear_regression": LinearRegression,
     "logistic_regression": LogisticRegression,
     "quantile_regression": QuantileRegression,
+    "geometric_median": GeometricMedian,
     "stack": Stack,
 }
 

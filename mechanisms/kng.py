@@ -13,9 +13,11 @@ from __future__ import annotations
 from mechanisms.domain import Schema
 from mechanisms.kng_boxes import calibrate_quantile_regression
 from mechanisms.kng_linear import calibrate_linear
+from mechanisms.kng_median import calibrate_geometric_median
 from mechanisms.kng_quantile import calibrate_quantile
 from mechanisms.privacy import PrivacyLoss
 from mechanisms.statistics.base import InvalidStatisticError, Plan, Statistic
+from mechanisms.statistics.geometric_median import GeometricMedian
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.quantile_regression import QuantileRegression
@@ -37,6 +39,9 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
         return calibrate_linear(statistic, schema, epsilon, norm)
     if isinstance(statistic, QuantileRegression):
         return calibrate_quantile_regression(statistic, schema, epsilon, norm)
+    if isinstance(statistic, GeometricMedian):
+        return calibrate_geometric_median(statistic, schema, epsilon, norm)
     raise InvalidStatisticError(
-        "kng releases quantile, linear_regression and quantile_regression", field_name="mechanism"
+        "kng releases quantile, linear_regression, quantile_regression and geometric_median",
+        field_name="mechanism",
     )

@@ -41,6 +41,7 @@ from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.covariance import Covariance
+from mechanisms.statistics.geometric_median import GeometricMedian
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
@@ -327,6 +328,18 @@ PROOFS: tuple[Proof, ...] = (
         cuts=(-0.8, 0.0, 0.8),
         caught_at=8,
         draws=300,
+        noise=False,
+    ),
+    Proof(
+        statistic=GeometricMedian(columns=("x",)),
+        mechanism="kng",
+        shape={"median": {"x": 0.0}},
+        common=[record(x=0)],
+        changed=(record(x=1), record(x=-1)),
+        reading=lambda value: value["median"]["x"],
+        cuts=(0.0,),
+        caught_at=8,
+        draws=200,
         noise=False,
     ),
     Proof(

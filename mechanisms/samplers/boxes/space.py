@@ -1,4 +1,4 @@
-"""The grid points of an l1 ball, and boxes in sheared coordinates that hold them.
+"""The grid points of an l1 ball (or a cube), and boxes in sheared coordinates that hold them.
 
 *Conventions.* theta is an integer vector of length d, in grid steps; Theta holds those
 with ``||theta||_1 <= radius``. Boxes are cut in coordinates u with ``theta = V u``, V upper
@@ -79,15 +79,23 @@ class Space:
         The l1 ball's radius, in grid steps.
     shear
         V (d x d), exact floats.
+    cube
+        Theta is ``||theta||_inf <= radius`` instead, with V the identity.
     """
 
     radius: int
     shear: Floats
+    cube: bool = False
 
     @classmethod
     def plain(cls, dimension: int, radius: int) -> Space:
         """Return the space with u = theta."""
         return cls(radius=radius, shear=np.eye(dimension))
+
+    @classmethod
+    def cubic(cls, dimension: int, radius: int) -> Space:
+        """Return the cube ``||theta||_inf <= radius``, with u = theta."""
+        return cls(radius=radius, shear=np.eye(dimension), cube=True)
 
     @classmethod
     def uncorrelated(cls, gram: Floats, radius: int) -> Space:
@@ -107,19 +115,25 @@ class Space:
 
     def root(self) -> Box:
         """Return a box that holds Theta."""
+        if self.cube:
+            d = self.dimension
+            return Box((-self.radius,) * d, (2 * self.radius + 1,) * d)
         reach = np.abs(np.linalg.inv(self.shear)).max(axis=1) * (1 + _SLACK)
         ends = [math.ceil(float(r) * self.radius) + 1 for r in reach]
         return Box(tuple(-end for end in ends), tuple(2 * end + 1 for end in ends))
 
     def holds(self, point: Sequence[int]) -> bool:
         """Say whether theta is in Theta."""
-        return sum(map(abs, point)) <= self.radius
+        sizes = map(abs, point)
+        return (max(sizes) if self.cube else sum(sizes)) <= self.radius
 
     def outside(self, centres: Floats, half: Floats) -> NDArray[np.bool_]:
         """Say which boxes ``|u - centre| <= half`` certainly miss Theta (shape k).
 
         For any signs s, ``||theta||_1 >= s'V u >= s'V c - |s'V| half``.
         """
+        if self.cube:  # the root is the cube, and boxes stay inside
+            return np.zeros(len(centres), dtype=np.bool_)
         theta = centres @ self.shear.T
         facing = np.sign(theta) @ self.shear
         size = np.abs(theta).sum(axis=1)

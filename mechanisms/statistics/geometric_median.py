@@ -1,0 +1,49 @@
+"""The geometric median of up to four bounded columns.
+
+``minimise sum_i ||x_i - theta||_2`` over the box of the public bounds, each column mapped onto
+[-1, 1], so that distances are in units of half a column's width.
+
+*Sensitivity.* A record's gradient at theta is the unit vector from x_i to theta, and 0 at x_i:
+replacing a record moves the sum by at most Delta_2 = 2, adding or removing one by 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from mechanisms.domain import Schema
+from mechanisms.privacy import Adjacency
+from mechanisms.statistics.base import InvalidStatisticError, require_numbers
+
+MAX_COLUMNS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeometricMedian:
+    """The point with the least mean distance to the records, in scaled columns.
+
+    Parameters
+    ----------
+    columns
+        Between 1 and 4 number or boolean columns.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"kng": ("l2",)}
+    limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
+
+    kind: Literal["geometric_median"] = "geometric_median"
+    columns: tuple[str, ...]
+
+    def check(self, schema: Schema) -> None:
+        """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+        require_numbers(schema, self.columns, "columns")
+        if len(self.columns) > MAX_COLUMNS:
+            raise InvalidStatisticError(f"at most {MAX_COLUMNS} columns", field_name="columns")
+
+
+def gradient_sensitivity(adjacency: Adjacency) -> int:
+    """Return Delta_2 of the sum of unit vectors: 2 under replace-one, 1 under add-remove."""
+    return 2 if adjacency is Adjacency.REPLACE_ONE else 1
