@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from studies import accuracy, draws, service, upload
+from studies import accuracy, draws, service, tilt_share, upload
 
 _KNG_PROTOTYPE = {"n=1000": (1.85, 0.17), "n=10000": (0.37, 0.060), "n=100000": (0.044, 0.019)}
 
@@ -37,6 +37,19 @@ def bench_logistic() -> None:
         _say(
             f"  epsilon {epsilon:<5} {norm:<5} q={q:<5} {error.private:6.3f}"
             f"   MLE {error.reference:6.3f}   ratio {error.ratio:5.2f}"
+        )
+
+
+def bench_tilt() -> None:
+    """Print objective perturbation's error by the tilt's share of epsilon, and the rule's."""
+    _say("Objective perturbation: mean distance to the truth by the tilt's share q of epsilon")
+    shares = "  ".join("auto" if q is None else f"q={float(q)}" for q in tilt_share.SHARES)
+    _say(f"  {'':<42} {shares}")
+    for row in tilt_share.study():
+        errors = " ".join(f"{error:6.4f}" for error in row.errors)
+        _say(
+            f"  {row.setting:<42} {errors}   auto q={row.chosen:<5}"
+            f"   over the best {row.regret:4.2f}"
         )
 
 
@@ -78,6 +91,7 @@ SECTIONS: dict[str, Callable[[], None]] = {
     "draws": bench_draws,
     "linear": bench_linear,
     "logistic": bench_logistic,
+    "tilt": bench_tilt,
     "upload": bench_upload,
     "service": bench_service,
 }
