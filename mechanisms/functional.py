@@ -14,6 +14,9 @@ Slavkovic, *Structure and Sensitivity in Differential Privacy*.
 - add-remove: the count is private and released with the sums, ``F**2 N`` beside
   ``2 a_j**2 - F**2``: Delta_inf = F**2, and one record reaches a corner of that cube.
 
+The norm "optimal" is that of K_T (SS 6.1) or, under add-remove, of the ball in
+:mod:`mechanisms.geometry.joint_moments`, both without the target's square: Delta_K = 1.
+
 *T without an intercept.* A column is divided by its extent, c / C with integers c, C and
 |c| <= C (:mod:`mechanisms.statistics.regression`), and T holds the sums of c_j c_k and c_j c_y
 only: neither sums nor a count. A product's reach D_jk is the length of its range over the
@@ -33,15 +36,21 @@ count under add-remove, no residual, no condition number of X'X. Pure epsilon-DP
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from math import lcm
+from math import lcm, sqrt
+from statistics import fmean
 
 from mechanisms.domain import CODE_MAX, Schema
-from mechanisms.geometry.advisor import Advice, advise
-from mechanisms.geometry.balls import BALLS, Ball
+from mechanisms.geometry.advisor import advise
 from mechanisms.geometry.spaces import AdjacentOutputSpace
-from mechanisms.knorm import IntegerNoise
+from mechanisms.knorm import (
+    IntegerNoise,
+    ball_of,
+    guarantee_of,
+    integer_noise,
+    offered_norms,
+)
 from mechanisms.objectives.sanitized import (
     CoordinateNoise,
     Rule,
@@ -49,7 +58,7 @@ from mechanisms.objectives.sanitized import (
     equations,
     regression_outcome,
 )
-from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss
+from mechanisms.privacy import Adjacency, PrivacyLoss
 from mechanisms.randomness import Randomness
 from mechanisms.statistics.additive import Coordinates, public_rows
 from mechanisms.statistics.base import (
@@ -113,9 +122,9 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
         )
     scaling = statistic.scaling(schema)
     moments = regression_moments(scaling, schema)
-    advice = advise(replace(moments.space, norm_ball=None))
+    advice = advise(moments.space)
     chosen = advice.norm if norm == "auto" else norm
-    ball = next(each for each in BALLS if each == chosen)
+    ball = ball_of(moments.space, chosen)
     drawn = FunctionalDraw(
         scaling=scaling,
         moments=moments,
@@ -125,18 +134,12 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
     return Plan(
         mechanism="functional",
         norm=chosen,
-        guarantee=Guarantee(
-            epsilon=epsilon,
-            adjacency=schema.adjacency,
-            sensitivity=moments.space.text(ball),
-            sensitivity_unit=f"{moments.space.unit_name}, in the {ball} norm",
-            theorem=THEOREM,
-        ),
+        guarantee=guarantee_of(moments.space, ball, schema, epsilon, THEOREM),
         grid={"coordinate_step": float(Fraction(1, moments.space.unit * drawn.noise.refinement))},
         reason=advice.reason if norm == "auto" else f"Asked for. Advised: {advice.norm}.",
         draw=drawn,
         preview=drawn.preview,
-        alternatives=_alternatives(moments.space, advice, chosen, epsilon.fraction),
+        alternatives=_alternatives(moments.space, chosen, epsilon.fraction),
         details=drawn.details(statistic),
     )
 
@@ -208,6 +211,7 @@ def coordinate_noise(noise: IntegerNoise) -> CoordinateNoise:
         dimension=noise.dimension,
         rate=noise.rate * noise.refinement,
         stds=tuple(Fraction(law.std) * unit for law in laws),
+        correlation=noise.correlation,
     )
 
 
@@ -342,24 +346,21 @@ def _sum(gram: Sequence[Sequence[int]], columns: Sequence[ScaledColumn], product
 
 
 def _alternatives(
-    space: AdjacentOutputSpace, advice: Advice, chosen: str, epsilon: Fraction
+    space: AdjacentOutputSpace, chosen: str, epsilon: Fraction
 ) -> tuple[Alternative, ...]:
-    def std(ball: Ball) -> float:
-        laws, unit = IntegerNoise.calibrated(space, ball, epsilon).describe()
-        return float(Fraction(laws[0].std) * unit / space.unit)
+    def std(norm: str) -> float:
+        laws, unit = integer_noise(space, norm, epsilon).describe()
+        return float(Fraction(sqrt(fmean(law.std**2 for law in laws))) * unit / space.unit)
 
-    balls: dict[str, Ball] = {ball: ball for ball in BALLS}
-    own = std(balls[chosen])
+    own = std(chosen)
     rows = [
         Alternative(
             mechanism="functional",
-            norm=row.norm,
-            comparison=(
-                f"{std(balls[row.norm]) / own:.3g} times the standard deviation of the moments"
-            ),
+            norm=norm,
+            comparison=f"{std(norm) / own:.3g} times the standard deviation of the moments",
         )
-        for row in advice.comparisons
-        if row.norm != chosen
+        for norm in offered_norms(space)
+        if norm != chosen
     ]
     gradient = Alternative(
         mechanism="kng",

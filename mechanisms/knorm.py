@@ -169,13 +169,13 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
     form = statistic.additive(schema)
     advice = advise(form.space)
     chosen = advice.norm if norm == "auto" else norm
-    ball = _ball(form.space, chosen)
+    ball = ball_of(form.space, chosen)
     noise = IntegerNoise.calibrated(form.space, ball, epsilon.fraction)
     step = Fraction(1, noise.refinement)
     return Plan(
         mechanism="k_norm",
         norm=chosen,
-        guarantee=_guarantee(form.space, ball, schema, epsilon),
+        guarantee=guarantee_of(form.space, ball, schema, epsilon, THEOREM),
         grid=form.grid(step),
         reason=advice.reason if norm == "auto" else f"Asked for. Advised: {advice.norm}.",
         draw=_drawing(form, noise),
@@ -200,10 +200,10 @@ def integer_noise(space: AdjacentOutputSpace, norm: str, epsilon: Fraction) -> I
     InvalidStatisticError
         The norm cannot be drawn from for this space.
     """
-    return IntegerNoise.calibrated(space, _ball(space, norm), epsilon)
+    return IntegerNoise.calibrated(space, ball_of(space, norm), epsilon)
 
 
-def _ball(space: AdjacentOutputSpace, norm: str) -> Ball | NormBall:
+def ball_of(space: AdjacentOutputSpace, norm: str) -> Ball | NormBall:
     """Return the ball of a norm's name."""
     best = space.optimal_ball
     if norm == "optimal" and best is not None:
@@ -221,9 +221,14 @@ def _ball(space: AdjacentOutputSpace, norm: str) -> Ball | NormBall:
     return next(ball for ball in BALLS if ball == norm)
 
 
-def _guarantee(
-    space: AdjacentOutputSpace, ball: Ball | NormBall, schema: Schema, epsilon: PrivacyLoss
+def guarantee_of(
+    space: AdjacentOutputSpace,
+    ball: Ball | NormBall,
+    schema: Schema,
+    epsilon: PrivacyLoss,
+    theorem: str,
 ) -> Guarantee:
+    """Return what a release of the statistic by this ball promises."""
     if isinstance(ball, str):
         sensitivity, shape = space.text(ball), f"the {ball} norm"
     else:
@@ -233,7 +238,7 @@ def _guarantee(
         adjacency=schema.adjacency,
         sensitivity=sensitivity,
         sensitivity_unit=f"{space.unit_name}, in {shape}",
-        theorem=THEOREM,
+        theorem=theorem,
     )
 
 
@@ -279,7 +284,7 @@ def _alternatives(
 
     def spread(norm: str) -> tuple[Fraction, float | None]:
         """Return the root of the mean variance, and the first number's standard deviation."""
-        laws, unit = IntegerNoise.calibrated(space, _ball(space, norm), epsilon).describe()
+        laws, unit = integer_noise(space, norm, epsilon).describe()
         typical = Fraction(sqrt(fmean(law.std**2 for law in laws))) * unit
         if number is None:
             return typical, None

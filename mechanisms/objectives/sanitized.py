@@ -37,9 +37,10 @@ for the residuals are not released.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 from math import sqrt
 
 import numpy as np
@@ -114,10 +115,7 @@ class SanitizedEquations:
         """Return tau: it depends on the slopes alone, which are public."""
         total = 0.0
         for (i, j), jet in self.xx.items():
-            variance = sum(
-                float(slope * noise.stds[place]) ** 2 for place, slope in jet.slopes.items()
-            )
-            total += variance * (1 if i == j else 2)
+            total += noise.variance(jet) * (1 if i == j else 2)
         return 2 * sqrt(total / self.dimension)
 
 
@@ -125,13 +123,24 @@ class SanitizedEquations:
 class CoordinateNoise:
     """The law of the noise in the coordinates, in their lattice units.
 
-    ``rate`` is epsilon / Delta in the norm ``ball``; ``stds`` are the coordinates'.
+    ``rate`` is epsilon / Delta in the norm ``ball``; ``stds`` are the coordinates', and
+    ``correlation`` that of two of them.
     """
 
     ball: Ball | NormBall
     dimension: int
     rate: Fraction
     stds: tuple[Fraction, ...]
+    correlation: Callable[[int, int], float]
+
+    def variance(self, jet: Jet) -> float:
+        """Return the variance of a number linear in the coordinates."""
+        parts = {at: float(slope * self.stds[at]) for at, slope in jet.slopes.items()}
+        crossed = sum(
+            self.correlation(one, other) * parts[one] * parts[other]
+            for one, other in combinations(parts, 2)
+        )
+        return max(sum(part**2 for part in parts.values()) + 2 * crossed, 0.0)
 
     def simulate(self, jets: Sequence[Jet], *, seed: bytes) -> Floats:
         """Return simulated noise of numbers linear in the coordinates, (replicates, numbers)."""

@@ -49,7 +49,7 @@ class LinearRegression:
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "kng": ("linf",),
         "objective_perturbation": ("linf", "l2", "l1"),
-        "functional": ("linf", "l2", "l1"),
+        "functional": ("optimal", "linf", "l2", "l1"),
         "exponential": (),
     }
     limits: ClassVar[Mapping[str, int]] = {
