@@ -47,6 +47,10 @@ from mechanisms.statistics.base import (
 
 _SMOOTH_RATE = Fraction(1, 2**60)
 
+NOISE = (
+    "the law of the added noise, known exactly; sampling error is not in it; an interval holds 95% "
+    "(on whole numbers at least that; 94% to 97% where a number combines several coordinates)"
+)
 THEOREM = "Awan & Slavkovic 2021, Proposition 2.10 (K-norm mechanism)"
 
 
@@ -181,7 +185,11 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
         draw=_drawing(form, noise),
         preview=lambda rows: _preview(form, noise, rows),
         alternatives=_alternatives(form, advice, chosen, epsilon.fraction),
-        details={**form.details, "adjacent_output_space": form.space.description},
+        details={
+            "noise": NOISE,
+            **form.details,
+            "adjacent_output_space": form.space.description,
+        },
     )
 
 

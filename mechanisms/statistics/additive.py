@@ -22,6 +22,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from mechanisms.domain import Schema
 from mechanisms.geometry.balls import NoiseLaw
+from mechanisms.geometry.combinations import combination_factor
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.base import Data, InvalidStatisticError, Json, Noise, Statistic
@@ -29,10 +30,6 @@ from mechanisms.statistics.base import Data, InvalidStatisticError, Json, Noise,
 Coordinates = Sequence[Fraction]
 Slopes = Mapping[int, Fraction]
 Made = TypeVar("Made")
-
-# t / std with P(|v| > t) = 0.05 is ln(20) / sqrt(2) for a Laplace variable. It is no
-# smaller for any law here, nor for their combinations, which lie nearer the normal's 1.96.
-COMBINATION_FACTOR = 2.1184
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +132,8 @@ def describe_noise(
     """Return the noise of every leaf, given the law of each coordinate in these units.
 
     A leaf that reads one coordinate has that coordinate's law. One that reads
-    several has the standard deviation of the combination and an interval of 2.1184 of them,
-    which is no shorter than the exact one. A ratio or a square is taken to first order.
+    several has the standard deviation of the combination and the interval of
+    :mod:`mechanisms.geometry.combinations`. A ratio or a square is taken to first order.
     A number clamped to limits has a standard deviation of at most half their width.
 
     Parameters
@@ -153,14 +150,7 @@ def describe_noise(
             ((at, slope),) = parts.items()
             std, half = abs(slope) * laws[at].std, abs(slope) * laws[at].half_width_95
         else:
-            sizes = {at: slope * laws[at].std for at, slope in parts.items()}
-            largest = max(map(abs, sizes.values()), default=0.0) or 1.0
-            square = sum((size / largest) ** 2 for size in sizes.values()) + 2 * sum(
-                correlation(one, other) * (sizes[one] / largest) * (sizes[other] / largest)
-                for one, other in combinations(sizes, 2)
-            )
-            std = largest * sqrt(max(square, 0.0))
-            half = std * COMBINATION_FACTOR
+            std, half = _combined(parts, laws, correlation)
         if leaf.limits is None:
             return std, half
         width = float(leaf.limits[1] - leaf.limits[0])
@@ -176,6 +166,29 @@ def describe_noise(
         return [low, high]
 
     return Noise(std=render(tree, lambda leaf: spread(leaf)[0]), interval_95=render(tree, interval))
+
+
+def _combined(
+    slopes: Mapping[int, float],
+    laws: Sequence[NoiseLaw],
+    correlation: Callable[[int, int], float],
+) -> tuple[float, float]:
+    """Return the standard deviation and 95% half-width of a combination of coordinates."""
+    sizes = {at: abs(slope) * laws[at].std for at, slope in slopes.items()}
+    at = max(sizes, key=sizes.__getitem__, default=None)
+    if at is None or sizes[at] == 0:
+        return 0.0, 0.0
+    largest = sizes[at]
+    signed = {at: slope * laws[at].std / largest for at, slope in slopes.items()}
+    square = sum(size**2 for size in signed.values()) + 2 * sum(
+        correlation(one, other) * signed[one] * signed[other]
+        for one, other in combinations(signed, 2)
+    )
+    std = largest * sqrt(max(square, 0.0))
+    if std == 0:
+        return 0.0, 0.0
+    own = laws[at].half_width_95 / laws[at].std
+    return std, std * combination_factor(len(laws), own, largest / std)
 
 
 def public_rows(schema: Schema) -> int:

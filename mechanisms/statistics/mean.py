@@ -99,8 +99,9 @@ def _joint_form(names: tuple[str, ...], numbers: list[NumberColumn]) -> Additive
         reference=reference,
         grid=grid,
         details={
-            "noise": "a ratio of two noisy numbers: to first order; in a preview, "
-            "at a mean on its bound, where it is widest"
+            "noise": "a ratio of two noisy numbers: to first order, and wider than 95% where the "
+            "noise is as large as the count; sampling error is not in it; in a preview, at a "
+            "mean on its bound, where it is widest"
         },
     )
 

@@ -317,7 +317,8 @@ def public_or_joint_details(layout: Layout, *, linear: bool) -> dict[str, object
     details: dict[str, object] = {"columns": list(layout.names)}
     if not linear:
         details["noise"] = (
-            "not linear in the noise: to first order; in a preview, with every record "
-            "on its upper bound, where it is widest"
+            "not linear in the noise: to first order, and wider than 95% where the noise is as "
+            "large as the number itself; sampling error is not in it; in a preview, with every "
+            "record on its upper bound, where it is widest"
         )
     return details

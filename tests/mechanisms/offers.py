@@ -19,8 +19,8 @@ To add an offer, append one :class:`Proof` per statistic x mechanism:
 6. ``caught_at``: the audit must flag the same mechanism calibrated at this many times epsilon. It
    proves that the pair, the events and the number of draws could have found a violation. A K-norm
    gradient's true loss is about half its epsilon, so 4 to 6 is usual there.
-7. ``noise`` says whether a release states its noise. If it does not, ``details["noise"]`` of the
-   plan must say why in a sentence: the suite checks that too.
+7. ``noise`` says whether a release states its noise. ``details["noise"]`` of every plan says in a
+   sentence what is known, or why nothing is: the suite checks that too.
 8. ``norms``, ``adjacencies`` and ``refused`` narrow an entry to what its question can be drawn by;
    some entry must then cover the rest. What is ``refused`` is tested to be.
 """

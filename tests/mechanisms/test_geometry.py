@@ -22,7 +22,6 @@ from mechanisms.geometry.spaces import (
     upper_root,
 )
 from mechanisms.samplers.knorm import draw_hull, draw_l1, draw_l2, draw_linf
-from mechanisms.statistics.additive import COMBINATION_FACTOR
 from mechanisms.statistics.second_order import Layout
 from mechanisms.testing import seeded_randomness
 
@@ -187,28 +186,6 @@ def test_the_coarse_hull_law_scales() -> None:
     fine, finer = histogram_law(5, 1e-3), histogram_law(5, 1e-6)
     assert finer.std == pytest.approx(1000 * fine.std, rel=1e-3)
     assert finer.half_width_95 == pytest.approx(1000 * fine.half_width_95, rel=0.02)
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("ball", ["l1", "l2", "linf"])
-def test_combinations_are_covered_by_the_factor(ball: Ball) -> None:
-    """2.1184 standard deviations of a combination of coordinates hold at least 95%."""
-    generator = np.random.default_rng(5)
-    for m, used in itertools.product((2, 3, 10, 50), (2, 3)):
-        if used > m:
-            continue
-        n = 40_000
-        if ball == "l1":
-            v = generator.laplace(size=(n, m))
-        elif ball == "linf":
-            v = generator.gamma(m + 1, size=(n, 1)) * generator.uniform(-1, 1, (n, m))
-        else:
-            z = generator.normal(size=(n, m))
-            v = generator.gamma(m, size=(n, 1)) * z / np.linalg.norm(z, axis=1)[:, None]
-        for weights in ([1.0, 1.0, 1.0], [1.0, 0.2, 0.05], [1.0, -0.7, 0.4]):
-            mixed = v[:, :used] @ np.array(weights[:used])
-            spread = math.sqrt(np.square(weights[:used]).sum()) * v[:, 0].std()
-            assert np.mean(np.abs(mixed) > COMBINATION_FACTOR * spread) < 0.055
 
 
 # The advisor

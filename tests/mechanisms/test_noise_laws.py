@@ -1,0 +1,73 @@
+"""Combinations of noise coordinates: the stated 95% against simulated laws, free of data."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from math import sqrt
+
+import numpy as np
+import pytest
+
+from mechanisms.geometry.balls import BALLS, Ball
+from mechanisms.geometry.combinations import combination_factor
+from mechanisms.geometry.laws import noise_law
+from mechanisms.geometry.simulation import simulate
+from mechanisms.statistics.additive import Leaf, describe_noise
+
+COUNT = 60_000
+RATE = 1e-6  # of a lattice as fine as a continuum
+SLOPES = [(1.0,), (1.0, 1.0), (1.0, 0.5, 0.5), (1.0, 0.1, 0.1, 0.1), (9.0, -3.0, 1.0), (1.0,) * 5]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("ball", BALLS)
+@pytest.mark.parametrize("dimension", [2, 5, 20, 100])
+def test_intervals_hold_between_94_and_97_percent(ball: Ball, dimension: int) -> None:
+    laws = [noise_law(ball, dimension, RATE)] * dimension
+    count = COUNT if dimension < 50 else COUNT // 4
+    noise = simulate(ball, dimension, count, seed=b"coverage") / RATE
+    for slopes in SLOPES:
+        if len(slopes) > dimension:
+            continue
+        exact = {index: Fraction(slope) for index, slope in enumerate(slopes)}
+        stated = describe_noise(
+            {"x": Leaf(value=Fraction(0), slopes=exact)}, laws, Fraction(1), centred=True
+        )
+        drawn = noise[:, : len(slopes)] @ np.array(slopes)
+        low, high = stated.interval_95["x"]  # type: ignore[misc]
+        assert 0.942 < np.mean((low <= drawn) & (drawn <= high)) < 0.97
+        assert stated.std["x"] == pytest.approx(drawn.std(), rel=0.04)
+
+
+@pytest.mark.parametrize("dimension", [2, 10, 400])
+@pytest.mark.parametrize("own", [1.66, 2.0, 2.1184])
+def test_the_factor_is_known_at_both_ends(dimension: int, own: float) -> None:
+    assert combination_factor(dimension, own, 1.0) == pytest.approx(own)
+    many = combination_factor(dimension, own, 0.0)
+    assert many >= own
+    if dimension == 400 and own < 2:
+        assert many == pytest.approx(1.96, abs=0.01)
+    factors = [combination_factor(dimension, own, share / 10) for share in range(11)]
+    assert all(after <= before + 1e-3 for before, after in pairwise(factors))
+
+
+def test_a_noise_too_small_for_floats_has_no_width() -> None:
+    laws = [noise_law("l1", 2, 1e6)] * 2
+    leaf = Leaf(value=Fraction(1), slopes={0: Fraction(1), 1: Fraction(1)})
+    stated = describe_noise({"x": leaf}, laws, Fraction(1), centred=True)
+    assert stated.std["x"] == 0
+    assert stated.interval_95["x"] == [1.0, 1.0]
+
+
+def test_limits_bound_what_is_stated() -> None:
+    laws = [noise_law("linf", 2, RATE)] * 2
+    leaf = Leaf(
+        value=Fraction(1),
+        slopes={0: Fraction(1), 1: Fraction(1)},
+        limits=(Fraction(0), Fraction(3)),
+    )
+    stated = describe_noise({"x": leaf}, laws, Fraction(1), centred=True)
+    assert stated.interval_95["x"] == [0.0, 3.0]
+    assert stated.std["x"] == 1.5
+    assert sqrt(2) * laws[0].std > 1.5
