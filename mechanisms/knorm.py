@@ -23,6 +23,7 @@ from statistics import fmean
 from mechanisms.domain import Schema
 from mechanisms.geometry.advisor import MOST_TRIES, Advice, advise
 from mechanisms.geometry.balls import BALLS, Ball, NoiseLaw, NormBall
+from mechanisms.geometry.figure import adjacent_output_space_svg
 from mechanisms.geometry.laws import noise_law
 from mechanisms.geometry.spaces import AdjacentOutputSpace, upper_root
 from mechanisms.privacy import Guarantee, PrivacyLoss
@@ -185,6 +186,7 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
         draw=_drawing(form, noise),
         preview=lambda rows: _preview(form, noise, rows),
         alternatives=_alternatives(form, advice, chosen, epsilon.fraction),
+        figure=adjacent_output_space_svg(form.space),
         details={
             "noise": NOISE,
             **form.details,

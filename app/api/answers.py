@@ -129,6 +129,12 @@ class AccuracyAnswer(Answer):
     epsilon: str | None
 
 
+class FigureAnswer(Answer):
+    """What one person can change, and the norm balls around it, as a picture."""
+
+    svg: str
+
+
 class PreviewAnswer(Answer):
     """What a release would be like."""
 
@@ -144,6 +150,9 @@ class PreviewAnswer(Answer):
     details: dict[str, Any]
     noise: NoiseAnswer | None
     alternatives: list[AlternativeAnswer]
+    adjacent_output_space: FigureAnswer | None = Field(
+        description="For statistics of two coordinates by k_norm; null otherwise."
+    )
     accuracy: AccuracyAnswer | None
     notice: str
 

@@ -70,6 +70,7 @@ class PreviewService:
                 }
                 for other in plan.alternatives
             ],
+            "adjacent_output_space": None if plan.figure is None else {"svg": plan.figure},
             "accuracy": None,
             "notice": NOTICE,
         }

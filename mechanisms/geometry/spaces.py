@@ -51,6 +51,8 @@ class AdjacentOutputSpace:
         Lattice steps per scaled unit.
     unit_name
         What a scaled unit is, in words.
+    outline
+        For a figure: S_T's boundary, where it has two coordinates and is not its hull.
     """
 
     dimension: int
@@ -65,6 +67,7 @@ class AdjacentOutputSpace:
     negligible_structure: bool
     unit: int
     unit_name: str
+    outline: tuple[tuple[float, float], ...] = ()
 
     def squared(self, ball: Ball) -> Fraction:
         """Return Delta**2 in this ball, in scaled units."""

@@ -102,6 +102,7 @@ class Plan:
     units; ridge, q, gamma and the like). ``draw`` is the only member that
     touches data. ``preview`` takes an assumed row count, which only ratios
     under add-remove need, and answers None where the law depends on the data.
+    ``figure`` is SS Figure 1 as SVG text for a statistic of two coordinates.
     """
 
     mechanism: str
@@ -112,6 +113,7 @@ class Plan:
     draw: Callable[[Data, Randomness], Outcome]
     preview: Callable[[int | None], Noise | None]
     alternatives: tuple[Alternative, ...] = ()
+    figure: str | None = None
     details: Json = field(default_factory=dict)
 
 

@@ -239,6 +239,7 @@ class Layout:
             negligible_structure=False,
             unit=UNIT,
             unit_name="squared half-widths of the columns' bounds",
+            outline=_lens() if q == p == 1 else (),
         )
 
     def _replace_ball(self) -> SmoothBall:
@@ -263,6 +264,14 @@ class Layout:
             unit=UNIT,
             unit_name="records and squared half-widths of the columns' bounds",
         )
+
+
+def _lens() -> tuple[tuple[float, float], ...]:
+    """Return the boundary of SS Example 3.1's S_T: ``|u_2| <= 2 - 2 (1 - |u_1|)**2``."""
+    right = [step / 40 for step in range(81)]
+    upper = [(u, 2 - 2 * (1 - u) ** 2) for u in right]
+    lower = [(u, -w) for u, w in reversed(upper)]
+    return (*upper, *lower, *((-u, w) for u, w in upper), *((-u, w) for u, w in lower))
 
 
 @dataclass(frozen=True)
