@@ -40,7 +40,7 @@ from mechanisms.statistics.base import (
 from mechanisms.statistics.geometric_median import GeometricMedian, gradient_sensitivity
 
 THEOREM = "Reimherr & Awan 2019 (KNG), Theorem 3.1"
-MOST_ROWS = {1: 200_000, 2: 20_000, 3: 3_000, 4: 500}
+MOST_ROWS = {1: 1_000_000, 2: 100_000, 3: 20_000, 4: 2_000}
 
 _GRID_BITS = 38
 _SHIFT = _GRID_BITS - CODE_BITS

@@ -117,6 +117,15 @@ def test_large_epsilon_gives_weiszfeld_s_median(adjacency: Adjacency) -> None:
     assert [found["x"], found["y"]] == pytest.approx(median, abs=1e-3)
 
 
+def test_one_column_is_the_private_median_off_the_records() -> None:
+    """KNG's rate on signs, eps / (2 Delta_2), is half the quantile's on counts, whose N is half."""
+    records = [-3, 0, 2, 2, 4]
+    law = MedianLaw(np.array(records, dtype=np.int64)[:, None], rate=Fraction(1, 4))
+    for place in set(range(-RADIUS, RADIUS + 1)) - set(records):
+        score = abs(Fraction(sum(r <= place for r in records)) - Fraction(len(records), 2))
+        assert float(law.exponent(None, (place,), 128)) == pytest.approx(float(score / 2))
+
+
 def test_refusals() -> None:
     columns = dict.fromkeys("abcde", NUMBER)
     schema = Schema(columns, REPLACE, 5)
