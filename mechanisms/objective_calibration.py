@@ -43,7 +43,7 @@ class Perturbation:
     ...     loss, epsilon=Fraction(1), row_bound=1000, region=Box.cube(Fraction(3), 2)
     ... )
     >>> float(draw.q), draw.sensitivity_squared
-    (0.91, Fraction(1, 4))
+    (0.465, Fraction(1, 4))
 
     Attributes
     ----------

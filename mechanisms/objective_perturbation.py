@@ -32,7 +32,7 @@ certificate nor an answer on separable data would stay finite in practice.
 ``z = theta - grad L(theta) - gamma theta - V``; then theta = Pi(z), so releasing
 theta is post-processing of z. As a function of z, V = Pi(z) - z - (grad L + gamma)(Pi(z)),
 a Lipschitz bijection of R^d with ``dV/dz = -M``, ``M = (H + gamma I) P + I - P``, where
-H is the Hessian of the sum at theta and P the derivative of Pi, which exists
+H is the Hessian of the sum (r included) at theta and P the derivative of Pi, which exists
 almost everywhere and is symmetric with 0 <= P <= I. For neighbours, V differs by the
 difference of two gradients at the same theta: the tilt's densities are within
 exp(epsilon q). Let M_0 be M for the records in common; a record with Hessian

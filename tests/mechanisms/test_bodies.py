@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
 from fractions import Fraction
 from itertools import product
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -11,10 +13,12 @@ from flint import arb
 from numpy.typing import NDArray
 from scipy import stats
 
+from mechanisms import objective_calibration
 from mechanisms.catalog import calibrate
 from mechanisms.objective_calibration import Perturbation
 from mechanisms.objectives.losses import logistic_loss, smoothed_check_loss
 from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.samplers import bodies
 from mechanisms.samplers.bodies import Body, BodyVector, Halfspaces, InterceptHull
 from mechanisms.samplers.regions import WholeSpace
 from mechanisms.samplers.rounding import working_precision
@@ -44,6 +48,13 @@ def _norm(body: Body, points: Floats) -> Floats:
     wide = 2 * float(HULL.weight)
     others = (np.abs(points[:, 1:]) + (wide - 1) * np.abs(points[:, :1])) / wide
     return np.maximum(np.abs(points[:, 0]), others.max(axis=1))
+
+
+@pytest.mark.parametrize("module", [bodies, objective_calibration])
+def test_the_examples_run(module: ModuleType) -> None:
+    result = doctest.testmod(module)
+    assert result.attempted
+    assert not result.failed
 
 
 def test_halfwidths_are_the_exact_supports() -> None:
