@@ -36,7 +36,8 @@ class LinearRegression:
     bound
         Limit of the l1 norm of the scaled coefficients, intercept included,
         between 1e-6 and 1e6. The K-norm gradient mechanism adapts its noise to
-        the coefficients, so a generous bound costs it little.
+        the coefficients, so a generous bound costs it little. Functional mechanism:
+        coefficients beyond it are scaled back to it.
     ridge
         gamma of the public penalty (gamma / 2) ||theta||_2^2 beside the sum of squared
         residuals, in scaled units, or None for the mechanism's public rule. K-norm
