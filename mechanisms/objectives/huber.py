@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from mechanisms.domain import CODE_BITS, CODE_MAX
 from mechanisms.objectives.local import Certified, rational, smallest_eigenvalue_bound
 from mechanisms.objectives.logistic import Design
-from mechanisms.objectives.sigmoid import CHUNK_ROWS, AffineMap
+from mechanisms.objectives.sigmoid import CHUNK_ROWS, AffineMap, CodeSums
 from mechanisms.samplers.rounding import working_precision
 
 Floats = NDArray[np.float64]
@@ -121,17 +121,32 @@ class HuberObjective:
     def certify(self, theta: Sequence[Fraction]) -> Certified:
         """Return facts at an exact point from one pass over the data in floats.
 
-        With u = 2**-53, K columns and C chunks: a float t errs by at most
-        e = (K + 2) u ||w||_1, the rounding of w included, and psi by no more.
-        psi's coarse part, a multiple of 2**-20, has exact products with the codes
-        and exact sums per chunk (|psi| <= 1, 2**13 rows); what is left, at most
-        2**-21 a record, sums to within (8192 + C) u of its absolute sum.
-
-        A record with |t| <= k - e - ||x||_1 reach, reach = k 2**-10 / ceil(sqrt(d)), has
-        the Hessian x x' at any point within reach: the curvature is what
-        those records have together, their products exact in every chunk.
+        A record with |t| <= k - e - ||x||_1 reach, reach = k 2**-10 / ceil(sqrt(d)) and e
+        the error of its float t, has the Hessian x x' at any point within reach:
+        the curvature is what those records have together.
         """
-        exact = self._public.pull(theta)
+        sums = self._code_sums(self._public.pull(theta))
+        with working_precision(_MATRIX_BITS):
+            noise = arb(0, sums.error)
+            matrix = self._ball_matrix()
+            moved = matrix * arb_mat(sums.hessian.tolist()) * matrix.transpose()
+            codes = arb_mat([[rational(g) + noise] for g in sums.gradient])
+            gradient = (matrix * codes).entries()
+        length = float((self._matrix**2).sum()) * _SAFETY
+        curvature = smallest_eigenvalue_bound(moved, slack=length * sums.hessian_error * _SAFETY)
+        reach = self._threshold / ((math.isqrt(self.dimension - 1) + 1) << _REACH_BITS)
+        return Certified(gradient, curvature, reach)
+
+    def _code_sums(self, exact: Sequence[Fraction]) -> CodeSums:
+        """Sum gradient and Hessian with proved errors.
+
+        With u = 2**-53, K columns and C chunks: a float t errs by at most
+        e = (K + 2) u ||w||_1, the rounding of w included, and psi by no more but for
+        the rounding of the threshold, u k. psi's coarse part, a multiple of 2**-20,
+        has exact products with the codes and exact sums per chunk (|psi| <= 1,
+        2**13 rows); what is left, at most 2**-21 a record, sums to within
+        (8192 + C) u of its absolute sum. The Hessian is exact in every chunk.
+        """
         w = np.array([float(entry) for entry in exact])
         width, cut = self._public.width, float(self._threshold)
         error = (width + 2) * _UNIT * float(np.abs(w).sum()) * _SAFETY
@@ -153,21 +168,15 @@ class HuberObjective:
             rows, chunks = rows + len(zeta), chunks + 1
             rest += float(np.abs(fine).sum())
         order = (CHUNK_ROWS + chunks + 4) * _UNIT
-        # the threshold itself is rounded once, by at most u k
-        spread = _SAFETY * (rows * (error + _UNIT) + order * rest) if rows else 0.0
-        with working_precision(_MATRIX_BITS):
-            noise = arb(0, spread)
-            codes = [
-                rational(Fraction(a, 1 << (2 * CODE_BITS)) + Fraction(b)) + noise
+        return CodeSums(
+            gradient=[
+                Fraction(a, 1 << (2 * CODE_BITS)) + Fraction(b)
                 for a, b in zip(high, low.tolist(), strict=True)
-            ]
-            matrix = self._ball_matrix()
-            moved = matrix * arb_mat(hessian.tolist()) * matrix.transpose()
-            gradient = (matrix * arb_mat([[g] for g in codes])).entries()
-        length = float((self._matrix**2).sum()) * _SAFETY
-        slack = _SAFETY * length * width * (chunks + 1) * _UNIT * rows
-        reach = self._threshold / ((math.isqrt(self.dimension - 1) + 1) << _REACH_BITS)
-        return Certified(gradient, smallest_eigenvalue_bound(moved, slack=slack), reach)
+            ],
+            error=_SAFETY * (rows * (error + _UNIT) + order * rest),
+            hessian=hessian,
+            hessian_error=width * (chunks + 1) * _UNIT * rows,
+        )
 
     def gradient(self, theta: Sequence[Fraction], bits: int) -> list[arb]:
         """Return balls around the gradient, every record in ball arithmetic at ``bits`` bits."""

@@ -64,7 +64,7 @@ class AffineMap:
 
 
 @dataclass(frozen=True, slots=True)
-class _CodeSums:
+class CodeSums:
     """Certified sums in code units: exact gradient plus or minus ``error`` per entry."""
 
     gradient: list[Fraction]
@@ -189,7 +189,7 @@ class SigmoidObjective:
     def _ball_matrix(self) -> arb_mat:
         return arb_mat([[rational(entry) for entry in row] for row in self._public.matrix])
 
-    def _code_sums(self, exact: Sequence[Fraction]) -> _CodeSums:
+    def _code_sums(self, exact: Sequence[Fraction]) -> CodeSums:
         """Sum gradient and Hessian with proved errors.
 
         u = 2**-53, K columns, chunks of at most 8192 rows, C chunks, S = sum e_i:
@@ -231,7 +231,7 @@ class SigmoidObjective:
             Fraction(a, 1 << (2 * CODE_BITS)) + Fraction(b)
             for a, b in zip(high, low.tolist(), strict=True)
         ]
-        return _CodeSums(
+        return CodeSums(
             gradient=gradient,
             error=_SAFETY * (eta * residual + order * rest + floor) if rows else 0.0,
             hessian=hessian,
