@@ -16,6 +16,9 @@ in units of 1 / rate, and delta_j the density f_j f_{m+1-j}, normalised. Between
 grows as the root of their distance, where one by one it grows as m: jointly is the
 better way for many levels, always under replace-one, and one by one only for two
 to about six levels close together under add-remove, where its own Delta is smaller.
+Measured at 10,000 distinct records and epsilon = 1 (``studies/quantiles.py``), jointly and one
+by one: quartiles 4.2 and 5.8, deciles 4.3 and 16.5, twenty-quantiles 7.7 and 36 under
+replace-one; levels 0.5 and 0.51 under add-remove 3.3 and 2.4.
 """
 
 from __future__ import annotations
