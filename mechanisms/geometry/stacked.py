@@ -88,6 +88,13 @@ class StackedBall(SmoothBall):
             for part, places in zip(self.parts, self._places, strict=True)
         )
 
+    def correlation(self, one: int, other: int) -> float:
+        """Return the correlation within a part; parts are uncorrelated."""
+        for part, places in zip(self.parts, self._places, strict=True):
+            if one in places and other in places:
+                return part.correlation(places.index(one), places.index(other))
+        return 0.0
+
     def point(self, randomness: Randomness) -> LazyVector:
         """Return a point uniform on K."""
         return _Point(self, [part.point(randomness) for part in self.parts])
