@@ -126,7 +126,9 @@ def grid_bits(bound: Fraction) -> int:
     return _GRID_BITS - (whole - 1).bit_length()
 
 
-def read_records(scaling: RegressionScaling, data: Data, *, bound: Fraction) -> Records:
+def read_records(
+    scaling: RegressionScaling, data: Data, *, bound: Fraction, spread: bool = False
+) -> Records:
     """Return the scaled integer records of a regression with a number target; private."""
     columns = (*scaling.features, *((scaling.target,) if scaling.target else ()))
     blocks = [
@@ -139,7 +141,11 @@ def read_records(scaling: RegressionScaling, data: Data, *, bound: Fraction) -> 
         x = np.column_stack([np.full(len(rows), CODE_MAX, dtype=np.int64), x])
     bits = grid_bits(bound)
     return Records.build(
-        np.ascontiguousarray(x), y, grid_bits=bits, radius=int(bound * (1 << bits))
+        np.ascontiguousarray(x),
+        y,
+        grid_bits=bits,
+        radius=int(bound * (1 << bits)),
+        spread=spread,
     )
 
 
@@ -165,7 +171,9 @@ class QuantileRegressionDraw:
 
     def law(self, data: Data) -> GradientLaw:
         """Return the exact law of the scaled coefficients; private."""
-        records = read_records(self.scaling, data, bound=self.bound)
+        # in one dimension ties share one weight, which is the private quantile
+        spread = self.scaling.dimension > 1
+        records = read_records(self.scaling, data, bound=self.bound, spread=spread)
         return GradientLaw(records, tau=self.tau, rate=self.rate, norm=self.norm)
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:

@@ -13,6 +13,12 @@ in floats with a certified margin; sums of codes in float64 are exact (below 2**
 With few open records every subset of them is tried as the reached ones, otherwise each
 coordinate of the gradient is bounded by itself.
 
+*Spread targets.* Rounded data put many hyperplanes y_i = x_i'theta through the same points,
+where no box can be decided before it is a single point. So, where asked for, a record's target
+is lowered by less than half a code, 2**-21, by an amount that is a fixed public function of the
+record's own codes (a hash). That is one more rounding of each record by itself, made before
+anything is computed: it costs no epsilon and moves a fit by less than a code's own rounding.
+
 *At kinks* (ties, y_i 2**g = x_i'theta) any a in [-tau, 1 - tau] is a subgradient. For
 d >= 2 the choice above holds there too. It is a function of the record and theta alone
 with values in [-tau, 1 - tau], so it has the sensitivity of the gradient. In one dimension
@@ -48,6 +54,7 @@ Integers = NDArray[np.int64]
 _CHUNK_ROWS = 1 << 16
 _UNIT = 2.0**-52
 _LOW_BITS = 30
+_SPREAD_BITS = 20
 _FEW_RECORDS = 6
 _SUBSETS = [
     np.array(list(product((0.0, 1.0), repeat=size))).reshape(2**size, size)
@@ -60,7 +67,7 @@ class Records:
     """Distinct integer records on a grid of theta: codes (n x d), targets (n), counts (n).
 
     ``grid_bits`` is g; ``space`` gives the boxes' coordinates; ``z`` = x V are the codes
-    there, and ``target`` = y 2**g, exact floats.
+    there. ``threshold`` is y 2**g, less the record's spread; ``target`` the same, exact floats.
     """
 
     x: Integers
@@ -69,13 +76,19 @@ class Records:
     grid_bits: int
     space: Space
     z: Floats
+    threshold: Integers
     target: Floats
 
     @classmethod
-    def build(cls, x: Integers, y: Integers, *, grid_bits: int, radius: int) -> Records:
+    def build(
+        cls, x: Integers, y: Integers, *, grid_bits: int, radius: int, spread: bool = False
+    ) -> Records:
         """Prepare records; the coordinates follow their correlations (a matter of cost)."""
         rows, counts = _distinct(np.column_stack([x, y]))
         x, y = np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, -1])
+        threshold = y << grid_bits
+        if spread:
+            threshold -= _spread(rows, grid_bits)
         floats = x.astype(np.float64)
         space = Space.uncorrelated((floats * counts[:, None]).T @ floats, radius)
         return cls(
@@ -85,13 +98,28 @@ class Records:
             grid_bits=grid_bits,
             space=space,
             z=floats @ space.shear,
-            target=np.ldexp(y.astype(np.float64), grid_bits),
+            threshold=threshold,
+            target=threshold.astype(np.float64),
         )
 
     def position(self, index: NDArray[np.int32], point: Sequence[int]) -> Integers:
-        """Return ``x_i'theta - y_i 2**g`` exactly (int64: both parts stay below 2**60)."""
+        """Return ``x_i'theta`` less the threshold, exactly (int64: both stay below 2**60)."""
         theta = np.array(point, dtype=np.int64)
-        return np.asarray(self.x[index] @ theta - (self.y[index] << self.grid_bits))
+        return np.asarray(self.x[index] @ theta - self.threshold[index])
+
+
+def _spread(rows: Integers, grid_bits: int) -> Integers:
+    """Return a hash of each row in [0, 2**(g - 1)), a multiple of 2**(g - 1 - 20) if that is whole.
+
+    So thresholds have at most 42 significant bits, exact in floats.
+    """
+    mixed = np.zeros(len(rows), dtype=np.uint64)
+    for column in rows.T:
+        mixed = (mixed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    wide = max(grid_bits - 1, 0)
+    bits = min(_SPREAD_BITS, wide)
+    return (mixed >> np.uint64(44)).astype(np.int64) >> (_SPREAD_BITS - bits) << (wide - bits)
 
 
 def _distinct(rows: Integers) -> tuple[Integers, Integers]:

@@ -450,6 +450,55 @@ def test_degenerate_data_and_extreme_epsilons_work(
     assert sum(map(abs, found.values())) <= 2 + 1e-9
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("epsilon", ["1", "100"])
+@pytest.mark.parametrize("second", ["repeated", "constant", "coarse"])
+def test_ties_on_collinear_columns_do_not_hold_a_draw_up(second: str, epsilon: str) -> None:
+    """Without the spread, and a fine shear, boxes multiply along the line left open."""
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-1, 1, 2000)
+    columns = {
+        "repeated": (x, x, 0.5 * x),
+        "constant": (x, np.full(2000, 0.3), 0.5 * x),
+        "coarse": (
+            np.rint(5 * x) / 5,
+            np.rint(5 * rng.uniform(-1, 1, 2000)) / 5,
+            np.rint(5 * x) / 10,
+        ),
+    }
+    unit = NumberColumn(Fraction(-1), Fraction(1))
+    schema = Schema(dict.fromkeys("xzy", unit), REPLACE, 2000)
+    data = ArrayData.from_values(schema, dict(zip("xzy", columns[second], strict=True)))
+    plan = calibrate(
+        QuantileRegression(target="y", features=("x", "z")),
+        schema,
+        Epsilon.parse(epsilon),
+        mechanism="kng",
+    )
+    found = plan.draw(data, seeded_randomness(1)).value["coefficients"]
+    slope = found["x"] + (found["z"] if second == "repeated" else 0)
+    assert slope == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_spread_is_below_half_a_code_and_the_record_s_own() -> None:
+    rng = np.random.default_rng(4)
+    x, y = rng.integers(-CODE_MAX, CODE_MAX + 1, (500, 2)), rng.integers(-9, 10, 500)
+    for bits in (1, 18, 38):
+        plain, spread = (
+            Records.build(x, y, grid_bits=bits, radius=1 << bits, spread=on) for on in (False, True)
+        )
+        lowered = plain.threshold - spread.threshold
+        assert (lowered >= 0).all()
+        assert (2 * lowered < 1 << bits).all()
+        assert (spread.target == spread.threshold).all()
+        again = Records.build(x[::-1][:100], y[::-1][:100], grid_bits=bits, radius=4, spread=True)
+        kept = {tuple(row): t for row, t in zip(spread.x.tolist(), spread.threshold, strict=True)}
+        assert all(
+            kept[tuple(r)] == t for r, t in zip(again.x.tolist(), again.threshold, strict=True)
+        )
+    assert len(set(lowered.tolist())) > 490
+
+
 def test_constant_data_keep_their_quantile() -> None:
     """In one dimension the kink carries the mass at a large epsilon."""
     statistic = QuantileRegression(target="y", features=(), tau=0.9, bound=2.0)

@@ -2,7 +2,7 @@
 
 *Conventions.* theta is an integer vector of length d, in grid steps; Theta holds those
 with ``||theta||_1 <= radius``. Boxes are cut in coordinates u with ``theta = V u``, V upper
-triangular with ones on its diagonal and multiples of 2**-12 above it: with V from the
+triangular with ones on its diagonal and multiples of 2**-24 above it: with V from the
 data's correlations the level sets of an objective are about as long as wide, and few
 boxes cover them. V is a choice of cost only.
 
@@ -26,7 +26,7 @@ from mechanisms.randomness import Randomness
 
 Floats = NDArray[np.float64]
 
-SHEAR_BITS = 12
+SHEAR_BITS = 24
 _LARGEST_SHEAR = 16
 _SLACK = 2.0**-44
 
@@ -102,7 +102,7 @@ class Space:
         """Return the space whose shear makes ``V' gram V`` about diagonal; gram is a hint."""
         d = len(gram)
         scale = float(np.trace(gram)) or 1.0
-        matrix = gram / scale + 1e-6 * np.eye(d)
+        matrix = gram / scale + 1e-12 * np.eye(d)
         lower = np.linalg.cholesky(matrix)
         shear = np.linalg.inv(lower / np.diag(lower)).T
         rounded = np.rint(np.clip(shear, -_LARGEST_SHEAR, _LARGEST_SHEAR) * 2.0**SHEAR_BITS)
