@@ -174,8 +174,9 @@ def test_histogram_differences_lie_in_their_hull(name: str) -> None:
 
 
 HULLS = [
-    (name, adjacency)
-    for name, adjacency in CASES
+    case
+    for case in CASES
+    for name, adjacency in [case.values]
     if EVERY[name].additive(schema(adjacency)).space.norm_ball is not None
 ]
 
