@@ -257,3 +257,23 @@ def test_the_auditor_on_histograms() -> None:
         tests[f"{low} {high}"] = lambda v, low=low, high=high: v[0] <= low and v[1] >= high
     audit = audit_epsilon(*drawn, tests)
     assert 0.6 < audit.epsilon <= 1.0
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 10**9), Fraction(1), Fraction(10_000)])
+def test_the_gradient_mechanism_of_a_mean_is_this_one(epsilon: Fraction) -> None:
+    """KNG 4.1 and Remark 4.1: a location family, so epsilon is not halved, and Delta is 4r.
+
+    l = sum ||x_i - theta||^2 has the gradient -2 (T - n theta) with T the sum; on centred
+    codes, in half-widths, |x_i| <= r = 1 and the gradient moves by at most 2 |x - x'| <= 4r.
+    """
+    rows = 7
+    form = Mean(columns=("x", "y")).additive(schema(REPLACE, rows))
+    noise = IntegerNoise.calibrated(form.space, "linf", epsilon)
+    total = [Fraction(3, 7), Fraction(-2)]
+    for v in ([0, 0], [1, -1], [5, 12], [-300, 41]):
+        added = [Fraction(step, form.space.unit * noise.refinement) for step in v]
+        theta = [(t + a) / rows for t, a in zip(total, added, strict=True)]
+        gradient = max(abs(-2 * (t - rows * x)) for t, x in zip(total, theta, strict=True))
+        ours = noise.rate * max(map(abs, v))
+        assert ours == epsilon / 4 * gradient
+        assert not any(v) or ours != epsilon / 2 * gradient, "Delta = 2r, as printed"
