@@ -308,9 +308,12 @@ def _fingerprint_today(known: ReleaseRecord) -> str:
     """Return what the stored request's fingerprint would be in this version.
 
     An earlier version may not have known a field that now has a default; the
-    question is the same one.
+    question is the same one. One that this version cannot read keeps its own.
     """
-    request = read_question(known.request).canonical
+    try:
+        request = read_question(known.request).canonical
+    except (KeyError, ValueError):
+        return known.fingerprint
     return request_fingerprint(dataset=known.dataset, request=request)
 
 

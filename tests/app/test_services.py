@@ -200,6 +200,35 @@ def test_a_request_of_a_version_without_a_field_replays(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("request_text", ["{}", '{"statistic":{"kind":"gone"}}'])
+def test_a_request_that_cannot_be_read_any_more_is_void(tmp_path: Path, request_text: str) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as (store, services):
+            dataset = await new_dataset(services)
+            account = services.datasets.facts(dataset).record.account
+            left = await store.awrite(
+                lambda work: work.releases.debit(
+                    account=account,
+                    amount=10**9,
+                    dataset=dataset,
+                    principal=BOB.person,
+                    request=request_text,
+                    plan=json.dumps({}),
+                    idem="a",
+                )
+            )
+            services.releases.recover()
+            await services.releases.finish_running()
+            with store.reading() as reader:
+                record = reader.releases.get(left.id)
+            assert record is not None
+            assert record.state is ReleaseState.VOID
+            with pytest.raises(Problem, match="idempotency-key-reused"):
+                await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+
+    asyncio.run(scenario())
+
+
 def test_after_three_deaths_a_release_is_void(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
