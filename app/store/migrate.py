@@ -9,8 +9,8 @@ from alembic.config import Config
 from alembic.util import CommandError
 from sqlalchemy import Connection, text
 
-from app.store import triggers_sqlite
 from app.store.errors import StoreError, TamperedSchemaError
+from app.store.rules import RULES, sqlite_trigger
 
 _TRIGGERS = text("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
 
@@ -43,7 +43,7 @@ def check_triggers(connection: Connection) -> None:
         A trigger is missing, changed or foreign; the message names it.
     """
     found = {row.name: _words(row.sql) for row in connection.execute(_TRIGGERS)}
-    expected = {name: _words(sql) for name, sql in triggers_sqlite.CREATE.items()}
+    expected = {rule.name: _words(sqlite_trigger(rule)) for rule in RULES}
     wrong = sorted(
         name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)
     )

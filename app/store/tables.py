@@ -1,7 +1,6 @@
 """The tables. Every rule a CHECK can state is a named, table-level CHECK.
 
-Rules between rows are triggers, in one module per database
-(:mod:`app.store.triggers_sqlite`). Integers are 64 bits; text is never
+Rules between rows are triggers (:mod:`app.store.rules`). Integers are 64 bits; text is never
 truncated; times are ISO 8601 in UTC.
 """
 
@@ -24,7 +23,7 @@ from sqlalchemy import (
     event,
 )
 
-from app.store import triggers_sqlite
+from app.store.rules import create_rules
 
 metadata = MetaData()
 
@@ -224,10 +223,7 @@ Index(
     postgresql_where=release.c.state == "debited",
 )
 
-_TRIGGERS = {"sqlite": triggers_sqlite.CREATE}
-
 
 @event.listens_for(metadata, "after_create")
-def _create_triggers(_target: MetaData, connection: Connection, **_options: object) -> None:
-    for statement in _TRIGGERS[connection.dialect.name].values():
-        connection.exec_driver_sql(statement)
+def _create_rules(_target: MetaData, connection: Connection, **_options: object) -> None:
+    create_rules(connection)

@@ -12,7 +12,7 @@ import pytest
 from app.domain.ledger import GENESIS
 from app.domain.releases import TRANSITIONS, ReleaseState
 from app.store import Store, StoreError
-from app.store.triggers_sqlite import CREATE
+from app.store.rules import RULES, sqlite_trigger
 from tests.app.ledgers import Ledger, opened, raw, url_of
 
 _COLUMNS = (
@@ -235,14 +235,42 @@ def test_the_release_trigger_allows_what_the_domain_allows(tmp_path: Path) -> No
                 assert moved == (end in TRANSITIONS[start]), (start, end)
 
 
+def test_the_list_of_rules_is_this_one() -> None:
+    """Dropping a rule is a decision, not an accident."""
+    assert [rule.name for rule in RULES] == PINNED
+    assert {rule.event for rule in RULES} == {"INSERT", "UPDATE", "DELETE"}
+    assert all(rule.name.startswith(f"{rule.table}_") for rule in RULES)
+
+
+PINNED = [
+    "ledger_no_delete",
+    "ledger_no_replace",
+    "ledger_epoch_forward",
+    "entry_no_update",
+    "entry_no_delete",
+    "entry_no_replace",
+    "entry_continues",
+    "entry_not_ahead",
+    "entry_epoch",
+    "account_no_delete",
+    "account_no_replace",
+    "account_opens_empty",
+    "account_forward",
+    "release_no_delete",
+    "release_no_replace",
+    "release_charged",
+    "release_forward",
+]
+
+
 def test_every_trigger_is_needed_to_open(tmp_path: Path) -> None:
     with opened(tmp_path) as ledger:
         file = ledger.file
-    for name, statement in CREATE.items():
+    for rule in RULES:
         with closing(sqlite3.connect(file)) as connection:
-            connection.execute(f"DROP TRIGGER {name}")
-        with pytest.raises(StoreError, match=f"{name}$"):
+            connection.execute(f"DROP TRIGGER {rule.name}")
+        with pytest.raises(StoreError, match=f"{rule.name}$"):
             Store.open(url_of(tmp_path), data_dir=tmp_path)
         with closing(sqlite3.connect(file)) as connection:
-            connection.execute(statement)
+            connection.execute(sqlite_trigger(rule))
     Store.open(url_of(tmp_path), data_dir=tmp_path).close()

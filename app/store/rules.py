@@ -1,0 +1,267 @@
+"""The ledger's rules between rows: what may be written, whoever writes, this service or not.
+
+Each rule states what must hold for a row to be inserted, changed or removed, in
+SQL that SQLite and PostgreSQL read alike (no scalar ``max``, no boolean used as
+a number), and is rendered as a trigger of either. A condition that is NULL does
+not hold.
+
+The rules named ``..._no_replace`` are there for SQLite's ``REPLACE``, which
+deletes without delete triggers unless the connection asks for them.
+
+A change here needs a migration that calls :func:`replace_rules` with the
+conditions written out: a database is only opened when its triggers are exactly
+these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import Connection
+
+Event = Literal["INSERT", "UPDATE", "DELETE"]
+
+_CONTINUES = """
+CASE NEW.seq WHEN 1 THEN
+    NEW.kind = 'open'
+    AND NEW.prev = '0000000000000000000000000000000000000000000000000000000000000000'
+    AND NEW.total_after = NEW.amount AND NEW.spent_after = 0 AND NEW.reserved_after = 0
+ELSE EXISTS (
+    SELECT 1 FROM entry AS p
+    WHERE p.account = NEW.account AND p.seq = NEW.seq - 1 AND p.hash = NEW.prev
+    AND p.epoch <= NEW.epoch
+    AND CASE NEW.kind
+    WHEN 'grant' THEN
+        NEW.total_after = p.total_after + NEW.amount
+        AND NEW.spent_after = p.spent_after AND NEW.reserved_after = p.reserved_after
+    WHEN 'expire' THEN
+        NEW.total_after = CASE
+            WHEN p.total_after - NEW.amount > p.spent_after + p.reserved_after
+            THEN p.total_after - NEW.amount ELSE p.spent_after + p.reserved_after END
+        AND NEW.spent_after = p.spent_after AND NEW.reserved_after = p.reserved_after
+    WHEN 'debit' THEN
+        NEW.amount > 0 AND NEW.total_after = p.total_after
+        AND NEW.spent_after = p.spent_after + NEW.amount
+        AND NEW.reserved_after IN (p.reserved_after, p.reserved_after - NEW.amount)
+    WHEN 'burn' THEN
+        NEW.total_after = p.total_after AND NEW.spent_after = p.spent_after + NEW.amount
+        AND NEW.reserved_after = p.reserved_after
+    WHEN 'reserve' THEN
+        NEW.amount > 0 AND NEW.total_after = p.total_after
+        AND NEW.spent_after = p.spent_after
+        AND NEW.reserved_after = p.reserved_after + NEW.amount
+    WHEN 'unreserve' THEN
+        NEW.total_after = p.total_after AND NEW.spent_after = p.spent_after
+        AND NEW.reserved_after = p.reserved_after - NEW.amount
+    ELSE
+        NEW.account = '0' AND NEW.kind <> 'open' AND NEW.total_after = p.total_after
+        AND NEW.spent_after = p.spent_after AND NEW.reserved_after = p.reserved_after
+    END
+) END"""
+
+_ENTRY_IS_NEW = """
+NOT EXISTS (SELECT 1 FROM entry WHERE account = NEW.account AND seq = NEW.seq)
+AND NOT EXISTS (SELECT 1 FROM entry WHERE principal = NEW.principal AND idem = NEW.idem)"""
+
+_ACCOUNT_IS_THERE = """
+EXISTS (SELECT 1 FROM account WHERE id = NEW.account AND seq >= NEW.seq)"""
+
+_EPOCH_FORWARD = """
+NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.created_at = OLD.created_at
+AND NEW.epoch > OLD.epoch"""
+
+_RELEASE_IS_NEW = """
+NOT EXISTS (SELECT 1 FROM release WHERE id = NEW.id OR number = NEW.number)
+AND NOT EXISTS (SELECT 1 FROM release WHERE account = NEW.account AND seq = NEW.seq)"""
+
+_CHARGED = """
+EXISTS (
+    SELECT 1 FROM entry AS e
+    WHERE e.account = NEW.account AND e.seq = NEW.seq AND e.release = NEW.id
+    AND e.fingerprint = NEW.fingerprint AND e.kind = CASE NEW.state
+    WHEN 'debited' THEN 'debit' WHEN 'reserved' THEN 'reserve' END)
+AND NEW.attempts = CASE NEW.state WHEN 'debited' THEN 1 ELSE 0 END"""
+
+_SAME_RELEASE_STEPS_FORWARD = """
+NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.account = OLD.account
+AND NEW.dataset = OLD.dataset AND NEW.principal = OLD.principal AND NEW.request = OLD.request
+AND NEW.plan = OLD.plan AND NEW.fingerprint = OLD.fingerprint
+AND NEW.created_at = OLD.created_at
+AND CASE OLD.state
+WHEN 'reserved' THEN
+    NEW.seq = OLD.seq AND NEW.attempts = 0 AND NEW.state IN ('rejected', 'withdrawn', 'expired')
+    OR NEW.seq > OLD.seq AND NEW.attempts = 1 AND NEW.state = 'debited'
+WHEN 'debited' THEN
+    NEW.seq = OLD.seq AND (
+        NEW.state = 'debited' AND NEW.attempts = OLD.attempts + 1
+        OR NEW.state IN ('released', 'void') AND NEW.attempts = OLD.attempts)
+ELSE FALSE END"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: a row of ``table`` passes ``event`` only where ``holds`` is true.
+
+    ``holds`` is a condition on ``NEW`` and ``OLD``; None lets nothing pass.
+    ``message`` is what the refused statement is told.
+    """
+
+    name: str
+    table: str
+    event: Event
+    holds: str | None
+    message: str
+
+
+RULES: tuple[Rule, ...] = (
+    # The ledger's identity.
+    Rule("ledger_no_delete", "ledger", "DELETE", None, "ledger: its identity stays"),
+    Rule(
+        "ledger_no_replace",
+        "ledger",
+        "INSERT",
+        "NOT EXISTS (SELECT 1 FROM ledger)",
+        "ledger: there is one already",
+    ),
+    Rule(
+        "ledger_epoch_forward",
+        "ledger",
+        "UPDATE",
+        _EPOCH_FORWARD,
+        "ledger: only the epoch moves, and only forward",
+    ),
+    # Entries: append-only, each continuing its predecessor.
+    Rule("entry_no_update", "entry", "UPDATE", None, "entry: append-only"),
+    Rule("entry_no_delete", "entry", "DELETE", None, "entry: append-only"),
+    Rule("entry_no_replace", "entry", "INSERT", _ENTRY_IS_NEW, "entry: exists already"),
+    Rule(
+        "entry_continues",
+        "entry",
+        "INSERT",
+        _CONTINUES,
+        "entry: does not continue its predecessor",
+    ),
+    Rule("entry_not_ahead", "entry", "INSERT", _ACCOUNT_IS_THERE, "entry: ahead of its account"),
+    Rule(
+        "entry_epoch",
+        "entry",
+        "INSERT",
+        "NEW.epoch = (SELECT epoch FROM ledger)",
+        "entry: not of this epoch",
+    ),
+    # Accounts: opened empty, moved only by entries, never removed.
+    Rule("account_no_delete", "account", "DELETE", None, "account: accounts stay"),
+    Rule(
+        "account_no_replace",
+        "account",
+        "INSERT",
+        "NOT EXISTS (SELECT 1 FROM account WHERE id = NEW.id)",
+        "account: exists already",
+    ),
+    Rule(
+        "account_opens_empty",
+        "account",
+        "INSERT",
+        "NEW.seq = 1 AND NEW.spent = 0 AND NEW.reserved = 0",
+        "account: opens at its first entry",
+    ),
+    Rule(
+        "account_forward",
+        "account",
+        "UPDATE",
+        "NEW.id = OLD.id AND NEW.seq > OLD.seq AND NEW.spent >= OLD.spent",
+        "account: spent never decreases and seq moves forward",
+    ),
+    # Releases: one per charge, states only forward, final ones frozen.
+    Rule("release_no_delete", "release", "DELETE", None, "release: releases stay"),
+    Rule("release_no_replace", "release", "INSERT", _RELEASE_IS_NEW, "release: exists already"),
+    Rule("release_charged", "release", "INSERT", _CHARGED, "release: begins with its charge"),
+    Rule(
+        "release_forward",
+        "release",
+        "UPDATE",
+        _SAME_RELEASE_STEPS_FORWARD,
+        "release: states only move forward",
+    ),
+)
+"""Every rule, in the order in which the triggers are created."""
+
+
+def create_rules(connection: Connection, rules: Sequence[Rule] = RULES) -> None:
+    """Create the triggers of these rules on tables that exist."""
+    statements = _CREATE[connection.dialect.name]
+    for rule in rules:
+        for statement in statements(rule):
+            connection.exec_driver_sql(statement)
+
+
+def drop_rules(connection: Connection, names: Sequence[str]) -> None:
+    """Drop rules by name, those that are there."""
+    for name in names:
+        connection.exec_driver_sql(_DROP[connection.dialect.name].format(name=name))
+
+
+def replace_rules(connection: Connection, rules: Sequence[Rule]) -> None:
+    """Put rules in the place of those with the same names; for migrations."""
+    drop_rules(connection, [rule.name for rule in rules])
+    create_rules(connection, rules)
+
+
+def sqlite_trigger(rule: Rule) -> str:
+    """Return the statement that creates a rule's trigger on SQLite."""
+    when = "" if rule.holds is None else f" WHEN ({rule.holds}) IS NOT TRUE"
+    return (
+        f"CREATE TRIGGER {rule.name} BEFORE {rule.event} ON {rule.table}{when} "
+        f"BEGIN SELECT RAISE(ABORT, '{rule.message}'); END"
+    )
+
+
+def postgresql_body(rule: Rule) -> str:
+    """Return the body of the function that a rule's trigger runs on PostgreSQL."""
+    refuse = f"RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = '{rule.message}';"
+    if rule.holds is None:
+        return f"BEGIN {refuse} END"
+    row = "OLD" if rule.event == "DELETE" else "NEW"
+    return f"BEGIN IF ({rule.holds}) IS NOT TRUE THEN {refuse} END IF; RETURN {row}; END"
+
+
+def postgresql_triggers(rule: Rule) -> tuple[tuple[str, str], ...]:
+    """Return the names of a rule's triggers on PostgreSQL, each with when it fires.
+
+    What may never be deleted may not be truncated either.
+    """
+    row = (rule.name, f"BEFORE {rule.event} ON {rule.table} FOR EACH ROW")
+    if rule.event == "DELETE" and rule.holds is None:
+        return row, (
+            f"{rule.name}_truncate",
+            f"BEFORE TRUNCATE ON {rule.table} FOR EACH STATEMENT",
+        )
+    return (row,)
+
+
+def _create_on_sqlite(rule: Rule) -> Sequence[str]:
+    return (sqlite_trigger(rule),)
+
+
+def _create_on_postgresql(rule: Rule) -> Sequence[str]:
+    # A table of the same name in pg_temp must not be read in place of ours, and the
+    # triggers fire in replication mode too, which would else switch them off.
+    function = (
+        f"CREATE FUNCTION {rule.name}() RETURNS trigger LANGUAGE plpgsql "
+        f"SET search_path = public, pg_temp AS $rule${postgresql_body(rule)}$rule$"
+    )
+    statements = [function]
+    for name, fires in postgresql_triggers(rule):
+        statements.append(f"CREATE TRIGGER {name} {fires} EXECUTE FUNCTION {rule.name}()")
+        statements.append(f"ALTER TABLE {rule.table} ENABLE ALWAYS TRIGGER {name}")
+    return statements
+
+
+_CREATE = {"sqlite": _create_on_sqlite, "postgresql": _create_on_postgresql}
+_DROP = {
+    "sqlite": "DROP TRIGGER IF EXISTS {name}",
+    # Its triggers go with the function.
+    "postgresql": "DROP FUNCTION IF EXISTS {name}() CASCADE",
+}
