@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import anyio.to_thread
 from fastapi import FastAPI
 
+from app.api.clock import PublicClock
 from app.api.routes import bare_application
 from app.api.state import AppState, LifespanState, Services
 from app.engine.data import DataEngine
@@ -43,7 +44,8 @@ def create_app(settings: Settings) -> FastAPI:
             _show_key(services.keys.bootstrap(_bootstrap_secret(settings)))
             services.releases.recover()
             try:
-                yield {"app": AppState(services=services, settings=settings)}
+                clock = PublicClock(settings.response_slot_ms)
+                yield {"app": AppState(services=services, settings=settings, clock=clock)}
             finally:
                 await services.releases.close(timeout_s=settings.drain_timeout_s)
         finally:

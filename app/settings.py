@@ -104,6 +104,13 @@ class Settings(BaseSettings):
         ge=1,
         description="Releases that may be under way at once; above it requests answer 503 busy.",
     )
+    response_slot_ms: int = Field(
+        default=100,
+        ge=0,
+        le=60_000,
+        description="Answers to release requests leave at ticks of this many milliseconds, so that "
+        "their time tells nothing; 0 sends them at once, for benchmarks.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="warning",
         description="Least severe line in the log; at `info` there is one line per request.",

@@ -53,16 +53,20 @@ async def create_release(
     body: Annotated[ReleaseRequest, json_body(ReleaseRequest)],
     state: State,
 ) -> Response:
-    """Charge the budget and release a statistic. The same key and body replay the answer."""
-    record = await state.services.releases.submit(
-        dataset, body.question, idem=idempotency_key_of(request), caller=caller
-    )
-    return Response(
-        answer_of(record),
-        status_code=201,
-        media_type=_JSON,
-        headers={"Location": f"/v1/releases/{record.id}", "ETag": etag_of(record)},
-    )
+    """Charge the budget and release a statistic. The same key and body replay the answer.
+
+    Every answer, a refusal too, leaves at a tick of a public clock.
+    """
+    async with state.clock.answer():
+        record = await state.services.releases.submit(
+            dataset, body.question, idem=idempotency_key_of(request), caller=caller
+        )
+        return Response(
+            answer_of(record),
+            status_code=201,
+            media_type=_JSON,
+            headers={"Location": f"/v1/releases/{record.id}", "ETag": etag_of(record)},
+        )
 
 
 @router.get(

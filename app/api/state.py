@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
+from app.api.clock import PublicClock
 from app.services.audit import AuditService
 from app.services.budgets import BudgetService
 from app.services.catalog import CatalogService
@@ -36,6 +37,7 @@ class AppState:
 
     services: Services
     settings: Settings
+    clock: PublicClock
 
 
 class LifespanState(TypedDict):

@@ -45,8 +45,9 @@ class Service:
 
 @contextmanager
 def running(data_dir: Path, **settings: Any) -> Iterator[Service]:
-    """Serve a data directory until the block ends."""
-    app = create_app(Settings(data_dir=data_dir, bootstrap_key=ADMIN_KEY, **settings))
+    """Serve a data directory until the block ends; at once, unless a test is about time."""
+    chosen = {"response_slot_ms": 0, **settings}
+    app = create_app(Settings(data_dir=data_dir, bootstrap_key=ADMIN_KEY, **chosen))
     config = uvicorn.Config(
         app, host="127.0.0.1", port=0, ws="none", log_config=None, access_log=False
     )

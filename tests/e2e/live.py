@@ -65,6 +65,7 @@ class LiveServer:
         self._environment = {
             "RELEASE_DESK_DATA_DIR": str(data_dir),
             "RELEASE_DESK_BOOTSTRAP_KEY": ADMIN_KEY,
+            "RELEASE_DESK_RESPONSE_SLOT_MS": "0",
             **environment,
         }
         self._process: Any = None
