@@ -87,7 +87,11 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A statistic by a mechanism: norms, parameters, theorem, limits. JSON-ready."""
+    """A statistic by a mechanism: norms, parameters, theorem, limits. JSON-ready.
+
+    ``advice`` says when this mechanism, or which of its norms, serves better; None where
+    the statistic has one mechanism only.
+    """
 
     statistic: str
     mechanism: str
@@ -98,6 +102,7 @@ class Offer:
     summary: str
     theorem: str
     limits: Mapping[str, int]
+    advice: str | None
 
 
 def calibrate(
@@ -164,6 +169,7 @@ def _offer(kind: str, statistic: type[Statistic], mechanism: str, norms: tuple[s
         summary=(statistic.__doc__ or "").strip().splitlines()[0],
         theorem=MECHANISMS[mechanism].THEOREM,
         limits=getattr(statistic, "limits", {}),
+        advice=getattr(statistic, "advice", {}).get(mechanism),
     )
 
 

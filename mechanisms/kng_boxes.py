@@ -23,7 +23,7 @@ The draw is exact (:mod:`mechanisms.samplers.boxes`); nothing of it but theta is
 hull of all differences. With an intercept a change is u = a (1, x) - a' (1, x'), so
 |u_1| = |a - a'| <= 1 and |u_j| <= |a| + |a'| <= 2 M - (2 M - 1) |u_1| (equal signs: at most
 2 M - |u_1|; opposite signs: |u_1|); the norm of that set has Delta = 1. Being inside the
-cube it is at least as good in every direction (Awan & Slavkovic, Theorem 4.5). Without
+cube its exponent is at least as steep everywhere (Awan & Slavkovic, Theorem 4.5). Without
 an intercept, under add-remove or at tau = 1/2 the hull is the cube itself.
 
 **Run time** depends on the data: a service that must hide it answers at public times. It
@@ -234,7 +234,7 @@ _REASONS = {
     False: "linf gives the gradient the smallest sensitivity, and is the hull of its changes "
     "but with an intercept, tau away from 1/2 and replace-one neighbours",
     True: "the hull of all changes of the gradient lies inside the linf ball of radius Delta, "
-    "so it is at least as good in every direction (Awan & Slavkovic, Theorem 4.5)",
+    "so its exponent is at least as steep everywhere (Awan & Slavkovic, Theorem 4.5)",
 }
 
 

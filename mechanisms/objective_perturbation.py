@@ -371,7 +371,8 @@ def _reason(draw: ObjectivePerturbation) -> str:
     if draw.norm == "optimal" and draw.loss.hull is not None:
         return (
             "The hull of all changes of the gradient lies inside the l-infinity ball of radius "
-            "Delta_inf, so its noise is no larger in any direction (Awan & Slavkovic, Theorem 4.5)."
+            "Delta_inf, so given its direction the noise is no larger "
+            "(Awan & Slavkovic, Theorem 4.5)."
         )
     if draw.norm in ("linf", "optimal"):
         return (

@@ -1,10 +1,15 @@
 """The norm advisor: which norm ball adds the least noise (Awan & Slavkovic, section 4).
 
-Theorem 4.5: if ``Delta_K K`` lies inside ``Delta_H H``, the K-norm mechanism
-has no larger variance in any direction. The hull of the adjacent output space
-lies inside every valid ball, so it wins wherever it can be drawn from. Where
-no inclusion holds, the balls are compared by variance (Proposition 4.13) and
-by ``(Delta**m vol K)**(1/m)``. Nothing here depends on data, so it is free.
+Theorem 4.5: if ``Delta_K K`` lies inside ``Delta_H H``, then on every line through zero
+the noise of K, given that it falls there, has no larger variance. The hull of the
+adjacent output space lies inside every valid ball, so it wins wherever it can be
+drawn from. Where no inclusion holds, the balls are compared by variance (Proposition
+4.13) and by ``(Delta**m vol K)**(1/m)``. Nothing here depends on data, so it is free.
+
+*Not in the theorem*: the variance of one coordinate by itself. A body that loses what is
+poor in u_1 is left with more spread along it: the cube [-1, 1]**2 and its part with
+``|u_1 - u_2| <= 1/2`` have E (u_1 + u_2)**2 of 2/3 and more. So each value's own standard
+deviation is stated beside the advice.
 """
 
 from __future__ import annotations
@@ -58,8 +63,8 @@ def advise(space: AdjacentOutputSpace) -> Advice:
     for ball in reversed(BALLS):
         if all(included(space, ball, other) for other in BALLS if other != ball):
             reason = (
-                f"The scaled {_NAMES[ball]} ball lies inside the other two, so it has no larger "
-                "variance in any direction (Awan & Slavkovic, Theorem 4.5)."
+                f"The scaled {_NAMES[ball]} ball lies inside the other two, so given its direction "
+                "its noise is no larger (Awan & Slavkovic, Theorem 4.5)."
             )
             return Advice(ball, reason, table)
     lp = table[: len(BALLS)]
@@ -75,7 +80,7 @@ def advise(space: AdjacentOutputSpace) -> Advice:
 def _hull_reason(shape: str) -> str:
     return (
         f"The hull of all differences one person can make is {shape}; it lies inside "
-        "every other valid ball, so no norm has less variance in any direction "
+        "every other valid ball, so given its direction no norm's noise is smaller "
         "(Awan & Slavkovic, Theorem 4.5)."
     )
 
@@ -85,7 +90,7 @@ def _ball_reason(ball: NormBall) -> str:
         return _hull_reason("a ball that can be drawn from")
     return (
         f"The ball {ball.name} holds all differences one person can make and lies inside the "
-        "scaled l1, l2 and l_inf balls, so it has no larger variance in any direction "
+        "scaled l1, l2 and l_inf balls, so given its direction its noise is no larger "
         "(Awan & Slavkovic, Theorem 4.5)."
     )
 

@@ -33,8 +33,10 @@ proposed uniformly. Kept: 78% at one column, 18% at 5, 3.7% at 12, 1.3% at 20,
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from math import log
 
@@ -50,7 +52,7 @@ from mechanisms.geometry.quadrature import (
     resampled,
     signs,
 )
-from mechanisms.geometry.second_moments import check_pairs
+from mechanisms.geometry.second_moments import Kind, check_pairs, kinds
 from mechanisms.geometry.smooth import Marginal, SmoothBall
 from mechanisms.randomness import LazyUniform, Randomness
 from mechanisms.samplers.main_effects import (
@@ -64,6 +66,7 @@ from mechanisms.samplers.main_effects import (
 from mechanisms.samplers.rounding import working_precision
 
 _GOLDEN = 0.618034
+_COUNT: Kind = ("count", 0)
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,11 @@ class JointMomentBall(SmoothBall):
     def expected_tries(self) -> float:
         """Return how many proposals a draw takes."""
         return 1 / _tabulate(self).kept
+
+    @property
+    def least_steps(self) -> Fraction:
+        """Return half the largest norm of a corner: (1, 1, 1, -1) reaches 2."""
+        return Fraction(1)
 
     @property
     def log_volume(self) -> float:
@@ -222,8 +230,10 @@ class JointMomentBall(SmoothBall):
 
     def marginals(self) -> tuple[Sequence[Marginal], Sequence[int]]:
         """Return the marginals: the count, main effects, squares and products."""
-        places = [0] + [1] * self.effects + [2 if j == k else 3 for j, k in self.pairs]
-        return _tabulate(self).marginals, places
+        keys = [_COUNT, *kinds(self.effects, self.pairs)]
+        distinct = list(dict.fromkeys(keys))
+        table = _tabulate(self).marginals
+        return [table[key] for key in distinct], [distinct.index(key) for key in keys]
 
 
 class _Columns:
@@ -352,11 +362,11 @@ def _simulated_column(counts: Floats, column: int, uniforms: Uniforms) -> Floats
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Table:
-    """What quadrature found; the marginals of the count, effects, squares and products."""
+    """What quadrature found; the marginals by kind of coordinate."""
 
     kept: float
     log_volume: float
-    marginals: tuple[Marginal, ...]
+    marginals: dict[Kind, Marginal]
     correlation: float
 
 
@@ -387,27 +397,32 @@ def _tabulate(ball: JointMomentBall) -> _Table:
         log_volume = log(2 * found) + p * log(10 / 3)
         low, high = float_squares(counts, sizes[:, 0] / 2)
         weights = weights * columns * (high - low) / 2
-    sums, moment = _sums(counts, sizes / 2, weights)
-    marginals = tuple(entry.marginal() for entry in sums)
-    spread = (marginals[0].mean_square * marginals[2].mean_square) ** 0.5
+    squared = ball.squares if crossed else (0,)
+    sums, moment = _sums(counts, sizes / 2, weights, frozenset(squared))
+    marginals = {kind: entry.marginal() for kind, entry in sums.items()}
+    if not squared:
+        return _Table(kept, log_volume, marginals, 0.0)
+    spread = (marginals[_COUNT].mean_square * marginals["square", 1].mean_square) ** 0.5
     return _Table(kept, log_volume, marginals, moment / spread)
 
 
 def _sums(
-    counts: Floats, halves: Floats, weights: Floats
-) -> tuple[tuple[MarginalSums, ...], float]:
-    """Return the four marginals' sums, and the mean of u_0 u_jj."""
-    sums = tuple(MarginalSums(1.0) for _ in range(4))
+    counts: Floats, halves: Floats, weights: Floats, squared: frozenset[int]
+) -> tuple[dict[Kind, MarginalSums], float]:
+    """Return the marginals' sums by kind, and the mean of u_0 u_jj over the squares."""
+    sums: defaultdict[Kind, MarginalSums] = defaultdict(lambda: MarginalSums(1.0))
     columns, moment = halves.shape[1], 0.0
-    sums[0].add(counts, counts, counts, weights)
+    sums[_COUNT].add(counts, counts, counts, weights)
     for j in range(columns):
         shares = kronecker(PROPOSALS, 1 + columns + j)
-        sums[1].add(halves[:, j], halves[:, j], halves[:, j], weights)
-        low, high = float_squares(counts, halves[:, j])
-        sums[2].add(low + shares * (high - low), low, high, weights)
-        moment += float(weights @ (counts * (low + high) / 2))
+        sums["main", int(j in squared)].add(halves[:, j], halves[:, j], halves[:, j], weights)
+        if j in squared:
+            low, high = float_squares(counts, halves[:, j])
+            sums["square", 1].add(low + shares * (high - low), low, high, weights)
+            moment += float(weights @ (counts * (low + high) / 2))
         for k in range(j + 1, columns):
             low, high = float_products(counts, halves[:, j], halves[:, k])
-            sums[3].add(low + (shares + k * _GOLDEN) % 1 * (high - low), low, high, weights)
-    used = sums if columns > 1 else sums[:3]
-    return used, moment / (columns * float(weights.sum()))
+            turned = (shares + k * _GOLDEN) % 1
+            key = ("product", (j in squared) + (k in squared))
+            sums[key].add(low + turned * (high - low), low, high, weights)
+    return sums, moment / (max(len(squared), 1) * float(weights.sum()))

@@ -53,6 +53,16 @@ class LinearRegression:
         "functional": ("optimal", "linf", "l2", "l1"),
         "exponential": (),
     }
+    advice: ClassVar[Mapping[str, str]] = {
+        "kng": "The choice for one regression: least error for its epsilon in most settings, up to "
+        "20 coefficients, and little hurt by a generous bound.",
+        "objective_perturbation": "For many coefficients, or a tight bound: its noise is one tilt "
+        "of the loss, whose law does not depend on the data.",
+        "functional": "Least squares of sanitized moments; the only one here with a stated "
+        "interval. When more than one regression is wanted, release `moments` instead: derivations "
+        "from it answer any number of them for free.",
+        "exponential": "The classical baseline, for comparison.",
+    }
     limits: ClassVar[Mapping[str, int]] = {
         "kng_coefficients": 20,
         "functional_columns": 64,

@@ -57,6 +57,12 @@ class QuantileRegression:
         "kng": ("linf", "optimal"),
         "exponential": (),
     }
+    advice: ClassVar[Mapping[str, str]] = {
+        "objective_perturbation": "Any number of coefficients and rows, of a smoothed loss.",
+        "kng": "The loss itself, up to 4 coefficients: more accurate where rows times epsilon are "
+        "many, and slower. Norm optimal pays with an intercept and tau away from 1/2.",
+        "exponential": "The classical baseline, up to 4 coefficients, for comparison.",
+    }
     limits: ClassVar[Mapping[str, int]] = {
         "coefficients": MAX_COEFFICIENTS,
         "kng_coefficients": 4,

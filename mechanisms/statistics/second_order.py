@@ -29,6 +29,7 @@ from functools import cached_property
 from typing import Protocol
 
 from mechanisms.domain import CODE_MAX
+from mechanisms.geometry.cuts import add_remove_ball, replace_one_ball
 from mechanisms.geometry.joint_moments import JointMomentBall
 from mechanisms.geometry.second_moments import SecondMomentBall
 from mechanisms.geometry.smooth import SmoothBall
@@ -243,10 +244,10 @@ class Layout:
         )
 
     def _replace_ball(self) -> SmoothBall:
-        """Return K_T, or without cross products the hull: a K_2 for each column."""
+        """Return K_T, cut where it pays, or without products the hull: a K_2 for each column."""
         p = len(self.names)
         if self.cross or p == 1:
-            return SecondMomentBall(effects=p, pairs=self.pairs)
+            return replace_one_ball(SecondMomentBall(effects=p, pairs=self.pairs))
         one = SecondMomentBall(effects=1, pairs=((0, 0),))
         order = tuple(place for j in range(p) for place in (j, p + j))
         return StackedBall(parts=(one,) * p, order=order, hull=True)
@@ -258,7 +259,7 @@ class Layout:
             linf=Fraction(1),
             l2_squared=Fraction(self.dimension),
             hull="other",
-            norm_ball=JointMomentBall(effects=len(self.names), pairs=self.pairs),
+            norm_ball=add_remove_ball(JointMomentBall(effects=len(self.names), pairs=self.pairs)),
             description="plus or minus (1, x_j, 2 x_j^2 - 1, x_j x_k) of one record",
             negligible_structure=False,
             unit=UNIT,

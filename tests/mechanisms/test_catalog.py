@@ -47,6 +47,9 @@ def test_offers_are_complete_and_json_ready() -> None:
         assert offer["summary"]
         assert all(parameter["name"] != "kind" for parameter in offer["parameters"])
     for kind in STATISTICS:
+        several = sum(named == kind for named, _ in pairs) > 1
+        for offer in (each for each in listed if each["statistic"] == kind):
+            assert (len(offer["advice"] or "") > 20) == several, (kind, offer["mechanism"])
         assert sum(offer["default"] for offer in listed if offer["statistic"] == kind) == 1
 
 

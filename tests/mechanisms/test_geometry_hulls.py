@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -15,15 +16,18 @@ from hypothesis import strategies as st
 
 from mechanisms.geometry.advisor import MOST_TRIES, advise
 from mechanisms.geometry.balls import NormBall
+from mechanisms.geometry.cuts import Cut, CutBall, add_remove_ball, replace_one_ball
 from mechanisms.geometry.histograms import HistogramBall
 from mechanisms.geometry.joint_moments import JointMomentBall
 from mechanisms.geometry.second_moments import SecondMomentBall
 from mechanisms.geometry.simulation import simulate
 from mechanisms.geometry.smooth import SmoothBall
 from mechanisms.geometry.stacked import StackedBall
+from mechanisms.knorm import ball_of, offered_norms
 from mechanisms.samplers.knorm import draw_from_points
 from mechanisms.samplers.main_effects import Proposal
 from mechanisms.samplers.rounding import working_precision
+from mechanisms.statistics.base import InvalidStatisticError
 from mechanisms.statistics.second_order import Layout
 from mechanisms.testing import Law, check_draws, draws_needed, seeded_randomness
 
@@ -51,6 +55,11 @@ BALLS: dict[str, NormBall] = {
     "joint, 1 column": joint(1, cross=False),
     "joint, 3 columns": joint(3, cross=False),
     "joint products, 3 columns": joint(3, cross=True),
+    "joint products, a regression": JointMomentBall(effects=3, pairs=REGRESSION.pairs),
+    "cut, 3 columns": replace_one_ball(moments(3)),
+    "cut, a regression": replace_one_ball(REGRESSION),
+    "cut joint, 3 columns": add_remove_ball(joint(3, cross=True)),
+    "cut joint, a regression": add_remove_ball(JointMomentBall(effects=3, pairs=REGRESSION.pairs)),
     "stacked": StackedBall(parts=(K2, K3, K2), order=(0, 3, 1, 2, 4, 5, 6), hull=False),
     "histogram": HistogramBall(4, filtered=False),
     "filtered histogram": HistogramBall(3, filtered=True),
@@ -100,7 +109,8 @@ def test_a_ball_is_a_norm_ball(name: str, data: st.DataObject) -> None:
 def test_the_hull_is_contained(name: str, data: st.DataObject) -> None:
     """Differences of two records, and convex combinations of them, never leave the ball."""
     ball, size = SMOOTH[name], 64**2
-    columns = {"stacked": 4}.get(name, getattr(ball, "effects", 0))
+    whole = getattr(ball, "whole", ball)
+    columns = {"stacked": 4}.get(name, getattr(whole, "effects", 0))
     codes = st.lists(st.integers(-64, 64), min_size=columns, max_size=columns)
 
     def contribution(x: Sequence[int]) -> list[int]:
@@ -111,13 +121,13 @@ def test_the_hull_is_contained(name: str, data: st.DataObject) -> None:
             for entry, place in zip(parts, (0, 3, 1, 2, 4, 5, 6), strict=True):
                 placed[place] = entry
             return placed
-        assert isinstance(ball, SecondMomentBall | JointMomentBall)
-        centre = 64**2 if isinstance(ball, JointMomentBall) else 0
-        products = [2 * x[j] ** 2 - centre if j == k else x[j] * x[k] for j, k in ball.pairs]
+        assert isinstance(whole, SecondMomentBall | JointMomentBall)
+        centre = 64**2 if isinstance(whole, JointMomentBall) else 0
+        products = [2 * x[j] ** 2 - centre if j == k else x[j] * x[k] for j, k in whole.pairs]
         return [*([centre] if centre else []), *(64 * code for code in x), *products]
 
     chosen = data.draw(st.lists(st.tuples(codes, codes), min_size=1, max_size=4))
-    if isinstance(ball, JointMomentBall):
+    if isinstance(whole, JointMomentBall):
         moves = [contribution(x) for x, _ in chosen]
     else:
         moves = [
@@ -164,6 +174,73 @@ def test_a_missing_product_is_refused() -> None:
             SecondMomentBall(effects=2, pairs=pairs)
     with pytest.raises(ValueError, match="permutation"):
         StackedBall(parts=(K2,), order=(0, 0), hull=True)
+
+
+# Triangle inequalities
+
+
+def reach_of(ball: CutBall, cut: Cut) -> float:
+    """The largest value of a cut's form on differences of records, by a fine search."""
+    joint_count = isinstance(ball.whole, JointMomentBall)
+    grid = np.array(list(itertools.product(np.linspace(-1, 1, 41), repeat=3)))
+    parts = [np.ones(len(grid))] if joint_count else []
+    parts += list(grid.T)
+    for j, k in ball.whole.pairs:
+        square = 2 * grid[:, j] ** 2 - joint_count
+        parts.append(square if j == k else grid[:, j] * grid[:, k])
+    values = sum(factor * parts[i] for i, factor in cut.terms)
+    assert isinstance(values, np.ndarray)
+    return float(np.abs(values).max() if joint_count else values.max() - values.min())
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, ball in BALLS.items() if isinstance(ball, CutBall)]
+)
+def test_every_cut_is_reached_and_never_passed(name: str) -> None:
+    """A bound any smaller would cut the hull, and with it the privacy of the mechanism."""
+    ball = BALLS[name]
+    assert isinstance(ball, CutBall)
+    assert len(ball.cuts) >= 12
+    for cut in ball.cuts:
+        assert reach_of(ball, cut) == pytest.approx(cut.bound)
+
+
+@pytest.mark.parametrize(
+    ("columns", "kept", "mean_std", "main", "products"),
+    [(2, 0.80, 0.95, 1.03, 0.80), (3, 0.50, 0.91, 1.05, 0.79), (5, 0.09, 0.86, 1.08, 0.78)],
+)
+def test_what_the_cuts_save_is_as_documented(
+    columns: int, kept: float, mean_std: float, main: float, products: float
+) -> None:
+    whole = moments(columns)
+    ball = replace_one_ball(whole)
+    assert isinstance(ball, CutBall)
+    assert ball.kept == pytest.approx(kept, abs=0.01)
+    assert ball.log_volume == pytest.approx(whole.log_volume + math.log(ball.kept))
+    cut, before = (np.array([law.std for law in b.laws(1.0)]) for b in (ball, whole))
+    ratio = cut / before
+    cross = [columns + at for at, (j, k) in enumerate(whole.pairs) if j != k]
+    assert math.sqrt((cut**2).mean() / (before**2).mean()) == pytest.approx(mean_std, abs=0.01)
+    assert ratio[:columns].mean() == pytest.approx(main, abs=0.015)
+    assert ratio[cross].mean() == pytest.approx(products, abs=0.015)
+
+
+def test_a_smaller_ball_may_spread_one_coordinate_more() -> None:
+    """Theorem 4.5 speaks of the noise given its direction, not of a coordinate by itself."""
+    whole = moments(5)
+    ball = replace_one_ball(whole)
+    randomness = seeded_randomness(8)
+    for _ in range(20):
+        point = [int(1e6 * float(u)) for u in ball.point(randomness).enclose(64)]
+        assert whole.contains(point, 10**6 + 2)
+    assert ball.laws(1.0)[0].std > 1.04 * whole.laws(1.0)[0].std
+
+
+def test_where_no_cut_pays_the_ball_stays() -> None:
+    for whole in (moments(1), moments(6)):
+        assert replace_one_ball(whole) is whole
+    for other in (joint(1, cross=False), joint(3, cross=False), joint(6, cross=True)):
+        assert add_remove_ball(other) is other
 
 
 # Draws
@@ -232,8 +309,9 @@ def test_laws_describe_the_draws(name: str) -> None:
     randomness = seeded_randomness(4)
     draws = np.array([ball.draw(randomness, steps=steps, rate=rate) for _ in range(2500)])
     draws = draws / (64 * steps)
-    if isinstance(ball, JointMomentBall):
-        square = 1 + ball.effects
+    whole = getattr(ball, "whole", ball)
+    if isinstance(whole, JointMomentBall):
+        square = 1 + whole.effects
         found = np.corrcoef(draws[:, 0], draws[:, square])[0, 1]
         assert found == pytest.approx(ball.correlation(square, 0), abs=0.1)
         assert ball.correlation(0, 1) == 0.0
@@ -330,6 +408,23 @@ def test_the_ball_is_advised_and_lies_inside_the_others(
         assert sum(map(abs, u)) <= space.l1
         assert sum(x * x for x in u) <= space.l2_squared
         assert max(map(abs, u)) <= space.linf
+
+
+def test_a_hull_that_would_take_too_long_is_refused_with_the_next_best_norm() -> None:
+    class Slow(SecondMomentBall):
+        @property
+        def expected_tries(self) -> float:
+            return 2 * MOST_TRIES
+
+    space = Layout(("a", "b"), cross=True, rows=9).space()
+    slow = replace(space, norm_ball=Slow(effects=2, pairs=((0, 0), (0, 1), (1, 1))))
+    assert "optimal" in offered_norms(space)
+    assert "optimal" not in offered_norms(slow)
+    assert advise(slow).norm == "linf"
+    with pytest.raises(
+        InvalidStatisticError, match=r"about 2e.06 tries; the next best norm is linf"
+    ):
+        ball_of(slow, "optimal")
 
 
 def test_sixty_four_columns_are_drawn() -> None:
