@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import fields
 
 import anyio.to_thread
 from fastapi import FastAPI
@@ -63,8 +64,7 @@ def open_store(settings: Settings) -> Store:
 def build_services(settings: Settings, store: Store) -> Services:
     """Put the use cases together, and clear away what a crash left in the vault."""
     vault = Vault(settings.data_dir)
-    limits = Limits(max_bytes=settings.max_upload_bytes, max_rows=settings.max_upload_rows)
-    plane = DataEngine(vault, limits=limits)
+    plane = DataEngine(vault, limits=upload_limits(settings))
     datasets = DatasetService(store, plane, threads=settings.upload_threads)
     vault.recover(datasets.with_rows())
     plans = PlanService(threads=settings.draw_threads)
@@ -86,6 +86,12 @@ def build_services(settings: Settings, store: Store) -> Services:
         previews=PreviewService(datasets, plans),
         releases=releases,
     )
+
+
+def upload_limits(settings: Settings) -> Limits:
+    """Return what an upload may cost; a limit and its setting have the same name."""
+    names = {limit.name for limit in fields(Limits)} & set(Settings.model_fields)
+    return Limits(**{name: getattr(settings, name) for name in names})
 
 
 def _bootstrap_secret(settings: Settings) -> str | None:

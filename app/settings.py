@@ -79,6 +79,32 @@ class Settings(BaseSettings):
     max_upload_rows: int = Field(
         default=100_000_000, ge=1, description="Most rows one data set may have."
     )
+    max_expanded_bytes: int = Field(
+        default=2**36, ge=1, description="Largest content of a gzip upload, in bytes."
+    )
+    max_compression_ratio: int = Field(
+        default=250,
+        ge=1,
+        description="How many times larger than the gzip file its content may be, above 64 MiB.",
+    )
+    max_file_columns: int = Field(
+        default=10_000, ge=1, description="Most columns an uploaded file may have, declared or not."
+    )
+    max_record_bytes: int = Field(
+        default=2**20,
+        ge=2**10,
+        description="Largest CSV record, header and cell of an upload, in bytes.",
+    )
+    upload_memory_bytes: int = Field(
+        default=2**31,
+        ge=2**29,
+        description="Address space of each process that reads an upload, in bytes.",
+    )
+    upload_cpu_s: int = Field(
+        default=1_800,
+        ge=1,
+        description="Processor time that reading one upload may take, in seconds.",
+    )
     max_columns: int = Field(
         default=1_000, ge=1, description="Most columns a data set spec may declare."
     )

@@ -38,15 +38,15 @@ def csv_blocks(
         source, chunk_bytes=limits.chunk_bytes, max_record_bytes=limits.max_record_bytes
     )
     names = records.header()
-    if len(names) > limits.max_columns:
-        raise too_large("max_columns", limits.max_columns)
+    if len(names) > limits.max_file_columns:
+        raise too_large("max_file_columns", limits.max_file_columns)
     troubles.extend(name_troubles(names, spec))
     if troubles:
         return
     parser = _Parser(names, spec, troubles)
     for run in records.runs(width=len(names)):
-        if run.first_row + run.rows - 1 > limits.max_rows:
-            raise too_large("max_rows", limits.max_rows)
+        if run.first_row + run.rows - 1 > limits.max_upload_rows:
+            raise too_large("max_upload_rows", limits.max_upload_rows)
         frame = parser.parse(run)
         block = None if frame is None else encoder.encode(frame, run.first_row, troubles)
         if troubles.full:

@@ -120,7 +120,7 @@ def _misfit(cells: int, width: int) -> str:
     return f"has too {'few' if cells < width else 'many'} cells for the header"
 
 
-def _too_long(max_record_bytes: int, row: int) -> UnreadableError:
+def _too_long(max_record_bytes: int, row: int | None = None) -> UnreadableError:
     return UnreadableError(
         f"is longer than {max_record_bytes} bytes, or holds a quote that is never closed", row=row
     )
@@ -166,6 +166,8 @@ class Records:
         if not buffer.strip(b" \t\r\n"):
             raise UnreadableError("the file is empty")
         if not len(ends):
+            if len(buffer) > self._max_record_bytes:
+                raise UnreadableError(f"the header {_too_long(self._max_record_bytes)}")
             raise UnreadableError("the header is not a line of CSV")
         ends = _ends(buffer[: self._max_record_bytes])[0]
         line, self._rest = buffer[: ends[0] + 1], buffer[ends[0] + 1 :]

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
 from app.engine.cells import DROPPED
 from app.engine.executor import Executor, Part, SerialExecutor
-from app.engine.ingest import ingest
 from app.engine.limits import Limits
+from app.engine.reading import SHARED
 from app.engine.schema import schema_of
 from app.engine.sketching import SUMMARY, SketchBuilder, column_file, number_columns, read_column
 from mechanisms.domain import CategoryColumn, Column
@@ -179,14 +179,14 @@ class DataEngine(Generic[WriterT]):
         Raises
         ------
         Problem
-            ``invalid-upload`` or ``too-large``; see :func:`app.engine.ingest.ingest`.
+            ``invalid-upload`` or ``too-large``; see :mod:`app.engine.reading`.
         """
         columns = schema_of(spec, rows=None).columns
         counts: Counter[str] = Counter()
         rows = 0
         with self._vault.writer(dataset_id) as writer:
             sketches = SketchBuilder(columns)
-            blocks = ingest(
+            blocks = SHARED.blocks(
                 stream, spec, limits=self._limits, scratch=writer.directory, counts=counts
             )
             with _Background() as background:

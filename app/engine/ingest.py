@@ -15,14 +15,13 @@ import gzip
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import BinaryIO, cast
 
 from app.domain.datasets import ColumnsSpec
 from app.engine.cells import Codes, RowEncoder
 from app.engine.csv_file import csv_blocks
 from app.engine.csv_records import Source
-from app.engine.limits import Limits
+from app.engine.limits import RATIO_FREE_BYTES, Limits
 from app.engine.parquet_file import MAGIC as PARQUET
 from app.engine.parquet_file import parquet_blocks
 from app.engine.trouble import Troubles, UnreadableError, too_large
@@ -36,7 +35,6 @@ def ingest(
     spec: ColumnsSpec,
     *,
     limits: Limits | None = None,
-    scratch: Path | None = None,
     counts: Counter[str] | None = None,
 ) -> Iterator[Mapping[str, Codes]]:
     """Yield the declared columns of an upload as blocks of int32 codes, in stored order.
@@ -44,13 +42,12 @@ def ingest(
     Parameters
     ----------
     stream
-        The uploaded file: CSV, gzip CSV or Parquet.
+        The uploaded file, at its start: CSV, gzip CSV or Parquet. For Parquet
+        it must have a descriptor.
     spec
         The declared columns. Others in the file are ignored.
     limits
         What the upload may cost; the defaults of :class:`Limits` otherwise.
-    scratch
-        Directory for a passing copy of a Parquet file.
     counts
         Receives, per column, how many cells were filled, and under
         :data:`app.engine.cells.DROPPED` how many rows were left out.
@@ -66,9 +63,7 @@ def ingest(
     encoder = RowEncoder.of(spec, Counter() if counts is None else counts)
     rows = 0
     try:
-        for block in _blocks(
-            stream, spec, encoder=encoder, limits=limits, troubles=troubles, scratch=scratch
-        ):
+        for block in _blocks(stream, spec, encoder=encoder, limits=limits, troubles=troubles):
             rows += len(next(iter(block.values())))
             if spec.max_rows is not None and rows > spec.max_rows:
                 raise UnreadableError("the file has more rows than the declared max_rows")
@@ -86,22 +81,25 @@ def _blocks(
     encoder: RowEncoder,
     limits: Limits,
     troubles: Troubles,
-    scratch: Path | None,
 ) -> Iterator[Mapping[str, Codes]]:
-    source = _Bounded(stream, "max_bytes", limits.max_bytes)
+    source = _Bounded(stream, "max_upload_bytes", limits.max_upload_bytes)
     if source.peek(len(_GZIP)) == _GZIP:
-        expanded = _Expanded(gzip.GzipFile(fileobj=cast(BinaryIO, source), mode="rb"))
-        source = _Bounded(expanded, "max_expanded_bytes", limits.max_expanded_bytes)
+        source = _expanded(source, limits)
         if source.peek(len(PARQUET)) == PARQUET:
             raise UnreadableError("the file is Parquet inside gzip; send the Parquet file itself")
     start = source.peek(len(PARQUET))
     if start == _ZIP:
         raise UnreadableError("the file is a ZIP archive or a spreadsheet, not CSV or Parquet")
     if start == PARQUET:
-        return parquet_blocks(
-            source, spec, encoder=encoder, limits=limits, troubles=troubles, scratch=scratch
-        )
+        return parquet_blocks(stream, spec, encoder=encoder, limits=limits, troubles=troubles)
     return csv_blocks(source, spec, encoder=encoder, limits=limits, troubles=troubles)
+
+
+def _expanded(source: _Bounded, limits: Limits) -> _Bounded:
+    """Return the content of a gzip file, bounded in itself and against what was sent for it."""
+    content = _Expanded(gzip.GzipFile(fileobj=cast(BinaryIO, source), mode="rb"))
+    steep = _Steep(content, source, limits.max_compression_ratio)
+    return _Bounded(steep, "max_expanded_bytes", limits.max_expanded_bytes)
 
 
 class _Bounded:
@@ -111,7 +109,7 @@ class _Bounded:
         self._source = source
         self._limit = limit
         self._maximum = maximum
-        self._taken = 0
+        self.taken = 0
         self._ahead = b""
 
     def peek(self, size: int) -> bytes:
@@ -126,10 +124,29 @@ class _Bounded:
         while have < size and (piece := self._source.read(size - have)):
             pieces.append(piece)
             have += len(piece)
-            self._taken += len(piece)
-            if self._taken > self._maximum:
+            self.taken += len(piece)
+            if self.taken > self._maximum:
                 raise too_large(self._limit, self._maximum)
         return pieces[-1] if len(pieces) == 2 and not pieces[0] else b"".join(pieces)
+
+
+class _Steep:
+    """Refuses a content that grows faster than ``max_ratio`` times what has been taken for it."""
+
+    def __init__(self, content: Source, compressed: _Bounded, max_ratio: int) -> None:
+        self._content = content
+        self._compressed = compressed
+        self._max_ratio = max_ratio
+        self._given = 0
+
+    def read(self, size: int, /) -> bytes:
+        """Return some of the content."""
+        piece = self._content.read(size)
+        self._given += len(piece)
+        allowed = max(RATIO_FREE_BYTES, self._max_ratio * self._compressed.taken)
+        if self._given > allowed:
+            raise too_large("max_compression_ratio", self._max_ratio)
+        return piece
 
 
 class _Expanded:

@@ -7,33 +7,43 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds on one upload.
+    """Bounds on one upload; the names are those of the settings, where there is one.
 
     Attributes
     ----------
-    max_bytes
+    max_upload_bytes
         Size of the file as sent.
     max_expanded_bytes
         Size of a gzip file's content.
-    max_rows
+    max_compression_ratio
+        How many times larger than the file its content may be; small contents
+        (:data:`RATIO_FREE_BYTES`) may be anything.
+    max_upload_rows
         Rows of data.
-    max_columns
+    max_file_columns
         Columns in the file, declared or not.
     max_record_bytes
-        Size of one CSV record, hence of a cell.
+        Size of one CSV record, hence of a cell, and of the header.
     chunk_bytes
         How much CSV is parsed at a time; what is stored does not depend on it.
-    reader_memory_bytes
-        Address space of the process that decodes a Parquet file.
-    reader_timeout_s
-        How long that process may take for one batch of rows, in seconds.
+    upload_memory_bytes
+        Address space of the process that reads the file.
+    upload_cpu_s
+        Processor time of that process, in seconds.
+    silence_s
+        How long it may take for its next block of rows, in seconds.
     """
 
-    max_bytes: int = 1 << 32
+    max_upload_bytes: int = 1 << 32
     max_expanded_bytes: int = 1 << 36
-    max_rows: int = 100_000_000
-    max_columns: int = 10_000
+    max_compression_ratio: int = 250
+    max_upload_rows: int = 100_000_000
+    max_file_columns: int = 10_000
     max_record_bytes: int = 1 << 20
     chunk_bytes: int = 1 << 23
-    reader_memory_bytes: int = 1 << 32
-    reader_timeout_s: float = 120.0
+    upload_memory_bytes: int = 1 << 31
+    upload_cpu_s: int = 1_800
+    silence_s: float = 300.0
+
+
+RATIO_FREE_BYTES = 1 << 26

@@ -1,91 +1,77 @@
-"""Parquet uploads: a child process decodes them, this one encodes the batches."""
+"""Parquet uploads: batches of the declared columns in, blocks of codes out.
+
+For the reading process alone (:mod:`app.engine.reader`): a Parquet file is a
+program for its decoder, and a few bytes can declare gigabytes.
+"""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import tempfile
+import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict
-from multiprocessing.connection import Connection, Pipe
-from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 import polars as pl
 
 from app.domain.datasets import CategorySpec, ColumnSpec, ColumnsSpec, NumberSpec
 from app.engine.cells import Codes, RowEncoder
 from app.engine.csv_file import name_troubles
-from app.engine.csv_records import Source
 from app.engine.limits import Limits
-from app.engine.parquet_reader import Kind, Message, Task
-from app.engine.trouble import Trouble, Troubles, UnreadableError, too_large
+from app.engine.trouble import UNREADABLE, Trouble, Troubles, UnreadableError, too_large
 
 MAGIC = b"PAR1"
-_MAX_FOOTER_BYTES = 1 << 26
-_COPY_BYTES = 1 << 22
-_START = """
-import json, sys
-sys.path[:] = json.loads(sys.argv[1])
-from app.engine.parquet_reader import main
-main(int(sys.argv[2]))
-"""
-UNREADABLE = "is not a Parquet file that can be read within the limits"
 WRONG_TYPE = "has a type in the file that does not fit the declared one"
+_MAX_FOOTER_BYTES = 1 << 26
+_BATCH_ROWS = 1 << 16
+_BATCH_CELLS = 1 << 21
 
 
 def parquet_blocks(
-    source: Source,
-    spec: ColumnsSpec,
-    *,
-    encoder: RowEncoder,
-    limits: Limits,
-    troubles: Troubles,
-    scratch: Path | None,
+    file: BinaryIO, spec: ColumnsSpec, *, encoder: RowEncoder, limits: Limits, troubles: Troubles
 ) -> Iterator[Mapping[str, Codes]]:
     """Yield the declared columns of a Parquet file as blocks of codes, in order.
-
-    ``scratch`` is the directory for a copy of the file, which is gone afterwards.
 
     Raises
     ------
     UnreadableError, Problem
-        The file cannot be decoded; ``too-large``.
+        The file is no whole Parquet file; ``too-large``.
     """
-    with tempfile.NamedTemporaryFile(dir=scratch, suffix=".parquet") as file:
-        while chunk := source.read(_COPY_BYTES):
-            file.write(chunk)
-        file.flush()
-        _check_ends(file)
-        row = 1
-        for message, body in _decoded(Path(file.name), spec, limits):
-            match message:
-                case Message.NAMES:
-                    names = json.loads(body)
-                    if len(names) > limits.max_columns:
-                        raise too_large("max_columns", limits.max_columns)
-                    troubles.extend(name_troubles(names, spec))
-                case Message.WRONG_TYPES:
-                    troubles.extend(Trouble(None, name, WRONG_TYPE) for name in json.loads(body))
-                case Message.TOO_MANY_ROWS:
-                    raise too_large("max_rows", limits.max_rows)
-                case Message.UNREADABLE:
-                    raise UnreadableError(UNREADABLE)
-                case Message.BATCH:
-                    frame = pl.read_ipc(body)
-                    block = encoder.encode(frame, row, troubles)
-                    row += frame.height
-                    if not troubles:
-                        yield block
-            if troubles.full or (troubles and message is not Message.BATCH):
-                return
+    _check_ends(file, limits)
+    # The decoder wants a path; this one names the file that is open already.
+    path = f"/dev/fd/{file.fileno()}"
+    types = pl.read_parquet_schema(path)
+    if len(types) > limits.max_file_columns:
+        raise too_large("max_file_columns", limits.max_file_columns)
+    troubles.extend(name_troubles(list(types), spec))
+    if troubles:
+        return
+    troubles.extend(
+        Trouble(None, name, WRONG_TYPE)
+        for name, column in spec.columns.items()
+        if not _fits(types[name], column)
+    )
+    if troubles:
+        return
+    frame = pl.scan_parquet(path, glob=False, hive_partitioning=False, low_memory=True)
+    declared = frame.select(pl.len()).collect().item()
+    if declared > limits.max_upload_rows:
+        raise too_large("max_upload_rows", limits.max_upload_rows)
+    row = 1
+    for batch in _batches(frame.select(_casts(spec)), len(spec.columns)):
+        block = encoder.encode(batch, row, troubles)
+        row += batch.height
+        if troubles.full:
+            return
+        if not troubles:
+            yield block
+    if row - 1 != declared:
+        raise UnreadableError(UNREADABLE)
 
 
-def _check_ends(file: IO[bytes]) -> None:
+def _check_ends(file: BinaryIO, limits: Limits) -> None:
     """Check both magic words and that the footer lies within the file."""
-    size = file.seek(0, 2)
+    size = file.seek(0, os.SEEK_END)
+    if size > limits.max_upload_bytes:
+        raise too_large("max_upload_bytes", limits.max_upload_bytes)
     if size < 3 * len(MAGIC):
         raise UnreadableError(UNREADABLE)
     file.seek(size - 8)
@@ -95,57 +81,26 @@ def _check_ends(file: IO[bytes]) -> None:
         raise UnreadableError(UNREADABLE)
 
 
-def _decoded(path: Path, spec: ColumnsSpec, limits: Limits) -> Iterator[tuple[Message, bytes]]:
-    task = Task(
-        path=str(path),
-        kinds={name: _kind(column) for name, column in spec.columns.items()},
-        max_rows=limits.max_rows,
-        memory_bytes=limits.reader_memory_bytes,
-    )
-    with _reader() as channel:
-        message = Message.NAMES
-        try:
-            channel.send_bytes(json.dumps(asdict(task)).encode())
-            while message in (Message.NAMES, Message.BATCH):
-                if not channel.poll(limits.reader_timeout_s):
-                    raise EOFError
-                content = channel.recv_bytes()
-                message = Message(content[0])
-                yield message, content[1:]
-        except (EOFError, OSError):  # it was stopped, by its own limits mostly
-            raise UnreadableError(UNREADABLE) from None
+def _batches(frame: pl.LazyFrame, columns: int) -> Iterator[pl.DataFrame]:
+    rows = max(1, min(_BATCH_ROWS, _BATCH_CELLS // columns))
+    yield from frame.collect_batches(chunk_size=rows, maintain_order=True)
 
 
-@contextmanager
-def _reader() -> Iterator[Connection]:
-    """Run the decoding process for as long as the block lasts.
-
-    It gets nothing of this process but the module path: no environment, no
-    other descriptor, and nowhere to print to.
-    """
-    ours, theirs = Pipe()
-    with ours, theirs:
-        modules = json.dumps([str(Path(entry).absolute()) for entry in sys.path])
-        process = subprocess.Popen(  # noqa: S603 - fixed words, this interpreter
-            [sys.executable, "-I", "-c", _START, modules, str(theirs.fileno())],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
-            env={},
-        )
-        with process:
-            try:
-                theirs.close()
-                yield ours
-            finally:
-                process.kill()
-
-
-def _kind(column: ColumnSpec) -> Kind:
+def _fits(kind_in_file: pl.DataType, column: ColumnSpec) -> bool:
+    if kind_in_file == pl.Null:
+        return True
+    texts = isinstance(kind_in_file, pl.String | pl.Categorical | pl.Enum)
     match column:
         case NumberSpec():
-            return "number"
+            return kind_in_file.is_numeric()
         case CategorySpec():
-            return "category"
-    return "boolean"
+            return texts or kind_in_file.is_integer()
+    return texts or kind_in_file == pl.Boolean or kind_in_file.is_integer()
+
+
+def _casts(spec: ColumnsSpec) -> list[pl.Expr]:
+    """Cast numbers to floats, and the rest to the text a CSV file would have."""
+    return [
+        pl.col(name).cast(pl.Float64 if isinstance(column, NumberSpec) else pl.String)
+        for name, column in spec.columns.items()
+    ]

@@ -15,6 +15,7 @@ import pytest
 from app.domain.problems import Problem
 from app.engine.ingest import ingest
 from app.engine.limits import Limits
+from app.engine.reading import SHARED
 from mechanisms.privacy import Adjacency
 from tests.app.uploads import SENTINEL, columns_spec, encode, refused, sample_csv, troubles
 
@@ -192,13 +193,13 @@ def test_more_rows_than_declared() -> None:
 @pytest.mark.parametrize(
     ("content", "limit"),
     [
-        (_csv(*["1,north,1"] * 11), {"max_rows": 10}),
-        (_csv("1,north,1"), {"max_columns": 2}),
-        (_csv(*["1,north,1"] * 11), {"max_bytes": 100}),
+        (_csv(*["1,north,1"] * 11), {"max_upload_rows": 10}),
+        (_csv("1,north,1"), {"max_file_columns": 2}),
+        (_csv(*["1,north,1"] * 11), {"max_upload_bytes": 100}),
         (gzip.compress(_csv(*["1,north,1"] * 100_000), mtime=0), {"max_expanded_bytes": 50_000}),
-        (_parquet(pl.concat([SOUND] * 6)), {"max_rows": 10}),
-        (_parquet(SOUND), {"max_columns": 2}),
-        (_parquet(SOUND), {"max_bytes": 100}),
+        (_parquet(pl.concat([SOUND] * 6)), {"max_upload_rows": 10}),
+        (_parquet(SOUND), {"max_file_columns": 2}),
+        (_parquet(SOUND), {"max_upload_bytes": 100}),
     ],
 )
 def test_limits(content: bytes, limit: dict[str, int]) -> None:
@@ -254,7 +255,7 @@ def test_parquet_that_lies(damage: str, capfd: pytest.CaptureFixture[str]) -> No
         "magic only": b"PAR1",
     }[damage]
     assert troubles(content) == [
-        (None, None, "is not a Parquet file that can be read within the limits")
+        (None, None, "the file cannot be read within the limits of memory and time, or is damaged")
     ]
     assert capfd.readouterr() == ("", "")
 
@@ -267,15 +268,19 @@ def test_a_parquet_file_that_needs_too_much_memory_ends_its_reader_only() -> Non
         )
     )
     assert len(bomb) < 200_000
-    assert troubles(bomb, reader_memory_bytes=1 << 27) == [
-        (None, None, "is not a Parquet file that can be read within the limits")
+    assert troubles(bomb, upload_memory_bytes=1 << 29) == [
+        (None, None, "the file cannot be read within the limits of memory and time, or is damaged")
     ]
 
 
-def test_the_copy_of_a_parquet_file_is_gone_afterwards(tmp_path: Path) -> None:
+def test_a_copy_of_the_file_is_gone_afterwards(tmp_path: Path) -> None:
     for content in (_parquet(SOUND), _parquet(SOUND)[:-9]):
         with contextlib.suppress(Problem):
-            list(ingest(io.BytesIO(content), columns_spec(), scratch=tmp_path))
+            list(
+                SHARED.blocks(
+                    io.BytesIO(content), columns_spec(), limits=Limits(), scratch=tmp_path
+                )
+            )
         assert list(tmp_path.iterdir()) == []
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from app.domain.datasets import ColumnsSpec, parse_columns
 from app.domain.problems import Problem
-from app.engine.ingest import ingest
 from app.engine.limits import Limits
+from app.engine.reading import SHARED
 from app.engine.schema import schema_of
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn
 from mechanisms.privacy import Adjacency
@@ -42,8 +42,8 @@ def columns_spec(
 
 
 def encode(content: bytes, spec: ColumnsSpec, **limits: Any) -> Codes:
-    """Ingest an upload and join its blocks."""
-    blocks = list(ingest(io.BytesIO(content), spec, limits=Limits(**limits)))
+    """Have an upload read and join its blocks."""
+    blocks = list(SHARED.blocks(io.BytesIO(content), spec, limits=Limits(**limits)))
     return {
         name: np.concatenate([block[name] for block in blocks])
         if blocks

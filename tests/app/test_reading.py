@@ -1,0 +1,241 @@
+"""Uploads are read by processes that can be lost: bombs, limits, and readers that lie."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.domain.problems import Problem
+from app.engine import reading
+from app.engine.limits import Limits
+from app.engine.reader import Message
+from app.engine.reading import SHARED, UploadReader
+from app.engine.trouble import UNREADABLE
+from tests.app.bombs import gzip_bomb, nested_gzip, parquet, parquet_bombs
+from tests.app.uploads import SENTINEL, columns_spec, encode, refused, troubles
+
+NUMBER = columns_spec({"x": {"type": "number", "lower": 0, "upper": 2}})
+LOST = [(None, None, UNREADABLE)]
+
+
+def _files_of(process: int) -> set[str]:
+    return {str(each.readlink()) for each in Path(f"/proc/{process}/fd").iterdir()}
+
+
+def _host(reader: UploadReader = SHARED) -> int:
+    return reader._hosts[os.getpid()].process.pid
+
+
+def _children(process: int) -> list[int]:
+    listed = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(each) for each in listed.split()]
+
+
+def _wait(condition: Callable[[], object], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_files_written_by_hand_are_sound() -> None:
+    assert encode(parquet(rows=10), NUMBER)["x"].tolist() == [0] * 10
+
+
+@pytest.mark.parametrize("name", parquet_bombs())
+def test_a_parquet_bomb_costs_no_more_than_its_limits(name: str) -> None:
+    bomb = parquet_bombs()[name]
+    assert len(bomb) < 300
+    started = time.monotonic()
+    try:
+        codes = encode(bomb, NUMBER, max_upload_rows=1 << 40)["x"]
+    except Problem as problem:
+        assert problem.code == "invalid-upload"  # noqa: PT017 - either is sound
+    else:
+        assert codes.size == 10
+    assert time.monotonic() - started < 20
+    assert refused(parquet_bombs()["rows"], NUMBER).code == "too-large"
+
+
+def test_a_gzip_bomb_is_refused_by_its_ratio() -> None:
+    bomb = gzip_bomb("x", "1", mebibytes=100)
+    assert len(bomb) < 150_000
+    assert refused(bomb, NUMBER).extras == {"limit": "max_compression_ratio", "maximum": 250}
+    problem = refused(bomb, NUMBER, max_compression_ratio=10_000, max_expanded_bytes=1 << 26)
+    assert problem.extras == {"limit": "max_expanded_bytes", "maximum": 1 << 26}
+    # what is repetitive and small is no bomb
+    assert encode(gzip_bomb("x", "1", mebibytes=2), NUMBER)["x"].size == 1 << 20
+
+
+def test_gzip_inside_gzip_is_not_unpacked_further() -> None:
+    assert refused(nested_gzip(b"x\n1\n", times=4), NUMBER).code == "invalid-upload"
+
+
+def test_a_million_columns_are_refused() -> None:
+    header = ",".join(f"c{number}" for number in range(1_000_000)).encode() + b"\n"
+    assert troubles(header, NUMBER)[0][2].startswith("the header is longer than")
+    problem = refused(header, NUMBER, max_record_bytes=1 << 24)
+    assert problem.extras == {"limit": "max_file_columns", "maximum": 10_000}
+    wide = b",".join([b"x"] * 5_000) + b"\n" + b",".join([b"1"] * 5_000) + b"\n"
+    assert troubles(wide, NUMBER) == [(None, "x", "is in the file twice")]
+
+
+def test_an_enormous_cell_is_refused() -> None:
+    assert "longer than" in troubles(b"x\n" + b"9" * (3 << 20) + b"\n", NUMBER)[0][2]
+    quoted = b'x\n"' + b"\n" * (3 << 20) + b'"\n'
+    assert "longer than" in troubles(quoted, NUMBER)[0][2]
+
+
+def test_processor_time_runs_out() -> None:
+    bomb = gzip_bomb("x", "1", mebibytes=400)
+    started = os.times()
+    assert (
+        troubles(bomb, NUMBER, upload_cpu_s=1, max_compression_ratio=10_000, silence_s=60) == LOST
+    )
+    assert os.times().elapsed - started.elapsed < 60
+
+
+def test_memory_runs_out() -> None:
+    assert (
+        troubles(
+            parquet(rows=1 << 27), NUMBER, max_upload_rows=1 << 40, upload_memory_bytes=1 << 30
+        )
+        == LOST
+    )
+
+
+def test_a_reader_can_write_nothing_and_holds_nothing_of_the_service(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(SENTINEL)
+    os.environ["RELEASE_DESK_TEST_ONLY"] = SENTINEL
+    try:
+        with secret.open():
+            encode(b"x\n1\n", NUMBER)
+            host = _host()
+            assert str(secret) not in _files_of(host)
+            assert SENTINEL.encode() not in Path(f"/proc/{host}/environ").read_bytes()
+    finally:
+        del os.environ["RELEASE_DESK_TEST_ONLY"]
+
+
+def test_a_reader_is_confined_and_leaves_when_nobody_listens() -> None:
+    reader = UploadReader()
+    try:
+        content = b"x\n" + b"1\n" * 3_000_000
+        blocks = reader.blocks(io.BytesIO(content), NUMBER, limits=Limits(chunk_bytes=1 << 16))
+        next(blocks)
+        (process,) = _children(_host(reader))
+        limits = Path(f"/proc/{process}/limits").read_text()
+        assert f"Max address space         {1 << 31}" in limits
+        assert "Max file size             0" in limits
+        assert "Max cpu time              1800" in limits
+        assert os.getpriority(os.PRIO_PROCESS, process) == 10
+        assert Path(f"/proc/{process}/oom_score_adj").read_text().strip() == "1000"
+        blocks.close()  # type: ignore[attr-defined]
+        _wait(lambda: not Path(f"/proc/{process}").exists())
+    finally:
+        reader.close()
+
+
+@pytest.mark.parametrize("whom", ["reader", "host"])
+def test_a_reader_that_is_killed_ends_its_upload_alone(whom: str) -> None:
+    reader = UploadReader()
+    try:
+        content = b"x\n" + b"1\n" * 3_000_000
+        blocks = reader.blocks(io.BytesIO(content), NUMBER, limits=Limits(chunk_bytes=1 << 16))
+        next(blocks)
+        host = _host(reader)
+        (process,) = _children(host)
+        os.kill(host if whom == "host" else process, signal.SIGKILL)
+        if whom == "reader":
+            with pytest.raises(Problem) as lost:
+                list(blocks)
+            assert lost.value.code == "invalid-upload"
+        else:
+            assert sum(block["x"].size for block in blocks) > 2_000_000
+        again = reader.blocks(io.BytesIO(b"x\n1\n"), NUMBER, limits=Limits())
+        assert [block["x"].tolist() for block in again] == [[0]]
+        assert (_host(reader) == host) == (whom == "reader")
+    finally:
+        reader.close()
+
+
+def _told(monkeypatch: pytest.MonkeyPatch, *messages: bytes) -> list[Any]:
+    """Let a stand-in that has been taken over read an upload and send these messages."""
+
+    def order(self: UploadReader, file: int, channel: int) -> None:
+        with Connection(os.dup(channel)) as sending:
+            for message in messages:
+                sending.send_bytes(message)
+
+    monkeypatch.setattr(UploadReader, "_order", order)
+    return list(SHARED.blocks(io.BytesIO(b""), NUMBER, limits=Limits(silence_s=5)))
+
+
+def _block(*codes: int) -> bytes:
+    return bytes([Message.BLOCK]) + np.array(codes, dtype=np.int32).tobytes()
+
+
+END = bytes([Message.COUNTS]) + b"{}"
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        (_block(1 << 20, (1 << 20) + 1), END),
+        (_block(-(1 << 20) - 1), END),
+        (_block(1)[:-1], END),
+        (_block(1),),
+        (b"",),
+        (b"\xff",),
+        (bytes([Message.FAILED]) + b"MemoryError",),
+        (bytes([Message.PROBLEM]) + json.dumps({"code": "not-found"}).encode(),),
+    ],
+    ids=["above", "below", "cut", "no end", "nothing", "unknown", "failed", "another refusal"],
+)
+def test_what_a_reader_sends_is_not_trusted(
+    monkeypatch: pytest.MonkeyPatch, messages: tuple[bytes, ...]
+) -> None:
+    with pytest.raises(Problem) as refusal:
+        _told(monkeypatch, *messages)
+    assert refusal.value.code == "invalid-upload"
+    assert refusal.value.extras["problems"][0]["reason"] == UNREADABLE  # type: ignore[index]
+
+
+def test_a_sound_message_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [block["x"].tolist() for block in _told(monkeypatch, _block(1, 2), END)] == [[1, 2]]
+
+
+def test_a_silent_reader_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = []
+    monkeypatch.setattr(UploadReader, "_order", lambda _self, _f, c: held.append(os.dup(c)))
+    with pytest.raises(Problem):
+        list(SHARED.blocks(io.BytesIO(b""), NUMBER, limits=Limits(silence_s=0.05)))
+    for each in held:
+        os.close(each)
+
+
+def test_many_threads_share_one_host() -> None:
+    found: list[int] = []
+
+    def read(number: int) -> None:
+        found.append(int(encode(b"x\n" + b"1\n" * number, NUMBER)["x"].size))
+
+    threads = [threading.Thread(target=read, args=(number,)) for number in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(range(1, 9))
+    assert reading.SHARED is SHARED
