@@ -1,6 +1,6 @@
 """``release-desk``: run the service, and talk to one from a shell.
 
-``serve``, ``migrate``, ``demo`` and ``audit`` work on this machine's data
+``serve``, ``migrate``, ``backup``, ``demo`` and ``audit`` work on this machine's data
 directory and read the ``RELEASE_DESK_*`` settings. ``keys``, ``datasets``
 and ``releases`` are a client of a running service (``--url``, ``--key``).
 
@@ -100,6 +100,20 @@ def migrate() -> None:
     """Bring the database to the newest schema. `serve` does so by itself."""
     _migrate(_settings())
     click.echo("the schema is the newest")
+
+
+@main.command()
+@click.argument("file", type=click.Path(path_type=Path))
+def backup(file: Path) -> None:
+    """Copy the SQLite ledger to FILE, which must not exist; works beside a running service.
+
+    The rows of data sets are not in it: `datasets` in the data directory is files that never change.
+    """
+    from app.store import back_up  # noqa: PLC0415
+
+    with _local():
+        back_up(_settings().resolved_database_url, file)
+    click.echo(f"backed up to {file}")
 
 
 @main.command()

@@ -66,6 +66,7 @@ a running server.
 
 from __future__ import annotations
 
+from app.store.backup import back_up
 from app.store.errors import DirectoryLockedError, StoreError
 from app.store.ids import new_id
 from app.store.records import (
@@ -91,6 +92,7 @@ __all__ = [
     "StoreError",
     "UnitOfWork",
     "Verification",
+    "back_up",
     "inspecting",
     "new_id",
 ]

@@ -1,0 +1,329 @@
+"""An anchor in a directory of its own: an append-only file of checksummed records.
+
+::
+
+    anchor.log      magic, a record of a whole state, a record per transaction, then zeros
+    anchor.lock     held while a server runs
+
+A record is its length, a checksum and JSON. Each checksum covers the one before
+it, so a record is valid only where it was written. Reading ends at the first
+one that is not: a crash can tear only the last, whose COMMIT has then never
+begun. Damage in the middle makes the anchor end early, and a database that is
+ahead of its anchor is frozen.
+
+A transaction costs one write and one flush, whatever the number of accounts.
+The file is written anew at the first one after a start, and when it has grown
+well beyond a list of the accounts. It is filled up with zeros in advance,
+because flushing a file that does not grow takes half the time.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from app.store.anchor import (
+    Anchored,
+    AnchorError,
+    AnchorMismatchError,
+    LedgerState,
+    Move,
+    Position,
+    Step,
+)
+from app.store.errors import DirectoryLockedError
+
+LOG_NAME = "anchor.log"
+LOCK_NAME = "anchor.lock"
+MAGIC = b"release-desk anchor 1\n"
+
+_HEADER = struct.Struct(">I16s")
+_SPARE = 1 << 18
+_REWRITE_AT = 1 << 25
+_REWRITE_FACTOR = 8
+
+
+class FileAnchor:
+    """The anchor of one ledger on SQLite, held by one process.
+
+    Parameters
+    ----------
+    directory
+        Made, for the service's user alone, if need be.
+    place
+        What ``/readyz`` says of it.
+
+    Raises
+    ------
+    DirectoryLockedError
+        Another server holds it.
+    AnchorError
+        It cannot be made or written to.
+    """
+
+    def __init__(self, directory: Path, *, place: str = "directory") -> None:
+        self.place = place
+        self._directory = directory
+        self._lock = _locked(directory)
+        self._log: _Log | None = None
+        self._ledger, self._epoch, self._unfinished = "", 0, 0
+        self._accounts: dict[str, Position] = {}
+        self._last: Step | None = None
+        self._last_kept = True
+
+    def read(self) -> Anchored | None:
+        """Return what the file says; None when there is none."""
+        try:
+            content = (self._directory / LOG_NAME).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise AnchorError(f"the anchor cannot be read: {error.strerror}") from error
+        return _replayed(_records(content))
+
+    def start(self, state: LedgerState) -> None:
+        """Go on from a state; the next transaction writes the file anew with it."""
+        self._drop_log()
+        self._ledger, self._epoch = state.ledger, state.epoch
+        self._accounts, self._unfinished = dict(state.accounts), state.unfinished
+        self._last, self._last_kept = None, True
+
+    def begin(self, step: Step) -> None:
+        """Note a transaction with one write and one flush."""
+        if self._last is not None:
+            self._accounts.update((name, move.pending) for name, move in self._last.moves.items())
+            self._unfinished, self._last = self._last.unfinished, None
+        for name, move in step.moves.items():
+            if self._accounts.get(name) != move.before:
+                raise AnchorMismatchError(f"account {name} is not where the anchor left it")
+        record = _step_json(step, kept=self._last_kept)
+        try:
+            if self._log is None or self._log.is_long:
+                self._rewrite(self._state_json(), record)
+            else:
+                self._log.append(record)
+        except OSError as error:
+            # What is on disk now is unknown: the next transaction writes the file anew.
+            self._drop_log()
+            raise AnchorError(f"the anchor cannot be written: {error.strerror}") from error
+        self._last, self._last_kept = step, True
+
+    def undo(self) -> None:
+        """Take back the transaction begun last; the next record will say so."""
+        self._last_kept = self._last_kept and self._last is None
+        self._last = None
+
+    def adopt(self, state: LedgerState) -> None:
+        """Write the file anew: what was certain, and the state that is to take its place.
+
+        The file as it was stays beside it.
+        """
+        known = self.read()
+        certain = None if known is None else known.state
+        try:
+            if known is not None:
+                self._keep_aside(state.epoch)
+            records = (_state_record(certain), _state_record(state))
+            self._rewrite(*records)
+        except OSError as error:
+            raise AnchorError(f"the anchor cannot be written: {error.strerror}") from error
+        finally:
+            self._drop_log()
+
+    def close(self) -> None:
+        """Close the file and give the directory free."""
+        self._drop_log()
+        os.close(self._lock)
+
+    def _keep_aside(self, epoch: int) -> None:
+        aside = self._directory / f"anchor.before-epoch-{epoch}.log"
+        with suppress(FileExistsError):
+            os.link(self._directory / LOG_NAME, aside)
+
+    def _state_json(self) -> dict[str, Any]:
+        return _state_record(
+            LedgerState(
+                ledger=self._ledger,
+                epoch=self._epoch,
+                accounts=self._accounts,
+                unfinished=self._unfinished,
+            )
+        )
+
+    def _rewrite(self, *records: Mapping[str, Any]) -> None:
+        self._drop_log()
+        self._log = _Log(self._directory, records)
+
+    def _drop_log(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+
+class _Log:
+    """The open file, written anew."""
+
+    def __init__(self, directory: Path, records: tuple[Mapping[str, Any], ...]) -> None:
+        fresh, path = directory / f"{LOG_NAME}.new", directory / LOG_NAME
+        self._file = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            self._checksum, self._end, self._filled = MAGIC, 0, 0
+            content = b"".join((MAGIC, *map(self._framed, records)))
+            self._write(content)
+            self._rewrite_at = max(_REWRITE_AT, _REWRITE_FACTOR * len(content))
+            fresh.replace(path)
+            _flush_directory(directory)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    @property
+    def is_long(self) -> bool:
+        """Return whether it is worth being written anew."""
+        return self._end > self._rewrite_at
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Write a record after the last one, and flush it."""
+        self._write(self._framed(record))
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    def _framed(self, record: Mapping[str, Any]) -> bytes:
+        payload = json.dumps(record, separators=(",", ":")).encode()
+        self._checksum = _checksum(self._checksum, payload)
+        return _HEADER.pack(len(payload), self._checksum) + payload
+
+    def _write(self, content: bytes) -> None:
+        end = self._end + len(content)
+        if end + _HEADER.size > self._filled:
+            content += bytes(_SPARE)
+            self._filled = self._end + len(content)
+        rest, at = memoryview(content), self._end
+        while rest:
+            written = os.pwrite(self._file, rest, at)
+            rest, at = rest[written:], at + written
+        os.fdatasync(self._file)
+        self._end = end
+
+
+def _locked(directory: Path) -> int:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise AnchorError(
+            f"the anchor's directory {directory} cannot be used: {error.strerror}"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise DirectoryLockedError(
+            f"another Release Desk server keeps its anchor in {directory}: "
+            "each ledger needs an anchor of its own."
+        ) from error
+    return lock
+
+
+def _flush_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _checksum(before: bytes, payload: bytes) -> bytes:
+    return hashlib.blake2b(before + payload, digest_size=16).digest()
+
+
+def _records(content: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the records up to the first that is not whole."""
+    checksum, at = MAGIC, len(MAGIC)
+    if not content.startswith(MAGIC):
+        return
+    while at + _HEADER.size <= len(content):
+        length, expected = _HEADER.unpack_from(content, at)
+        at += _HEADER.size
+        payload = content[at : at + length]
+        checksum = _checksum(checksum, payload)
+        if length == 0 or checksum != expected:
+            return
+        at += length
+        yield json.loads(payload)
+
+
+def _replayed(records: Iterator[dict[str, Any]]) -> Anchored | None:
+    """Return what the records come to: every transaction but the last, and the last."""
+    first = next(records, None)
+    if first is None:
+        return None
+    state = _state_of(first["state"])
+    accounts = {} if state is None else dict(state.accounts)
+    unfinished = 0 if state is None else state.unfinished
+    last: dict[str, Any] = {}
+    for record in records:
+        if "state" in record:
+            return Anchored(state, _state_of(record["state"]))
+        if last and record["kept"]:
+            accounts.update(_positions(last["moves"]))
+            unfinished = last["unfinished"]
+        last = record
+    if state is None:
+        return None
+    certain = LedgerState(
+        ledger=state.ledger, epoch=state.epoch, accounts=accounts, unfinished=unfinished
+    )
+    return Anchored(certain, _step_of(last, accounts) if last else None)
+
+
+def _state_record(state: LedgerState | None) -> dict[str, Any]:
+    if state is None:
+        return {"state": None}
+    return {
+        "state": {
+            "ledger": state.ledger,
+            "epoch": state.epoch,
+            "unfinished": state.unfinished,
+            "accounts": {n: (at.seq, at.head, at.spent) for n, at in state.accounts.items()},
+        }
+    }
+
+
+def _state_of(fields: dict[str, Any] | None) -> LedgerState | None:
+    if fields is None:
+        return None
+    return LedgerState(**{**fields, "accounts": _positions(fields["accounts"])})
+
+
+def _step_json(step: Step, *, kept: bool) -> dict[str, Any]:
+    pending = {name: move.pending for name, move in step.moves.items()}
+    return {
+        "kept": kept,
+        "moves": {name: (at.seq, at.head, at.spent) for name, at in pending.items()},
+        "unfinished": step.unfinished,
+        "results": {name: base64.b64encode(r).decode() for name, r in step.results.items()},
+    }
+
+
+def _step_of(record: dict[str, Any], before: Mapping[str, Position]) -> Step:
+    pending = _positions(record["moves"])
+    return Step(
+        moves={name: Move(before.get(name), at) for name, at in pending.items()},
+        unfinished=record["unfinished"],
+        results={name: base64.b64decode(r) for name, r in record["results"].items()},
+    )
+
+
+def _positions(accounts: Mapping[str, Any]) -> dict[str, Position]:
+    return {name: Position(*at) for name, at in accounts.items()}

@@ -1,0 +1,61 @@
+"""A copy of an SQLite ledger, made beside a running server."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from sqlalchemy.engine import make_url
+
+from app.store.errors import StoreError, UnsupportedDatabaseError
+
+
+def back_up(url: str, target: Path) -> None:
+    """Write one snapshot of the database to a new file, durably and all at once.
+
+    Raises
+    ------
+    StoreError
+        The file exists, there is no database, or the copy cannot be written.
+    """
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        raise UnsupportedDatabaseError(
+            "this copies an SQLite ledger; back PostgreSQL up with pg_dump, and run "
+            "`release-desk ledger reconcile` after a restore"
+        )
+    source = Path(parsed.database or "").absolute()
+    if not source.is_file():
+        raise StoreError("there is no ledger at this address")
+    if target.exists():
+        raise StoreError(f"{target} exists already; a backup never replaces a file")
+    partial = target.with_name(f"{target.name}.part")
+    try:
+        # Made first, and for this user alone: the copy holds everything the ledger does.
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        try:
+            _copy(source, partial)
+            os.link(partial, target)  # unlike a rename this never replaces a file
+        finally:
+            partial.unlink()
+        _flush(target.parent)
+    except sqlite3.Error as error:
+        raise StoreError(f"the database cannot be copied: {error}") from error
+    except OSError as error:
+        raise StoreError(f"{target} cannot be written: {error.strerror}") from error
+
+
+def _copy(source: Path, partial: Path) -> None:
+    with closing(sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, timeout=5)) as connection:
+        connection.execute("VACUUM INTO ?", (str(partial),))
+    _flush(partial)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
