@@ -1,86 +1,75 @@
-"""SQLite engines: what every connection must be set to, and how a transaction begins.
+"""Engines of either database: what every connection must be set to, and how a transaction begins.
 
-The pragmas are read back after they are set, because SQLite ignores one it
-cannot honour (a file system without shared memory has no WAL, for example).
+SQLite has one writing connection in one process; it begins with ``BEGIN
+IMMEDIATE``. On PostgreSQL any number of processes write, one transaction at a
+time: each begins by taking one advisory lock, so that group commits of several
+processes neither deadlock nor race for an Idempotency-Key.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Mapping
-
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import URL, Engine
 from sqlalchemy.engine import make_url
-from sqlalchemy.pool import NullPool, QueuePool
+from sqlalchemy.exc import ArgumentError
 
-from app.store.errors import PragmaMismatchError, UnsupportedDatabaseError
+from app.store import postgresql, sqlite
+from app.store.errors import UnsupportedDatabaseError
 
-PRAGMAS: Mapping[str, tuple[str, object]] = {
-    "journal_mode": ("WAL", "wal"),
-    "synchronous": ("FULL", 2),
-    "foreign_keys": ("ON", 1),
-    "recursive_triggers": ("ON", 1),
-    "trusted_schema": ("OFF", 0),
-    "busy_timeout": ("5000", 5000),
-}
-"""Each pragma, the value it is set to, and what reading it back must give."""
-
-_READER_PRAGMAS: Mapping[str, tuple[str, object]] = {**PRAGMAS, "query_only": ("ON", 1)}
-
-_READERS = 16
-_EXTRA_READERS = 48
+__all__ = [
+    "is_shared",
+    "migrating_engine",
+    "reading_engine",
+    "writing_engine",
+]
 
 
 def writing_engine(url: str) -> Engine:
-    """Return the engine of the one writing connection; it begins with BEGIN IMMEDIATE."""
-    return _engine(url, pragmas=PRAGMAS, begin="BEGIN IMMEDIATE", readers=False)
+    """Return the engine of the ledger's writer; only one transaction of its kind runs at once."""
+    parsed = _parsed(url)
+    if is_shared(url):
+        return postgresql.writing_engine(parsed)
+    return sqlite.writing_engine(parsed)
+
+
+def migrating_engine(url: str) -> Engine:
+    """Return the engine that may change the schema; it begins as the writer does."""
+    parsed = _parsed(url)
+    if is_shared(url):
+        return postgresql.migrating_engine(parsed)
+    return sqlite.writing_engine(parsed)
 
 
 def reading_engine(url: str) -> Engine:
     """Return the pooled engine of readers, which cannot write."""
-    return _engine(url, pragmas=_READER_PRAGMAS, begin="BEGIN", readers=True)
+    parsed = _parsed(url)
+    if is_shared(url):
+        return postgresql.reading_engine(parsed)
+    return sqlite.reading_engine(parsed)
 
 
-def _engine(
-    url: str, *, pragmas: Mapping[str, tuple[str, object]], begin: str, readers: bool
-) -> Engine:
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        raise UnsupportedDatabaseError("this version keeps its ledger in SQLite only")
-    if parsed.database in (None, "", ":memory:"):
-        raise UnsupportedDatabaseError("the database must be a file: a ledger has to last")
-    if readers:
-        engine = create_engine(
-            parsed, poolclass=QueuePool, pool_size=_READERS, max_overflow=_EXTRA_READERS
-        )
-    else:
-        engine = create_engine(parsed, poolclass=NullPool)
-
-    @event.listens_for(engine, "connect")
-    def configure(connection: sqlite3.Connection, _record: object) -> None:
-        # Without this the driver would begin transactions of its own, and late.
-        connection.isolation_level = None
-        set_pragmas(connection, pragmas)
-
-    @event.listens_for(engine, "begin")
-    def begin_transaction(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
-
-    return engine
+def is_shared(url: str) -> bool:
+    """Return whether other processes may write to this database while it is open here."""
+    return _parsed(url).get_backend_name() == "postgresql"
 
 
-def set_pragmas(connection: sqlite3.Connection, pragmas: Mapping[str, tuple[str, object]]) -> None:
-    """Set every pragma on a fresh connection and read it back.
+def _parsed(url: str) -> URL:
+    """Return the address of a database that can hold a ledger.
 
     Raises
     ------
-    PragmaMismatchError
-        SQLite did not take one of them.
+    UnsupportedDatabaseError
+        The message does not repeat the address: it may hold a password.
     """
-    for name, (value, expected) in pragmas.items():
-        connection.execute(f"PRAGMA {name} = {value}")
-        found = connection.execute(f"PRAGMA {name}").fetchone()[0]
-        if found != expected:
-            raise PragmaMismatchError(
-                f"SQLite runs with {name} = {found} here, and the ledger needs {value}"
-            )
+    try:
+        # The short name is common, and the driver is not the operator's choice.
+        parsed = make_url(url.replace("postgres://", "postgresql://", 1))
+    except ArgumentError:
+        raise UnsupportedDatabaseError("the database's address is not a URL") from None
+    backend = parsed.get_backend_name()
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    if backend != "sqlite":
+        raise UnsupportedDatabaseError("the ledger is kept in SQLite or PostgreSQL only")
+    if parsed.database in (None, "", ":memory:"):
+        raise UnsupportedDatabaseError("the database must be a file: a ledger has to last")
+    return parsed

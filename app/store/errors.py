@@ -3,10 +3,12 @@
 ``StoreError``
     ``DirectoryLockedError``: another server holds the data directory.
     ``PragmaMismatchError``: SQLite does not run as the ledger needs it.
+    ``ServerSettingError``: PostgreSQL does not.
     ``UnsupportedDatabaseError``: not a database this version can use.
     ``TamperedSchemaError``: a table or trigger is not the one the migrations made.
     ``StoreClosedError``: a write after closing.
     ``LostUpdateError``: somebody else writes to the database.
+    ``UnknownCommitError``: the database went away in the middle of a COMMIT.
 """
 
 from __future__ import annotations
@@ -24,6 +26,10 @@ class PragmaMismatchError(StoreError):
     """SQLite does not run with a setting the ledger needs."""
 
 
+class ServerSettingError(StoreError):
+    """PostgreSQL does not run with a setting the ledger needs."""
+
+
 class UnsupportedDatabaseError(StoreError):
     """Not a database this version can keep a ledger in."""
 
@@ -38,3 +44,7 @@ class StoreClosedError(StoreError):
 
 class LostUpdateError(StoreError):
     """An account was not as the writer had just read it: somebody else writes."""
+
+
+class UnknownCommitError(StoreError):
+    """Nobody can say whether a transaction was committed; it must not be run again."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from app.store.errors import DirectoryLockedError, StoreError
@@ -18,20 +19,31 @@ from app.store.errors import DirectoryLockedError, StoreError
 LOCK_NAME = "server.lock"
 LEDGER_NAME = "ledger.id"
 
+_SHARE_TIMEOUT_S = 30.0
+
 
 class DirectoryLock:
-    """An exclusive lock on a directory, held until released or the process ends.
+    """A lock on a directory, held until released or the process ends.
+
+    It is exclusive, unless ``shared``: then the first process has the directory
+    to itself until it calls :meth:`share`, and the others wait for that.
+
+    Attributes
+    ----------
+    alone
+        Whether nobody else was here when the lock was taken.
 
     Raises
     ------
     DirectoryLockedError
-        Somebody holds it already.
+        Somebody holds it already, and does not share it.
     StoreError
         The directory cannot be made or written to.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, shared: bool = False) -> None:
         self._directory = directory
+        self._shared = shared
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._descriptor = os.open(
@@ -42,13 +54,37 @@ class DirectoryLock:
                 f"the data directory {directory} cannot be used: {error.strerror}"
             ) from error
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.alone = self._take()
         except OSError as error:
             os.close(self._descriptor)
             raise DirectoryLockedError(
                 f"another Release Desk server is running on {directory}: "
                 "only one may write there. Stop it, or choose another data directory."
             ) from error
+
+    def _take(self) -> bool:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if not self._shared:
+                raise
+        else:
+            return True
+        deadline = time.monotonic() + _SHARE_TIMEOUT_S
+        while True:
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+            else:
+                return False
+
+    def share(self) -> None:
+        """Let others in that share; nothing happens on an exclusive lock."""
+        if self._shared:
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH)
 
     def belong_to(self, ledger: str) -> None:
         """Note whose directory this is, the first time; later make sure that it still is.

@@ -6,13 +6,13 @@ from importlib import resources
 
 from alembic import command
 from alembic.config import Config
+from alembic.migration import MigrationContext
 from alembic.util import CommandError
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from app.store.errors import StoreError, TamperedSchemaError
-from app.store.rules import RULES, sqlite_trigger
-
-_TRIGGERS = text("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+from app.store.privileges import check_privileges, grant
+from app.store.rules import wrong_rules
 
 
 def migrate(connection: Connection) -> None:
@@ -28,30 +28,33 @@ def migrate(connection: Connection) -> None:
     location = str(resources.files("migrations")).replace("%", "%%")
     config.set_main_option("script_location", location)
     config.attributes["connection"] = connection
+    before = _step_of(connection)
     try:
         command.upgrade(config, "head")
     except CommandError as error:
         raise StoreError("the database was made by a newer version of Release Desk") from error
+    # A user who may not grant anything can still serve a database that needs no step.
+    if connection.dialect.name == "postgresql" and _step_of(connection) != before:
+        grant(connection)
 
 
-def check_triggers(connection: Connection) -> None:
-    """Refuse a database whose ledger is not guarded by exactly our triggers.
+def _step_of(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def check_schema(connection: Connection) -> None:
+    """Refuse a database whose ledger is not guarded by exactly our rules.
 
     Raises
     ------
     TamperedSchemaError
-        A trigger is missing, changed or foreign; the message names it.
+        A trigger is missing, changed or foreign, and the message names it; or
+        the service could rewrite entries.
     """
-    found = {row.name: _words(row.sql) for row in connection.execute(_TRIGGERS)}
-    expected = {rule.name: _words(sqlite_trigger(rule)) for rule in RULES}
-    wrong = sorted(
-        name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)
-    )
+    wrong = wrong_rules(connection)
     if wrong:
         raise TamperedSchemaError(
             f"the database's triggers are not the ones that guard the ledger: {', '.join(wrong)}"
         )
-
-
-def _words(sql: str) -> tuple[str, ...]:
-    return tuple(sql.split())
+    if connection.dialect.name == "postgresql":
+        check_privileges(connection)

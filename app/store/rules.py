@@ -19,8 +19,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
+_ON_POSTGRESQL = text(
+    "SELECT tgname, tgenabled, pg_get_triggerdef(t.oid) AS definition, prosrc, proconfig, lanname"
+    " FROM pg_trigger t JOIN pg_proc p ON p.oid = tgfoid JOIN pg_language l ON l.oid = prolang"
+    " JOIN pg_class c ON c.oid = tgrelid"
+    " WHERE NOT tgisinternal AND c.relnamespace = 'public'::regnamespace"
+)
 Event = Literal["INSERT", "UPDATE", "DELETE"]
 
 _CONTINUES = """
@@ -209,6 +215,39 @@ def replace_rules(connection: Connection, rules: Sequence[Rule]) -> None:
     create_rules(connection, rules)
 
 
+def wrong_rules(connection: Connection) -> list[str]:
+    """Return the names of triggers that are missing, changed or not ours."""
+    found, expected = _FOUND[connection.dialect.name](connection)
+    return sorted(
+        name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)
+    )
+
+
+def _found_on_sqlite(connection: Connection) -> tuple[dict[str, object], dict[str, object]]:
+    rows = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"))
+    found: dict[str, object] = {row.name: row.sql.split() for row in rows}
+    return found, {rule.name: sqlite_trigger(rule).split() for rule in RULES}
+
+
+def _found_on_postgresql(connection: Connection) -> tuple[dict[str, object], dict[str, object]]:
+    found: dict[str, object] = {
+        row.tgname: (row.definition, row.tgenabled, row.prosrc, row.proconfig, row.lanname)
+        for row in connection.execute(_ON_POSTGRESQL)
+    }
+    expected: dict[str, object] = {
+        name: (
+            f"CREATE TRIGGER {name} {fires} EXECUTE FUNCTION {rule.name}()",
+            "A",
+            postgresql_body(rule),
+            ["search_path=public, pg_temp"],
+            "plpgsql",
+        )
+        for rule in RULES
+        for name, fires in postgresql_triggers(rule)
+    }
+    return found, expected
+
+
 def sqlite_trigger(rule: Rule) -> str:
     """Return the statement that creates a rule's trigger on SQLite."""
     when = "" if rule.holds is None else f" WHEN ({rule.holds}) IS NOT TRUE"
@@ -232,11 +271,11 @@ def postgresql_triggers(rule: Rule) -> tuple[tuple[str, str], ...]:
 
     What may never be deleted may not be truncated either.
     """
-    row = (rule.name, f"BEFORE {rule.event} ON {rule.table} FOR EACH ROW")
+    row = (rule.name, f"BEFORE {rule.event} ON public.{rule.table} FOR EACH ROW")
     if rule.event == "DELETE" and rule.holds is None:
         return row, (
             f"{rule.name}_truncate",
-            f"BEFORE TRUNCATE ON {rule.table} FOR EACH STATEMENT",
+            f"BEFORE TRUNCATE ON public.{rule.table} FOR EACH STATEMENT",
         )
     return (row,)
 
@@ -260,6 +299,7 @@ def _create_on_postgresql(rule: Rule) -> Sequence[str]:
 
 
 _CREATE = {"sqlite": _create_on_sqlite, "postgresql": _create_on_postgresql}
+_FOUND = {"sqlite": _found_on_sqlite, "postgresql": _found_on_postgresql}
 _DROP = {
     "sqlite": "DROP TRIGGER IF EXISTS {name}",
     # Its triggers go with the function.

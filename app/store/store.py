@@ -13,12 +13,12 @@ from sqlalchemy.exc import DatabaseError
 
 from app.domain.ledger import SYSTEM_ACCOUNT
 from app.store import tables
-from app.store.engines import reading_engine, writing_engine
+from app.store.engines import is_shared, migrating_engine, reading_engine, writing_engine
 from app.store.entries import EntriesWriter, LedgerIdentity, Occasion
 from app.store.errors import StoreError
 from app.store.ids import new_id, now
 from app.store.lock import DirectoryLock
-from app.store.migrate import check_triggers, migrate
+from app.store.migrate import check_schema, migrate
 from app.store.records import Verification
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
 from app.store.writer import QUEUE_LENGTH, Writer
@@ -32,11 +32,25 @@ _log = logging.getLogger(__name__)
 
 
 class Store:
-    """The one writer and any number of readers of a ledger; see the package's docstring."""
+    """The one writer and any number of readers of a ledger; see the package's docstring.
+
+    Attributes
+    ----------
+    shared
+        Whether other processes may write to the same database meanwhile (PostgreSQL).
+        What they can change must then be read anew, and not remembered.
+    """
 
     def __init__(
-        self, *, lock: DirectoryLock, connection: Connection, readers: Engine, writer: Writer
+        self,
+        *,
+        lock: DirectoryLock,
+        connection: Connection,
+        readers: Engine,
+        writer: Writer,
+        shared: bool,
     ) -> None:
+        self.shared = shared
         self._lock = lock
         self._connection = connection
         self._readers = readers
@@ -52,11 +66,13 @@ class Store:
             Another server runs here, the directory belongs to another ledger, or the
             database cannot hold one.
         """
-        lock = DirectoryLock(data_dir)
+        shared = is_shared(url)
+        lock = DirectoryLock(data_dir, shared=shared)
         try:
+            _migrate(url)
             connection = writing_engine(url).connect()
             try:
-                identity = _prepare(connection)
+                identity = _identify(connection)
                 lock.belong_to(identity.id)
                 readers = reading_engine(url)
                 writer = Writer(connection, identity, queue_length=queue_length)
@@ -68,7 +84,19 @@ class Store:
             if isinstance(error, DatabaseError):
                 raise StoreError(f"the database cannot be used: {error.orig}") from error
             raise
-        return cls(lock=lock, connection=connection, readers=readers, writer=writer)
+        return cls(lock=lock, connection=connection, readers=readers, writer=writer, shared=shared)
+
+    @property
+    def alone(self) -> bool:
+        """Return whether this was the only process on the data directory when it opened."""
+        return self._lock.alone
+
+    def share(self) -> None:
+        """Let other processes open the data directory, where the database can be shared.
+
+        Until then the first one has it to itself, to clear away what a crash left.
+        """
+        self._lock.share()
 
     def close(self) -> None:
         """Finish what waits, close every connection and give the directory free."""
@@ -114,12 +142,12 @@ def inspecting(url: str) -> Iterator[Reader]:
     """
     engine = reading_engine(url)
     database = engine.url.database
-    if database is None or not Path(database).is_file():
+    if not is_shared(url) and (database is None or not Path(database).is_file()):
         raise StoreError("there is no ledger at this address")
     try:
         connection = engine.connect()
     except DatabaseError as error:
-        raise StoreError("the database file cannot be opened") from error
+        raise StoreError("the database cannot be opened") from error
     try:
         yield Reader(connection)
     finally:
@@ -127,12 +155,19 @@ def inspecting(url: str) -> Iterator[Reader]:
         engine.dispose()
 
 
-def _prepare(connection: Connection) -> LedgerIdentity:
-    """Migrate, check, and give a new ledger its identity and its system account."""
+def _migrate(url: str) -> None:
+    """Bring the schema up to date, as the user who may, and check it."""
+    engine = migrating_engine(url)
+    with engine.connect() as connection:
+        with transaction(connection):
+            migrate(connection)
+        with transaction(connection):
+            check_schema(connection)
+
+
+def _identify(connection: Connection) -> LedgerIdentity:
+    """Return the ledger's identity; a new ledger is given one, and its system account."""
     with transaction(connection):
-        migrate(connection)
-    with transaction(connection):
-        check_triggers(connection)
         row = connection.execute(select(tables.ledger)).one_or_none()
         if row is not None:
             return LedgerIdentity(row.id, row.epoch)

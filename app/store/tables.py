@@ -6,6 +6,7 @@ truncated; times are ISO 8601 in UTC.
 
 from __future__ import annotations
 
+import sqlalchemy
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
@@ -18,7 +19,6 @@ from sqlalchemy import (
     MetaData,
     PrimaryKeyConstraint,
     Table,
-    Text,
     UniqueConstraint,
     event,
 )
@@ -28,6 +28,9 @@ from app.store.rules import create_rules
 metadata = MetaData()
 
 _Int = BigInteger().with_variant(Integer(), "sqlite")
+# Bytes decide, not a language: a new version of the operating system's collations would
+# leave unique indexes of text in the wrong order, and let an Idempotency-Key in twice.
+Text = sqlalchemy.Text().with_variant(sqlalchemy.Text(collation="C"), "postgresql")
 
 ledger = Table(
     "ledger",

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, RootTransaction
+from sqlalchemy.exc import DBAPIError
 
 from app.store.accounts import Accounts, AccountsWriter
 from app.store.datasets import Datasets, DatasetsWriter
 from app.store.entries import Entries, EntriesWriter, LedgerIdentity
 from app.store.keys import Keys, KeysWriter
+from app.store.postgresql import has_committed, transaction_number
 from app.store.records import Verification
 from app.store.releases import Releases, ReleasesWriter
 from app.store.verification import verify
@@ -49,16 +51,34 @@ class UnitOfWork:
 
 @contextmanager
 def transaction(connection: Connection) -> Iterator[None]:
-    """Begin, and at the end commit; whatever goes wrong, the commit included, undoes it all."""
+    """Begin, and at the end commit; whatever goes wrong, the commit included, undoes it all.
+
+    Where the connection is lost during COMMIT the server is asked what became of it.
+
+    Raises
+    ------
+    UnknownCommitError
+        Nobody can say; what was written must not be written again.
+    """
     outer = connection.begin()
+    number = transaction_number(connection)
     try:
         yield
-        outer.commit()
     except BaseException:
-        # After a failed COMMIT SQLAlchemy counts the transaction as over and SQLite
-        # does not, so the driver is told as well.
-        try:
-            outer.rollback()
-        finally:
-            connection.connection.rollback()
+        _undo(connection, outer)
         raise
+    try:
+        outer.commit()
+    except BaseException as error:
+        _undo(connection, outer)
+        lost = isinstance(error, DBAPIError) and error.connection_invalidated
+        if not (lost and number is not None and has_committed(connection.engine, number)):
+            raise
+
+
+def _undo(connection: Connection, outer: RootTransaction) -> None:
+    outer.rollback()
+    # After a failed COMMIT SQLAlchemy counts the transaction as over and SQLite does not,
+    # so the driver is told as well. A connection that is gone has nothing to be told.
+    if not connection.invalidated:
+        connection.connection.rollback()

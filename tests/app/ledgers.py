@@ -7,9 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import psycopg
 
 from app.domain.releases import may_be_redrawn
 from app.store import ReleaseRecord, Store, UnitOfWork
+from app.store.rules import RULES
+
+BACKENDS = ("sqlite", "postgres")
 
 ANALYST = "person_ann"
 CURATOR = "person_cleo"
@@ -24,13 +30,47 @@ def file_of(directory: Path) -> Path:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a test's ledger lies: a data directory, and a database of either kind."""
+
+    directory: Path
+    url: str
+
+    @property
+    def backend(self) -> str:
+        return "sqlite" if self.url.startswith("sqlite") else "postgres"
+
+    def open(self, **options: Any) -> Store:
+        return Store.open(self.url, data_dir=self.directory, **options)
+
+
+@contextmanager
+def place_on(backend: str, directory: Path) -> Iterator[Place]:
+    """Give a place on a backend, and on PostgreSQL its database back at the end."""
+    if backend == "sqlite":
+        yield Place(directory, url_of(directory))
+        return
+    from tests.app.postgres import databases
+
+    name = databases().lend()
+    try:
+        yield Place(directory, databases().url(name))
+    finally:
+        databases().take_back(name)
+
+
+@dataclass(frozen=True)
 class Ledger:
     """An open store with an account of a given total."""
 
     store: Store
     account: str
     dataset: str
-    file: Path
+    place: Place
+
+    @property
+    def file(self) -> Path:
+        return file_of(self.place.directory)
 
     def debit(
         self, idem: str, amount: int = 1, *, principal: str = ANALYST, request: str = "{}"
@@ -64,8 +104,10 @@ class Ledger:
 
 
 @contextmanager
-def opened(directory: Path, *, total: int = 1000, queue_length: int = 4096) -> Iterator[Ledger]:
-    store = Store.open(url_of(directory), data_dir=directory, queue_length=queue_length)
+def opened(where: Place | Path, *, total: int = 1000, queue_length: int = 4096) -> Iterator[Ledger]:
+    """Open a ledger in a place, or in a directory on SQLite."""
+    place = where if isinstance(where, Place) else Place(where, url_of(where))
+    store = place.open(queue_length=queue_length)
     try:
         account = store.write(
             lambda u: u.accounts.open(total=total, principal=CURATOR, reason="first budget")
@@ -75,7 +117,7 @@ def opened(directory: Path, *, total: int = 1000, queue_length: int = 4096) -> I
                 name="people", account=account.id, spec="{}", rows=3, principal=CURATOR
             )
         )
-        yield Ledger(store, account.id, dataset.id, file_of(directory))
+        yield Ledger(store, account.id, dataset.id, place)
     finally:
         store.close()
 
@@ -95,9 +137,62 @@ def left_behind(store: Store) -> tuple[ReleaseRecord, ...]:
     return store.write(settle)
 
 
+@dataclass(frozen=True)
+class Raw:
+    """A connection that is not ours, to either database, with ``?`` for parameters."""
+
+    connection: Any
+    backend: str
+
+    def execute(self, statement: str, parameters: Any = ()) -> Any:
+        if self.backend == "postgres":
+            # without parameters the driver leaves percent signs alone
+            statement = statement.replace("?", "%s") if parameters else statement
+            return self.connection.execute(statement, parameters or None)
+        return self.connection.execute(statement, parameters)
+
+    def begin(self) -> None:
+        self.execute("BEGIN IMMEDIATE" if self.backend == "sqlite" else "BEGIN")
+
+    def dump(self) -> list[object]:
+        """Return every row of every table."""
+        if self.backend == "sqlite":
+            return list(self.connection.iterdump())
+        from app.store.tables import metadata
+
+        return [
+            (table.name, row)
+            for table in metadata.sorted_tables
+            for row in sorted(map(repr, self.execute(f"SELECT * FROM {table.name}").fetchall()))
+        ]
+
+
+DATABASE_ERRORS = (sqlite3.Error, psycopg.Error)
+REFUSALS = (sqlite3.IntegrityError, psycopg.IntegrityError, psycopg.DataError)
+"""What either driver raises for a statement that breaks a rule or a type."""
+
+
 @contextmanager
-def raw(file: Path, *, guarded: bool = True) -> Iterator[sqlite3.Connection]:
-    """A connection that is not ours: with foreign keys on, or with every guard off."""
+def raw(where: Place | Path, *, guarded: bool = True) -> Iterator[Any]:
+    """A connection that is not ours: with foreign keys on, or with every guard off.
+
+    For a file it is the driver's own, for a place a :class:`Raw`.
+    """
+    if isinstance(where, Path):
+        with _raw_file(where, guarded=guarded) as connection:
+            yield connection
+    elif where.backend == "sqlite":
+        with _raw_file(file_of(where.directory), guarded=guarded) as connection:
+            yield Raw(connection, "sqlite")
+    else:
+        with psycopg.connect(where.url, autocommit=True) as connection:
+            if not guarded:
+                _unguard(connection)
+            yield Raw(connection, "postgres")
+
+
+@contextmanager
+def _raw_file(file: Path, *, guarded: bool) -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(file, isolation_level=None)
     try:
         if guarded:
@@ -112,3 +207,13 @@ def raw(file: Path, *, guarded: bool = True) -> Iterator[sqlite3.Connection]:
         yield connection
     finally:
         connection.close()
+
+
+def _unguard(connection: psycopg.Connection[Any]) -> None:
+    for rule in RULES:
+        connection.execute(f"DROP FUNCTION IF EXISTS {rule.name}() CASCADE".encode())
+    for table, name in connection.execute(
+        "SELECT conrelid::regclass::text, conname FROM pg_constraint"
+        " WHERE connamespace = 'public'::regnamespace AND contype IN ('c', 'f')"
+    ).fetchall():
+        connection.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}".encode())

@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.store import DirectoryLockedError, Store, StoreError, engines, inspecting
+from app.store import DirectoryLockedError, Store, StoreError, engines, inspecting, sqlite
 from app.store.errors import PragmaMismatchError, StoreClosedError, UnsupportedDatabaseError
 from tests.app.ledgers import left_behind, opened, url_of
 
@@ -41,7 +41,7 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_failed_opening_gives_the_directory_free(tmp_path: Path) -> None:
-    for url in ("postgresql+psycopg://localhost/x", "sqlite://", "sqlite:///:memory:"):
+    for url in ("mysql://localhost/x", "no address", "sqlite://", "sqlite:///:memory:"):
         with pytest.raises(UnsupportedDatabaseError):
             Store.open(url, data_dir=tmp_path)
     Store.open(url_of(tmp_path), data_dir=tmp_path).close()
@@ -97,7 +97,7 @@ def test_a_pragma_that_does_not_hold_halts(tmp_path: Path) -> None:
 
     connection = sqlite3.connect(tmp_path / "x.sqlite", factory=Stubborn)
     with pytest.raises(PragmaMismatchError, match="synchronous = 1"):
-        engines.set_pragmas(connection, engines.PRAGMAS)
+        sqlite.set_pragmas(connection, sqlite.PRAGMAS)
     connection.close()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from app.domain.ledger import SYSTEM_ACCOUNT
@@ -11,15 +9,15 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState, request_fingerprint
 from app.domain.roles import Role
 from app.store import DatasetStatus, UnitOfWork
-from tests.app.ledgers import ANALYST, CURATOR, opened
+from tests.app.ledgers import ANALYST, CURATOR, Place, opened
 
 
 def code_of(problem: pytest.ExceptionInfo[Problem]) -> str:
     return problem.value.code
 
 
-def test_an_account_records_why_it_was_opened_and_raised(tmp_path: Path) -> None:
-    with opened(tmp_path, total=10) as ledger:
+def test_an_account_records_why_it_was_opened_and_raised(place: Place) -> None:
+    with opened(place, total=10) as ledger:
         ledger.grant(5)
         with ledger.store.reading() as r:
             opened_, granted = r.entries.list(ledger.account)
@@ -29,15 +27,15 @@ def test_an_account_records_why_it_was_opened_and_raised(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("account", ["acc_unknown", SYSTEM_ACCOUNT])
-def test_there_is_no_budget_where_there_is_no_account(tmp_path: Path, account: str) -> None:
-    with opened(tmp_path) as ledger, pytest.raises(Problem) as refused:
+def test_there_is_no_budget_where_there_is_no_account(place: Place, account: str) -> None:
+    with opened(place) as ledger, pytest.raises(Problem) as refused:
         ledger.store.write(lambda u: u.accounts.grant(account, 1, principal=CURATOR, reason="r"))
     assert code_of(refused) == "not-found"
 
 
-def test_a_release_keeps_its_request_plan_and_result(tmp_path: Path) -> None:
+def test_a_release_keeps_its_request_plan_and_result(place: Place) -> None:
     result = '{"value":\u2009"exactly these bytes"}'.encode()
-    with opened(tmp_path) as ledger:
+    with opened(place) as ledger:
         debited = ledger.debit("k", 7, request='{"statistic":"mean"}')
         done = ledger.store.write(lambda u: u.releases.finish(debited.id, result))
         with ledger.store.reading() as r:
@@ -54,8 +52,8 @@ def test_a_release_keeps_its_request_plan_and_result(tmp_path: Path) -> None:
         assert done.created_at < done.finished_at
 
 
-def test_releases_are_listed_newest_first_and_paged(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger:
+def test_releases_are_listed_newest_first_and_paged(place: Place) -> None:
+    with opened(place) as ledger:
         mine = [ledger.debit(f"k{n}").id for n in range(5)]
         other = ledger.debit("k", principal="person_bob").id
         with ledger.store.reading() as r:
@@ -70,8 +68,8 @@ def test_releases_are_listed_newest_first_and_paged(tmp_path: Path) -> None:
             assert r.accounts.spent_by(ledger.account, "person_cy") == 0
 
 
-def test_names_of_data_sets_are_unique_for_ever(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger:
+def test_names_of_data_sets_are_unique_for_ever(place: Place) -> None:
+    with opened(place) as ledger:
 
         def again(u: UnitOfWork) -> object:
             return u.datasets.insert(
@@ -85,8 +83,8 @@ def test_names_of_data_sets_are_unique_for_ever(tmp_path: Path) -> None:
             ledger.store.write(lambda u: u.datasets.archive(ledger.dataset, principal=CURATOR))
 
 
-def test_archiving_keeps_ledger_and_releases(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger:
+def test_archiving_keeps_ledger_and_releases(place: Place) -> None:
+    with opened(place) as ledger:
         release = ledger.release("k")
         archived = [
             ledger.store.write(lambda u: u.datasets.archive(ledger.dataset, principal=CURATOR))
@@ -106,8 +104,8 @@ def test_archiving_keeps_ledger_and_releases(tmp_path: Path) -> None:
         assert code_of(refused) == "not-found"
 
 
-def test_data_sets_are_listed_and_found(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger:
+def test_data_sets_are_listed_and_found(place: Place) -> None:
+    with opened(place) as ledger:
         added = [
             ledger.store.write(
                 lambda u, n=n: u.datasets.insert(
@@ -131,8 +129,8 @@ def test_data_sets_are_listed_and_found(tmp_path: Path) -> None:
             assert r.datasets.by_name("D1") is None
 
 
-def test_keys_are_found_by_their_secret_and_revoked_once(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger:
+def test_keys_are_found_by_their_secret_and_revoked_once(place: Place) -> None:
+    with opened(place) as ledger:
         key = ledger.store.write(
             lambda u: u.keys.insert(
                 name="ann's laptop",
@@ -162,9 +160,9 @@ def test_keys_are_found_by_their_secret_and_revoked_once(tmp_path: Path) -> None
         assert code_of(refused) == "not-found"
 
 
-def test_a_secret_is_nowhere_in_a_system_entry(tmp_path: Path) -> None:
+def test_a_secret_is_nowhere_in_a_system_entry(place: Place) -> None:
     """Only a digest over the key's public facts and its secret's hash is chained."""
-    with opened(tmp_path) as ledger:
+    with opened(place) as ledger:
         ledger.store.write(
             lambda u: u.keys.insert(
                 name="k",
@@ -179,8 +177,8 @@ def test_a_secret_is_nowhere_in_a_system_entry(tmp_path: Path) -> None:
             assert "ef" * 32 not in repr(r.entries.list(SYSTEM_ACCOUNT))
 
 
-def test_the_system_account_takes_entries_of_any_kind_but_money(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger:
+def test_the_system_account_takes_entries_of_any_kind_but_money(place: Place) -> None:
+    with opened(place) as ledger:
         entry = ledger.store.write(
             lambda u: u.accounts.system_entry(
                 "policy_changed", principal=CURATOR, fingerprint="f" * 64, note=ledger.dataset

