@@ -107,7 +107,7 @@ def migrate() -> None:
 def backup(file: Path) -> None:
     """Copy the SQLite ledger to FILE, which must not exist; works beside a running service.
 
-    The rows of data sets are not in it: `datasets` in the data directory is files that never change.
+    The rows of data sets are not in it: copy the data directory's `datasets` as well.
     """
     from app.store import back_up  # noqa: PLC0415
 
