@@ -116,7 +116,7 @@ class MedianDraw:
             name: float(column.decode(Fraction(index, 1 << _SHIFT)))
             for (name, column), index in zip(self.columns.items(), theta, strict=True)
         }
-        return Outcome(value={"median": value}, noise=None)
+        return Outcome(value=value, noise=None)
 
 
 def _no_noise(assumed_rows: int | None) -> Noise | None:  # noqa: ARG001

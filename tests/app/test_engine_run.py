@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import traceback
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -78,6 +80,21 @@ def test_whatever_fails_is_one_problem_that_says_nothing(
     assert type(error).__name__ in line
     told = [line, *map(str, vars(record).values()), *traceback.format_exception(problem)]
     assert not any(SENTINEL in text for text in told)
+
+
+def test_a_draw_without_entropy_is_void_and_never_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(count: int) -> bytes:
+        raise OSError("no entropy")
+
+    def draw(data: Data, randomness: Randomness) -> Outcome:
+        return Outcome({"count": data.rows + randomness.discrete_laplace(Fraction(1))}, None)
+
+    monkeypatch.setattr(os, "urandom", fail)
+    with pytest.raises(Problem) as caught:
+        run(_plan(draw), DATA)
+    assert caught.value.code == "release-void"
 
 
 def test_stopping_the_process_is_no_failed_draw(caplog: pytest.LogCaptureFixture) -> None:

@@ -348,10 +348,10 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         statistic=GeometricMedian(columns=("x",)),
         mechanism="kng",
-        shape={"median": {"x": 0.0}},
+        shape={"x": 0.0},
         common=[record(x=0)],
         changed=(record(x=1), record(x=-1)),
-        reading=lambda value: value["median"]["x"],
+        reading=lambda value: value["x"],
         cuts=(0.0,),
         caught_at=8,
         draws=200,

@@ -157,7 +157,7 @@ def test_differences_stay_within_the_sensitivity_and_reach_it(
         def measure(d: Sequence[Fraction], norm: str = norm) -> Fraction:
             return size(d, norm) ** (1 if norm == "l2" else 2)
 
-        replay = record_replay(form.total, schema=schema(adjacency), norm=measure, trials=60)
+        replay = record_replay(form.total, schema=schema(adjacency), norm=measure, trials=200)
         assert replay.largest <= stated
 
 
@@ -194,7 +194,7 @@ def test_differences_stay_within_the_ball_and_reach_it(name: str, adjacency: Adj
         form.total,
         schema=schema(adjacency),
         norm=lambda d: Fraction(0 if ball.contains([int(x) for x in d], unit) else 1),
-        trials=60,
+        trials=200,
     )
     assert replay.largest == 0
 

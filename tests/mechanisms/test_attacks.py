@@ -1,0 +1,187 @@
+"""Attacks on the draws themselves: floats, shared randomness, noise that looks at data.
+
+*Floats* (Mironov 2012; Haney et al. 2022): textbook noise in floats reaches other bit patterns
+from one data set than from its neighbour, and one look at the low bits tells them apart. Here the
+released numbers of both lie on one lattice, which the plan states; the textbook draw is the twin
+that the same check catches.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mechanisms.domain import CODE_MAX, Schema
+from mechanisms.objectives.geometric_median import MedianLaw
+from mechanisms.sketches import ArrayData
+from mechanisms.testing import record_replay, seeded_randomness
+from tests.mechanisms.offers import ADD, COLUMNS, REPLACE
+from tests.mechanisms.test_every_offer import CASES, Case, numbers
+
+DRAWS = 40
+POST_PROCESSED = ("variance", "covariance", "correlation", "moments")
+
+
+def steps_of(grid: Any) -> Iterator[Fraction]:
+    """Yield the steps of the released numbers, in the columns' units."""
+    if isinstance(grid, Mapping):
+        if "coefficients" in grid:
+            grid = grid["coefficients"]
+        elif "step" in grid:
+            grid = grid["step"]
+        for inner in grid.values():
+            yield from steps_of(inner)
+    elif isinstance(grid, list):
+        for inner in grid:
+            yield from steps_of(inner)
+    else:
+        yield Fraction(grid)
+
+
+def lattice(case: Case, rows: int, epsilon: str = "1") -> Fraction | None:
+    """Return the step of an offer's released numbers; None where they are functions of such."""
+    kind, mechanism = case.proof.statistic.kind, case.proof.mechanism
+    ratio = kind == "mean" and case.adjacency is ADD
+    if kind in POST_PROCESSED or mechanism == "functional" or ratio:
+        return None
+    return min(steps_of(case.plan(epsilon, rows).grid))
+
+
+def off_lattice(values: list[float], step: Fraction) -> int:
+    return sum((Fraction(value) / step).denominator != 1 for value in values)
+
+
+def drawn(case: Case, data: ArrayData, epsilon: str) -> list[float]:
+    plan, randomness = case.plan(epsilon, data.rows), seeded_randomness(5)
+    values: list[float] = []
+    for _ in range(DRAWS):
+        values += numbers(plan.draw(data, randomness).value)
+    return values
+
+
+# What is computed from integers of another release is attacked through `sum`, the same draw.
+LATTICES = [case for case in CASES if lattice(case, 4) is not None]
+
+
+@pytest.mark.parametrize("case", LATTICES, ids=str)
+@pytest.mark.parametrize("epsilon", ["0.001", "1"])
+def test_neighbours_reach_the_same_bit_patterns(case: Case, epsilon: str) -> None:
+    """All bounds are dyadic here, so every lattice point is a float of its own."""
+    for data in case.proof.pair(case.adjacency):
+        step = lattice(case, data.rows, epsilon)
+        assert step is not None
+        assert off_lattice(drawn(case, data, epsilon), step) == 0
+
+
+def test_every_mechanism_is_attacked() -> None:
+    attacked = {case.proof.mechanism for case in LATTICES}
+    assert attacked == {case.proof.mechanism for case in CASES} - {"functional"}
+
+
+@pytest.mark.parametrize("scale", [1.0, 1000.0])
+def test_textbook_noise_is_caught(scale: float) -> None:
+    generator = np.random.default_rng(1)
+    uniform = generator.random(DRAWS * 10) - 0.5
+    noise = -scale * np.sign(uniform) * np.log(1 - 2 * np.abs(uniform))
+    step = Fraction(1, CODE_MAX)
+    assert off_lattice([2.0 + v for v in noise.tolist()], step) > 0.9 * len(noise)
+
+
+ADDITIVE = [case for case in LATTICES if case.proof.mechanism == "k_norm"]
+
+
+@pytest.mark.parametrize("case", ADDITIVE, ids=str)
+def test_noise_does_not_look_at_the_data(case: Case) -> None:
+    """The same bits give both neighbours the same noise: outputs differ as the statistics do."""
+    pair = case.proof.pair(case.adjacency)
+    plans = [case.plan("0.01", data.rows) for data in pair]
+    seen = set()
+    for seed in range(12):
+        one, two = (
+            [Fraction(x) for x in numbers(plan.draw(data, seeded_randomness(seed)).value)]
+            for plan, data in zip(plans, pair, strict=True)
+        )
+        seen.add(tuple(a - b for a, b in zip(one, two, strict=True)))
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize(("adjacency", "delta"), [(REPLACE, 2), (ADD, 1)])
+def test_two_hundred_replays_of_the_geometric_median(adjacency: Any, delta: int) -> None:
+    """The gradient at a fixed place changes by at most Delta_2, and nearly by it somewhere."""
+    schema = Schema({name: COLUMNS[name] for name in ("x", "y")}, adjacency, 4, 100)
+    if adjacency is ADD:
+        schema = Schema(schema.columns, ADD, None, 100)
+    place = np.array([[12_345.0, -6_789.0]])
+
+    def gradient(data: ArrayData) -> list[Fraction]:
+        points = np.column_stack([data.codes["x"], data.codes["y"]]).astype(np.int64)
+        sums, _ = MedianLaw(points.reshape(-1, 2), rate=Fraction(1))._sums(place, 0.0)
+        return [Fraction(x) for x in sums[0].tolist()]
+
+    replay = record_replay(
+        gradient,
+        schema=schema,
+        norm=lambda change: sum((x * x for x in change), Fraction(0)),
+        trials=200,
+    )
+    assert 0.98 * delta < math.sqrt(replay.largest) <= delta + 1e-12
+
+
+_FORK = """
+import os
+from fractions import Fraction
+from mechanisms.catalog import calibrate
+from mechanisms.domain import NumberColumn, Schema
+from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.randomness import system_randomness
+from mechanisms.sketches import ArrayData
+from mechanisms.statistics.total import Sum
+
+schema = Schema({"x": NumberColumn(Fraction(-1), Fraction(1))}, Adjacency.REPLACE_ONE, 2)
+data = ArrayData.from_values(schema, {"x": [0.5, -0.5]})
+plan = calibrate(Sum(columns=("x",)), schema, Epsilon.parse("0.000000001"))
+warm = system_randomness()
+plan.draw(data, warm)  # caches are filled, and a buffer of bits is half used
+read, write = os.pipe()
+for _ in range(100):
+    child = os.fork()
+    if child == 0:
+        os.write(write, b"%r " % plan.draw(data, warm).value["x"])
+        os._exit(0)
+    os.waitpid(child, 0)
+answers = os.read(read, 1 << 16).split() + [repr(plan.draw(data, warm).value["x"]).encode()]
+assert len(answers) == 101 and len(set(answers)) == 101, len(set(answers))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_hundred_forks_of_warm_state_repeat_nothing() -> None:
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _FORK],
+        timeout=120,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_no_draw_reads_the_shared_generators() -> None:
+    """Seeding what a client could seed changes nothing, and a draw leaves their state alone."""
+    random.seed(1)
+    np.random.seed(1)
+    before = random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index,union-attr]
+    for case in CASES[::7]:
+        data = case.proof.pair(case.adjacency)[0]
+        case.plan("1", data.rows).draw(data, seeded_randomness(1))
+    after = random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index,union-attr]
+    assert before == after
