@@ -88,6 +88,8 @@ def serve(host: str, port: int, workers: int) -> None:
         host=host,
         port=port,
         workers=workers,
+        http="app.api.connections:PatientProtocol",
+        ws="none",
         access_log=False,
         server_header=False,
         log_level=settings.log_level,

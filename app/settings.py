@@ -116,6 +116,33 @@ class Settings(BaseSettings):
         ge=1,
         description="Largest JSON body, and largest spec part of an upload, in bytes.",
     )
+    max_head_bytes: int = Field(
+        default=2**16, ge=2**10, description="Largest request line and headers, in bytes."
+    )
+    max_connections: int = Field(
+        default=2_000,
+        ge=1,
+        description="Connections served at once; further ones are answered 503 busy.",
+    )
+    head_timeout_s: float = Field(
+        default=10.0,
+        gt=0,
+        description="How long a client may take for a request line and headers, in seconds.",
+    )
+    body_timeout_s: float = Field(
+        default=30.0,
+        gt=0,
+        description="How long a client may take for a request body, in seconds, "
+        "beyond one second per `min_body_bytes_per_s` received.",
+    )
+    min_body_bytes_per_s: int = Field(
+        default=2**14, ge=1, description="Slowest sustained upload, in bytes per second."
+    )
+    write_timeout_s: float = Field(
+        default=30.0,
+        gt=0,
+        description="How long a client may leave an answer unread, in seconds.",
+    )
     upload_threads: int = Field(
         default=2,
         ge=1,

@@ -19,7 +19,7 @@ from app.domain.problems import Problem
 from app.logs import describe
 
 _LOG = logging.getLogger("app.requests")
-_HEADERS = (
+SAFE_HEADERS = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"referrer-policy", b"no-referrer"),
@@ -53,6 +53,8 @@ class RequestContext:
         scope["request_id"] = request_id
         started = time.perf_counter()
         status = 0
+        if head := scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}  # what GET would say, without the body
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -61,7 +63,9 @@ class RequestContext:
                 headers = message.setdefault("headers", [])
                 given = {name for name, _ in headers}
                 headers.append((b"x-request-id", request_id.encode()))
-                headers.extend(pair for pair in _HEADERS if pair[0] not in given)
+                headers.extend(pair for pair in SAFE_HEADERS if pair[0] not in given)
+            elif head:
+                message = {**message, "body": b""}
             await send(message)
 
         try:

@@ -181,6 +181,14 @@ _KINDS = (
         "Read the object again and repeat the request with its new ETag.",
     ),
     ProblemKind(
+        "request-timeout",
+        408,
+        "The request took too long to arrive",
+        "The request head or body did not arrive in the time this service waits for one.",
+        "Send the request again over a faster connection; a release under the same "
+        "Idempotency-Key is charged once.",
+    ),
+    ProblemKind(
         "rate-limited",
         429,
         "Too many requests",

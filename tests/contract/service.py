@@ -49,7 +49,13 @@ def running(data_dir: Path, **settings: Any) -> Iterator[Service]:
     chosen = {"response_slot_ms": 0, **settings}
     app = create_app(Settings(data_dir=data_dir, bootstrap_key=ADMIN_KEY, **chosen))
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, ws="none", log_config=None, access_log=False
+        app,
+        host="127.0.0.1",
+        port=0,
+        http="app.api.connections:PatientProtocol",
+        ws="none",
+        log_config=None,
+        access_log=False,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

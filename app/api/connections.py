@@ -1,0 +1,173 @@
+"""Connections that wait for nobody: the server's protocol, with deadlines for slow clients.
+
+What uvicorn leaves open is closed here, below the application, so that a
+client who dawdles costs one socket for a bounded time and never a thread, a
+task or memory: a request head that does not end, a body that trickles, an
+answer nobody reads, heads without bound, and connections without number. What
+leaves instead of an answer is a problem like any other.
+
+A connection looks at itself once a second; a request costs it a few
+assignments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from enum import Enum, auto
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from app.api.middleware import SAFE_HEADERS
+from app.api.problems import problem_response
+from app.domain.problems import Problem
+from app.settings import Settings
+
+_LOG = logging.getLogger("app.requests")
+_TICK_S = 1.0
+_LINGER_S = 5.0
+"""How long more of a body is taken after its answer, so that the client gets to read that."""
+
+
+class _Phase(Enum):
+    """What is expected of the client."""
+
+    NOTHING = auto()
+    HEAD = auto()
+    BODY = auto()
+
+
+class PatientProtocol(HttpToolsProtocol):
+    """One connection; its limits are settings of the application it serves."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start to watch the clock, and turn one connection too many away."""
+        super().connection_made(transport)
+        self._settings: Settings = self.app_state["app"].settings
+        self._unread_s = 0.0
+        self._await(_Phase.HEAD)
+        self._watch = self.loop.call_later(_TICK_S, self._look)
+        if len(self.connections) > self._settings.max_connections:
+            self.app = _busy
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop watching."""
+        self._watch.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes, and refuse a head that is too long."""
+        if self._phase is _Phase.NOTHING:
+            self._await(_Phase.HEAD)
+        self._bytes += len(data)
+        super().data_received(data)
+        if self._phase is _Phase.HEAD and self._bytes > self._settings.max_head_bytes:
+            limit = self._settings.max_head_bytes
+            self._refuse(
+                Problem(
+                    "too-large",
+                    f"The request line and headers are longer than max_head_bytes ({limit} bytes).",
+                    limit="max_head_bytes",
+                    maximum=limit,
+                )
+            )
+
+    def on_message_begin(self) -> None:
+        """Note that a head has begun."""
+        self._phase = _Phase.HEAD
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Note that the body is next."""
+        self._await(_Phase.BODY)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Note that nothing more is expected."""
+        self._phase = _Phase.NOTHING
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Give a client who is still sending a moment to read the answer."""
+        super().on_response_complete()
+        self._since = self.loop.time()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP."""
+        del msg
+        self._refuse(Problem("malformed-request"))
+
+    def _await(self, phase: _Phase) -> None:
+        self._phase = phase
+        self._since = self.loop.time()
+        self._bytes = 0
+
+    def _look(self) -> None:
+        """Look at the clock: what the client owes, and what it has not read."""
+        self._watch = self.loop.call_later(_TICK_S, self._look)
+        stuck = self.transport.is_closing() or self.flow.write_paused
+        self._unread_s = self._unread_s + _TICK_S if stuck else 0.0
+        if self._unread_s > self._settings.write_timeout_s:
+            self.transport.abort()
+        elif not self.transport.is_closing() and self._phase is not _Phase.NOTHING:
+            self._look_at_request(self.loop.time() - self._since)
+
+    def _look_at_request(self, waited_s: float) -> None:
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if self._phase is _Phase.HEAD:
+            if not answering and waited_s > self._settings.head_timeout_s:
+                self._refuse(Problem("request-timeout") if self._bytes else None)
+        elif not answering:
+            if waited_s > _LINGER_S:
+                self._refuse(None)
+        elif self.flow.read_paused:
+            self._since += _TICK_S  # the client waits for us
+        elif waited_s > self._body_timeout_s() and not self.cycle.response_started:
+            self._refuse(Problem("request-timeout"))
+
+    def _body_timeout_s(self) -> float:
+        settings = self._settings
+        return settings.body_timeout_s + self._bytes / settings.min_body_bytes_per_s
+
+    def _refuse(self, problem: Problem | None) -> None:
+        """Close the connection, with a last word if there is one."""
+        if self.transport.is_closing():
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if problem is not None:
+            _LOG.info("connection refused", extra={"code": problem.code, "status": problem.status})
+            self.transport.write(_last_words(problem))
+        self.transport.close()
+        self._phase = _Phase.NOTHING
+
+
+def _request_id() -> str:
+    return f"req_{secrets.token_hex(8)}"
+
+
+def _last_words(problem: Problem) -> bytes:
+    """Return a problem as the bytes of a whole answer, the connection's last."""
+    request_id = _request_id()
+    answer = problem_response(problem, request_id)
+    headers = [
+        *answer.raw_headers,
+        *SAFE_HEADERS,
+        (b"x-request-id", request_id.encode()),
+        (b"connection", b"close"),
+    ]
+    lines = [b"%s: %s\r\n" % header for header in headers]
+    return b"".join([STATUS_LINE[problem.status], *lines, b"\r\n", bytes(answer.body)])
+
+
+async def _busy(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer one connection too many."""
+    request_id = _request_id()
+    answer: Any = problem_response(Problem("busy"), request_id, {"Connection": "close"})
+    answer.headers.update({"X-Request-Id": request_id})
+    answer.raw_headers.extend(SAFE_HEADERS)
+    await answer(scope, receive, send)
