@@ -30,8 +30,10 @@ effects. A full queue refuses with the problem ``busy``::
 
     u.accounts.open(total=, principal=, reason=)             -> AccountRecord
     u.accounts.grant(account_id, amount, principal=, reason=) -> Entry
-    u.releases.debit(account=, amount=, dataset=, principal=, request=, plan=, idem=)
+    u.releases.debit(account=, amount=, dataset=, principal=, request=, plan=, idem=, worker=)
                                              -> ReleaseRecord: the charge and the release in one
+    u.releases.claim(worker)                 -> ReleaseRecord to draw (or void), or None
+    u.releases.hand_back(id, worker=)        back into the queue
     u.releases.finish(id, result_bytes)      -> ReleaseRecord, 'released'
     u.releases.void(id)                      -> ReleaseRecord, the charge stays
     u.datasets.insert(name=, account=, spec=, rows=, principal=, id=None) -> DatasetRecord
@@ -57,8 +59,13 @@ data sets and archiving write their system entry themselves.
 *Problems raised*: ``budget-exceeded`` (requested, remaining), ``name-taken``,
 ``not-found``, ``busy``, ``invalid-request`` (a grant above the largest total).
 
-*Starting and checking*: ``r.releases.debited()`` lists what a dead process left
-charged and not drawn; ``begin_attempt`` counts another try before it is made.
+*Drawing*: a charged release has a ``worker``, or waits in the queue. A worker is
+alive until its lease ends (``u.workers.beat(id, lease_ms=)``, ``u.workers.end(id)``;
+``u.workers.alone(id)`` where one process at a time may write); what a dead one left
+is claimed like the queue, its attempts counted. ``r.releases.debited()`` lists all
+that is charged and not drawn; ``begin_attempt`` counts another try before it is made.
+
+*Starting and checking*:
 ``store.verify()`` walks the whole ledger and returns a :class:`Verification`.
 ``with inspecting(url) as r`` is a reader without the lock, for a command beside
 a running server.

@@ -18,7 +18,10 @@ from app.store.postgresql import ROLE
 from app.store.tables import metadata
 
 _USUAL = "SELECT, INSERT, UPDATE"
-_OTHERS: Mapping[str, str] = {"entry": "SELECT, INSERT"}
+_OTHERS: Mapping[str, str] = {
+    "entry": "SELECT, INSERT",
+    "worker": "SELECT, INSERT, UPDATE, DELETE",
+}
 
 _STANDING = text(
     "SELECT r.rolname IS NOT NULL AS known, u.rolsuper OR u.rolcreaterole AS may_make,"

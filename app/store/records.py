@@ -45,7 +45,8 @@ class ReleaseRecord:
 
     ``number`` orders releases by creation and serves as a paging cursor.
     ``(account, seq)`` is the entry that charged it. ``request`` and ``plan``
-    are JSON text; ``result`` is answered byte for byte.
+    are JSON text; ``result`` is answered byte for byte. ``worker`` is the
+    process that draws it, or drew it; None while it waits in the queue.
     """
 
     number: int
@@ -63,6 +64,7 @@ class ReleaseRecord:
     result_hash: str | None
     created_at: str
     finished_at: str | None
+    worker: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

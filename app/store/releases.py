@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from sqlalchemy import Connection, Row, Update, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, Update, bindparam, insert, or_, select, update
 
 from app.domain.problems import Problem
-from app.domain.releases import ReleaseState, request_fingerprint
+from app.domain.releases import ReleaseState, may_be_redrawn, request_fingerprint
 from app.store import tables
 from app.store.accounts import AccountsWriter
 from app.store.ids import new_id, now
 from app.store.records import ReleaseRecord
+from app.store.workers import LIVE_WORKERS
 
 _release, _entry = tables.release.c, tables.entry.c
 
@@ -49,6 +50,21 @@ _FINISH = _step_to(ReleaseState.RELEASED).values(
     result=bindparam("new_result"), result_hash=bindparam("new_hash")
 )
 _VOID = _step_to(ReleaseState.VOID)
+_TO_DRAW = (
+    select(tables.release)
+    .where(
+        _release.state == ReleaseState.DEBITED.value,
+        or_(_release.worker.is_(None), _release.worker.not_in(LIVE_WORKERS)),
+    )
+    .order_by(_release.number)
+    .limit(1)
+)
+_TAKE = _step_from(ReleaseState.DEBITED).values(
+    worker=bindparam("by"), attempts=_release.attempts + bindparam("deaths")
+)
+_HAND_BACK = (
+    _step_from(ReleaseState.DEBITED).where(_release.worker == bindparam("by")).values(worker=None)
+)
 _ATTEMPT = _step_from(ReleaseState.DEBITED).values(attempts=_release.attempts + 1)
 
 
@@ -87,6 +103,10 @@ class Releases:
             query = query.where(_release.number < before)
         return tuple(_present(row) for row in self._connection.execute(query))
 
+    def to_draw(self) -> ReleaseRecord | None:
+        """Return the oldest charged release that nobody draws: queued, or left by the dead."""
+        return _record(self._connection.execute(_TO_DRAW).one_or_none())
+
     def debited(self) -> tuple[ReleaseRecord, ...]:
         """Return the releases that are charged and have no result yet, oldest first."""
         return tuple(_present(row) for row in self._connection.execute(_DEBITED))
@@ -111,11 +131,13 @@ class ReleasesWriter(Releases):
         request: str,
         plan: str,
         idem: str,
+        worker: str | None = None,
     ) -> ReleaseRecord:
         """Charge the account and make the release, state ``debited``, first attempt.
 
         ``request`` is the canonical JSON text of the request and ``plan`` that
-        of its public plan. Look the Idempotency-Key up first, in the same
+        of its public plan. ``worker`` is who will draw it; without one it
+        waits in the queue. Look the Idempotency-Key up first, in the same
         write: using one twice violates a constraint here.
 
         Raises
@@ -148,6 +170,7 @@ class ReleasesWriter(Releases):
             "result_hash": None,
             "created_at": entry.at,
             "finished_at": None,
+            "worker": worker,
         }
         inserted = self._connection.execute(_INSERT, values)
         (number,) = inserted.inserted_primary_key or (0,)
@@ -179,6 +202,29 @@ class ReleasesWriter(Releases):
             ``release-void`` when it is no longer waiting for a result.
         """
         return self._step(release, _VOID, at=now())
+
+    def claim(self, worker: str) -> ReleaseRecord | None:
+        """Give a worker the oldest release that nobody draws; None when there is none.
+
+        One from the queue is in its first attempt. One that a dead process
+        left behind is counted another, or is void when it has none left: a
+        record that comes back ``void`` is not to be drawn.
+        """
+        found = self.to_draw()
+        if found is None:
+            return None
+        if found.worker is None:
+            return self._step(found.id, _TAKE, by=worker, deaths=0)
+        if not may_be_redrawn(found.attempts):
+            return self.void(found.id)
+        return self._step(found.id, _TAKE, by=worker, deaths=1)
+
+    def hand_back(self, release: str, *, worker: str) -> None:
+        """Put a release whose draw its own worker has stopped into the queue again.
+
+        No attempt is counted: those are for draws that a process died of.
+        """
+        self._connection.execute(_HAND_BACK, {"wanted": release, "by": worker})
 
     def begin_attempt(self, release: str) -> ReleaseRecord:
         """Count one more attempt at drawing a release that a dead process left behind."""

@@ -102,6 +102,8 @@ WHEN 'reserved' THEN
 WHEN 'debited' THEN
     NEW.seq = OLD.seq AND (
         NEW.state = 'debited' AND NEW.attempts = OLD.attempts + 1
+        OR NEW.state = 'debited' AND NEW.attempts = OLD.attempts
+            AND (OLD.worker IS NULL) <> (NEW.worker IS NULL)
         OR NEW.state IN ('released', 'void') AND NEW.attempts = OLD.attempts)
 ELSE FALSE END"""
 

@@ -177,6 +177,7 @@ release = Table(
     Column("result_hash", Text),
     Column("created_at", Text, nullable=False),
     Column("finished_at", Text),
+    Column("worker", Text),
     PrimaryKeyConstraint("number", name="pk_release"),
     UniqueConstraint("id", name="uq_release_id"),
     UniqueConstraint("account", "seq", name="uq_release_charge"),
@@ -194,6 +195,19 @@ release = Table(
     ),
     CheckConstraint("attempts >= 0 AND attempts <= 3", name="ck_release_attempts"),
     sqlite_strict=True,
+)
+
+# Processes that draw, each alive until its lease ends. A release's ``worker`` names
+# one of them without a foreign key: it outlives the process.
+worker = Table(
+    "worker",
+    metadata,
+    Column("id", Text, nullable=False),
+    Column("lease_until_ms", _Int, nullable=False),
+    PrimaryKeyConstraint("id", name="pk_worker"),
+    CheckConstraint("lease_until_ms >= 0", name="ck_worker_lease"),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
 )
 
 api_key = Table(

@@ -16,6 +16,7 @@ from app.store.postgresql import has_committed, transaction_number
 from app.store.records import Verification
 from app.store.releases import Releases, ReleasesWriter
 from app.store.verification import verify
+from app.store.workers import WorkersWriter
 
 
 class Reader:
@@ -39,7 +40,7 @@ class Reader:
 class UnitOfWork:
     """All repositories with their writing verbs, inside one transaction of the writer."""
 
-    __slots__ = ("accounts", "datasets", "entries", "keys", "releases")
+    __slots__ = ("accounts", "datasets", "entries", "keys", "releases", "workers")
 
     def __init__(self, connection: Connection, identity: LedgerIdentity) -> None:
         self.entries = EntriesWriter(connection, identity)
@@ -47,6 +48,7 @@ class UnitOfWork:
         self.datasets = DatasetsWriter(connection, self.accounts)
         self.keys = KeysWriter(connection, self.accounts)
         self.releases = ReleasesWriter(connection, self.accounts)
+        self.workers = WorkersWriter(connection)
 
 
 @contextmanager

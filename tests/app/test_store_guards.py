@@ -38,7 +38,7 @@ def db(ledger: Ledger) -> Iterator[sqlite3.Connection]:
 
 UNCHARGED = """
 INSERT INTO release SELECT 99, 'rel_x', account, 1, dataset, principal, 'debited', 1, request, plan,
-fingerprint, NULL, NULL, created_at, NULL FROM release LIMIT 1"""
+fingerprint, NULL, NULL, created_at, NULL, NULL FROM release LIMIT 1"""
 
 REFUSED = [
     # Entries are append-only.
@@ -78,6 +78,8 @@ REFUSED = [
     "UPDATE release SET state = 'released' WHERE state = 'debited'",
     "UPDATE release SET attempts = 0 WHERE state = 'debited'",
     "UPDATE release SET attempts = 3 WHERE state = 'debited'",
+    "UPDATE release SET worker = 'mallory' WHERE state = 'released'",
+    "UPDATE release SET worker = 'w', principal = 'mallory' WHERE state = 'debited'",
     "UPDATE release SET request = '{\"other\": 1}' WHERE state = 'debited'",
     "UPDATE release SET seq = seq - 1 WHERE state = 'debited'",
     "UPDATE release SET principal = 'mallory', attempts = 2 WHERE state = 'debited'",
