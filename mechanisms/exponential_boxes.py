@@ -20,7 +20,7 @@ from fractions import Fraction
 from mechanisms.domain import Schema
 from mechanisms.kng_boxes import grid_bits, read_records, require_drawable
 from mechanisms.objectives.check_loss import LossLaw
-from mechanisms.privacy import Guarantee, PrivacyLoss
+from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import draw
 from mechanisms.statistics.base import Alternative, Data, Noise, Outcome, Plan
@@ -66,6 +66,7 @@ def calibrate_quantile_regression(
             sensitivity=str(float(delta)),
             sensitivity_unit="change of the check loss, scaled columns: max(tau, 1 - tau) (1 + B)",
             theorem=theorem,
+            rho=bounded_range_rho(epsilon),
         ),
         grid={
             "coefficients": {

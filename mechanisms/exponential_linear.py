@@ -38,7 +38,7 @@ from fractions import Fraction
 
 from mechanisms.domain import Schema
 from mechanisms.kng_linear import grid_exponent
-from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss
+from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.gaussian_ball import GaussianBall
 from mechanisms.samplers.gaussian_search import draw
@@ -165,6 +165,7 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss, theorem: str)
             sensitivity=str(loss_sensitivity(drawn.bound)),
             sensitivity_unit="sum of squared residuals, scaled columns",
             theorem=theorem,
+            rho=bounded_range_rho(epsilon),
         ),
         grid={"coefficients": steps, "scaled": float(drawn.step)},
         reason=(

@@ -47,7 +47,7 @@ from mechanisms.objectives.check_loss import (
     Linf,
     Records,
 )
-from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss
+from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import draw
 from mechanisms.statistics.base import Data, InvalidStatisticError, Noise, Outcome, Plan
@@ -214,6 +214,7 @@ def _plan(
             sensitivity=decimal_text(delta),
             sensitivity_unit=f"{chosen} norm of a change in the gradient, scaled columns",
             theorem=THEOREM,
+            rho=bounded_range_rho(epsilon),
         ),
         grid={"coefficients": steps, "scaled": float(drawn.step)},
         reason=_REASONS[by_hull] + "; drawn exactly on boxes, no Markov chain.",

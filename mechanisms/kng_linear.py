@@ -34,7 +34,7 @@ from mechanisms.objectives.linear import (
     smallest_ridge,
     unit_sensitivity,
 )
-from mechanisms.privacy import Guarantee, PrivacyLoss
+from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.affine import AffinePosterior, draw
 from mechanisms.statistics.base import (
@@ -158,6 +158,7 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
             sensitivity=f"{unit} (1 + ||theta||_1)",
             sensitivity_unit="linf norm of a change in the gradient at theta, scaled columns",
             theorem=THEOREM,
+            rho=bounded_range_rho(epsilon),
         ),
         grid={"coefficients": steps, "scaled": float(drawn.step)},
         reason=(

@@ -26,7 +26,7 @@ import numpy as np
 
 from mechanisms.domain import CODE_BITS, NumberColumn, Schema
 from mechanisms.objectives.geometric_median import MedianLaw
-from mechanisms.privacy import Guarantee, PrivacyLoss
+from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import Space, draw
 from mechanisms.statistics.base import (
@@ -82,6 +82,7 @@ def calibrate_geometric_median(
             sensitivity=str(delta),
             sensitivity_unit="l2 norm of a change in the sum of unit vectors",
             theorem=THEOREM,
+            rho=bounded_range_rho(epsilon),
         ),
         grid={name: float(column.step / (1 << _SHIFT)) for name, column in drawn.columns.items()},
         reason="Unit vectors fill the l2 ball, so l2 is their hull; drawn exactly on boxes.",

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from mechanisms.domain import CODE_MAX, Schema
-from mechanisms.privacy import Guarantee, PrivacyLoss
+from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.fine_grid import FINE_BITS
 from mechanisms.samplers.intervals import GridCodes, draw_point
@@ -166,6 +166,7 @@ def _joint_plan(
             Alternative(mechanism="kng", norm="linf", comparison=errors.compare(joint=False)),
         ),
         details={"levels_drawn": "jointly", "mean_rank_errors": errors.joint},
+        rho=bounded_range_rho(epsilon),
     )
 
 
@@ -204,6 +205,7 @@ def _split_plan(
                 for level, delta in zip(levels, deltas, strict=True)
             ],
         },
+        rho=bounded_range_rho(epsilon) / len(levels),
     )
 
 
@@ -219,6 +221,7 @@ def _plan(
     reason: str,
     alternatives: tuple[Alternative, ...],
     details: Json,
+    rho: Fraction,
 ) -> Plan:
     (column,) = require_numbers(schema, [statistic.column], "column")
     return Plan(
@@ -230,6 +233,7 @@ def _plan(
             sensitivity=decimal_text(sensitivity),
             sensitivity_unit=unit,
             theorem=THEOREM,
+            rho=rho,
         ),
         grid={statistic.column: float(1 if column.boolean else column.step)},
         reason=reason,

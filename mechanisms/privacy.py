@@ -145,7 +145,9 @@ class Guarantee:
     """What a released value promises, in the words a reader of the release sees.
 
     ``sensitivity`` is the exact (or certified upper) bound as text, in the
-    mechanism's own units, which ``sensitivity_unit`` names.
+    mechanism's own units, which ``sensitivity_unit`` names. ``rho`` is what the
+    release costs an account kept in zCDP (:mod:`mechanisms.accounting`), None
+    standing for the cost of any epsilon-DP draw.
     """
 
     epsilon: PrivacyLoss
@@ -155,3 +157,19 @@ class Guarantee:
     theorem: str
     definition: str = "pure epsilon-DP"
     exact: bool = True
+    rho: Fraction | None = None
+
+    @property
+    def zcdp(self) -> Fraction:
+        """Return the zCDP cost: ``epsilon**2 / 2`` unless a smaller one is known."""
+        return pure_rho(self.epsilon) if self.rho is None else self.rho
+
+
+def pure_rho(epsilon: PrivacyLoss) -> Fraction:
+    """Return the zCDP cost of an epsilon-DP draw (Bun & Steinke 2016, Proposition 1.4)."""
+    return epsilon.fraction**2 / 2
+
+
+def bounded_range_rho(epsilon: PrivacyLoss) -> Fraction:
+    """Return the zCDP cost of a draw of bounded range epsilon (Cesar & Rogers 2021, Theorem 2)."""
+    return epsilon.fraction**2 / 8
