@@ -24,6 +24,7 @@ from app.services.derivations import DerivationService
 from app.services.keys import KeyService
 from app.services.plans import PlanService
 from app.services.previews import PreviewService
+from app.services.rates import RateLimiter
 from app.services.releases import ReleaseService
 from app.settings import Settings
 from app.store import Store
@@ -46,7 +47,9 @@ def create_app(settings: Settings) -> FastAPI:
             services.releases.recover()
             try:
                 clock = PublicClock(settings.response_slot_ms)
-                yield {"app": AppState(services=services, settings=settings, clock=clock)}
+                rates = RateLimiter(settings.rate_limit_per_minute)
+                state = AppState(services=services, settings=settings, clock=clock, rates=rates)
+                yield {"app": state}
             finally:
                 await services.releases.close(timeout_s=settings.drain_timeout_s)
         finally:

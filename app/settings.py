@@ -111,6 +111,12 @@ class Settings(BaseSettings):
     max_category_values: int = Field(
         default=10_000, ge=1, description="Most values one category column may declare."
     )
+    rate_limit_per_minute: int = Field(
+        default=0,
+        ge=0,
+        description="Requests that one key may send per minute and server process; 0 for any "
+        "number. Above it requests are answered 429.",
+    )
     max_request_bytes: int = Field(
         default=2**20,
         ge=1,

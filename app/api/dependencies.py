@@ -38,8 +38,10 @@ State = Annotated[AppState, Depends(_state)]
 def _caller_at_least(role: Role) -> Callable[[Request], Awaitable[Caller]]:
     # a coroutine, because key look-ups belong on the event loop (see KeyService)
     async def caller(request: Request) -> Caller:
-        known = state_of(request).services.keys.authenticate(_bearer(request))
+        state = state_of(request)
+        known = state.services.keys.authenticate(_bearer(request))
         request.scope["key_id"] = known.key
+        state.rates.take(known.key)
         known.require(role)
         return known
 

@@ -66,8 +66,8 @@ def problem_response(
     sent = dict(headers or {})
     if problem.status == 401:
         sent["WWW-Authenticate"] = "Bearer"
-    if problem.kind.retry_after_s is not None:
-        sent["Retry-After"] = str(problem.kind.retry_after_s)
+    if problem.retry_after_s is not None:
+        sent["Retry-After"] = str(problem.retry_after_s)
     return Response(
         json.dumps(problem_body(problem, request_id), separators=(",", ":")),
         status_code=problem.status,
@@ -110,9 +110,12 @@ def install_problem_handlers(app: FastAPI) -> None:
 def documented(
     *codes: str, answers: dict[int | str, dict[str, Any]] | None = None
 ) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI ``responses`` of an operation that may give these problems."""
+    """Return the OpenAPI ``responses`` of an operation that may give these problems.
+
+    Whatever takes a key may also be refused for that key's rate.
+    """
     described: dict[int | str, dict[str, Any]] = dict(answers or {})
-    for code in codes:
+    for code in (*codes, "rate-limited") if "unauthorized" in codes else codes:
         kind = PROBLEMS[code]
         known = described.setdefault(
             kind.status,

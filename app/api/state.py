@@ -13,6 +13,7 @@ from app.services.datasets import DatasetService
 from app.services.derivations import DerivationService
 from app.services.keys import KeyService
 from app.services.previews import PreviewService
+from app.services.rates import RateLimiter
 from app.services.releases import ReleaseService
 from app.settings import Settings
 
@@ -38,6 +39,7 @@ class AppState:
     services: Services
     settings: Settings
     clock: PublicClock
+    rates: RateLimiter
 
 
 class LifespanState(TypedDict):

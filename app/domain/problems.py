@@ -194,7 +194,7 @@ _KINDS = (
         "Too many requests",
         "This key has used up its requests for the moment.",
         "Wait as long as `Retry-After` says.",
-        retry_after_s=60,
+        {"retry_after": "the same number of seconds as in `Retry-After`"},
     ),
     ProblemKind(
         "release-void",
@@ -272,6 +272,12 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
     def title(self) -> str:
         """Return the kind's fixed title."""
         return self.kind.title
+
+    @property
+    def retry_after_s(self) -> int | None:
+        """Return the seconds after which to try again: this occurrence's own, or the kind's."""
+        own = self.extras.get("retry_after")
+        return own if isinstance(own, int) else self.kind.retry_after_s
 
     def inside(self, place: str) -> Problem:
         """Return an ``invalid-request`` whose fields are seen from one level further out."""
