@@ -25,6 +25,7 @@ from app.services.keys import KeyService
 from app.services.plans import PlanService
 from app.services.previews import PreviewService
 from app.services.rates import RateLimiter
+from app.services.receipts import Receipts
 from app.services.releases import ReleaseService
 from app.settings import Settings
 from app.store import Store
@@ -71,11 +72,13 @@ def build_services(settings: Settings, store: Store) -> Services:
     datasets = DatasetService(store, plane, threads=settings.upload_threads)
     vault.recover(datasets.with_rows())
     plans = PlanService(threads=settings.draw_threads)
+    receipts = Receipts(store)
     releases = ReleaseService(
         store=store,
         datasets=datasets,
         plans=plans,
         plane=plane,
+        receipts=receipts,
         threads=settings.draw_threads,
         max_waiting=settings.max_waiting_draws,
     )
@@ -87,6 +90,7 @@ def build_services(settings: Settings, store: Store) -> Services:
         derivations=DerivationService(releases, datasets, plans),
         keys=KeyService(store),
         previews=PreviewService(datasets, plans),
+        receipts=receipts,
         releases=releases,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,6 +13,7 @@ from app.domain.ledger import Balance, Entry
 from app.services.budgets import BudgetView
 from app.services.datasets import DatasetView, policy_json
 from app.services.keys import KeyRecord
+from app.services.receipts import Finding, PublicKey
 from mechanisms.privacy import Epsilon
 
 
@@ -98,6 +101,9 @@ class ReleaseAnswer(Answer):
     created_at: str
     released_at: str | None
     citation: str | None
+    receipt: str | None = Field(
+        description="A signature (compact JWS, EdDSA) that anybody can check offline; last member."
+    )
 
 
 class DerivationAnswer(Answer):
@@ -187,6 +193,50 @@ class VerificationAnswer(Answer):
     faults: list[str]
 
 
+class ReceiptFactsAnswer(Answer):
+    """What a receipt says: this ledger charged for this answer in this entry."""
+
+    ledger: str
+    epoch: int
+    account: str
+    seq: int
+    entry: str = Field(description="The entry's hash.")
+    release: str
+    answer: str = Field(description="SHA-256 of the answer's bytes without its receipt.")
+
+
+class ReceiptCheckAnswer(Answer):
+    """What this ledger makes of a receipt; without a good signature it says no more."""
+
+    ok: bool
+    signature: bool = Field(description="Whether a key of this ledger signed the receipt.")
+    sent: bool | None = Field(
+        description="Whether the answer that was sent is the signed one; null: it was not sent."
+    )
+    entry: bool | None = Field(description="Whether this ledger has the entry in its place.")
+    stored: bool | None = Field(description="Whether the stored answer is the signed one.")
+    receipt: ReceiptFactsAnswer | None
+
+
+class PublicKeyAnswer(Answer):
+    """A public key as a JSON Web Key (RFC 8037), and since when the ledger has it."""
+
+    kty: Literal["OKP"] = "OKP"
+    crv: Literal["Ed25519"] = "Ed25519"
+    alg: Literal["EdDSA"] = "EdDSA"
+    use: Literal["sig"] = "sig"
+    kid: str
+    x: str
+    since: str
+
+
+class PublicKeysAnswer(Answer):
+    """The keys that sign this ledger's receipts, the present one first: a JSON Web Key set."""
+
+    ledger: str
+    keys: list[PublicKeyAnswer]
+
+
 class KeyAnswer(Answer):
     """A key, without its secret."""
 
@@ -265,6 +315,25 @@ def entry_answer(entry: Entry) -> EntryAnswer:
         prev=entry.prev,
         hash=entry.hash,
     )
+
+
+def receipt_check_answer(finding: Finding) -> ReceiptCheckAnswer:
+    """Return what was found of a receipt."""
+    said = finding.receipt
+    return ReceiptCheckAnswer(
+        ok=finding.ok,
+        signature=finding.signature,
+        sent=finding.sent,
+        entry=finding.entry,
+        stored=finding.stored,
+        receipt=None if said is None else ReceiptFactsAnswer(**asdict(said)),
+    )
+
+
+def public_keys_answer(ledger: str, keys: Iterable[PublicKey]) -> PublicKeysAnswer:
+    """Return public keys as a JSON Web Key set."""
+    shown = [PublicKeyAnswer(kid=key.name, x=key.public, since=key.since) for key in keys]
+    return PublicKeysAnswer(ledger=ledger, keys=shown)
 
 
 def key_answer(record: KeyRecord) -> KeyAnswer:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Path
 from pydantic import BaseModel
 from starlette.requests import Request
 
-from app.api.exact_json import read_model
+from app.api.exact_json import read_json, read_model
 from app.api.state import AppState
-from app.domain.problems import Problem
+from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
 from app.services.keys import Caller
 
@@ -72,13 +73,28 @@ def json_body(model: type[Model]) -> Any:
     """
 
     async def read(request: Request) -> Model:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != _JSON:
-            raise Problem("unsupported-media-type", "Send the body as application/json.")
-        limit = state_of(request).settings.max_request_bytes
-        return read_model(model, await _read_bounded(request, limit))
+        return read_model(model, await _json_bytes(request))
 
     return Depends(read)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A JSON object of any members, and the bytes it was sent as."""
+
+    members: Mapping[str, object]
+    content: bytes
+
+
+async def _document(request: Request) -> Document:
+    content = await _json_bytes(request)
+    members = read_json(content)
+    if not isinstance(members, dict):
+        raise invalid_request("body", "must be an object")
+    return Document(members, content)
+
+
+AnyDocument = Annotated[Document, Depends(_document)]
 
 
 def body_of(model: type[BaseModel]) -> dict[str, Any]:
@@ -87,7 +103,11 @@ def body_of(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {_JSON: {"schema": schema}}}}
 
 
-async def _read_bounded(request: Request, limit: int) -> bytes:
+async def _json_bytes(request: Request) -> bytes:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != _JSON:
+        raise Problem("unsupported-media-type", "Send the body as application/json.")
+    limit = state_of(request).settings.max_request_bytes
     body = b""
     async for chunk in request.stream():
         body += chunk

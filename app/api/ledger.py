@@ -1,13 +1,22 @@
-"""The ledger: reading entries, verifying everything."""
+"""The ledger: reading entries, verifying everything, checking receipts."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 
-from app.api.answers import EntryAnswer, VerificationAnswer, entry_answer
-from app.api.dependencies import Curator, Id, State
+from app.api.answers import (
+    EntryAnswer,
+    PublicKeysAnswer,
+    ReceiptCheckAnswer,
+    VerificationAnswer,
+    entry_answer,
+    public_keys_answer,
+    receipt_check_answer,
+)
+from app.api.dependencies import Analyst, AnyDocument, Curator, Id, State, body_of
 from app.api.paging import Page, Paging, page_of
 from app.api.problems import documented
+from app.api.schemas import ReceiptRequest
 
 router = APIRouter(prefix="/v1", tags=["ledger"])
 
@@ -38,3 +47,30 @@ def verify_ledger(caller: Curator, state: State) -> VerificationAnswer:
     return VerificationAnswer(
         ok=found.ok, entries=found.entries, head=found.head, faults=list(found.faults)
     )
+
+
+@router.post(
+    "/ledger/receipts",
+    operation_id="checkReceipt",
+    response_model=ReceiptCheckAnswer,
+    openapi_extra=body_of(ReceiptRequest),
+    responses=documented("unauthorized", "too-large", "unsupported-media-type", "invalid-request"),
+)
+def check_receipt(caller: Analyst, body: AnyDocument, state: State) -> ReceiptCheckAnswer:
+    """Say whether a receipt is this ledger's, and fits its entry and its stored answer.
+
+    Send a released answer byte for byte as it was received, or `{"receipt": "..."}` alone.
+    """
+    del caller
+    return receipt_check_answer(state.services.receipts.check(body.members, body.content))
+
+
+@router.get(
+    "/ledger/public-keys",
+    operation_id="getPublicKeys",
+    response_model=PublicKeysAnswer,
+    openapi_extra={"security": []},
+)
+async def get_public_keys(state: State) -> PublicKeysAnswer:
+    """Show the keys that sign receipts, the present one first (anyone)."""
+    return public_keys_answer(state.services.receipts.ledger, state.services.receipts.keys)

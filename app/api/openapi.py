@@ -21,6 +21,7 @@ from app.api.schemas import (
     GrantRequest,
     KeyRequest,
     PreviewRequest,
+    ReceiptRequest,
     ReleaseRequest,
 )
 
@@ -37,6 +38,7 @@ _BODIES = (
     GrantRequest,
     KeyRequest,
     PreviewRequest,
+    ReceiptRequest,
     ReleaseRequest,
 )
 _FRAMEWORK_ERRORS = ("HTTPValidationError", "ValidationError")

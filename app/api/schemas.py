@@ -287,6 +287,14 @@ class DatasetSpec(Request):
         return f"spec.{place}"
 
 
+class ReceiptRequest(BaseModel):
+    """A released answer, byte for byte as it was received, or its receipt alone."""
+
+    model_config = ConfigDict(extra="allow")
+
+    receipt: str
+
+
 class GrantRequest(Request):
     """More epsilon for an account, and why."""
 

@@ -14,6 +14,7 @@ from app.services.derivations import DerivationService
 from app.services.keys import KeyService
 from app.services.previews import PreviewService
 from app.services.rates import RateLimiter
+from app.services.receipts import Receipts
 from app.services.releases import ReleaseService
 from app.settings import Settings
 
@@ -29,6 +30,7 @@ class Services:
     derivations: DerivationService
     keys: KeyService
     previews: PreviewService
+    receipts: Receipts
     releases: ReleaseService
 
 

@@ -8,7 +8,7 @@
 """
 
 from app.client.desk import ReleaseDesk
-from app.client.errors import ClientError, ProblemError, UnreachableError
+from app.client.errors import ClientError, ProblemError, ReceiptError, UnreachableError
 from app.client.models import (
     Balance,
     Budget,
@@ -17,9 +17,12 @@ from app.client.models import (
     Entry,
     Key,
     Preview,
+    Receipt,
+    ReceiptCheck,
     Release,
     Verification,
 )
+from app.client.receipts import check_receipt
 
 __all__ = [
     "Balance",
@@ -31,8 +34,12 @@ __all__ = [
     "Key",
     "Preview",
     "ProblemError",
+    "Receipt",
+    "ReceiptCheck",
+    "ReceiptError",
     "Release",
     "ReleaseDesk",
     "UnreachableError",
     "Verification",
+    "check_receipt",
 ]

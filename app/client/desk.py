@@ -26,6 +26,7 @@ from app.client.models import (
     Entry,
     Key,
     Preview,
+    ReceiptCheck,
     Release,
     Verification,
 )
@@ -211,6 +212,21 @@ class ReleaseDesk:
     def verification(self) -> Verification:
         """Walk every chain and sum of the ledger (curators)."""
         return Verification.model_validate_json(self._read("/v1/ledger/verification").content)
+
+    def check_receipt(self, answer: Release | bytes) -> ReceiptCheck:
+        """Ask the service whether an answer's receipt is its own and fits its ledger.
+
+        Offline, with a public key: :func:`app.client.check_receipt`.
+        """
+        body = answer.body if isinstance(answer, Release) else answer
+        headers = {"Content-Type": "application/json"}
+        path = "/v1/ledger/receipts"
+        response = self._repeatable("POST", path, content=body, headers=headers)
+        return ReceiptCheck.model_validate_json(response.content)
+
+    def public_keys(self) -> bytes:
+        """Return the keys that sign this ledger's receipts, as a JSON Web Key set."""
+        return self._read("/v1/ledger/public-keys").content
 
     # Keys and the catalog
 

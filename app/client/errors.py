@@ -3,6 +3,7 @@
 ``ClientError``
   ``ProblemError``      the service answered with a refusal (RFC 9457)
   ``UnreachableError``  no answer came, after every retry
+  ``ReceiptError``      a receipt does not hold
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ class UnreachableError(ClientError):
     def __init__(self, detail: str, *, idempotency_key: str | None = None) -> None:
         super().__init__(detail)
         self.idempotency_key = idempotency_key
+
+
+class ReceiptError(ClientError):
+    """An answer has no receipt, or one that does not hold; says which."""
 
 
 class ProblemError(ClientError):

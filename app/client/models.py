@@ -71,6 +71,37 @@ class Release(Answer):
     body: bytes = Field(default=b"", exclude=True, repr=False)
 
 
+class Receipt(Answer):
+    """What a receipt says: this ledger charged for this answer in this entry.
+
+    ``entry`` is the entry's hash, ``answer`` the SHA-256 of the answer without its receipt.
+    """
+
+    ledger: str
+    epoch: int
+    account: str
+    seq: int
+    entry: str
+    release: str
+    answer: str
+
+
+class ReceiptCheck(Answer):
+    """What the service makes of a receipt; without a good signature it says no more.
+
+    ``sent``: whether the answer that was sent is the signed one (None: it was not sent).
+    ``entry``: whether the ledger has the entry in its place. ``stored``: whether the
+    stored answer is the signed one.
+    """
+
+    ok: bool
+    signature: bool
+    sent: bool | None = None
+    entry: bool | None = None
+    stored: bool | None = None
+    receipt: Receipt | None = None
+
+
 class Derivation(Answer):
     """A statistic computed from the release ``derived_from``: post-processing, free."""
 

@@ -127,7 +127,8 @@ class Entry:
 
     ``idem`` and ``release`` are None except on entries that belong to a
     release. ``fingerprint`` is the digest of a release's request, or of what
-    a system entry records. ``note`` is public text: a grant's reason, an id.
+    a system entry records. ``note`` is public text: a grant's reason, an id,
+    the digest of a release's plan.
     """
 
     account: str

@@ -60,6 +60,11 @@ def request_fingerprint(*, dataset: str, request: str) -> str:
     return digest_of("release-desk request 1", dataset, request)
 
 
+def plan_digest(plan: str) -> str:
+    """Return what a release's entry notes of its public plan, so that neither can be edited."""
+    return digest_of("release-desk plan 1", plan)
+
+
 def may_be_redrawn(attempts: int) -> bool:
     """Return whether a release left debited by a process death gets another draw."""
     return attempts < MAX_ATTEMPTS

@@ -53,7 +53,7 @@ def plan_json(plan: Plan, epsilon: Epsilon) -> dict[str, object]:
 def release_answer(
     record: ReleaseRecord, facts: DatasetFacts, question: Question, plan: Plan, outcome: Outcome
 ) -> bytes:
-    """Return the bytes of a released answer.
+    """Return the bytes of a released answer, which still lacks its receipt.
 
     Its times are those of the charge, in whole seconds: how long the draw
     took says something about the noise, so it is not in the answer.
@@ -109,6 +109,7 @@ def unfinished_answer(record: ReleaseRecord) -> bytes:
         "created_at": _second(record.created_at),
         "released_at": None,
         "citation": None,
+        "receipt": None,
     }
     return _bytes(answer)
 

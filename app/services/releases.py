@@ -30,6 +30,7 @@ from app.services.datasets import DataPlane, DatasetFacts, DatasetService, requi
 from app.services.keys import Caller
 from app.services.plans import PlanService
 from app.services.questions import Question, read_question
+from app.services.receipts import Receipts
 from app.store import ReleaseRecord, Store, UnitOfWork
 from mechanisms.statistics.base import Plan
 
@@ -71,7 +72,7 @@ class ReleaseService:
 
     Parameters
     ----------
-    store, datasets, plans, plane
+    store, datasets, plans, plane, receipts
         What it works with.
     threads
         How many draws run at once.
@@ -87,6 +88,7 @@ class ReleaseService:
         datasets: DatasetService,
         plans: PlanService,
         plane: DataPlane,
+        receipts: Receipts,
         threads: int,
         max_waiting: int,
     ) -> None:
@@ -94,6 +96,7 @@ class ReleaseService:
         self._datasets = datasets
         self._plans = plans
         self._plane = plane
+        self._receipts = receipts
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="draw")
         self._max_waiting = max_waiting
         self._running: dict[tuple[str, str], _Running] = {}
@@ -203,6 +206,7 @@ class ReleaseService:
             result = await loop.run_in_executor(
                 self._pool, self._draw_bytes, record, facts, question, plan
             )
+            result = self._receipts.attach(record, result)
         except Exception as error:
             return await self._give_up(record, error)
         return await self._surely(lambda work: work.releases.finish(record.id, result))

@@ -67,6 +67,8 @@ that is charged and not drawn; ``begin_attempt`` counts another try before it is
 
 *Starting and checking*:
 ``store.verify()`` walks the whole ledger and returns a :class:`Verification`.
+``store.key`` signs receipts; ``r.entries.of_system(RECEIPT_KEY)`` are the public
+keys that the ledger has recorded.
 ``with inspecting(url) as r`` is a reader without the lock, for a command beside
 a running server.
 """
@@ -84,10 +86,12 @@ from app.store.records import (
     ReleaseRecord,
     Verification,
 )
+from app.store.signing import RECEIPT_KEY, base64url
 from app.store.store import Store, inspecting
 from app.store.unit_of_work import Reader, UnitOfWork
 
 __all__ = [
+    "RECEIPT_KEY",
     "AccountRecord",
     "DatasetRecord",
     "DatasetStatus",
@@ -100,6 +104,7 @@ __all__ = [
     "UnitOfWork",
     "Verification",
     "back_up",
+    "base64url",
     "inspecting",
     "new_id",
 ]

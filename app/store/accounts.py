@@ -78,11 +78,12 @@ class AccountsWriter(Accounts):
         release: str,
         idem: str,
         fingerprint: str,
+        note: str,
     ) -> Entry:
         """Charge an account for a release.
 
         Services charge through ``releases.debit``, which also makes the
-        release that the charge is for.
+        release that the charge is for. ``note`` is the digest of its plan.
 
         Raises
         ------
@@ -90,7 +91,7 @@ class AccountsWriter(Accounts):
             ``not-found``; ``budget-exceeded`` with nothing written.
         """
         occasion = Occasion(
-            principal=principal, release=release, idem=idem, fingerprint=fingerprint
+            principal=principal, release=release, idem=idem, fingerprint=fingerprint, note=note
         )
         return self._move(account, EntryKind.DEBIT, amount, occasion)
 

@@ -24,6 +24,11 @@ _LIST = (
     .order_by(_entry.seq)
     .limit(bindparam("most"))
 )
+_OF_KIND = (
+    select(tables.entry)
+    .where(_entry.account == SYSTEM_ACCOUNT, _entry.kind == bindparam("of_kind"))
+    .order_by(_entry.seq)
+)
 _BEFORE = (
     select(tables.account).where(_account.id == bindparam("of")).with_for_update(of=tables.account)
 )
@@ -81,6 +86,11 @@ class Entries:
     def list(self, account: str, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
         """Return an account's entries with a sequence number above ``after``, oldest first."""
         rows = self._connection.execute(_LIST, {"of": account, "after": after, "most": limit})
+        return tuple(entry_of(row) for row in rows)
+
+    def of_system(self, kind: str) -> tuple[Entry, ...]:
+        """Return the system account's entries of one kind, oldest first."""
+        rows = self._connection.execute(_OF_KIND, {"of_kind": kind})
         return tuple(entry_of(row) for row in rows)
 
 

@@ -44,9 +44,10 @@ class ReleaseRecord:
     """A release: its request, its public plan, and the answer's bytes once there are any.
 
     ``number`` orders releases by creation and serves as a paging cursor.
-    ``(account, seq)`` is the entry that charged it. ``request`` and ``plan``
-    are JSON text; ``result`` is answered byte for byte. ``worker`` is the
-    process that draws it, or drew it; None while it waits in the queue.
+    ``(account, seq)`` is the entry that charged it, and ``entry_hash`` that
+    entry's hash. ``request`` and ``plan`` are JSON text; ``result`` is answered
+    byte for byte. ``worker`` is the process that draws it, or drew it; None
+    while it waits in the queue.
     """
 
     number: int
@@ -65,6 +66,7 @@ class ReleaseRecord:
     created_at: str
     finished_at: str | None
     worker: str | None
+    entry_hash: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

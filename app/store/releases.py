@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Update, bindparam, insert, or_, select, update
 
 from app.domain.problems import Problem
-from app.domain.releases import ReleaseState, may_be_redrawn, request_fingerprint
+from app.domain.releases import ReleaseState, may_be_redrawn, plan_digest, request_fingerprint
 from app.store import tables
 from app.store.accounts import AccountsWriter
 from app.store.ids import new_id, now
@@ -17,26 +17,31 @@ from app.store.workers import LIVE_WORKERS
 
 _release, _entry = tables.release.c, tables.entry.c
 
-_GET = select(tables.release).where(_release.id == bindparam("wanted"))
+_ENTRY_HASH = (
+    select(_entry.hash)
+    .where(_entry.account == _release.account, _entry.seq == _release.seq)
+    .correlate(tables.release)
+    .scalar_subquery()
+    .label("entry_hash")
+)
+_SHOWN = (*_release, _ENTRY_HASH)
+
+_GET = select(*_SHOWN).where(_release.id == bindparam("wanted"))
 _BY_IDEM = (
-    select(tables.release)
+    select(*_SHOWN)
     .join(tables.entry, _entry.release == _release.id)
     .where(_entry.principal == bindparam("by"), _entry.idem == bindparam("idem_key"))
 )
 _DEBITED = (
-    select(tables.release)
-    .where(_release.state == ReleaseState.DEBITED.value)
-    .order_by(_release.number)
+    select(*_SHOWN).where(_release.state == ReleaseState.DEBITED.value).order_by(_release.number)
 )
 _INSERT = insert(tables.release)
 
 
 def _step_from(*states: ReleaseState) -> Update:
-    """Return an update of one release that is in one of these states, giving the new row."""
-    return (
-        update(tables.release)
-        .where(_release.id == bindparam("wanted"), _release.state.in_([*states]))
-        .returning(tables.release)
+    """Return an update of one release that is in one of these states."""
+    return update(tables.release).where(
+        _release.id == bindparam("wanted"), _release.state.in_([*states])
     )
 
 
@@ -51,7 +56,7 @@ _FINISH = _step_to(ReleaseState.RELEASED).values(
 )
 _VOID = _step_to(ReleaseState.VOID)
 _TO_DRAW = (
-    select(tables.release)
+    select(*_SHOWN)
     .where(
         _release.state == ReleaseState.DEBITED.value,
         or_(_release.worker.is_(None), _release.worker.not_in(LIVE_WORKERS)),
@@ -94,7 +99,7 @@ class Releases:
         limit: int = 100,
     ) -> tuple[ReleaseRecord, ...]:
         """Return releases, newest first, whose number is below ``before``."""
-        query = select(tables.release).order_by(_release.number.desc()).limit(limit)
+        query = select(*_SHOWN).order_by(_release.number.desc()).limit(limit)
         if principal is not None:
             query = query.where(_release.principal == principal)
         if dataset is not None:
@@ -154,6 +159,7 @@ class ReleasesWriter(Releases):
             release=release,
             idem=idem,
             fingerprint=fingerprint,
+            note=plan_digest(plan),
         )
         values: dict[str, Any] = {
             "id": release,
@@ -175,7 +181,7 @@ class ReleasesWriter(Releases):
         inserted = self._connection.execute(_INSERT, values)
         (number,) = inserted.inserted_primary_key or (0,)
         values["state"] = ReleaseState.DEBITED
-        return ReleaseRecord(number=number, **values)
+        return ReleaseRecord(number=number, entry_hash=entry.hash, **values)
 
     def finish(self, release: str, result: bytes) -> ReleaseRecord:
         """Store the answer's bytes; the release is ``released`` and never changes again.
@@ -232,8 +238,8 @@ class ReleasesWriter(Releases):
 
     def _step(self, release: str, statement: Update, **values: object) -> ReleaseRecord:
         stepped = self._connection.execute(statement, {"wanted": release, **values})
-        found = _record(stepped.one_or_none())
-        if found is None:
+        found = self.get(release)
+        if stepped.rowcount != 1 or found is None:
             raise Problem("release-void")
         return found
 

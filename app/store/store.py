@@ -20,6 +20,7 @@ from app.store.ids import new_id, now
 from app.store.lock import DirectoryLock
 from app.store.migrate import check_schema, migrate
 from app.store.records import Verification
+from app.store.signing import KEY_NAME, RECEIPT_KEY, SigningKey
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
 from app.store.writer import QUEUE_LENGTH, Writer
 
@@ -36,6 +37,10 @@ class Store:
 
     Attributes
     ----------
+    identity
+        The ledger's id and epoch, which its hashes bind.
+    key
+        What its receipts are signed with.
     shared
         Whether other processes may write to the same database meanwhile (PostgreSQL).
         What they can change must then be read anew, and not remembered.
@@ -48,8 +53,12 @@ class Store:
         connection: Connection,
         readers: Engine,
         writer: Writer,
+        identity: LedgerIdentity,
+        key: SigningKey,
         shared: bool,
     ) -> None:
+        self.identity = identity
+        self.key = key
         self.shared = shared
         self._lock = lock
         self._connection = connection
@@ -63,8 +72,8 @@ class Store:
         Raises
         ------
         StoreError
-            Another server runs here, the directory belongs to another ledger, or the
-            database cannot hold one.
+            Another server runs here, the directory or its signing key belongs to another
+            ledger, or the database cannot hold one.
         """
         shared = is_shared(url)
         lock = DirectoryLock(data_dir, shared=shared)
@@ -74,6 +83,8 @@ class Store:
             try:
                 identity = _identify(connection)
                 lock.belong_to(identity.id)
+                key = SigningKey.of(data_dir)
+                _know(connection, identity, key)
                 readers = reading_engine(url)
                 writer = Writer(connection, identity, queue_length=queue_length)
             except BaseException:
@@ -84,7 +95,15 @@ class Store:
             if isinstance(error, DatabaseError):
                 raise StoreError(f"the database cannot be used: {error.orig}") from error
             raise
-        return cls(lock=lock, connection=connection, readers=readers, writer=writer, shared=shared)
+        return cls(
+            lock=lock,
+            connection=connection,
+            readers=readers,
+            writer=writer,
+            identity=identity,
+            key=key,
+            shared=shared,
+        )
 
     @property
     def alone(self) -> bool:
@@ -179,3 +198,29 @@ def _identify(connection: Connection) -> LedgerIdentity:
         occasion = Occasion(principal=SYSTEM, note="system account")
         EntriesWriter(connection, identity).open_account(SYSTEM_ACCOUNT, 0, occasion)
         return identity
+
+
+def _know(connection: Connection, identity: LedgerIdentity, key: SigningKey) -> None:
+    """Record a key that has just been made; refuse one that is not the last one recorded.
+
+    Raises
+    ------
+    StoreError
+        The ledger knows another key as its present one.
+    """
+    with transaction(connection):
+        entries = EntriesWriter(connection, identity)
+        known = [entry.note for entry in entries.of_system(RECEIPT_KEY)]
+        if known[-1:] == [key.public]:
+            return
+        if known and not key.fresh:
+            raise StoreError(
+                f"{KEY_NAME} in the data directory is not the signing key that the ledger has "
+                "recorded. Put the right file back, or remove it: a new key is then made and "
+                "recorded."
+            )
+        if known:
+            _log.warning("a new signing key has been made; receipts of the old one stay valid")
+        entries.append_system(
+            RECEIPT_KEY, Occasion(principal=SYSTEM, fingerprint=key.name, note=key.public)
+        )

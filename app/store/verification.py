@@ -27,7 +27,7 @@ from app.domain.ledger import (
     chain_hash,
     ledger_head,
 )
-from app.domain.releases import ReleaseState, request_fingerprint
+from app.domain.releases import ReleaseState, plan_digest, request_fingerprint
 from app.store import tables
 from app.store.datasets import dataset_of
 from app.store.entries import entry_of
@@ -147,6 +147,7 @@ class _Walk:
                 _entry.release.label("charged"),
                 _entry.principal.label("charged_to"),
                 _entry.fingerprint.label("charged_for"),
+                _entry.note.label("charged_plan"),
             )
             .outerjoin(
                 tables.entry,
@@ -196,15 +197,20 @@ def _fault_of(entry: Entry, last: Entry | None, ledger: Row[Any]) -> str | None:
 
 def _release_fault_of(row: Row[Any]) -> str | None:
     """Return what is wrong with a release, given the entry that charged it."""
-    if row.charged != row.id or row.charged_for != row.fingerprint:
-        return "it is not what its entry charged for"
-    if row.charged_to != row.principal:
-        return "it belongs to another person than was charged"
-    if row.fingerprint != request_fingerprint(dataset=row.dataset, request=row.request):
-        return "its request has been edited"
-    if (row.state == ReleaseState.RELEASED) != (row.result is not None):
-        return "its state does not fit its result"
     hashed = None if row.result is None else hashlib.sha256(row.result).hexdigest()
-    if hashed != row.result_hash:
-        return "its result has been edited"
-    return None
+    asked = request_fingerprint(dataset=row.dataset, request=row.request)
+    checks = (
+        (
+            row.charged == row.id and row.charged_for == row.fingerprint,
+            "it is not what its entry charged for",
+        ),
+        (row.charged_to == row.principal, "it belongs to another person than was charged"),
+        (row.fingerprint == asked, "its request has been edited"),
+        (row.charged_plan == plan_digest(row.plan), "its plan has been edited"),
+        (
+            (row.state == ReleaseState.RELEASED) == (row.result is not None),
+            "its state does not fit its result",
+        ),
+        (hashed == row.result_hash, "its result has been edited"),
+    )
+    return next((fault for holds, fault in checks if not holds), None)

@@ -97,7 +97,9 @@ def test_archiving_keeps_ledger_and_releases(place: Place) -> None:
             assert r.releases.get(release.id) == release
             system = r.entries.list(SYSTEM_ACCOUNT)
         kinds = [entry.kind for entry in system]
-        assert kinds == ["open", "account_opened", "dataset_created", "dataset_archived"]
+        assert kinds == [
+            "open", "receipt_key", "account_opened", "dataset_created", "dataset_archived",
+        ]  # fmt: skip
         assert system[-1].note == ledger.dataset
         with pytest.raises(Problem) as refused:
             ledger.store.write(lambda u: u.datasets.archive("ds_unknown", principal=CURATOR))

@@ -44,6 +44,7 @@ def _call(client: httpx.Client, name: str, dataset: str, release: str) -> httpx.
         "foreign derivation": (f"/v1/releases/{release}/derivations", {"statistic": MEAN}),
         "release": (f"{base}/releases", BODY),
         "archive": (f"{base}/archive", None),
+        "receipt": ("/v1/ledger/receipts", {"receipt": "none"}),
         "key": ("/v1/keys", {"name": "somebody", "role": "analyst"}),
     }
     if name in reads:
@@ -70,6 +71,7 @@ MATRIX: dict[str, tuple[int, int, int]] = {
     "grant": (403, 201, 201),
     "ledger": (403, 200, 200),
     "verification": (403, 200, 200),
+    "receipt": (200, 200, 200),
     "archive": (403, 200, 200),
     "key": (403, 403, 201),
     "keys": (403, 403, 200),

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import httpx
 import pytest
 from click.testing import CliRunner, Result
 
-from app.cli import REFUSED, UNREACHABLE, main
+from app.cli import main
+from app.client_commands import REFUSED, UNREACHABLE
 from app.engine.data import DataEngine
 from app.store.vault import Vault
 from tests.app.uploads import columns_spec, sample_csv
@@ -200,6 +202,16 @@ def test_a_day_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
     assert set(release["value"]) == {"age"}
     assert done("releases", "show", release["id"], url=url) == answer
     assert release["id"] in done("releases", "list", url=url, key=analyst)
+    (tmp_path / "answer.json").write_text(answer)
+    (tmp_path / "keys.json").write_bytes(httpx.get(f"{url}/v1/ledger/public-keys").content)
+    check = ("releases", "check", str(tmp_path / "answer.json"))
+    assert json.loads(done(*check, url=url, key=analyst))["ok"] is True
+    offline = (*check, "--public-key", str(tmp_path / "keys.json"))
+    assert json.loads(done(*offline, url="http://127.0.0.1:1"))["release"] == release["id"]
+    (tmp_path / "answer.json").write_text(answer.replace("age", "wage", 1))
+    assert invoke(*check, url=url, key=analyst).exit_code == REFUSED
+    broken = invoke(*offline)
+    assert (broken.exit_code, broken.stderr.split(":")[0]) == (REFUSED, "BROKEN")
     assert "remaining 0.5" in done("datasets", "budget", dataset, url=url)
 
     refused = invoke("releases", "ask", dataset, MEAN, "--epsilon", "1", url=url, key=analyst)

@@ -1,0 +1,267 @@
+"""The commands that talk to a running service: ``keys``, ``datasets`` and ``releases``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from app.client import ProblemError, ReceiptError, ReleaseDesk, UnreachableError, check_receipt
+from app.client.models import Answer
+from app.settings import PREFIX
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+REFUSED, UNREACHABLE = 1, 3
+Command = Callable[..., None]
+
+as_json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, one object per line."
+)
+_EPSILON = click.option("--epsilon", required=True, help='The price as a decimal, e.g. "0.5".')
+_MECHANISM = click.option("--mechanism", default="auto", show_default=True)
+_NORM = click.option("--norm", default="auto", show_default=True)
+
+
+def connected(command: Command) -> Command:
+    """Give a command ``--url`` and ``--key``, and a connected client as its first argument."""
+
+    @click.option("--url", envvar=f"{PREFIX}URL", default=DEFAULT_URL, show_default=True)
+    @click.option("--key", envvar=f"{PREFIX}KEY", help=f"API key; better in {PREFIX}KEY.")
+    @wraps(command)
+    def with_desk(*, url: str, key: str | None, **options: object) -> None:
+        with refusals(), ReleaseDesk(url, key) as desk:
+            command(desk, **options)
+
+    return with_desk
+
+
+@click.group()
+def keys() -> None:
+    """Make, list and revoke API keys of a running service (admins)."""
+
+
+@keys.command("create")
+@click.argument("name")
+@click.option("--role", required=True, type=click.Choice(["admin", "curator", "analyst"]))
+@click.option("--expires", help="Moment after which the key is refused, ISO 8601.")
+@as_json_option
+@connected
+def keys_create(
+    desk: ReleaseDesk, *, name: str, role: str, expires: str | None, as_json: bool
+) -> None:
+    """Make a key for NAME and print its secret, which is shown this once."""
+    key = desk.create_key(name=name, role=role, expires=expires)
+    click.echo(key.model_dump_json() if as_json else key.secret)
+
+
+@keys.command("list")
+@as_json_option
+@connected
+def keys_list(desk: ReleaseDesk, *, as_json: bool) -> None:
+    """List every key, without secrets."""
+    _print(desk.keys(), ("id", "name", "role", "expires"), as_json=as_json)
+
+
+@keys.command("revoke")
+@click.argument("key_id")
+@connected
+def keys_revoke(desk: ReleaseDesk, *, key_id: str) -> None:
+    """Revoke the key with the id KEY_ID."""
+    desk.revoke_key(key_id)
+    click.echo(f"revoked {key_id}")
+
+
+@click.group()
+def datasets() -> None:
+    """Upload, list and archive the data sets of a running service."""
+
+
+@datasets.command("upload")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("spec", type=click.File("r", encoding="utf-8"))
+@connected
+def datasets_upload(desk: ReleaseDesk, *, file: Path, spec: Iterable[str]) -> None:
+    """Upload FILE (CSV, CSV.gz, Parquet) as the JSON file SPEC says; prints the new id."""
+    click.echo(desk.upload(file, _parsed("".join(spec), "SPEC")).id)
+
+
+@datasets.command("list")
+@as_json_option
+@connected
+def datasets_list(desk: ReleaseDesk, *, as_json: bool) -> None:
+    """List the data sets."""
+    _print(desk.datasets(), ("id", "name", "adjacency", "rows", "status"), as_json=as_json)
+
+
+@datasets.command("budget")
+@click.argument("dataset")
+@connected
+def datasets_budget(desk: ReleaseDesk, *, dataset: str) -> None:
+    """Print what is left of the budget of DATASET (an id)."""
+    left = desk.budget(dataset).epsilon
+    click.echo(
+        f"total {left.total}  spent {left.spent}  reserved {left.reserved}"
+        f"  remaining {left.remaining}"
+    )
+
+
+@datasets.command("grant")
+@click.argument("dataset")
+@_EPSILON
+@click.option("--reason", required=True, help="Kept in the ledger.")
+@connected
+def datasets_grant(desk: ReleaseDesk, *, dataset: str, epsilon: str, reason: str) -> None:
+    """Raise the total budget of DATASET."""
+    desk.grant(dataset, epsilon=epsilon, reason=reason)
+    click.echo(f"total {desk.budget(dataset).epsilon.total}")
+
+
+@datasets.command("archive")
+@click.argument("dataset")
+@click.confirmation_option(prompt="Erase the rows for good? Ledger and releases stay.")
+@connected
+def datasets_archive(desk: ReleaseDesk, *, dataset: str) -> None:
+    """Erase the rows of DATASET; its ledger and releases stay."""
+    click.echo(desk.archive(dataset).status)
+
+
+@click.group()
+def releases() -> None:
+    """Ask for releases, and list them."""
+
+
+@releases.command("ask")
+@click.argument("dataset")
+@click.argument("statistic")
+@_EPSILON
+@_MECHANISM
+@_NORM
+@click.option("--idempotency-key", help="Give the one of an earlier try to get its answer.")
+@connected
+def releases_ask(
+    desk: ReleaseDesk,
+    *,
+    dataset: str,
+    statistic: str,
+    idempotency_key: str | None,
+    **choice: str,
+) -> None:
+    """Release STATISTIC (JSON) of DATASET (an id), and charge its epsilon."""
+    question = _parsed(statistic, "STATISTIC")
+    click.echo(
+        desk.release(dataset, question, idempotency_key=idempotency_key, **choice).body.decode()
+    )
+
+
+@releases.command("derive")
+@click.argument("release")
+@click.argument("statistic")
+@connected
+def releases_derive(desk: ReleaseDesk, *, release: str, statistic: str) -> None:
+    """Compute STATISTIC (JSON) from RELEASE (an id); free, reads no data."""
+    question = _parsed(statistic, "STATISTIC")
+    click.echo(desk.derive(release, question).model_dump_json())
+
+
+@releases.command("preview")
+@click.argument("dataset")
+@click.argument("statistic")
+@_EPSILON
+@_MECHANISM
+@_NORM
+@connected
+def releases_preview(
+    desk: ReleaseDesk, *, dataset: str, statistic: str, epsilon: str, mechanism: str, norm: str
+) -> None:
+    """Say how noisy STATISTIC would be; free, reads no data."""
+    question = _parsed(statistic, "STATISTIC")
+    seen = desk.preview(dataset, question, epsilon=epsilon, mechanism=mechanism, norm=norm)
+    click.echo(seen.model_dump_json())
+
+
+@releases.command("list")
+@as_json_option
+@connected
+def releases_list(desk: ReleaseDesk, *, as_json: bool) -> None:
+    """List your releases; a curator sees everybody's."""
+    columns = ("id", "dataset", "status", "mechanism", "norm", "epsilon")
+    _print(desk.releases(), columns, as_json=as_json)
+
+
+@releases.command("show")
+@click.argument("release")
+@connected
+def releases_show(desk: ReleaseDesk, *, release: str) -> None:
+    """Print one release as the service stored it."""
+    click.echo(desk.released(release).body.decode())
+
+
+@releases.command("check")
+@click.argument("file", type=click.File("rb"))
+@click.option(
+    "--public-key",
+    type=click.File("rb"),
+    help="Check offline, by this file: what /v1/ledger/public-keys answered, or one key.",
+)
+@connected
+def releases_check(desk: ReleaseDesk, *, file: BinaryIO, public_key: BinaryIO | None) -> None:
+    """Check the receipt in FILE, a released answer as it was saved.
+
+    Without --public-key the service judges it, by its ledger and its stored answer.
+    """
+    answer = file.read()
+    if public_key is not None:
+        click.echo(check_receipt(answer, public_key.read()).model_dump_json())
+        return
+    found = desk.check_receipt(answer)
+    click.echo(found.model_dump_json())
+    if not found.ok:
+        sys.exit(REFUSED)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn the client's errors into one line on stderr and an exit code."""
+    try:
+        yield
+    except ProblemError as problem:
+        click.echo(f"refused: {problem}", err=True)
+        for name, value in problem.extras.items():
+            click.echo(f"  {name}: {json.dumps(value)}", err=True)
+        sys.exit(REFUSED)
+    except ReceiptError as error:
+        click.echo(f"BROKEN: {error}", err=True)
+        sys.exit(REFUSED)
+    except UnreachableError as error:
+        click.echo(str(error), err=True)
+        if error.idempotency_key:
+            click.echo(f"ask again with --idempotency-key {error.idempotency_key}", err=True)
+        sys.exit(UNREACHABLE)
+
+
+def _parsed(text: str, name: str) -> dict[str, object]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise click.UsageError(f"{name} is not JSON") from None
+    if not isinstance(value, dict):
+        raise click.UsageError(f"{name} must be a JSON object")
+    return value
+
+
+def _print(items: Iterable[Answer], columns: Sequence[str], *, as_json: bool) -> None:
+    if as_json:
+        for item in items:
+            click.echo(item.model_dump_json())
+        return
+    rows = [[str(getattr(item, name) or "") for name in columns] for item in items]
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())

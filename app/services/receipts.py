@@ -1,0 +1,179 @@
+"""Receipts: a signature on each released answer, which anybody can check offline.
+
+A receipt is a JSON Web Signature in compact form (RFC 7515, EdDSA of RFC 8037)
+and the last member, ``"receipt"``, of the answer that it signs::
+
+    {"id":"rel_...", ..., "receipt":"<header>.<payload>.<signature>"}
+
+Its payload names the ledger, the ledger's epoch at the signing, the entry that
+charged for the answer (account, seq and hash), the release, and as ``answer`` the
+SHA-256 of the answer's bytes without the receipt, i.e. with ``,"receipt":"..."``
+cut out. An entry's hash binds every entry of its account before it, so whoever
+holds a receipt holds the service to that much of its ledger.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from app.domain.ledger import chain_hash
+from app.domain.problems import invalid_request
+from app.store import RECEIPT_KEY, ReleaseRecord, Store, base64url
+
+_MEMBER = b',"receipt":"'
+_END = b'"}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What a receipt says: this answer was charged for by this entry of this ledger."""
+
+    ledger: str
+    epoch: int
+    account: str
+    seq: int
+    entry: str
+    release: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What this ledger makes of a receipt; without a good signature it says no more.
+
+    ``sent`` is whether the answer that came with the receipt is the signed one
+    (None: it came alone), ``entry`` whether the ledger has the entry in place,
+    ``stored`` whether the stored answer is the signed one.
+    """
+
+    signature: bool
+    sent: bool | None = None
+    entry: bool | None = None
+    stored: bool | None = None
+    receipt: Receipt | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Return whether everything that was looked at holds."""
+        return self.signature and self.sent is not False and bool(self.entry and self.stored)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicKey:
+    """A public key that the ledger has recorded, by its thumbprint, and since when."""
+
+    name: str
+    public: str
+    since: str
+
+
+class Receipts:
+    """Signs answers, and judges receipts by the keys and entries of this ledger."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        header = {"alg": "EdDSA", "kid": store.key.name}
+        self._header = base64url(json.dumps(header, separators=(",", ":")).encode())
+        # Keys are recorded at starts only, so what was read at this one stays right.
+        with store.reading() as reader:
+            recorded = reader.entries.of_system(RECEIPT_KEY)
+        self.keys = tuple(
+            PublicKey(name=entry.fingerprint or "", public=entry.note or "", since=entry.at)
+            for entry in reversed(recorded)
+        )
+        """The ledger's public keys, the present one first."""
+
+    @property
+    def ledger(self) -> str:
+        """Return the ledger's id."""
+        return self._store.identity.id
+
+    def attach(self, record: ReleaseRecord, answer: bytes) -> bytes:
+        """Return an answer, a JSON object, with its receipt as the last member."""
+        receipt = Receipt(
+            ledger=self._store.identity.id,
+            epoch=self._store.identity.epoch,
+            account=record.account,
+            seq=record.seq,
+            entry=record.entry_hash,
+            release=record.id,
+            answer=_digest(answer),
+        )
+        payload = json.dumps(asdict(receipt), separators=(",", ":")).encode()
+        signed = f"{self._header}.{base64url(payload)}".encode()
+        signature = base64url(self._store.key.sign(signed)).encode()
+        return b"%s%s%s.%s%s" % (answer[:-1], _MEMBER, signed, signature, _END)
+
+    def check(self, document: Mapping[str, object], content: bytes) -> Finding:
+        """Judge a released answer, or its receipt alone.
+
+        Parameters
+        ----------
+        document
+            What was sent, parsed.
+        content
+            The same as bytes: only the very bytes that were answered are signed.
+
+        Raises
+        ------
+        Problem
+            ``invalid-request`` when there is no receipt in it.
+        """
+        token = document.get("receipt")
+        if not isinstance(token, str):
+            raise invalid_request("receipt", "is required, as text")
+        receipt = read_token(token, {key.name: key.public for key in self.keys})
+        if receipt is None:
+            return Finding(signature=False)
+        with self._store.reading() as reader:
+            entries = reader.entries.list(receipt.account, after=receipt.seq - 1, limit=1)
+            record = reader.releases.get(receipt.release)
+        stored = None if record is None or record.result is None else record.result
+        return Finding(
+            signature=True,
+            sent=None
+            if len(document) == 1
+            else _digest(without_receipt(content)) == receipt.answer,
+            entry=any(
+                (entry.seq, entry.hash, entry.release, chain_hash(entry, self.ledger))
+                == (receipt.seq, receipt.entry, receipt.release, receipt.entry)
+                for entry in entries
+            ),
+            stored=stored is not None and _digest(without_receipt(stored)) == receipt.answer,
+            receipt=receipt,
+        )
+
+
+def without_receipt(answer: bytes) -> bytes:
+    """Return the bytes of an answer that its receipt signs."""
+    before, found, rest = answer.strip().rpartition(_MEMBER)
+    whole = found and rest.endswith(_END) and b'"' not in rest.removesuffix(_END)
+    return before + b"}" if whole else answer
+
+
+def read_token(token: str, keys: Mapping[str, str]) -> Receipt | None:
+    """Return what a token says, or None when none of the keys (by name) has signed it."""
+    signed, _, signature = token.rpartition(".")
+    header, _, payload = signed.partition(".")
+    try:
+        public = Ed25519PublicKey.from_public_bytes(_bytes(keys[json.loads(_bytes(header))["kid"]]))
+        public.verify(_bytes(signature), signed.encode())
+        said = json.loads(_bytes(payload))
+        return Receipt(**{field.name: said[field.name] for field in fields(Receipt)})
+    except (InvalidSignature, KeyError, TypeError, ValueError, RecursionError):
+        return None
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
