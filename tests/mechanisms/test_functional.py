@@ -477,6 +477,32 @@ def test_the_interval_covers_the_answer_without_noise(
     assert (ratio < 1.6).all()
 
 
+@pytest.mark.statistical
+@pytest.mark.parametrize(("adjacency", "intercept"), CASES)
+@pytest.mark.parametrize("rows", [20, 400])
+def test_the_interval_covers_where_noise_outweighs_the_data(
+    rows: int, adjacency: Adjacency, intercept: bool
+) -> None:
+    """Against the same rule's answer without noise, which is what the interval aims at."""
+    made, values = schema(adjacency, rows), sample(rows)
+    draw = plan_of(question(intercept=intercept), made, "0.5").draw
+    assert isinstance(draw, FunctionalDraw)
+    data, randomness = data_of(made, values), seeded_randomness(29)
+    true = draw.moments.equations([Fraction(entry) for entry in draw.moments.total(data)])
+    entries = np.array([[float(jet.value) for jet in true.jets()]])
+    edge = true.noise_edge(coordinate_noise(draw.noise))
+    theta = solve(*true.matrices(entries), draw.rule, edge)[0]
+    exact = draw.scaling.unscale([Fraction(float(entry)) for entry in theta])
+    covered = []
+    for _ in range(60):
+        noise = draw(data, randomness).noise
+        assert noise is not None
+        spans: dict[str, list[float]] = noise.interval_95["coefficients"]  # type: ignore[assignment]
+        covered.append([low <= exact[name] <= high for name, (low, high) in spans.items()])
+    assert np.mean(covered, axis=0).min() > 0.8
+    assert np.mean(covered) > 0.9
+
+
 @pytest.mark.parametrize(("adjacency", "intercept"), CASES)
 def test_a_preview_is_right_for_columns_spread_evenly(
     adjacency: Adjacency, intercept: bool
