@@ -22,6 +22,7 @@ from app.services.catalog import CatalogService
 from app.services.datasets import DatasetService
 from app.services.derivations import DerivationService
 from app.services.keys import KeyService
+from app.services.lineage import LineageService
 from app.services.plans import PlanService
 from app.services.previews import PreviewService
 from app.services.rates import RateLimiter
@@ -29,6 +30,7 @@ from app.services.receipts import Receipts
 from app.services.releases import ReleaseService
 from app.settings import Settings
 from app.store import Store
+from app.store.lineage import LineageFiles
 from app.store.vault import Vault
 
 _LOG = logging.getLogger(__name__)
@@ -68,8 +70,10 @@ def open_store(settings: Settings) -> Store:
 def build_services(settings: Settings, store: Store) -> Services:
     """Put the use cases together, and clear away what a crash left in the vault."""
     vault = Vault(settings.data_dir)
-    plane = DataEngine(vault, limits=upload_limits(settings))
-    datasets = DatasetService(store, plane, threads=settings.upload_threads)
+    files = LineageFiles(settings.data_dir)
+    plane = DataEngine(vault, limits=upload_limits(settings), lineage_key=files.key())
+    lineage = LineageService(store, files)
+    datasets = DatasetService(store, plane, lineage, threads=settings.upload_threads)
     vault.recover(datasets.with_rows())
     plans = PlanService(threads=settings.draw_threads)
     receipts = Receipts(store)

@@ -1,7 +1,7 @@
 """Taking in 10^6 rows x 10 numbers, against Polars writing the same rows to Parquet.
 
 Both run in a process of their own, so that peak memory is the ingest's alone.
-The CSV is read from disk, encoded, sketched, and written as hashed parts.
+The CSV is read from disk, encoded, sketched, digested, and written as hashed parts.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import polars as pl
 
 from app.domain.datasets import ColumnsSpec, NumberSpec
 from app.engine.data import DataEngine
+from app.engine.row_digests import KEY_BYTES
 from app.store.vault import Vault
 from mechanisms.privacy import Adjacency
 
@@ -52,7 +53,8 @@ def _take_in(folder: Path) -> None:
         columns=dict.fromkeys(NAMES, column), adjacency=Adjacency.REPLACE_ONE, max_rows=None
     )
     with (folder / "rows.csv").open("rb") as stream:
-        DataEngine(Vault(folder / "vault")).store("ds_study", stream, spec)
+        engine = DataEngine(Vault(folder / "vault"), lineage_key=bytes(KEY_BYTES))
+        engine.store("ds_study", stream, spec)
 
 
 def _in_child(task: Callable[[Path], float], folder: Path) -> tuple[float, float]:

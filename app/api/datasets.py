@@ -49,7 +49,8 @@ _UPLOAD = {
     openapi_extra=_UPLOAD,
     responses=documented(
         "malformed-request", "unauthorized", "forbidden", "name-taken", "too-large",
-        "unsupported-media-type", "invalid-request", "invalid-upload", "busy",
+        "unsupported-media-type", "invalid-request", "invalid-upload", "overlapping-dataset",
+        "lineage-lost", "busy",
     ),
 )  # fmt: skip
 async def create_dataset(

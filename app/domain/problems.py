@@ -150,8 +150,19 @@ _KINDS = (
         409,
         "The rows largely belong to an earlier data set",
         "The same people would get a second budget.",
-        "Attach the upload to the earlier account, or ask an admin to override with a reason.",
-        {"account": "the earlier data set's account"},
+        "Attach the upload to the earlier data set's account (`account` in the spec), or ask an "
+        "admin to upload it with `overlap` and a reason, which the ledger keeps.",
+        {"dataset": "the earlier data set", "account": "its account"},
+    ),
+    ProblemKind(
+        "lineage-lost",
+        503,
+        "Nobody can tell whether these rows belong to an earlier data set",
+        "The row digests of an earlier data set are missing or altered, so an upload cannot be "
+        "compared with it. Nothing was stored.",
+        "Tell the operator, who may have a backup of them; else an admin can upload with `overlap` "
+        "and a reason.",
+        {"dataset": "the earlier data set"},
     ),
     ProblemKind(
         "budget-exceeded",

@@ -19,6 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from app.domain.datasets import BooleanSpec, CategorySpec, ColumnSpec, ColumnsSpec, Fill, Missing
+from app.engine.row_digests import RowDigester
 from app.engine.schema import column_of
 from app.engine.trouble import (
     MAX_LISTED,
@@ -43,11 +44,22 @@ Mask = NDArray[np.bool_]
 
 
 class _Read(NamedTuple):
-    """Codes, arbitrary where ``missing``; None when nothing is. ``reason`` words one row."""
+    """Codes, arbitrary where ``missing``; None when nothing is. ``reason`` words one row.
+
+    ``numbers`` are a number column's values as they are in the file.
+    """
 
     codes: Codes
     missing: Mask | None
     reason: Callable[[int], str]
+    numbers: NDArray[np.float64] | None = None
+
+    @property
+    def plain(self) -> tuple[NDArray[np.float64] | Codes, Mask | None]:
+        """Return the cells before any bounds: numbers, or places in the list of values."""
+        if self.numbers is not None:
+            return self.numbers, self.missing
+        return self.codes, self.missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +89,22 @@ class Encoder:
 
 @dataclass(frozen=True, slots=True)
 class RowEncoder:
-    """Encodes rows of all declared columns; ``counts`` tallies what was filled or left out."""
+    """Encodes rows of all declared columns; ``counts`` tallies what was filled or left out.
+
+    ``digester`` sees every row's cells as they are in the file.
+    """
 
     encoders: Mapping[str, Encoder]
     counts: Counter[str]
+    digester: RowDigester | None = None
 
     @classmethod
-    def of(cls, spec: ColumnsSpec, counts: Counter[str]) -> RowEncoder:
+    def of(
+        cls, spec: ColumnsSpec, counts: Counter[str], digester: RowDigester | None = None
+    ) -> RowEncoder:
         """Return the encoder of a declaration."""
-        return cls({name: Encoder.of(column) for name, column in spec.columns.items()}, counts)
+        encoders = {name: Encoder.of(column) for name, column in spec.columns.items()}
+        return cls(encoders, counts, digester)
 
     def encode(self, frame: pl.DataFrame, first_row: int, troubles: Troubles) -> dict[str, Codes]:
         """Return the block of codes of some rows, and add to ``troubles`` what is refused.
@@ -94,10 +113,13 @@ class RowEncoder:
         is refused the codes mean nothing.
         """
         block: dict[str, Codes] = {}
+        plain = {}
         refused: list[Iterator[tuple[int, int, str, str]]] = []
         dropped: Mask | None = None
         for place, (name, encoder) in enumerate(self.encoders.items()):
-            codes, missing, reason = encoder.read(frame[name])
+            read = encoder.read(frame[name])
+            codes, missing, reason = read.codes, read.missing, read.reason
+            plain[name] = read.plain
             if missing is not None:
                 if encoder.missing == "reject":
                     rows = np.flatnonzero(missing)[:MAX_LISTED].tolist()
@@ -111,6 +133,8 @@ class RowEncoder:
         troubles.extend(
             Trouble(first_row + row, name, reason) for row, _, name, reason in heapq.merge(*refused)
         )
+        if self.digester is not None:
+            self.digester.add(plain)
         if dropped is not None:
             self.counts[DROPPED] += int(dropped.sum())
             block = {name: codes[~dropped] for name, codes in block.items()}
@@ -130,7 +154,7 @@ def _read_number(cells: pl.Series, column: NumberColumn) -> _Read:
     values = (cells.fill_null(float("nan")) if cells.null_count() else cells).to_numpy()
     finite = np.isfinite(values)
     if finite.all():
-        return _Read(_encode(column, values), None, _missing)
+        return _Read(_encode(column, values), None, _missing, values)
 
     def reason(row: int) -> str:
         text = texts[row]
@@ -138,7 +162,7 @@ def _read_number(cells: pl.Series, column: NumberColumn) -> _Read:
             return MISSING
         return NOT_A_NUMBER if cells[row] is None or np.isnan(values[row]) else NOT_FINITE
 
-    return _Read(_encode(column, np.where(finite, values, 0.0)), ~finite, reason)
+    return _Read(_encode(column, np.where(finite, values, 0.0)), ~finite, reason, values)
 
 
 def _encode(column: NumberColumn, values: NDArray[np.float64]) -> Codes:

@@ -24,7 +24,8 @@ from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
 from app.engine.cells import DROPPED
 from app.engine.executor import Executor, Part, SerialExecutor
 from app.engine.limits import Limits
-from app.engine.reading import SHARED
+from app.engine.reading import SHARED, Lineage
+from app.engine.row_digests import RowDigests
 from app.engine.schema import schema_of
 from app.engine.sketching import SUMMARY, SketchBuilder, column_file, number_columns, read_column
 from mechanisms.domain import CategoryColumn, Column
@@ -87,12 +88,14 @@ class Ingested:
     """What became of an upload. Counts are for curators' eyes only.
 
     ``rows`` are those stored; ``filled`` counts the cells of each column that
-    took its public fill value; ``dropped`` counts rows left out.
+    took its public fill value; ``dropped`` counts rows left out. ``digests``
+    tell the rows again later, None when there is no key to make them with.
     """
 
     rows: int
     filled: Mapping[str, int]
     dropped: int
+    digests: RowDigests | None = None
 
 
 class MismatchError(Exception):
@@ -158,6 +161,8 @@ class DataEngine(Generic[WriterT]):
         Memory for opened sketches.
     executor
         Where checks are computed.
+    lineage_key
+        The secret of row digests; without one none are made.
     """
 
     def __init__(
@@ -167,11 +172,13 @@ class DataEngine(Generic[WriterT]):
         limits: Limits | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         executor: Executor | None = None,
+        lineage_key: bytes | None = None,
     ) -> None:
         self._vault = vault
         self._limits = limits or Limits()
         self._cache = _Cache(cache_bytes)
         self._executor = executor or SerialExecutor()
+        self._lineage_key = lineage_key
 
     def store(self, dataset_id: str, stream: BinaryIO, spec: ColumnsSpec) -> Ingested:
         """Store an upload whole or not at all.
@@ -184,10 +191,17 @@ class DataEngine(Generic[WriterT]):
         columns = schema_of(spec, rows=None).columns
         counts: Counter[str] = Counter()
         rows = 0
+        key = self._lineage_key
+        lineage = None if key is None else Lineage(key)
         with self._vault.writer(dataset_id) as writer:
             sketches = SketchBuilder(columns)
             blocks = SHARED.blocks(
-                stream, spec, limits=self._limits, scratch=writer.directory, counts=counts
+                stream,
+                spec,
+                limits=self._limits,
+                scratch=writer.directory,
+                counts=counts,
+                lineage=lineage,
             )
             with _Background() as background:
                 for part in regroup(blocks, part_rows(len(columns))):
@@ -197,7 +211,7 @@ class DataEngine(Generic[WriterT]):
                 writer.attach(name, content)
             self._vault.publish(writer, _facts(spec, counts))
         dropped = counts.pop(DROPPED, 0)
-        return Ingested(rows, dict(counts), dropped)
+        return Ingested(rows, dict(counts), dropped, None if lineage is None else lineage.digests)
 
     def open(self, dataset_id: str) -> VaultData:
         """Return a stored data set for draws."""

@@ -24,6 +24,7 @@ from app.engine.csv_records import Source
 from app.engine.limits import RATIO_FREE_BYTES, Limits
 from app.engine.parquet_file import MAGIC as PARQUET
 from app.engine.parquet_file import parquet_blocks
+from app.engine.row_digests import RowDigester
 from app.engine.trouble import Troubles, UnreadableError, too_large
 
 _GZIP = b"\x1f\x8b"
@@ -36,6 +37,7 @@ def ingest(
     *,
     limits: Limits | None = None,
     counts: Counter[str] | None = None,
+    digester: RowDigester | None = None,
 ) -> Iterator[Mapping[str, Codes]]:
     """Yield the declared columns of an upload as blocks of int32 codes, in stored order.
 
@@ -51,6 +53,8 @@ def ingest(
     counts
         Receives, per column, how many cells were filled, and under
         :data:`app.engine.cells.DROPPED` how many rows were left out.
+    digester
+        Sees every row as it is in the file.
 
     Raises
     ------
@@ -60,7 +64,7 @@ def ingest(
     """
     limits = limits or Limits()
     troubles = Troubles()
-    encoder = RowEncoder.of(spec, Counter() if counts is None else counts)
+    encoder = RowEncoder.of(spec, Counter() if counts is None else counts, digester)
     rows = 0
     try:
         for block in _blocks(stream, spec, encoder=encoder, limits=limits, troubles=troubles):

@@ -37,6 +37,7 @@ from app.domain.problems import Problem
 from app.engine.cells import Codes
 from app.engine.ingest import ingest
 from app.engine.limits import Limits
+from app.engine.row_digests import RowDigester
 from mechanisms.privacy import Adjacency
 
 _MESSAGE_BYTES = 1 << 20
@@ -54,25 +55,33 @@ class Message(IntEnum):
     """JSON: code, detail and extras of a refusal; the last message."""
     FAILED = 3
     """The class of an exception that is none of ours; the last message."""
+    DIGESTS = 4
+    """:class:`app.engine.row_digests.RowDigests`, if the task has a key; before the counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What a reader is to do."""
+    """What a reader is to do.
+
+    ``lineage_key`` is hex, and no use to anybody who cannot read the digests it
+    made; a reader whose decoder was taken over could read the key's file too.
+    """
 
     columns: Mapping[str, Any]
     adjacency: str
     max_rows: int | None
     limits: Mapping[str, Any]
+    lineage_key: str | None = None
 
     @classmethod
-    def of(cls, spec: ColumnsSpec, limits: Limits) -> Task:
+    def of(cls, spec: ColumnsSpec, limits: Limits, *, lineage_key: bytes | None = None) -> Task:
         """Return the task to read a file under a spec and limits."""
         return cls(
             columns=columns_json(spec),
             adjacency=spec.adjacency.value,
             max_rows=spec.max_rows,
             limits=asdict(limits),
+            lineage_key=None if lineage_key is None else lineage_key.hex(),
         )
 
     def spec(self) -> ColumnsSpec:
@@ -80,6 +89,12 @@ class Task:
         return parse_columns(
             self.columns, adjacency=Adjacency(self.adjacency), max_rows=self.max_rows
         )
+
+    def digester(self) -> RowDigester | None:
+        """Return what makes the rows' digests, if that is asked for."""
+        if self.lineage_key is None:
+            return None
+        return RowDigester(bytes.fromhex(self.lineage_key), self.spec())
 
 
 def host(descriptor: int) -> None:
@@ -126,7 +141,8 @@ def _read(file: int, channel: Connection) -> None:
     limits = Limits(**task.limits)
     try:
         _confine(limits)
-        for message, body in _messages(file, task.spec(), limits):
+        digester = task.digester()
+        for message, body in _messages(file, task.spec(), limits, digester):
             channel.send_bytes(bytes([message]) + body)
     except BrokenPipeError:
         raise
@@ -151,13 +167,17 @@ def _confine(limits: Limits) -> None:
         resource.setrlimit(kind, (most, most))
 
 
-def _messages(file: int, spec: ColumnsSpec, limits: Limits) -> Iterator[tuple[Message, bytes]]:
+def _messages(
+    file: int, spec: ColumnsSpec, limits: Limits, digester: RowDigester | None
+) -> Iterator[tuple[Message, bytes]]:
     counts: Counter[str] = Counter()
     with open(file, "rb", buffering=0) as stream:
         stream.seek(0)
-        for block in ingest(stream, spec, limits=limits, counts=counts):
+        for block in ingest(stream, spec, limits=limits, counts=counts, digester=digester):
             for body in _bodies(list(block.values())):
                 yield Message.BLOCK, body
+    if digester is not None:
+        yield Message.DIGESTS, digester.finish().to_bytes()
     yield Message.COUNTS, json.dumps(counts).encode()
 
 

@@ -34,6 +34,7 @@ from app.domain.problems import Problem
 from app.engine.cells import Codes
 from app.engine.limits import Limits
 from app.engine.reader import Message, Task
+from app.engine.row_digests import MalformedError, RowDigests, key_name
 from app.engine.trouble import UNREADABLE, Trouble, Troubles
 from mechanisms.domain import CODE_MAX
 
@@ -47,6 +48,14 @@ host(int(sys.argv[2]))
 """
 _MAX_THREADS = 4
 _MAX_MESSAGE_BYTES = 1 << 24
+
+
+@dataclass(slots=True)
+class Lineage:
+    """The key that rows are digested under, and then their digests."""
+
+    key: bytes
+    digests: RowDigests | None = None
 
 
 class UploadReader:
@@ -65,6 +74,7 @@ class UploadReader:
         limits: Limits,
         scratch: Path | None = None,
         counts: Counter[str] | None = None,
+        lineage: Lineage | None = None,
     ) -> Iterator[Mapping[str, Codes]]:
         """Yield what :func:`app.engine.ingest.ingest` would, and refuse what it would.
 
@@ -74,6 +84,8 @@ class UploadReader:
             The uploaded file. One without a descriptor is copied to ``scratch`` first.
         spec, limits, counts
             As there; ``counts`` is filled after the last block.
+        lineage
+            Receives the rows' digests after the last block.
 
         Raises
         ------
@@ -83,10 +95,14 @@ class UploadReader:
         with ExitStack() as held:
             file = held.enter_context(_file_of(stream, scratch))
             channel = held.enter_context(self._reader(file.fileno()))
+            task = Task.of(spec, limits, lineage_key=None if lineage is None else lineage.key)
             with suppress(OSError):  # a reader that is gone already is noticed next
-                channel.send_bytes(json.dumps(asdict(Task.of(spec, limits))).encode())
+                channel.send_bytes(json.dumps(asdict(task)).encode())
             while (message := _received(channel, limits.silence_s))[0] is Message.BLOCK:
                 yield _block(message[1], spec)
+            if message[0] is Message.DIGESTS and lineage is not None:
+                lineage.digests = _digests(message[1], lineage.key)
+                message = _received(channel, limits.silence_s)
         found = _outcome(*message)
         if counts is not None:
             counts.update(found)
@@ -212,10 +228,23 @@ def _range(column: ColumnSpec) -> tuple[int, int]:
     return -CODE_MAX, CODE_MAX
 
 
+def _digests(body: memoryview, key: bytes) -> RowDigests:
+    """Return the rows' digests, if they are of this form and under this key."""
+    try:
+        digests = RowDigests.from_bytes(bytes(body))
+    except MalformedError:
+        raise _unreadable() from None
+    if digests.key != key_name(key):
+        raise _unreadable()
+    return digests
+
+
 def _outcome(message: Message, body: memoryview) -> dict[str, int]:
     """Return the counts, or raise the refusal."""
     if message is Message.FAILED:
         _LOG.warning("upload unreadable", extra={"failure": str(body, "ascii", "replace")})
+        raise _unreadable()
+    if message not in (Message.COUNTS, Message.PROBLEM):
         raise _unreadable()
     told = json.loads(bytes(body))
     if message is Message.COUNTS:

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import BinaryIO, Protocol
 
 import anyio
@@ -16,8 +17,10 @@ from app.domain.ledger import SYSTEM_ACCOUNT, Balance
 from app.domain.policies import Policy
 from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
+from app.engine.row_digests import RowDigests
 from app.engine.schema import schema_of
 from app.services.keys import Caller
+from app.services.lineage import Comparison, LineageService, require_unrelated
 from app.store import DatasetRecord, DatasetStatus, Store, UnitOfWork, new_id
 from app.store.accounts import Accounts
 from mechanisms.domain import Schema
@@ -77,6 +80,10 @@ class Stored(Protocol):
     def rows(self) -> int:
         """Return how many rows were stored."""
 
+    @property
+    def digests(self) -> RowDigests | None:
+        """Return what tells the rows again, None where nothing is to be told."""
+
 
 class DataPlane(Protocol):
     """Where rows live, as far as the use cases know it."""
@@ -94,9 +101,12 @@ class DataPlane(Protocol):
 class DatasetService:
     """The life of data sets. Public facts never change but for the status, so they are kept."""
 
-    def __init__(self, store: Store, plane: DataPlane, *, threads: int = 1) -> None:
+    def __init__(
+        self, store: Store, plane: DataPlane, lineage: LineageService, *, threads: int = 1
+    ) -> None:
         self._store = store
         self._plane = plane
+        self._lineage = lineage
         # reading an upload in takes memory and time: only so many at once, and
         # never all the threads that answer plain reads
         self._turns = anyio.CapacityLimiter(threads)
@@ -108,8 +118,9 @@ class DatasetService:
         Raises
         ------
         Problem
-            ``name-taken``, ``not-found`` (the account), ``forbidden`` (an
-            overlap override by a curator), or what ingest refuses.
+            ``name-taken``, ``forbidden`` (an overlap override by a curator),
+            ``invalid-request`` (an account it cannot have), what ingest
+            refuses, ``overlapping-dataset`` or ``lineage-lost``.
         """
         if new.overlap_reason is not None:
             caller.require(Role.ADMIN)
@@ -119,14 +130,38 @@ class DatasetService:
             self._plane.store, dataset, stream, new.columns, limiter=self._turns
         )
         try:
-            record = await self._store.awrite(
-                lambda work: _register(work, dataset, new, stored.rows, caller.person)
-            )
-        except BaseException:
+            await self._admit(dataset, new, stored, caller.person)
+        except Exception:
             await anyio.to_thread.run_sync(self._plane.erase, dataset)
             raise
         _LOG.info("data set created", extra={"dataset": dataset})
-        return await anyio.to_thread.run_sync(self.view, record.id)
+        return await anyio.to_thread.run_sync(self.view, dataset)
+
+    async def _admit(self, dataset: str, new: NewDataset, stored: Stored, person: str) -> None:
+        """Register a stored upload, once it has been compared with everything registered before."""
+        digests, sha256 = stored.digests, None
+        comparison = Comparison()
+        try:
+            if digests is not None:
+                sha256 = await anyio.to_thread.run_sync(self._lineage.keep, dataset, digests)
+            while True:
+                if digests is not None:
+                    comparison = await anyio.to_thread.run_sync(
+                        partial(
+                            self._lineage.compare, digests, account=new.account, since=comparison
+                        )
+                    )
+                if new.overlap_reason is None:
+                    require_unrelated(comparison)
+                admission = _Admission(
+                    dataset=dataset, new=new, rows=stored.rows, person=person,
+                    sha256=sha256, comparison=comparison,
+                )  # fmt: skip
+                if await self._store.awrite(partial(_register, admission)):
+                    return
+        except Problem:
+            await anyio.to_thread.run_sync(self._lineage.forget, dataset)
+            raise
 
     def _check_free(self, new: NewDataset) -> None:
         with self._store.reading() as reader:
@@ -269,17 +304,32 @@ def _read_policy(fields: Mapping[str, object]) -> Policy:
     )
 
 
-def _register(
-    work: UnitOfWork, dataset: str, new: NewDataset, rows: int, person: str
-) -> DatasetRecord:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Admission:
+    """A stored upload that may be registered, as far as its comparison goes."""
+
+    dataset: str
+    new: NewDataset
+    rows: int
+    person: str
+    sha256: str | None
+    comparison: Comparison
+
+
+def _register(upload: _Admission, work: UnitOfWork) -> bool:
+    """Register an upload; False when another one came first and is to be compared with."""
+    new, person = upload.new, upload.person
+    if upload.sha256 is not None and work.datasets.lineages(after=upload.comparison.upto, limit=1):
+        return False
     account = new.account
     if account is None:
         total = 0 if new.budget is None else new.budget.nanos
-        account = work.accounts.open(total=total, principal=person, reason="data set upload").id
+        account = work.accounts.open(total=total, principal=person, reason=_occasion(new)).id
     elif not _is_budget(work.accounts, account):
         raise invalid_request("account", "is not the account of a data set")
     if new.overlap_reason is not None:
-        work.accounts.system_entry("overlap_override", principal=person, note=new.overlap_reason)
+        note = f"{upload.dataset} over {upload.comparison.named}: {new.overlap_reason}"
+        work.accounts.system_entry("overlap_override", principal=person, note=note)
     add_remove = new.columns.adjacency is Adjacency.ADD_REMOVE
     spec = {
         "description": new.description,
@@ -288,11 +338,20 @@ def _register(
         "columns": columns_json(new.columns),
         "policy": policy_json(new.policy),
     }
-    return work.datasets.insert(
-        id=dataset,
+    work.datasets.insert(
+        id=upload.dataset,
         name=new.name,
         account=account,
         spec=json.dumps(spec, allow_nan=False),
-        rows=None if add_remove else rows,
+        rows=None if add_remove else upload.rows,
         principal=person,
+        lineage=upload.sha256,
     )
+    return True
+
+
+def _occasion(new: NewDataset) -> str:
+    """Return the reason an account is opened, for its first entry."""
+    if new.overlap_reason is None:
+        return "data set upload"
+    return f"data set upload, overlap overridden: {new.overlap_reason}"

@@ -36,7 +36,7 @@ effects. A full queue refuses with the problem ``busy``::
     u.releases.hand_back(id, worker=)        back into the queue
     u.releases.finish(id, result_bytes)      -> ReleaseRecord, 'released'
     u.releases.void(id)                      -> ReleaseRecord, the charge stays
-    u.datasets.insert(name=, account=, spec=, rows=, principal=, id=None) -> DatasetRecord
+    u.datasets.insert(name=, account=, spec=, rows=, principal=, id=None, lineage=None)
     u.datasets.archive(id, principal=)       -> DatasetRecord (idempotent)
     u.keys.insert(name=, role=, person=, secret_hash=, expires_at=, principal=) -> KeyRecord
     u.keys.revoke(id, principal=)            -> KeyRecord (idempotent)
@@ -83,6 +83,7 @@ from app.store.records import (
     DatasetRecord,
     DatasetStatus,
     KeyRecord,
+    LineageRecord,
     ReleaseRecord,
     Verification,
 )
@@ -97,6 +98,7 @@ __all__ = [
     "DatasetStatus",
     "DirectoryLockedError",
     "KeyRecord",
+    "LineageRecord",
     "Reader",
     "ReleaseRecord",
     "Store",

@@ -10,12 +10,19 @@ from app.domain.problems import Problem
 from app.store import tables
 from app.store.accounts import AccountsWriter
 from app.store.ids import new_id, now
-from app.store.records import DatasetRecord, DatasetStatus
+from app.store.records import DatasetRecord, DatasetStatus, LineageRecord
 
 _dataset = tables.dataset.c
 
 _GET = select(tables.dataset).where(_dataset.id == bindparam("wanted"))
 _BY_NAME = select(tables.dataset).where(_dataset.name == bindparam("wanted"))
+_LINEAGES = (
+    select(_dataset.number, _dataset.id.label("dataset"), _dataset.account, tables.lineage.c.sha256)
+    .outerjoin(tables.lineage, tables.lineage.c.dataset == _dataset.id)
+    .where(_dataset.number > bindparam("after"))
+    .order_by(_dataset.number)
+    .limit(bindparam("most"))
+)
 _ARCHIVE = (
     update(tables.dataset)
     .where(_dataset.id == bindparam("wanted"), _dataset.status == DatasetStatus.ACTIVE.value)
@@ -46,6 +53,11 @@ class Datasets:
             query = query.where(_dataset.number < before)
         return tuple(dataset_of(row) for row in self._connection.execute(query))
 
+    def lineages(self, *, after: int = 0, limit: int = 100) -> tuple[LineageRecord, ...]:
+        """Return where the rows' digests are, of data sets numbered above ``after``, in order."""
+        rows = self._connection.execute(_LINEAGES, {"after": after, "most": limit})
+        return tuple(LineageRecord(**row._mapping) for row in rows)
+
 
 class DatasetsWriter(Datasets):
     """Registering data sets and archiving them; the system account records both."""
@@ -65,8 +77,11 @@ class DatasetsWriter(Datasets):
         rows: int | None,
         principal: str,
         id: str | None = None,
+        lineage: str | None = None,
     ) -> DatasetRecord:
         """Register a data set; ``id`` is given when the vault has stored its rows under it.
+
+        ``lineage`` is the SHA-256 of its rows' digests.
 
         Raises
         ------
@@ -94,6 +109,13 @@ class DatasetsWriter(Datasets):
         self._accounts.system_entry(
             "dataset_created", principal=principal, fingerprint=inserted.digest, note=dataset
         )
+        if lineage is not None:
+            self._connection.execute(
+                insert(tables.lineage), {"dataset": dataset, "sha256": lineage}
+            )
+            self._accounts.system_entry(
+                "lineage_kept", principal=principal, fingerprint=lineage, note=dataset
+            )
         return inserted
 
     def archive(self, dataset: str, *, principal: str) -> DatasetRecord:

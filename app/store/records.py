@@ -91,6 +91,16 @@ class DatasetRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LineageRecord:
+    """Which digests a data set's rows have: the SHA-256 of their file, None without one."""
+
+    number: int
+    dataset: str
+    account: str
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRecord:
     """A key, without its secret: only the secret's SHA-256 is kept."""
 

@@ -108,6 +108,16 @@ WHEN 'debited' THEN
 ELSE FALSE END"""
 
 
+_DATASET_IS_NEW = """
+NOT EXISTS (SELECT 1 FROM dataset WHERE id = NEW.id OR name = NEW.name OR number = NEW.number)"""
+
+_SAME_DATASET_IS_ARCHIVED = """
+NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.name = OLD.name
+AND NEW.account = OLD.account AND NEW.spec = OLD.spec AND NEW.rows IS NOT DISTINCT FROM OLD.rows
+AND NEW.created_by = OLD.created_by AND NEW.created_at = OLD.created_at
+AND OLD.status = 'active' AND NEW.status = 'archived'"""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One rule: a row of ``table`` passes ``event`` only where ``holds`` is true.
@@ -192,6 +202,26 @@ RULES: tuple[Rule, ...] = (
         "UPDATE",
         _SAME_RELEASE_STEPS_FORWARD,
         "release: states only move forward",
+    ),
+    # Data sets: their facts stay, and only archiving changes them.
+    Rule("dataset_no_delete", "dataset", "DELETE", None, "dataset: data sets stay"),
+    Rule("dataset_no_replace", "dataset", "INSERT", _DATASET_IS_NEW, "dataset: exists already"),
+    Rule(
+        "dataset_archived_once",
+        "dataset",
+        "UPDATE",
+        _SAME_DATASET_IS_ARCHIVED,
+        "dataset: only archiving changes it",
+    ),
+    # Lineage: written once.
+    Rule("lineage_no_update", "lineage", "UPDATE", None, "lineage: written once"),
+    Rule("lineage_no_delete", "lineage", "DELETE", None, "lineage: written once"),
+    Rule(
+        "lineage_no_replace",
+        "lineage",
+        "INSERT",
+        "NOT EXISTS (SELECT 1 FROM lineage WHERE dataset = NEW.dataset)",
+        "lineage: written once",
     ),
 )
 """Every rule, in the order in which the triggers are created."""

@@ -159,6 +159,19 @@ dataset = Table(
     sqlite_strict=True,
 )
 
+# The digests of a data set's rows are a file; this says which bytes it holds.
+lineage = Table(
+    "lineage",
+    metadata,
+    Column("dataset", Text, nullable=False),
+    Column("sha256", Text, nullable=False),
+    PrimaryKeyConstraint("dataset", name="pk_lineage"),
+    ForeignKeyConstraint(["dataset"], ["dataset.id"], name="fk_lineage_dataset"),
+    CheckConstraint("length(sha256) = 64", name="ck_lineage_sha256"),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
 release = Table(
     "release",
     metadata,

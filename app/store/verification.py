@@ -107,6 +107,11 @@ class _Walk:
                 if self.recorded[created].get(record.id) != record.digest:
                     self.fault(f"{what} {record.id}: it has been edited")
         self._same("data set", {x.id for x in datasets if x.archived_at}, "dataset_archived")
+        lineages = connection.execute(select(tables.lineage)).all()
+        self._same("data set", {row.dataset for row in lineages}, "lineage_kept")
+        for row in lineages:
+            if self.recorded["lineage_kept"].get(row.dataset) != row.sha256:
+                self.fault(f"data set {row.dataset}: its lineage has been edited")
         self._same("key", {x.id for x in keys if x.revoked_at}, "key_revoked")
 
     def _same(self, what: str, found: Collection[str], kind: str) -> None:

@@ -262,6 +262,12 @@ PINNED = [
     "release_no_replace",
     "release_charged",
     "release_forward",
+    "dataset_no_delete",
+    "dataset_no_replace",
+    "dataset_archived_once",
+    "lineage_no_update",
+    "lineage_no_delete",
+    "lineage_no_replace",
 ]
 
 
