@@ -1,19 +1,31 @@
-"""Hostile SQL on a connection that is not ours: the database itself refuses."""
+"""Hostile SQL on a connection that is not ours: the database itself refuses.
+
+On PostgreSQL the connection is a superuser's, whom no privilege stops: the rules do.
+What the service's own role may not even try is tested beside the other privileges.
+"""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from app.domain.ledger import GENESIS
 from app.domain.releases import TRANSITIONS, ReleaseState
-from app.store import Store, StoreError
-from app.store.rules import RULES, sqlite_trigger
-from tests.app.ledgers import Ledger, opened, raw, url_of
+from app.store import StoreError
+from app.store.rules import RULES, postgresql_triggers, sqlite_trigger
+from tests.app.conftest import ON_BOTH
+from tests.app.ledgers import (
+    DATABASE_ERRORS,
+    REFUSALS,
+    Ledger,
+    Place,
+    Raw,
+    opened,
+    place_on,
+    raw,
+)
 
 _COLUMNS = (
     "account, seq, epoch, kind, principal, release, idem, fingerprint, note, amount,"
@@ -21,18 +33,21 @@ _COLUMNS = (
 )
 
 
-@pytest.fixture(scope="module")
-def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+@pytest.fixture(scope="module", params=ON_BOTH)
+def ledger(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Ledger]:
     """Everything that is tried on this one is refused, so it stays as it is."""
-    with opened(tmp_path_factory.mktemp("ledger"), total=100) as ledger:
+    directory = tmp_path_factory.mktemp("ledger")
+    with place_on(request.param, directory) as place, opened(place, total=100) as ledger:
         ledger.release("first", 10)
         ledger.debit("second", 20)
         yield ledger
 
 
 @pytest.fixture
-def db(ledger: Ledger) -> Iterator[sqlite3.Connection]:
-    with raw(ledger.file) as connection:
+def db(ledger: Ledger) -> Iterator[Raw]:
+    with raw(ledger.place) as connection:
         yield connection
 
 
@@ -40,16 +55,13 @@ UNCHARGED = """
 INSERT INTO release SELECT 99, 'rel_x', account, 1, dataset, principal, 'debited', 1, request, plan,
 fingerprint, NULL, NULL, created_at, NULL, NULL FROM release LIMIT 1"""
 
-REFUSED = [
+REFUSED_BY_BOTH = [
     # Entries are append-only.
     "UPDATE entry SET amount = 1 WHERE kind = 'debit'",
     "UPDATE entry SET note = 'x'",
-    "UPDATE OR REPLACE entry SET seq = 1 WHERE seq = 2",
     "DELETE FROM entry WHERE seq = (SELECT max(seq) FROM entry)",
     "DELETE FROM entry",
-    "INSERT OR REPLACE INTO entry SELECT * FROM entry WHERE kind = 'debit'",
-    "REPLACE INTO entry SELECT * FROM entry WHERE seq = 1 AND account <> '0'",
-    "INSERT INTO entry SELECT * FROM entry WHERE seq = 2 ON CONFLICT DO UPDATE SET amount = 0",
+    "INSERT INTO entry SELECT * FROM entry WHERE seq = 2",
     # Accounts move forward, with their entries or not at all.
     "DELETE FROM account",
     "UPDATE account SET spent = spent - 1",
@@ -59,7 +71,6 @@ REFUSED = [
     "UPDATE account SET seq = seq - 1 WHERE id <> '0'",
     "UPDATE account SET head = replace(head, 'a', 'b')",
     "UPDATE account SET id = 'acc_other' WHERE id <> '0'",
-    "REPLACE INTO account SELECT id, 1, total, 0, 0, head FROM account WHERE id <> '0'",
     "INSERT INTO account SELECT 'acc_new', seq, total, spent, reserved, head FROM account",
     "INSERT INTO account SELECT 'acc_new', 1, 5, 0, 0, head FROM account WHERE id = '0'",
     "INSERT INTO account SELECT 'acc_new', 1, 5, 6, 0, head FROM account WHERE id = '0'",
@@ -67,11 +78,11 @@ REFUSED = [
     "DELETE FROM ledger",
     "UPDATE ledger SET id = 'x'",
     "UPDATE ledger SET epoch = epoch - 1",
-    "REPLACE INTO ledger VALUES (1, 'x', 1, 'now')",
     "INSERT INTO ledger VALUES (2, 'x', 1, 'now')",
     # Releases.
     "DELETE FROM release",
-    "UPDATE release SET result = x'00' WHERE state = 'released'",
+    "UPDATE release SET result = NULL WHERE state = 'released'",
+    "UPDATE release SET result_hash = 'x' WHERE state = 'released'",
     "UPDATE release SET state = 'debited', result = NULL, result_hash = NULL WHERE attempts = 1",
     "UPDATE release SET state = 'void' WHERE state = 'released'",
     "UPDATE release SET state = 'reserved' WHERE state = 'debited'",
@@ -83,28 +94,78 @@ REFUSED = [
     "UPDATE release SET request = '{\"other\": 1}' WHERE state = 'debited'",
     "UPDATE release SET seq = seq - 1 WHERE state = 'debited'",
     "UPDATE release SET principal = 'mallory', attempts = 2 WHERE state = 'debited'",
-    "REPLACE INTO release SELECT * FROM release",
     UNCHARGED,
     # Types: an amount is an integer, not something that looks like one.
     "UPDATE account SET total = 1e300, seq = seq + 1 WHERE id <> '0'",
     "UPDATE account SET total = 'lots', seq = seq + 1 WHERE id <> '0'",
 ]
+REFUSED_BY_SQLITE = [
+    "UPDATE OR REPLACE entry SET seq = 1 WHERE seq = 2",
+    "INSERT OR REPLACE INTO entry SELECT * FROM entry WHERE kind = 'debit'",
+    "REPLACE INTO entry SELECT * FROM entry WHERE seq = 1 AND account <> '0'",
+    "INSERT INTO entry SELECT * FROM entry WHERE seq = 2 ON CONFLICT DO UPDATE SET amount = 0",
+    "REPLACE INTO account SELECT id, 1, total, 0, 0, head FROM account WHERE id <> '0'",
+    "REPLACE INTO ledger VALUES (1, 'x', 1, 'now')",
+    "UPDATE release SET result = x'00' WHERE state = 'released'",
+    "REPLACE INTO release SELECT * FROM release",
+]
+REFUSED_BY_POSTGRES = [
+    "TRUNCATE entry, account, release, dataset",
+    "TRUNCATE ledger CASCADE",
+    "TRUNCATE release",
+    (
+        "INSERT INTO entry SELECT * FROM entry WHERE seq = 2"
+        " ON CONFLICT ON CONSTRAINT pk_entry DO UPDATE SET amount = 0"
+    ),
+    (
+        "INSERT INTO account SELECT id, 1, total, 0, 0, head FROM account WHERE id <> '0'"
+        " ON CONFLICT (id) DO UPDATE SET spent = 0"
+    ),
+    (
+        "MERGE INTO entry e USING entry s ON e.account = s.account AND e.seq = s.seq"
+        " WHEN MATCHED THEN DELETE"
+    ),
+    "MERGE INTO account a USING account s ON a.id = s.id WHEN MATCHED THEN UPDATE SET spent = 0",
+    "WITH gone AS (DELETE FROM entry RETURNING *) SELECT count(*) FROM gone",
+    r"UPDATE release SET result = '\x00' WHERE state = 'released'",
+    # The rules hold where replication switches ordinary triggers off ...
+    "SET LOCAL session_replication_role = replica; DELETE FROM entry",
+    "SET LOCAL session_replication_role = replica; UPDATE account SET spent = 0",
+    # ... and cannot be hidden.
+    (
+        "SET LOCAL search_path = pg_temp; CREATE TEMP TABLE entry ON COMMIT DROP"
+        " AS SELECT 1 AS account; DELETE FROM public.entry"
+    ),
+    # A deferred check is not a missing one.
+    (
+        "UPDATE account SET total = total + 1, seq = seq + 1 WHERE id <> '0';"
+        " SET CONSTRAINTS ALL IMMEDIATE"
+    ),
+]
+REFUSED = [
+    *(("both", statement) for statement in REFUSED_BY_BOTH),
+    *(("sqlite", statement) for statement in REFUSED_BY_SQLITE),
+    *(("postgres", statement) for statement in REFUSED_BY_POSTGRES),
+]
 
 
-@pytest.mark.parametrize("statement", REFUSED)
+@pytest.mark.parametrize(("where", "statement"), REFUSED)
 @pytest.mark.parametrize("recursive", ["ON", "OFF"])
 def test_hostile_statement_is_refused(
-    ledger: Ledger, db: sqlite3.Connection, statement: str, recursive: str
+    ledger: Ledger, db: Raw, where: str, statement: str, recursive: str
 ) -> None:
-    db.execute(f"PRAGMA recursive_triggers = {recursive}")
-    before = list(db.iterdump())
-    with pytest.raises(sqlite3.IntegrityError):
+    if where not in ("both", db.backend) or (db.backend == "postgres" and recursive == "OFF"):
+        return
+    if db.backend == "sqlite":
+        db.execute(f"PRAGMA recursive_triggers = {recursive}")
+    before = db.dump()
+    with pytest.raises(REFUSALS):
         db.execute(statement)
-    assert list(db.iterdump()) == before
+    assert db.dump() == before
     assert ledger.store.verify().ok
 
 
-def append(db: sqlite3.Connection, ledger: Ledger, *, move: bool = True, **changes: object) -> None:
+def append(db: Raw, ledger: Ledger, *, move: bool = True, **changes: object) -> None:
     """Append a grant of 1 by hand, moving the account first, with some columns changed."""
     last = db.execute(
         f"SELECT {_COLUMNS} FROM entry WHERE account = ? ORDER BY seq DESC LIMIT 1",
@@ -125,7 +186,7 @@ def append(db: sqlite3.Connection, ledger: Ledger, *, move: bool = True, **chang
         "hash": hash_,
         **changes,
     }
-    db.execute("BEGIN IMMEDIATE")
+    db.begin()
     try:
         if move:
             db.execute(
@@ -145,14 +206,14 @@ def append(db: sqlite3.Connection, ledger: Ledger, *, move: bool = True, **chang
             f"INSERT INTO entry ({_COLUMNS}) VALUES ({marks})", [row[name] for name in names]
         )
         db.execute("COMMIT")
-    except sqlite3.Error:
+    except DATABASE_ERRORS:
         db.execute("ROLLBACK")
         raise
 
 
-def test_a_wellformed_grant_by_hand_passes_the_guards(tmp_path: Path) -> None:
+def test_a_wellformed_grant_by_hand_passes_the_guards(place: Place) -> None:
     """The refusals below are about what they change, not about something else."""
-    with opened(tmp_path, total=100) as ledger, raw(ledger.file) as db:
+    with opened(place, total=100) as ledger, raw(place) as db:
         append(db, ledger)
         assert ledger.balance() == (101, 0, 0)
         # Its hash is made up: that is what verification is for.
@@ -189,35 +250,33 @@ def test_a_wellformed_grant_by_hand_passes_the_guards(tmp_path: Path) -> None:
     ids=str,
 )
 def test_an_entry_out_of_order_is_refused(
-    ledger: Ledger, db: sqlite3.Connection, changes: dict[str, object]
+    ledger: Ledger, db: Raw, changes: dict[str, object]
 ) -> None:
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(REFUSALS):
         append(db, ledger, **changes)
     assert ledger.balance() == (100, 30, 0)
     assert ledger.store.verify().ok
 
 
-def test_an_entry_without_its_balance_is_refused(ledger: Ledger, db: sqlite3.Connection) -> None:
-    with pytest.raises(sqlite3.IntegrityError, match="ahead of its account"):
+def test_an_entry_without_its_balance_is_refused(ledger: Ledger, db: Raw) -> None:
+    with pytest.raises(REFUSALS, match="ahead of its account"):
         append(db, ledger, move=False)
 
 
-def test_a_balance_without_its_entry_is_refused_at_commit(
-    ledger: Ledger, db: sqlite3.Connection
-) -> None:
-    db.execute("BEGIN IMMEDIATE")
+def test_a_balance_without_its_entry_is_refused_at_commit(ledger: Ledger, db: Raw) -> None:
+    db.begin()
     db.execute(
         "UPDATE account SET seq = seq + 1, total = total + 50 WHERE id = ?", (ledger.account,)
     )
-    with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
+    with pytest.raises(REFUSALS, match=r"(?i)foreign key"):
         db.execute("COMMIT")
     db.execute("ROLLBACK")
 
 
-def test_the_release_trigger_allows_what_the_domain_allows(tmp_path: Path) -> None:
+def test_the_release_trigger_allows_what_the_domain_allows(place: Place) -> None:
     """Try every pair of states on a real row; both statements of the rule must agree."""
     states = [ReleaseState.DEBITED, ReleaseState.RELEASED, ReleaseState.VOID]
-    with opened(tmp_path) as ledger, raw(ledger.file) as db:
+    with opened(place) as ledger, raw(place) as db:
         for start in states:
             for end in ReleaseState:
                 release = ledger.debit(f"{start}-{end}")
@@ -232,7 +291,7 @@ def test_the_release_trigger_allows_what_the_domain_allows(tmp_path: Path) -> No
                         (end.value, *result, release.id),
                     )
                     moved = True
-                except sqlite3.IntegrityError:
+                except REFUSALS:
                     moved = False
                 assert moved == (end in TRANSITIONS[start]), (start, end)
 
@@ -271,14 +330,67 @@ PINNED = [
 ]
 
 
-def test_every_trigger_is_needed_to_open(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger:
-        file = ledger.file
+def test_every_trigger_is_needed_to_open(place: Place) -> None:
+    with opened(place):
+        pass
     for rule in RULES:
-        with closing(sqlite3.connect(file)) as connection:
-            connection.execute(f"DROP TRIGGER {rule.name}")
-        with pytest.raises(StoreError, match=f"{rule.name}$"):
-            Store.open(url_of(tmp_path), data_dir=tmp_path)
-        with closing(sqlite3.connect(file)) as connection:
-            connection.execute(sqlite_trigger(rule))
-    Store.open(url_of(tmp_path), data_dir=tmp_path).close()
+        for name, fires in postgresql_triggers(rule):
+            if place.backend == "sqlite" and name != rule.name:
+                continue
+            with raw(place) as db:
+                if place.backend == "sqlite":
+                    db.execute(f"DROP TRIGGER {name}")
+                else:
+                    db.execute(f"DROP TRIGGER {name} ON {rule.table}")
+            with pytest.raises(StoreError, match=f"{name}$"):
+                place.open()
+            with raw(place) as db:
+                if place.backend == "sqlite":
+                    db.execute(sqlite_trigger(rule))
+                else:
+                    db.execute(f"CREATE TRIGGER {name} {fires} EXECUTE FUNCTION {rule.name}()")
+                    db.execute(f"ALTER TABLE {rule.table} ENABLE ALWAYS TRIGGER {name}")
+    place.open().close()
+
+
+@pytest.mark.postgres
+def test_a_temporary_table_does_not_stand_in_for_the_ledger(tmp_path: Path) -> None:
+    with place_on("postgres", tmp_path) as place, opened(place) as ledger, raw(place) as db:
+        db.begin()
+        db.execute("CREATE TEMP TABLE ledger AS SELECT 9 AS epoch")
+        db.execute("UPDATE public.account SET seq = 2, head = ? WHERE seq = 1", ("f" * 64,))
+        with pytest.raises(REFUSALS, match="not of this epoch"):
+            db.execute(
+                "INSERT INTO public.entry SELECT account, 2, 9, 'grant', principal, NULL, NULL,"
+                " NULL, NULL, 1, total_after + 1, 0, 0, at, hash, ? FROM public.entry"
+                " WHERE account = ?",
+                ("f" * 64, ledger.account),
+            )
+        db.execute("ROLLBACK")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE entry DISABLE TRIGGER entry_continues",
+        "ALTER TABLE entry ENABLE TRIGGER entry_continues",
+        (
+            "CREATE OR REPLACE FUNCTION entry_continues() RETURNS trigger LANGUAGE plpgsql"
+            " SET search_path = public, pg_temp AS 'BEGIN RETURN NEW; END'"
+        ),
+        "ALTER FUNCTION entry_continues() RESET search_path",
+        (
+            "DROP TRIGGER entry_continues ON entry; CREATE TRIGGER entry_continues BEFORE INSERT ON"
+            " entry FOR EACH ROW WHEN (false) EXECUTE FUNCTION entry_continues();"
+            " ALTER TABLE entry ENABLE ALWAYS TRIGGER entry_continues"
+        ),
+    ],
+)
+def test_a_trigger_that_was_weakened_is_noticed(tmp_path: Path, change: str) -> None:
+    with place_on("postgres", tmp_path) as place:
+        place.open().close()
+        with raw(place) as db:
+            db.execute(change)
+        with pytest.raises(StoreError, match=r"entry_continues$"):
+            place.open()
