@@ -5,17 +5,18 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.store import DirectoryLockedError, Store, StoreError, engines, inspecting, sqlite
 from app.store.errors import PragmaMismatchError, StoreClosedError, UnsupportedDatabaseError
-from tests.app.ledgers import left_behind, opened, url_of
+from tests.app.ledgers import Place, left_behind, opened, url_of
 
 
 def test_a_second_server_is_refused(tmp_path: Path) -> None:
@@ -101,49 +102,59 @@ def test_a_pragma_that_does_not_hold_halts(tmp_path: Path) -> None:
     connection.close()
 
 
-def test_readers_cannot_write(tmp_path: Path) -> None:
-    with opened(tmp_path):
-        engine = engines.reading_engine(url_of(tmp_path))
-        with engine.connect() as connection, pytest.raises(OperationalError, match="readonly"):
+def test_readers_cannot_write(place: Place) -> None:
+    with opened(place):
+        engine = engines.reading_engine(place.url)
+        with (
+            engine.connect() as connection,
+            pytest.raises(DBAPIError, match=r"readonly|read-only"),
+        ):
             connection.execute(text("UPDATE account SET seq = seq + 1"))
         engine.dispose()
 
 
-def test_the_writer_begins_immediately(tmp_path: Path) -> None:
-    """Two writing connections are never both past BEGIN: the second waits there."""
-    with opened(tmp_path) as ledger:
-        other = sqlite3.connect(
-            ledger.file, isolation_level=None, timeout=0, check_same_thread=False
-        )
+def test_only_one_writing_transaction_runs_at_once(place: Place) -> None:
+    """Two writing connections are never both past their beginning: the second waits there."""
+    began = threading.Event()
 
-        def begin_elsewhere(_: object) -> str:
-            with pytest.raises(sqlite3.OperationalError, match="locked"):
-                other.execute("BEGIN IMMEDIATE")
-            return "only one"
+    def begin_elsewhere() -> None:
+        with engines.writing_engine(place.url).connect() as other, other.begin():
+            began.set()
 
-        assert ledger.store.write(begin_elsewhere) == "only one"
-        other.close()
+    waiting = threading.Thread(target=begin_elsewhere)
+    with opened(place) as ledger:
+
+        def look(_: object) -> bool:
+            waiting.start()
+            return began.wait(0.3)
+
+        assert not ledger.store.write(look)
+        assert began.wait(10)
+        waiting.join(10)
 
 
-def test_a_snapshot_does_not_move(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger, ledger.store.reading() as r:
+def test_a_snapshot_does_not_move(place: Place) -> None:
+    with opened(place) as ledger, ledger.store.reading() as r:
         before = r.accounts.get(ledger.account)
         ledger.debit("later")
         assert r.accounts.get(ledger.account) == before
         assert ledger.balance() == (1000, 1, 0)
 
 
-def test_a_closed_store_takes_no_writes(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger:
+def test_a_closed_store_takes_no_writes(place: Place) -> None:
+    with opened(place) as ledger:
         store = ledger.store
     with pytest.raises(StoreClosedError):
         store.write(lambda u: None)
 
 
-def test_inspecting_works_beside_a_server(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger, inspecting(url_of(tmp_path)) as r:
+def test_inspecting_works_beside_a_server(place: Place) -> None:
+    with opened(place) as ledger, inspecting(place.url) as r:
         assert r.verify() == ledger.store.verify()
         assert r.verify().ok
+
+
+def test_inspecting_does_not_make_a_database(tmp_path: Path) -> None:
     with (
         pytest.raises(StoreError, match="no ledger"),
         inspecting(f"sqlite:///{tmp_path}/none.sqlite"),
@@ -152,17 +163,17 @@ def test_inspecting_works_beside_a_server(tmp_path: Path) -> None:
     assert not (tmp_path / "none.sqlite").exists()
 
 
-def test_a_release_is_drawn_at_most_three_times(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger:
+def test_a_release_is_drawn_at_most_three_times(place: Place) -> None:
+    with opened(place) as ledger:
         done = ledger.release("done")
         left = ledger.debit("left")
     attempts = []
     for _ in range(4):
-        store = Store.open(url_of(tmp_path), data_dir=tmp_path)
+        store = place.open()
         attempts.append([(r.id, r.attempts) for r in left_behind(store)])
         store.close()
     assert attempts == [[(left.id, 2)], [(left.id, 3)], [], []]
-    with inspecting(url_of(tmp_path)) as r:
+    with inspecting(place.url) as r:
         void, kept = r.releases.get(left.id), r.releases.get(done.id)
         account = r.accounts.get(ledger.account)
         assert r.verify().ok
@@ -177,8 +188,8 @@ def test_a_release_is_drawn_at_most_three_times(tmp_path: Path) -> None:
     assert account.spent == 2, "the charge of a void release stays"
 
 
-def test_a_void_release_takes_no_result(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger:
+def test_a_void_release_takes_no_result(place: Place) -> None:
+    with opened(place) as ledger:
         left = ledger.debit("left")
         ledger.store.write(lambda u: u.releases.void(left.id))
         for step in ("finish", "void"):
