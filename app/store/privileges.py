@@ -31,6 +31,7 @@ _STANDING = text(
 _FORBIDDEN = text(
     "SELECT string_agg(DISTINCT p, ', ') FROM unnest(ARRAY['UPDATE', 'DELETE', 'TRUNCATE']) AS p"
     " WHERE has_table_privilege(:role, 'public.entry', p)"
+    " OR (p = 'UPDATE' AND has_any_column_privilege(:role, 'public.entry', p))"
 )
 
 

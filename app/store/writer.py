@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from app.domain.problems import Problem
 from app.store.entries import LedgerIdentity
-from app.store.errors import StoreClosedError
+from app.store.errors import StoreClosedError, UnknownCommitError
 from app.store.unit_of_work import UnitOfWork, transaction
 
 T = TypeVar("T")
@@ -132,10 +133,17 @@ class Writer:
         try:
             return self._together(batch)
         except BaseException as error:
-            if len(batch) == 1:
-                return [_Outcome(error=error)]
+            if len(batch) == 1 or isinstance(error, UnknownCommitError) or not self._reachable():
+                return [_Outcome(error=error)] * len(batch)
             _log.warning("a group commit of %d failed; each is run alone", len(batch))
         return [self._outcomes([job])[0] for job in batch]
+
+    def _reachable(self) -> bool:
+        """Return whether the database is there, so that a batch is not tried 256 times in vain."""
+        try:
+            return self._connection.connection.is_valid
+        except DBAPIError:
+            return False
 
     def _together(self, batch: list[_Job]) -> list[_Outcome]:
         """Run the jobs in one transaction; every outcome is durable on return."""

@@ -1,0 +1,356 @@
+"""What is PostgreSQL's own: the server's settings, the role, and a COMMIT without an answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import Connection, event
+from sqlalchemy.exc import DBAPIError
+
+from app.store import Store, StoreError, UnitOfWork, engines, postgresql
+from app.store.errors import ServerSettingError, UnknownCommitError
+from tests.app.ledgers import CURATOR, Ledger, Place, opened, place_on, raw
+from tests.app.postgres import databases
+from tests.app.test_ledger_race import hold
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with place_on("postgres", tmp_path) as found:
+        yield found
+
+
+class Pretending:
+    """A connection to a server whose settings are others."""
+
+    def __init__(self, connection: Any, **settings: str) -> None:
+        self._connection, self._settings = connection, settings
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def execute(self, statement: str, parameters: Any = None) -> Any:
+        if parameters and parameters[0] in self._settings:
+            told = self._settings[parameters[0]]
+            return self._connection.execute("SELECT %s", (told,))
+        return self._connection.execute(statement, parameters)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("fsync", "off", "fsync = off"),
+        ("full_page_writes", "off", "full_page_writes = off"),
+        ("server_encoding", "SQL_ASCII", "server_encoding = SQL_ASCII"),
+        ("in_hot_standby", "on", "standby"),
+    ],
+)
+def test_a_server_that_may_lose_what_it_committed_is_refused(
+    place: Place, name: str, value: str, told: str
+) -> None:
+    with psycopg.connect(place.url) as connection:
+        postgresql.check_server(connection)
+        with pytest.raises(ServerSettingError, match=told):
+            postgresql.check_server(Pretending(connection, **{name: value}))
+
+
+def test_full_page_writes_off_is_noticed_on_a_real_server(place: Place) -> None:
+    """The one of these settings that a running server can be told to change."""
+
+    def set_to(value: str) -> None:
+        with psycopg.connect(place.url, autocommit=True) as connection:
+            connection.execute(f"ALTER SYSTEM SET full_page_writes = {value}".encode())
+            connection.execute("SELECT pg_reload_conf()")
+            while connection.execute("SHOW full_page_writes").fetchone() != (value,):
+                connection.execute("SELECT pg_sleep(0.01)")
+
+    set_to("off")
+    try:
+        with pytest.raises(ServerSettingError, match="full_page_writes = off"):
+            place.open()
+    finally:
+        set_to("on")
+    place.open().close()
+
+
+def test_a_commit_is_flushed_even_where_the_default_is_not_to(place: Place) -> None:
+    with raw(place) as db:
+        (name,) = db.execute("SELECT current_database()").fetchone()
+        db.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+        try:
+            with opened(place) as ledger:
+                assert setting(ledger, "synchronous_commit") == "on"
+        finally:
+            db.execute(f"ALTER DATABASE {name} RESET synchronous_commit")
+
+
+def setting(ledger: Ledger, name: str) -> str:
+    def ask(u: UnitOfWork) -> str:
+        found = u.releases._connection.exec_driver_sql(f"SHOW {name}")
+        return str(found.scalar_one())
+
+    return ledger.store.write(ask)
+
+
+def test_the_writer_runs_as_the_design_says(place: Place) -> None:
+    with opened(place) as ledger:
+        assert setting(ledger, "role") == postgresql.ROLE
+        assert setting(ledger, "transaction_isolation") == "read committed"
+        assert setting(ledger, "search_path") == "public, pg_temp"
+        assert setting(ledger, "idle_in_transaction_session_timeout") == "1min"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE entry SET amount = 0",
+        "DELETE FROM entry",
+        "TRUNCATE entry",
+        "DELETE FROM account",
+        "DELETE FROM release",
+        "DROP TRIGGER entry_no_update ON entry",
+        "ALTER TABLE entry DISABLE TRIGGER ALL",
+        (
+            "CREATE OR REPLACE FUNCTION entry_no_update() RETURNS trigger LANGUAGE plpgsql"
+            " AS 'BEGIN RETURN NEW; END'"
+        ),
+        "SET session_replication_role = replica",
+        "CREATE TABLE other (x int)",
+        "UPDATE alembic_version SET version_num = '0001'",
+    ],
+)
+def test_the_role_may_not_even_try(place: Place, statement: str) -> None:
+    with opened(place) as ledger:
+
+        def attempt(u: UnitOfWork) -> None:
+            u.releases._connection.exec_driver_sql(statement)
+
+        with pytest.raises(DBAPIError, match=r"permission denied|must be owner"):
+            ledger.store.write(attempt)
+        assert ledger.store.verify().ok
+
+
+def test_a_role_that_may_rewrite_entries_is_refused(place: Place) -> None:
+    place.open().close()
+    with raw(place) as db:
+        db.execute("GRANT UPDATE (note) ON entry TO release_desk")
+        db.execute("GRANT DELETE ON entry TO release_desk")
+    try:
+        with pytest.raises(StoreError, match="has DELETE, UPDATE on the ledger's entries"):
+            place.open()
+    finally:
+        with raw(place) as db:
+            db.execute("REVOKE UPDATE (note), DELETE ON entry FROM release_desk")
+    place.open().close()
+
+
+def as_user(place: Place, user: str) -> Place:
+    return Place(place.directory, place.url.replace("://postgres:", f"://{user}:"))
+
+
+@pytest.fixture
+def user(place: Place) -> Iterator[str]:
+    """A user of the server who is neither a superuser nor anything else yet."""
+    with raw(place) as db:
+        db.execute("CREATE ROLE plain LOGIN")
+        try:
+            yield "plain"
+        finally:
+            db.execute("DROP OWNED BY plain")
+            db.execute("DROP ROLE plain")
+
+
+def test_a_user_who_is_only_a_member_can_serve_and_not_migrate(place: Place, user: str) -> None:
+    plain = as_user(place, user)
+    with pytest.raises(StoreError, match=r"permission denied|cannot act as the role"):
+        plain.open()
+    with raw(place) as db:
+        db.execute(f"GRANT release_desk TO {user}")
+    with opened(plain) as ledger:
+        ledger.release("k")
+        assert ledger.store.verify().ok
+    with raw(place) as db:
+        db.execute("UPDATE alembic_version SET version_num = '0001'")
+    with pytest.raises(StoreError, match="cannot be used"):
+        plain.open()
+    with raw(place) as db:
+        db.execute("DROP FUNCTION entry_no_update() CASCADE")  # not to be lent again
+
+
+def test_an_owner_without_more_rights_can_migrate_an_empty_database(
+    place: Place, user: str
+) -> None:
+    """The usual account of a managed server: it owns the database and may make roles."""
+    name = databases().empty()
+    with raw(place) as db:
+        db.execute(f'ALTER DATABASE "{name}" OWNER TO {user}')
+        url = databases().url(name).replace("://postgres:", f"://{user}:")
+        fresh = Place(place.directory / "fresh", url)
+        with pytest.raises(StoreError, match=r"GRANT release_desk|cannot be used"):
+            fresh.open()
+        db.execute(f"GRANT release_desk TO {user}")
+        with opened(fresh) as ledger:
+            ledger.release("k")
+            assert ledger.store.verify().ok
+        db.execute(f'ALTER DATABASE "{name}" OWNER TO postgres')
+        db.execute(f"REVOKE release_desk FROM {user}")
+        with psycopg.connect(databases().url(name), autocommit=True) as inside:
+            inside.execute(b"REASSIGN OWNED BY plain TO postgres")
+
+
+# A COMMIT without an answer
+
+
+def lose_connection(connection: Connection, *, after_commit: bool) -> None:
+    """Let the connection be gone by the next COMMIT, which the server has seen or has not."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, psycopg.Connection)
+
+    class Lost:
+        def __get__(self, *_: object) -> Any:
+            def commit() -> None:
+                if after_commit:
+                    type(driver).commit(driver)
+                driver.close()
+                raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+            return commit
+
+    driver.commit = Lost().__get__(driver)  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("after_commit", [True, False])
+def test_what_a_lost_connection_left_is_neither_lost_nor_written_twice(
+    place: Place, after_commit: bool
+) -> None:
+    with opened(place) as ledger:
+        runs: list[str] = []
+
+        def grant(u: UnitOfWork) -> None:
+            runs.append("run")
+            u.accounts.grant(ledger.account, 5, principal=CURATOR, reason="r")
+            if len(runs) == 1:
+                lose_connection(u.releases._connection, after_commit=after_commit)
+
+        if after_commit:
+            ledger.store.write(grant)
+        else:
+            with pytest.raises(DBAPIError, match="closed the connection"):
+                ledger.store.write(grant)
+        assert runs == ["run"]
+        assert ledger.balance()[0] == (1005 if after_commit else 1000)
+        ledger.grant(1)
+        assert ledger.store.verify().ok
+
+
+def test_nobody_knowing_is_not_taken_for_an_answer(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgresql, "_DOUBT_S", 0.2)
+    with opened(place):
+        with raw(place) as db:
+            db.begin()
+            number = db.execute("SELECT pg_current_xact_id()::text").fetchone()[0]
+            engine = engines.writing_engine(place.url)
+            with pytest.raises(UnknownCommitError):
+                postgresql.has_committed(engine, number)
+            db.execute("COMMIT")
+            assert postgresql.has_committed(engine, number)
+        nowhere = engines.writing_engine("postgresql:///x?host=/nowhere")
+        with pytest.raises(UnknownCommitError):
+            postgresql.has_committed(nowhere, "1000")
+
+
+def test_the_service_outlives_its_connections(place: Place) -> None:
+    """As when the database server is started anew: what is asked next is answered."""
+    with opened(place) as ledger:
+        ledger.debit("before")
+        with raw(place) as db:
+            db.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        assert ledger.balance() == (1000, 1, 0)
+        for attempt in range(2):
+            try:
+                ledger.debit(f"after {attempt}")
+            except DBAPIError:
+                assert attempt == 0
+        ledger.debit("later")
+        assert ledger.store.verify().ok
+
+
+def test_a_database_that_is_away_fails_what_waits_at_once(place: Place) -> None:
+    server = databases().url("postgres")
+    with opened(place) as ledger, psycopg.connect(server, autocommit=True) as admin:
+        ledger.debit("before")
+        (name,) = ledger.store.write(
+            lambda u: u.releases._connection.exec_driver_sql("SELECT current_database()").one()
+        )
+        go = hold(ledger)
+        futures = [ledger.store._writer.submit(lambda u: ledger.account) for _ in range(100)]
+        admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
+        )
+        attempts: list[object] = []
+        engine = ledger.store._connection.engine
+        event.listen(engine, "do_connect", lambda *a: attempts.append(a))
+        go.set()
+        for future in futures:
+            with pytest.raises(DBAPIError):
+                future.result(30)
+        assert 1 <= len(attempts) <= 5
+        with pytest.raises(DBAPIError):
+            ledger.debit("away")
+        admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'.encode())
+        ledger.debit("back")
+        assert ledger.balance() == (1000, 2, 0)
+
+
+def test_several_stores_share_a_database(place: Place) -> None:
+    """Two processes' stores at once, each with its writer; the budget is one."""
+    with opened(place, total=100) as first:
+        first.store.share()
+        second = place.open()
+        assert first.store.shared
+        assert (first.store.alone, second.alone) == (True, False)
+        granted: list[int] = []
+
+        def spend(store: Store, name: str) -> None:
+            for number in range(100):
+                try:
+                    store.write(
+                        lambda u, n=number: u.releases.debit(
+                            account=first.account,
+                            amount=1,
+                            dataset=first.dataset,
+                            principal=name,
+                            request="{}",
+                            plan="{}",
+                            idem=str(n),
+                        )
+                    )
+                except Exception:
+                    continue
+                granted.append(1)
+
+        threads = [
+            threading.Thread(target=spend, args=(store, name))
+            for store, name in ((first.store, "a"), (second, "b"))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert len(granted) == 100
+        assert first.balance() == (100, 100, 0)
+        assert second.verify().ok
+        second.close()
