@@ -237,7 +237,10 @@ class DatasetSpec(Request):
         default=None, description="Required unless `account` names an existing budget."
     )
     account: str | None = Field(
-        default=None, max_length=100, description="Share an earlier data set's account."
+        default=None,
+        max_length=100,
+        description="Share an earlier data set's account, whose people these are too; `budget` "
+        "then opens nothing. The adjacency must be that of the account's other data sets.",
     )
     overlap: OverlapSpec | None = None
     policy: PolicySpec = PolicySpec()

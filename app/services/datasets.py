@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 
 from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
-from app.domain.ledger import SYSTEM_ACCOUNT, Balance
+from app.domain.ledger import Balance
 from app.domain.policies import Policy
 from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
@@ -22,7 +22,7 @@ from app.engine.schema import schema_of
 from app.services.keys import Caller
 from app.services.lineage import Comparison, LineageService, require_unrelated
 from app.store import DatasetRecord, DatasetStatus, Store, UnitOfWork, new_id
-from app.store.accounts import Accounts
+from app.store.datasets import Datasets
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.statistics.base import Data
@@ -167,8 +167,8 @@ class DatasetService:
         with self._store.reading() as reader:
             if reader.datasets.by_name(new.name) is not None:
                 raise Problem("name-taken", "Another data set has this name.")
-            if new.account is not None and not _is_budget(reader.accounts, new.account):
-                raise invalid_request("account", "is not the account of a data set")
+            if new.account is not None:
+                _check_attaching(reader.datasets, new)
 
     def facts(self, dataset: str) -> DatasetFacts:
         """Return a data set's public facts.
@@ -282,8 +282,27 @@ def require_active(record: DatasetRecord | None) -> None:
         raise Problem("dataset-archived")
 
 
-def _is_budget(accounts: Accounts, account: str) -> bool:
-    return account != SYSTEM_ACCOUNT and accounts.get(account) is not None
+def _check_attaching(datasets: Datasets, new: NewDataset) -> None:
+    """Pass for an upload that may share the account it names.
+
+    An account's charges add up to one epsilon for one person's rows in all its
+    data sets together. That needs one meaning of neighbours: a row replaced is
+    a row removed and one added, so under both at once the sum would promise
+    half of what it says.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request``.
+    """
+    first = datasets.first_of(new.account) if new.account is not None else None
+    if first is None:
+        raise invalid_request("spec.account", "is not the account of a data set")
+    adjacency = json.loads(first.spec)["adjacency"]
+    if adjacency != new.columns.adjacency:
+        raise invalid_request(
+            "spec.adjacency", f"must be {adjacency}, as in the account's other data sets"
+        )
 
 
 def policy_json(policy: Policy) -> dict[str, object]:
@@ -325,8 +344,8 @@ def _register(upload: _Admission, work: UnitOfWork) -> bool:
     if account is None:
         total = 0 if new.budget is None else new.budget.nanos
         account = work.accounts.open(total=total, principal=person, reason=_occasion(new)).id
-    elif not _is_budget(work.accounts, account):
-        raise invalid_request("account", "is not the account of a data set")
+    else:
+        _check_attaching(work.datasets, new)
     if new.overlap_reason is not None:
         note = f"{upload.dataset} over {upload.comparison.named}: {new.overlap_reason}"
         work.accounts.system_entry("overlap_override", principal=person, note=note)

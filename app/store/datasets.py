@@ -16,6 +16,12 @@ _dataset = tables.dataset.c
 
 _GET = select(tables.dataset).where(_dataset.id == bindparam("wanted"))
 _BY_NAME = select(tables.dataset).where(_dataset.name == bindparam("wanted"))
+_FIRST_OF = (
+    select(tables.dataset)
+    .where(_dataset.account == bindparam("of"))
+    .order_by(_dataset.number)
+    .limit(1)
+)
 _LINEAGES = (
     select(_dataset.number, _dataset.id.label("dataset"), _dataset.account, tables.lineage.c.sha256)
     .outerjoin(tables.lineage, tables.lineage.c.dataset == _dataset.id)
@@ -52,6 +58,10 @@ class Datasets:
         if before is not None:
             query = query.where(_dataset.number < before)
         return tuple(dataset_of(row) for row in self._connection.execute(query))
+
+    def first_of(self, account: str) -> DatasetRecord | None:
+        """Return the data set that an account was opened for, or None."""
+        return _record(self._connection.execute(_FIRST_OF, {"of": account}).one_or_none())
 
     def lineages(self, *, after: int = 0, limit: int = 100) -> tuple[LineageRecord, ...]:
         """Return where the rows' digests are, of data sets numbered above ``after``, in order."""

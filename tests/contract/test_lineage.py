@@ -164,3 +164,16 @@ def test_another_key_lets_nothing_in(tmp_path: Path) -> None:
     key.unlink()
     with running(tmp_path / "data") as service, service.client() as admin:
         assert_problem(send_upload(admin, file_of(people(2)), money()), 503, "lineage-lost")
+
+
+def test_an_account_has_one_adjacency(curator: httpx.Client) -> None:
+    rows = people(9)
+    first = upload(curator, file_of(rows), columns=COLUMNS)
+    other = money(account=first["account"], budget=None, adjacency="add_remove", max_rows=100)
+    refused = assert_problem(send_upload(curator, file_of(rows), other), 422, "invalid-request")
+    assert refused["errors"][0]["field"] == "spec.adjacency"
+    for nobody in ("0", "acc_unknown"):
+        refused = assert_problem(
+            send_upload(curator, file_of(rows), money(account=nobody)), 422, "invalid-request"
+        )
+        assert refused["errors"][0]["field"] == "spec.account"
