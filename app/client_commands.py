@@ -50,13 +50,22 @@ def keys() -> None:
 @click.argument("name")
 @click.option("--role", required=True, type=click.Choice(["admin", "curator", "analyst"]))
 @click.option("--expires", help="Moment after which the key is refused, ISO 8601.")
+@click.option(
+    "--person", help="Give it to the person of an earlier key, as `keys list` names them."
+)
 @as_json_option
 @connected
 def keys_create(
-    desk: ReleaseDesk, *, name: str, role: str, expires: str | None, as_json: bool
+    desk: ReleaseDesk,
+    *,
+    name: str,
+    role: str,
+    expires: str | None,
+    person: str | None,
+    as_json: bool,
 ) -> None:
     """Make a key for NAME and print its secret, which is shown this once."""
-    key = desk.create_key(name=name, role=role, expires=expires)
+    key = desk.create_key(name=name, role=role, expires=expires, person=person)
     click.echo(key.model_dump_json() if as_json else key.secret)
 
 
@@ -65,7 +74,8 @@ def keys_create(
 @connected
 def keys_list(desk: ReleaseDesk, *, as_json: bool) -> None:
     """List every key, without secrets."""
-    _print(desk.keys(), ("id", "name", "role", "expires"), as_json=as_json)
+    columns = ("id", "name", "person", "role", "expires", "last_used_at")
+    _print(desk.keys(), columns, as_json=as_json)
 
 
 @keys.command("revoke")

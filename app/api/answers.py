@@ -247,6 +247,8 @@ class KeyAnswer(Answer):
     created_at: str
     created_by: str
     revoked_at: str | None
+    person: str = Field(description="Who releases made with this key belong to.")
+    last_used_at: str | None = Field(description="To the minute; null before the first use.")
 
 
 class NewKeyAnswer(KeyAnswer):
@@ -355,6 +357,8 @@ def _key_fields(record: KeyRecord) -> dict[str, Any]:
         "created_at": record.created_at,
         "created_by": record.created_by,
         "revoked_at": record.revoked_at,
+        "person": record.person,
+        "last_used_at": record.used_at,
     }
 
 

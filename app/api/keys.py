@@ -26,9 +26,13 @@ router = APIRouter(prefix="/v1/keys", tags=["keys"])
 async def create_key(
     caller: Admin, body: Annotated[KeyRequest, json_body(KeyRequest)], state: State
 ) -> NewKeyAnswer:
-    """Make a key for a person; keys of one name belong to one person (admins)."""
+    """Make a key for a person: `person`, or the one you call `name` (admins)."""
     made = await state.services.keys.create(
-        name=body.name, role=body.role, expires=body.expires, caller=caller
+        name=body.name,
+        role=body.role,
+        expires=body.expires,
+        person=body.person,
+        caller=caller,
     )
     return new_key_answer(made.record, made.secret)
 
@@ -51,9 +55,9 @@ def list_keys(caller: Admin, cut: Paging, state: State) -> Page[KeyAnswer]:
     operation_id="revokeKey",
     status_code=204,
     response_class=Response,
-    responses=documented("unauthorized", "forbidden", "not-found", "busy"),
+    responses=documented("unauthorized", "forbidden", "not-found", "last-admin-key", "busy"),
 )
 async def revoke_key(caller: Admin, key: Id, state: State) -> Response:
-    """Revoke a key at once and for good (admins)."""
+    """Revoke a key at once and for good (admins); the last admin key stays."""
     await state.services.keys.revoke(key, caller=caller)
     return Response(status_code=204)

@@ -96,6 +96,9 @@ def _storable(text: str) -> str:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH), AfterValidator(_printable)]
+Person = Annotated[
+    str, Field(min_length=1, max_length=MAX_NAME_LENGTH + 20), AfterValidator(_printable)
+]
 Text = Annotated[str, Field(max_length=MAX_TEXT_LENGTH), AfterValidator(_storable)]
 Reason = Annotated[Text, Field(min_length=1)]
 
@@ -312,8 +315,15 @@ def _ahead(moment: datetime) -> datetime:
 
 
 class KeyRequest(Request):
-    """A key for a person. Keys of one name belong to one person."""
+    """A key for a person.
+
+    Keys of one name that one admin makes belong to one person; the same name by
+    another admin is another person.
+    """
 
     name: Name
     role: Role
     expires: Annotated[AwareDatetime, AfterValidator(_ahead)] | None = None
+    person: Person | None = Field(
+        default=None, description="The `person` of an earlier key, to whom this one is given."
+    )

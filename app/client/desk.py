@@ -230,9 +230,14 @@ class ReleaseDesk:
 
     # Keys and the catalog
 
-    def create_key(self, *, name: str, role: str, expires: str | None = None) -> Key:
-        """Make a key; its secret is in this answer and never again (admins)."""
-        body = {"name": name, "role": role, "expires": expires}
+    def create_key(
+        self, *, name: str, role: str, expires: str | None = None, person: str | None = None
+    ) -> Key:
+        """Make a key; its secret is in this answer and never again (admins).
+
+        ``person`` gives it to the person of an earlier key.
+        """
+        body = {"name": name, "role": role, "expires": expires, "person": person}
         return Key.model_validate_json(self._send("POST", "/v1/keys", json=body).content)
 
     def keys(self) -> Iterator[Key]:

@@ -136,3 +136,5 @@ class Key(Answer):
     role: str
     secret: str | None = None
     expires: str | None = None
+    person: str | None = None
+    last_used_at: str | None = None

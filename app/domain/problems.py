@@ -138,6 +138,13 @@ _KINDS = (
         "Choose another name.",
     ),
     ProblemKind(
+        "last-admin-key",
+        409,
+        "This is the last admin key",
+        "Without it nobody could make, list or revoke keys.",
+        "Make another admin key first, and revoke this one with that.",
+    ),
+    ProblemKind(
         "dataset-archived",
         409,
         "The data set is archived",

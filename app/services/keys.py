@@ -1,8 +1,11 @@
 """Keys: who is calling, and making and revoking what they call with.
 
 A secret has 256 random bits and is shown once; the store keeps its SHA-256,
-which needs no salt or stretching at that entropy. Keys of one name belong to
-one person, so a person keeps their releases when a key is replaced.
+which needs no salt or stretching at that entropy.
+
+A person is who releases and Idempotency-Keys belong to, and keeps them when a
+key is replaced. Keys of one name that one admin makes are one person's; the
+same name by another admin is somebody else's, unless that admin names the person.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -70,6 +74,7 @@ class KeyService:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._found: dict[str, KeyRecord] = {}
+        self._noted: dict[str, int] = {}
 
     def authenticate(self, secret: bytes) -> Caller:
         """Return who holds a secret.
@@ -90,7 +95,19 @@ class KeyService:
             raise Problem("unauthorized")
         if record.revoked_at is not None or _expired(record):
             raise Problem("unauthorized")
+        self._note_use(record.id)
         return Caller(key=record.id, person=record.person, role=record.role)
+
+    def _note_use(self, key: str) -> None:
+        """Have the use of a key written down once a minute; nobody waits for it."""
+        minute = int(time.time()) // 60
+        if self._noted.get(key) == minute:
+            return
+        if len(self._noted) >= _MAX_CACHED:
+            self._noted.clear()
+        self._noted[key] = minute
+        at = _utc(datetime.fromtimestamp(minute * 60, UTC))
+        self._store.write_later(lambda work: work.keys.note_use(key, at=at))
 
     def _look_up(self, digest: str) -> KeyRecord | None:
         with self._store.reading() as reader:
@@ -103,16 +120,28 @@ class KeyService:
         return record
 
     async def create(
-        self, *, name: str, role: Role, expires: datetime | None, caller: Caller
+        self,
+        *,
+        name: str,
+        role: Role,
+        expires: datetime | None,
+        caller: Caller,
+        person: str | None = None,
     ) -> NewKey:
-        """Make a key for the person called ``name``."""
+        """Make a key for a person: ``person``, or the one this admin has called ``name``.
+
+        Raises
+        ------
+        Problem
+            ``invalid-request``: there is no such ``person``.
+        """
         secret = f"rd_{secrets.token_urlsafe(SECRET_BYTES)}"
         expires_at = None if expires is None else _utc(expires)
         record = await self._store.awrite(
             lambda work: work.keys.insert(
                 name=name,
                 role=role,
-                person=name,
+                person=work.keys.person_for(name, principal=caller.person, person=person),
                 secret_hash=secret_hash(secret.encode()),
                 expires_at=expires_at,
                 principal=caller.person,
@@ -126,7 +155,7 @@ class KeyService:
         Raises
         ------
         Problem
-            ``not-found``.
+            ``not-found``, ``last-admin-key``.
         """
         record = await self._store.awrite(
             lambda work: work.keys.revoke(key, principal=caller.person)

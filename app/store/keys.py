@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain, count
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, case, func, insert, or_, select, update
 
-from app.domain.problems import Problem
+from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
 from app.store import tables
 from app.store.accounts import AccountsWriter
@@ -22,6 +23,28 @@ _REVOKE = (
     .where(_key.id == bindparam("wanted"), _key.revoked_at.is_(None))
     .values(revoked_at=bindparam("at"))
 )
+
+
+_use = tables.key_use.c
+_WITH_USE = select(tables.api_key, _use.used_at).outerjoin(tables.key_use, _use.key == _key.id)
+_USED_LATER = (
+    update(tables.key_use)
+    .where(_use.key == bindparam("wanted"))
+    .values(used_at=case((_use.used_at < bindparam("at"), bindparam("at")), else_=_use.used_at))
+)
+_OTHER_ADMINS = select(func.count()).where(
+    _key.role == Role.ADMIN.value,
+    _key.id != bindparam("wanted"),
+    _key.revoked_at.is_(None),
+    or_(_key.expires_at.is_(None), _key.expires_at > bindparam("at")),
+)
+_PERSON_OF = (
+    select(_key.person)
+    .where(_key.name == bindparam("named"), _key.created_by == bindparam("by"))
+    .order_by(_key.number.desc())
+    .limit(1)
+)
+_IS_PERSON = select(_key.number).where(_key.person == bindparam("wanted")).limit(1)
 
 
 class Keys:
@@ -43,7 +66,7 @@ class Keys:
 
     def list(self, *, before: int | None = None, limit: int = 100) -> tuple[KeyRecord, ...]:
         """Return keys, newest first, whose number is below ``before``."""
-        query = select(tables.api_key).order_by(_key.number.desc()).limit(limit)
+        query = _WITH_USE.order_by(_key.number.desc()).limit(limit)
         if before is not None:
             query = query.where(_key.number < before)
         return tuple(key_of(row) for row in self._connection.execute(query))
@@ -95,14 +118,53 @@ class KeysWriter(Keys):
         )
         return inserted
 
+    def person_for(self, name: str, *, principal: str, person: str | None) -> str:
+        """Return the person a new key is for.
+
+        A named ``person`` is one who has had a key. Otherwise an admin's keys of
+        one name are one person's, and the same name by another admin is another
+        person's: two people may share a name, and neither may then see the
+        other's releases.
+
+        Raises
+        ------
+        Problem
+            ``invalid-request``: nobody has had a key as ``person``.
+        """
+        if person is not None:
+            if not self._is_person(person):
+                raise invalid_request("person", "has no key; leave it out for a new person")
+            return person
+        found = self._connection.execute(_PERSON_OF, {"named": name, "by": principal})
+        known: str | None = found.scalar_one_or_none()
+        if known is not None:
+            return known
+        candidates = chain((name,), (f"{name} #{number}" for number in count(2)))
+        return next(each for each in candidates if not self._is_person(each))
+
+    def _is_person(self, person: str) -> bool:
+        found = self._connection.execute(_IS_PERSON, {"wanted": person})
+        return found.scalar_one_or_none() is not None
+
+    def note_use(self, key: str, *, at: str) -> None:
+        """Write down that a key was used; no part of the ledger."""
+        noted = self._connection.execute(_USED_LATER, {"wanted": key, "at": at})
+        if noted.rowcount == 0:
+            self._connection.execute(insert(tables.key_use), {"key": key, "used_at": at})
+
     def revoke(self, key: str, *, principal: str) -> KeyRecord:
         """Revoke a key, once and for good.
 
         Raises
         ------
         Problem
-            ``not-found``.
+            ``not-found``; ``last-admin-key``: nobody could make another.
         """
+        doomed = self._found(key)
+        if doomed.role is Role.ADMIN and doomed.revoked_at is None:
+            others = self._connection.execute(_OTHER_ADMINS, {"wanted": key, "at": now()})
+            if others.scalar_one() == 0:
+                raise Problem("last-admin-key")
         changed = self._connection.execute(_REVOKE, {"wanted": key, "at": now()})
         if changed.rowcount == 1:
             self._accounts.system_entry("key_revoked", principal=principal, note=key)

@@ -102,7 +102,10 @@ class LineageRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRecord:
-    """A key, without its secret: only the secret's SHA-256 is kept."""
+    """A key, without its secret: only the secret's SHA-256 is kept.
+
+    ``used_at`` is known in lists alone, and to the minute.
+    """
 
     number: int
     id: str
@@ -114,6 +117,7 @@ class KeyRecord:
     created_at: str
     expires_at: str | None
     revoked_at: str | None
+    used_at: str | None = None
 
     @property
     def digest(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -12,6 +13,8 @@ from sqlalchemy import Connection, Engine, insert, select
 from sqlalchemy.exc import DatabaseError
 
 from app.domain.ledger import SYSTEM_ACCOUNT
+from app.domain.problems import Problem
+from app.logs import describe
 from app.store import tables
 from app.store.engines import is_shared, migrating_engine, reading_engine, writing_engine
 from app.store.entries import EntriesWriter, LedgerIdentity, Occasion
@@ -144,10 +147,22 @@ class Store:
         """Do what :meth:`write` does without holding a thread while it waits."""
         return await self._writer.awrite(function)
 
+    def write_later(self, function: Callable[[UnitOfWork], object]) -> None:
+        """Have a function run when the writer gets to it; for notes that may be lost."""
+        try:
+            self._writer.submit(function).add_done_callback(_log_lost)
+        except (Problem, StoreError):
+            _log.info("a note was not written")
+
     def verify(self) -> Verification:
         """Walk every chain, sum and result of one snapshot."""
         with self.reading() as reader:
             return reader.verify()
+
+
+def _log_lost(done: Future[object]) -> None:
+    if (error := done.exception()) is not None:
+        _log.warning("a note was not written", extra=describe(error))
 
 
 @contextmanager

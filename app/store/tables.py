@@ -243,6 +243,18 @@ api_key = Table(
     sqlite_strict=True,
 )
 
+# When each key was used last, to the minute: beside the ledger, and no part of it.
+key_use = Table(
+    "key_use",
+    metadata,
+    Column("key", Text, nullable=False),
+    Column("used_at", Text, nullable=False),
+    PrimaryKeyConstraint("key", name="pk_key_use"),
+    ForeignKeyConstraint(["key"], ["api_key.id"], name="fk_key_use_key"),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
 # Lists of one person's or one data set's releases, newest first, and what a restart must settle.
 Index("ix_release_principal", release.c.principal, release.c.number)
 Index("ix_release_dataset", release.c.dataset, release.c.number)

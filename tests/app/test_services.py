@@ -432,6 +432,7 @@ def test_a_revoked_bootstrap_key_stays_revoked(tmp_path: Path) -> None:
         async with opened(tmp_path) as (_, services):
             services.keys.bootstrap("s" * 32)
             caller = services.keys.authenticate(b"s" * 32)
+            await services.keys.create(name="ada", role=Role.ADMIN, expires=None, caller=caller)
             await services.keys.revoke(caller.key, caller=caller)
         async with opened(tmp_path) as (_, services):
             assert services.keys.bootstrap("s" * 32) is None
