@@ -13,9 +13,11 @@ the account; noting the ledger's head elsewhere covers the rest.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from functools import lru_cache
+from operator import attrgetter
 
 from app.domain.problems import Problem, invalid_request
 from mechanisms.privacy import Epsilon
@@ -159,15 +161,43 @@ class Entry:
 
 
 _HASHED = tuple(field.name for field in fields(Entry) if field.name != "hash")
+_hashed_columns = attrgetter(*_HASHED)
 
 
 def chain_hash(entry: Entry, ledger_id: str) -> str:
     """Return the entry's hash: every column but the hash itself, and the ledger's id."""
-    digest = hashlib.sha256(_CHAIN_TAG)
-    digest.update(_canonical(ledger_id))
-    for name in _HASHED:
-        digest.update(_canonical(getattr(entry, name)))
-    return digest.hexdigest()
+    return hash_of_columns(_hashed_columns(entry), ledger_id)
+
+
+def hash_of_columns(columns: Sequence[str | int | None], ledger_id: str) -> str:
+    """Return the hash of an entry given as its columns up to ``prev``, in the table's order.
+
+    Short columns in ASCII are put together as one text, which is several times
+    faster than column by column and gives the same bytes.
+    """
+    parts = [_chain_start(ledger_id)]
+    try:
+        for value in columns:
+            if value is None:
+                parts.append(_NOTHING)
+            elif isinstance(value, str):
+                parts += (_TEXT_PREFIXES[len(value)], value)
+            else:
+                digits = str(int(value))
+                parts += (_INTEGER_PREFIXES[len(digits)], digits)
+        text = "".join(parts)
+        if text.isascii():
+            return hashlib.sha256(text.encode()).hexdigest()
+    except IndexError:
+        pass  # a long column
+    content = b"".join((_chain_start(ledger_id).encode(), *map(_canonical, columns)))
+    return hashlib.sha256(content).hexdigest()
+
+
+@lru_cache(maxsize=8)
+def _chain_start(ledger_id: str) -> str:
+    """Return what every entry's bytes begin with."""
+    return (_CHAIN_TAG + _canonical(ledger_id)).decode()
 
 
 def digest_of(*parts: str | int | bytes | None) -> str:
@@ -192,3 +222,13 @@ def _canonical(value: str | int | bytes | None) -> bytes:
         case _:
             kind, content = b"b", value
     return len(content).to_bytes(8, "big") + kind + content
+
+
+def _short_prefixes(kind: str) -> tuple[str, ...]:
+    """Return the length and type that precede a short content, by its length."""
+    return tuple(f"{chr(0) * 7}{chr(length)}{kind}" for length in range(128))
+
+
+_TEXT_PREFIXES = _short_prefixes("t")
+_INTEGER_PREFIXES = _short_prefixes("i")
+_NOTHING = _canonical(None).decode()

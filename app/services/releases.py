@@ -11,10 +11,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import NoReturn, TypeVar
 
 import anyio.to_thread
@@ -31,32 +30,12 @@ from app.services.keys import Caller
 from app.services.plans import PlanService
 from app.services.questions import Question, read_question
 from app.services.receipts import Receipts
-from app.store import ReleaseRecord, Store, UnitOfWork
+from app.store import Debit, Finish, ReleaseRecord, Store, Task, Void
 from mechanisms.statistics.base import Plan
 
 _LOG = logging.getLogger(__name__)
 _RETRY_PAUSE_S = 0.05
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Charge:
-    """Everything about a release that is settled before its charge."""
-
-    facts: DatasetFacts
-    question: Question
-    plan: Plan
-    request: str
-    principal: str
-    idem: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Charged:
-    """The release under an Idempotency-Key, and whether this charge made it."""
-
-    record: ReleaseRecord
-    fresh: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +121,25 @@ class ReleaseService:
         self, facts: DatasetFacts, question: Question, request: str, *, idem: str, principal: str
     ) -> ReleaseRecord:
         try:
-            charge = await self._prepare(facts, question, request, idem=idem, principal=principal)
+            plan = await self._prepare(facts, question)
         except Problem:
             # a request that would be refused today may have been answered before: that wins
             found = await anyio.to_thread.run_sync(self._find, principal, idem)
             if found is None:
                 raise
         else:
-            charged = await self._store.awrite(partial(_charge_once, charge))
+            charged = await self._store.awrite(
+                Debit(
+                    dataset=facts.id,
+                    principal=principal,
+                    idem=idem,
+                    amount=question.epsilon.nanos,
+                    request=request,
+                    plan=json.dumps(plan_json(plan, question.epsilon), allow_nan=False),
+                )
+            )
             if charged.fresh:
-                return await self._draw(charged.record, facts, question, charge.plan)
+                return await self._draw(charged.record, facts, question, plan)
             found = charged.record
         _require_same(found, facts.id, request)
         return await self._settled(found)
@@ -160,19 +148,13 @@ class ReleaseService:
         with self._store.reading() as reader:
             return reader.releases.find_by_idem(principal, idem)
 
-    async def _prepare(
-        self, facts: DatasetFacts, question: Question, request: str, *, idem: str, principal: str
-    ) -> _Charge:
+    async def _prepare(self, facts: DatasetFacts, question: Question) -> Plan:
         """Judge everything that can be judged without the data."""
         if len(self._running) > self._max_waiting:
             raise Problem("busy")
         require_active(facts.record)
         enforce(facts.policy, Ask(kinds=question.kinds, epsilon=question.epsilon))
-        plan = await self._plans.plan(facts, question)
-        return _Charge(
-            facts=facts, question=question, plan=plan, request=request,
-            principal=principal, idem=idem,
-        )  # fmt: skip
+        return await self._plans.plan(facts, question)
 
     async def _settled(self, known: ReleaseRecord) -> ReleaseRecord:
         """Return a final release; draw one that an earlier failure left charged."""
@@ -185,7 +167,7 @@ class ReleaseService:
     async def _redraw(self, left: ReleaseRecord) -> ReleaseRecord:
         """Draw a release again that was charged and whose draw nobody has seen."""
         if not may_be_redrawn(left.attempts):
-            await self._surely(lambda work: work.releases.void(left.id))
+            await self._surely(Void(release=left.id))
             _LOG.error("release void: no attempt left", extra={"release": left.id})
             raise Problem("release-void")
         record = await self._surely(lambda work: work.releases.begin_attempt(left.id))
@@ -209,12 +191,12 @@ class ReleaseService:
             result = self._receipts.attach(record, result)
         except Exception as error:
             return await self._give_up(record, error)
-        return await self._surely(lambda work: work.releases.finish(record.id, result))
+        return await self._surely(Finish(release=record.id, result=result))
 
     async def _give_up(self, record: ReleaseRecord, error: Exception) -> NoReturn:
         """Void a charged release: after the debit there is one failure, whatever happened."""
         _LOG.error("release void", extra={"release": record.id, **describe(error)})
-        await self._surely(lambda work: work.releases.void(record.id))
+        await self._surely(Void(release=record.id))
         raise Problem("release-void") from None
 
     def _draw_bytes(
@@ -223,7 +205,7 @@ class ReleaseService:
         outcome = run(plan, self._plane.open(facts.id))
         return release_answer(record, facts, question, plan, outcome)
 
-    async def _surely(self, write: Callable[[UnitOfWork], T]) -> T:
+    async def _surely(self, write: Task[T]) -> T:
         """Write what must not be lost to a full queue."""
         while True:
             try:
@@ -319,22 +301,3 @@ def _fingerprint_today(known: ReleaseRecord) -> str:
     except (KeyError, ValueError):
         return known.fingerprint
     return request_fingerprint(dataset=known.dataset, request=request)
-
-
-def _charge_once(charge: _Charge, work: UnitOfWork) -> _Charged:
-    """Settle the Idempotency-Key and the charge in one transaction."""
-    known = work.releases.find_by_idem(charge.principal, charge.idem)
-    if known is not None:
-        return _Charged(known, fresh=False)
-    dataset = work.datasets.get(charge.facts.id)
-    require_active(dataset)
-    made = work.releases.debit(
-        account=charge.facts.record.account,
-        amount=charge.question.epsilon.nanos,
-        dataset=charge.facts.id,
-        principal=charge.principal,
-        request=charge.request,
-        plan=json.dumps(plan_json(charge.plan, charge.question.epsilon), allow_nan=False),
-        idem=charge.idem,
-    )
-    return _Charged(made, fresh=True)

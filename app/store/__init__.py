@@ -42,18 +42,17 @@ effects. A full queue refuses with the problem ``busy``::
     u.keys.revoke(id, principal=)            -> KeyRecord (idempotent)
     u.accounts.system_entry(kind, principal=, fingerprint=, note=)   -> Entry on account 0
 
-All amounts are integers of nano-epsilon. ``u`` reads as well as writes. A release's
-idempotency is settled inside one write::
+All amounts are integers of nano-epsilon. ``u`` reads as well as writes. What releases
+need all the time are *commands* instead, which the writer does for all that wait at once::
 
-    def charge(u):
-        known = u.releases.find_by_idem(principal, idem)
-        if known is not None:
-            if known.fingerprint != request_fingerprint(dataset=dataset, request=request):
-                raise Problem("idempotency-key-reused")
-            return known                       # replay known.result when it is released
-        return u.releases.debit(...)           # raises budget-exceeded, nothing written
+    await store.awrite(Debit(dataset=, principal=, idem=, amount=, request=, plan=,
+                             worker=None))
+        -> Charged(record, fresh): the release just charged for, or the one that the
+           Idempotency-Key already has: compare its fingerprint, replay its result
+    await store.awrite(Finish(release=id, result=bytes))     -> ReleaseRecord
+    await store.awrite(Void(release=id))                     -> ReleaseRecord
 
-``debit`` stores ``request_fingerprint(dataset=dataset, request=request)`` itself. Keys,
+A charge stores ``request_fingerprint(dataset=dataset, request=request)`` itself. Keys,
 data sets and archiving write their system entry themselves.
 
 *Problems raised*: ``budget-exceeded`` (requested, remaining), ``name-taken``,
@@ -76,6 +75,7 @@ a running server.
 from __future__ import annotations
 
 from app.store.backup import back_up
+from app.store.commands import Charged, Debit, Finish, Void
 from app.store.errors import DirectoryLockedError, StoreError
 from app.store.ids import new_id
 from app.store.records import (
@@ -90,21 +90,27 @@ from app.store.records import (
 from app.store.signing import RECEIPT_KEY, base64url
 from app.store.store import Store, inspecting
 from app.store.unit_of_work import Reader, UnitOfWork
+from app.store.writer import Task
 
 __all__ = [
     "RECEIPT_KEY",
     "AccountRecord",
+    "Charged",
     "DatasetRecord",
     "DatasetStatus",
+    "Debit",
     "DirectoryLockedError",
+    "Finish",
     "KeyRecord",
     "LineageRecord",
     "Reader",
     "ReleaseRecord",
     "Store",
     "StoreError",
+    "Task",
     "UnitOfWork",
     "Verification",
+    "Void",
     "back_up",
     "base64url",
     "inspecting",

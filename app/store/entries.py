@@ -5,16 +5,26 @@ Nothing else in the code inserts an entry or moves an account.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
-from app.domain.ledger import GENESIS, SYSTEM_ACCOUNT, Balance, Entry, EntryKind
+from app.domain.ledger import (
+    GENESIS,
+    SYSTEM_ACCOUNT,
+    Balance,
+    Entry,
+    EntryKind,
+    hash_of_columns,
+)
 from app.domain.problems import Problem
 from app.store import tables
 from app.store.errors import LostUpdateError
 from app.store.ids import now
+from app.store.records import AccountRecord
+from app.store.rows import execute_rows
 
 _account, _entry = tables.account.c, tables.entry.c
 
@@ -32,9 +42,10 @@ _OF_KIND = (
 _BEFORE = (
     select(tables.account).where(_account.id == bindparam("of")).with_for_update(of=tables.account)
 )
+_MOVED = select(tables.account).where(_account.id.in_(bindparam("touched", expanding=True)))
 _OPEN = insert(tables.account)
-_APPEND = insert(tables.entry)
-_COLUMNS = tuple(column.name for column in tables.entry.columns)
+_COLUMNS = tuple(field.name for field in fields(Entry))
+_APPEND = f"INSERT INTO entry ({', '.join(_COLUMNS)}) VALUES {{values}}"  # noqa: S608 - constants
 # The condition is checked by the database in the same statement that charges. In
 # one writer the values read a moment ago cannot have changed; should that ever
 # stop being so, this statement is what still holds.
@@ -47,7 +58,7 @@ _MOVE = (
         <= _account.total + bindparam("granted"),
     )
     .values(
-        seq=_account.seq + 1,
+        seq=bindparam("seq_after"),
         total=_account.total + bindparam("granted"),
         spent=_account.spent + bindparam("spend"),
         reserved=_account.reserved + bindparam("taken") - bindparam("spend"),
@@ -75,6 +86,23 @@ class Occasion:
     note: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where an account stands: its last entry's number and hash, and what is spent."""
+
+    seq: int
+    head: str
+    spent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What one transaction does to an account; ``before`` is None for one that it opens."""
+
+    before: Position | None
+    pending: Position
+
+
 class Entries:
     """The ledger's lines, as they were written."""
 
@@ -99,30 +127,53 @@ def entry_of(row: Row[Any]) -> Entry:
     return Entry(**row._mapping)
 
 
-class EntriesWriter(Entries):
-    """Appends the next entry of an account and moves the account to it."""
+class Chain:
+    """Entries that are to be appended to one account, and where they take it."""
 
-    __slots__ = ("_identity",)
+    __slots__ = ("_at", "_identity", "balance", "before", "head", "rows", "seq")
+
+    def __init__(self, before: AccountRecord, identity: LedgerIdentity, at: str) -> None:
+        self._identity = identity
+        self._at = at
+        self.before = before
+        self.seq = before.seq
+        self.head = before.head
+        self.balance = before.balance
+        self.rows: list[tuple[Any, ...]] = []
+
+    def add(self, kind: str, amount: int, after: Balance, occasion: Occasion) -> str:
+        """Add one entry and return its hash."""
+        self.seq += 1
+        self.balance = after
+        columns = (
+            self.before.id, self.seq, self._identity.epoch, str(kind), occasion.principal,
+            occasion.release, occasion.idem, occasion.fingerprint, occasion.note, amount,
+            after.total, after.spent, after.reserved, self._at, self.head,
+        )  # fmt: skip
+        self.head = hash_of_columns(columns, self._identity.id)
+        self.rows.append((*columns, self.head))
+        return self.head
+
+
+class EntriesWriter(Entries):
+    """Appends the next entries of an account and moves the account to them."""
+
+    __slots__ = ("_identity", "_touched")
 
     def __init__(self, connection: Connection, identity: LedgerIdentity) -> None:
         super().__init__(connection)
         self._identity = identity
+        self._touched: dict[str, Position | None] = {}
 
     def open_account(self, account: str, total: int, occasion: Occasion) -> Entry:
         """Insert an account and its first entry."""
-        entry = self._seal(
-            occasion,
-            account=account,
-            seq=1,
-            prev=GENESIS,
-            kind=EntryKind.OPEN,
-            amount=total,
-            after=Balance(0).after(EntryKind.OPEN, total),
-        )
+        self._touched.setdefault(account, None)
+        nothing = AccountRecord(id=account, seq=0, total=0, spent=0, reserved=0, head=GENESIS)
+        chain = Chain(nothing, self._identity, now())
+        chain.add(EntryKind.OPEN, total, chain.balance.after(EntryKind.OPEN, total), occasion)
         opened = {"id": account, "seq": 1, "total": total, "spent": 0, "reserved": 0}
-        self._connection.execute(_OPEN, {**opened, "head": entry.hash})
-        self._insert(entry)
-        return entry
+        self._connection.execute(_OPEN, {**opened, "head": chain.head})
+        return self._insert(chain)
 
     def append(self, account: str, kind: EntryKind, amount: int, occasion: Occasion) -> Entry:
         """Move an account's balance by one entry, or refuse with nothing written.
@@ -132,77 +183,68 @@ class EntriesWriter(Entries):
         Problem
             ``not-found``, or what :meth:`Balance.after` refuses.
         """
-        row = self._before(account)
-        before = Balance(row.total, row.spent, row.reserved)
-        return self._follow(row, kind, amount, before.after(kind, amount), occasion)
+        chain = self.chain(account, now())
+        chain.add(kind, amount, chain.balance.after(kind, amount), occasion)
+        return self.write(chain)
 
     def append_system(self, kind: str, occasion: Occasion) -> Entry:
         """Add an entry that moves no budget to the system account."""
-        row = self._before(SYSTEM_ACCOUNT)
-        return self._follow(row, kind, 0, Balance(row.total, row.spent, row.reserved), occasion)
+        chain = self.chain(SYSTEM_ACCOUNT, now())
+        chain.add(kind, 0, chain.balance, occasion)
+        return self.write(chain)
 
-    def _before(self, account: str) -> Row[Any]:
+    def chain(self, account: str, at: str) -> Chain:
+        """Return the chain that continues an account with entries of one time.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
         row = self._connection.execute(_BEFORE, {"of": account}).one_or_none()
         if row is None:
             raise Problem("not-found")
-        return row
+        self._touched.setdefault(account, Position(row.seq, row.head, row.spent))
+        return Chain(AccountRecord(**row._mapping), self._identity, at)
 
-    def _follow(
-        self, row: Row[Any], kind: str, amount: int, after: Balance, occasion: Occasion
-    ) -> Entry:
-        entry = self._seal(
-            occasion,
-            account=row.id,
-            seq=row.seq + 1,
-            prev=row.head,
-            kind=kind,
-            amount=amount,
-            after=after,
-        )
+    def write(self, chain: Chain) -> Entry:
+        """Move the account to the end of its chain, insert the entries and return the last.
+
+        Raises
+        ------
+        LostUpdateError
+            The account is not where the chain began, or the budget does not cover it.
+        """
+        before, after = chain.before, chain.balance
         moved = self._connection.execute(
             _MOVE,
             {
-                "of": row.id,
-                "seq_before": row.seq,
-                "granted": after.total - row.total,
-                "spend": after.spent - row.spent,
-                "taken": after.spent + after.reserved - row.spent - row.reserved,
-                "new_head": entry.hash,
+                "of": before.id,
+                "seq_before": before.seq,
+                "seq_after": chain.seq,
+                "granted": after.total - before.total,
+                "spend": after.spent - before.spent,
+                "taken": after.spent + after.reserved - before.spent - before.reserved,
+                "new_head": chain.head,
             },
         )
         if moved.rowcount != 1:
             raise LostUpdateError("an account changed under the writer")
-        self._insert(entry)
-        return entry
+        return self._insert(chain)
 
-    def _seal(
-        self,
-        occasion: Occasion,
-        *,
-        account: str,
-        seq: int,
-        prev: str,
-        kind: str,
-        amount: int,
-        after: Balance,
-    ) -> Entry:
-        return Entry(
-            account=account,
-            seq=seq,
-            epoch=self._identity.epoch,
-            kind=str(kind),
-            principal=occasion.principal,
-            release=occasion.release,
-            idem=occasion.idem,
-            fingerprint=occasion.fingerprint,
-            note=occasion.note,
-            amount=amount,
-            total_after=after.total,
-            spent_after=after.spent,
-            reserved_after=after.reserved,
-            at=now(),
-            prev=prev,
-        ).sealed(self._identity.id)
+    def begin(self) -> None:
+        """Forget the moves of the transaction before."""
+        self._touched.clear()
 
-    def _insert(self, entry: Entry) -> None:
-        self._connection.execute(_APPEND, {name: getattr(entry, name) for name in _COLUMNS})
+    def moves(self) -> Mapping[str, Move]:
+        """Return what the present transaction has done to each account that it has moved."""
+        moves: dict[str, Move] = {}
+        for row in self._connection.execute(_MOVED, {"touched": [*self._touched]}):
+            before, pending = self._touched[row.id], Position(row.seq, row.head, row.spent)
+            if before != pending:
+                moves[row.id] = Move(before, pending)
+        return moves
+
+    def _insert(self, chain: Chain) -> Entry:
+        execute_rows(self._connection, _APPEND, chain.rows)
+        return Entry(**dict(zip(_COLUMNS, chain.rows[-1], strict=True)))

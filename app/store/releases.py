@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, Update, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, Row, Update, bindparam, or_, select, update
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState, may_be_redrawn, plan_digest, request_fingerprint
@@ -13,50 +15,65 @@ from app.store import tables
 from app.store.accounts import AccountsWriter
 from app.store.ids import new_id, now
 from app.store.records import ReleaseRecord
+from app.store.rows import execute_rows
 from app.store.workers import LIVE_WORKERS
 
 _release, _entry = tables.release.c, tables.entry.c
 
-_ENTRY_HASH = (
-    select(_entry.hash)
-    .where(_entry.account == _release.account, _entry.seq == _release.seq)
+_CHARGE = tables.entry.alias("charge")
+_ALL = (
+    *tables.release.columns,
+    select(_CHARGE.c.hash)
+    .where(_CHARGE.c.account == _release.account, _CHARGE.c.seq == _release.seq)
     .correlate(tables.release)
     .scalar_subquery()
-    .label("entry_hash")
+    .label("entry_hash"),
 )
-_SHOWN = (*_release, _ENTRY_HASH)
-
-_GET = select(*_SHOWN).where(_release.id == bindparam("wanted"))
+_GET = select(*_ALL).where(_release.id == bindparam("wanted"))
+_GET_MANY = select(*_ALL).where(_release.id.in_(bindparam("wanted", expanding=True)))
 _BY_IDEM = (
-    select(*_SHOWN)
+    select(*_ALL)
     .join(tables.entry, _entry.release == _release.id)
     .where(_entry.principal == bindparam("by"), _entry.idem == bindparam("idem_key"))
 )
-_DEBITED = (
-    select(*_SHOWN).where(_release.state == ReleaseState.DEBITED.value).order_by(_release.number)
+_KNOWN = (
+    "WITH asked (person, key) AS (VALUES {values}) SELECT entry.principal, entry.idem,"
+    " entry.release FROM asked JOIN entry"
+    " ON entry.principal = asked.person AND entry.idem = asked.key"
 )
-_INSERT = insert(tables.release)
+_DEBITED = (
+    select(*_ALL).where(_release.state == ReleaseState.DEBITED.value).order_by(_release.number)
+)
+_NEW = (
+    "id", "account", "seq", "dataset", "principal", "state", "attempts", "request", "plan",
+    "fingerprint", "created_at", "worker",
+)  # fmt: skip
+_INSERT = f"INSERT INTO release ({', '.join(_NEW)}) VALUES {{values}} RETURNING id, number"  # noqa: S608 - constants
 
 
-def _step_from(*states: ReleaseState) -> Update:
-    """Return an update of one release that is in one of these states."""
-    return update(tables.release).where(
-        _release.id == bindparam("wanted"), _release.state.in_([*states])
+def _step_to(state: ReleaseState, assignments: str) -> str:
+    """Return the update that moves releases forward to a final state, giving their ids.
+
+    Its rows are ids with the values that ``assignments`` names ``new_...``.
+    """
+    before = ", ".join(f"'{earlier}'" for earlier in ReleaseState if earlier.may_become(state))
+    given = ", ".join(part.split(" = ")[1] for part in assignments.split(", "))
+    return (
+        f"WITH step (wanted, {given}) AS (VALUES {{values}})"  # noqa: S608 - constants
+        f" UPDATE release SET state = '{state}', {assignments} FROM step"
+        " WHERE release.id = step.wanted"
+        # an expression, so that no index of states is walked for each row of the list
+        f" AND coalesce(release.state, '') IN ({before}) RETURNING release.id"
     )
 
 
-def _step_to(state: ReleaseState) -> Update:
-    """Return the update that moves a release forward to a final state."""
-    before = [earlier for earlier in ReleaseState if earlier.may_become(state)]
-    return _step_from(*before).values(state=state.value, finished_at=bindparam("at"))
-
-
-_FINISH = _step_to(ReleaseState.RELEASED).values(
-    result=bindparam("new_result"), result_hash=bindparam("new_hash")
+_FINISH = _step_to(
+    ReleaseState.RELEASED,
+    "finished_at = new_time, result = new_result, result_hash = new_hash",
 )
-_VOID = _step_to(ReleaseState.VOID)
+_VOID = _step_to(ReleaseState.VOID, "finished_at = new_time")
 _TO_DRAW = (
-    select(*_SHOWN)
+    select(*_ALL)
     .where(
         _release.state == ReleaseState.DEBITED.value,
         or_(_release.worker.is_(None), _release.worker.not_in(LIVE_WORKERS)),
@@ -64,13 +81,14 @@ _TO_DRAW = (
     .order_by(_release.number)
     .limit(1)
 )
-_TAKE = _step_from(ReleaseState.DEBITED).values(
-    worker=bindparam("by"), attempts=_release.attempts + bindparam("deaths")
+_DRAWN = (
+    update(tables.release)
+    .where(_release.id == bindparam("wanted"), _release.state == ReleaseState.DEBITED.value)
+    .returning(_release.id)
 )
-_HAND_BACK = (
-    _step_from(ReleaseState.DEBITED).where(_release.worker == bindparam("by")).values(worker=None)
-)
-_ATTEMPT = _step_from(ReleaseState.DEBITED).values(attempts=_release.attempts + 1)
+_TAKE = _DRAWN.values(worker=bindparam("by"), attempts=_release.attempts + bindparam("deaths"))
+_HAND_BACK = _DRAWN.where(_release.worker == bindparam("by")).values(worker=None)
+_ATTEMPT = _DRAWN.values(attempts=_release.attempts + 1)
 
 
 class Releases:
@@ -85,10 +103,22 @@ class Releases:
         """Return the release, or None."""
         return _record(self._connection.execute(_GET, {"wanted": release}).one_or_none())
 
+    def get_all(self, releases: Sequence[str]) -> Mapping[str, ReleaseRecord]:
+        """Return those of many releases that there are, by their ids."""
+        return _by_id(self._connection.execute(_GET_MANY, {"wanted": releases}))
+
     def find_by_idem(self, principal: str, idem: str) -> ReleaseRecord | None:
         """Return the release this person asked for under this Idempotency-Key, or None."""
         found = self._connection.execute(_BY_IDEM, {"by": principal, "idem_key": idem})
         return _record(found.one_or_none())
+
+    def known(self, keys: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], ReleaseRecord]:
+        """Return the releases that these people's Idempotency-Keys already have."""
+        rows = execute_rows(self._connection, _KNOWN, [*keys])
+        if not rows:
+            return {}
+        found = self.get_all([row.release for row in rows])
+        return {(row.principal, row.idem): found[row.release] for row in rows}
 
     def list(
         self,
@@ -99,7 +129,7 @@ class Releases:
         limit: int = 100,
     ) -> tuple[ReleaseRecord, ...]:
         """Return releases, newest first, whose number is below ``before``."""
-        query = select(*_SHOWN).order_by(_release.number.desc()).limit(limit)
+        query = select(*_ALL).order_by(_release.number.desc()).limit(limit)
         if principal is not None:
             query = query.where(_release.principal == principal)
         if dataset is not None:
@@ -115,6 +145,54 @@ class Releases:
     def debited(self) -> tuple[ReleaseRecord, ...]:
         """Return the releases that are charged and have no result yet, oldest first."""
         return tuple(_present(row) for row in self._connection.execute(_DEBITED))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRelease:
+    """A release with its charge: ``(account, seq)`` is the entry, made at ``created_at``."""
+
+    id: str
+    account: str
+    seq: int
+    dataset: str
+    principal: str
+    request: str
+    plan: str
+    fingerprint: str
+    created_at: str
+    worker: str | None
+    entry_hash: str
+
+    @property
+    def row(self) -> tuple[object, ...]:
+        """Return its new row."""
+        return (
+            self.id, self.account, self.seq, self.dataset, self.principal,
+            ReleaseState.DEBITED.value, 1, self.request, self.plan, self.fingerprint,
+            self.created_at, self.worker,
+        )  # fmt: skip
+
+    def record(self, number: int) -> ReleaseRecord:
+        """Return it as stored under a number."""
+        return ReleaseRecord(
+            number=number,
+            id=self.id,
+            account=self.account,
+            seq=self.seq,
+            dataset=self.dataset,
+            principal=self.principal,
+            state=ReleaseState.DEBITED,
+            attempts=1,
+            request=self.request,
+            plan=self.plan,
+            fingerprint=self.fingerprint,
+            result=None,
+            result_hash=None,
+            created_at=self.created_at,
+            finished_at=None,
+            worker=self.worker,
+            entry_hash=self.entry_hash,
+        )
 
 
 class ReleasesWriter(Releases):
@@ -161,27 +239,26 @@ class ReleasesWriter(Releases):
             fingerprint=fingerprint,
             note=plan_digest(plan),
         )
-        values: dict[str, Any] = {
-            "id": release,
-            "account": account,
-            "seq": entry.seq,
-            "dataset": dataset,
-            "principal": principal,
-            "state": ReleaseState.DEBITED.value,
-            "attempts": 1,
-            "request": request,
-            "plan": plan,
-            "fingerprint": fingerprint,
-            "result": None,
-            "result_hash": None,
-            "created_at": entry.at,
-            "finished_at": None,
-            "worker": worker,
-        }
-        inserted = self._connection.execute(_INSERT, values)
-        (number,) = inserted.inserted_primary_key or (0,)
-        values["state"] = ReleaseState.DEBITED
-        return ReleaseRecord(number=number, entry_hash=entry.hash, **values)
+        made = NewRelease(
+            id=release,
+            account=account,
+            seq=entry.seq,
+            dataset=dataset,
+            principal=principal,
+            request=request,
+            plan=plan,
+            fingerprint=fingerprint,
+            created_at=entry.at,
+            worker=worker,
+            entry_hash=entry.hash,
+        )
+        return self.insert([made])[release]
+
+    def insert(self, made: Sequence[NewRelease]) -> Mapping[str, ReleaseRecord]:
+        """Insert releases that have just been charged, by their ids."""
+        rows = execute_rows(self._connection, _INSERT, [release.row for release in made])
+        numbers = {row.id: row.number for row in rows}
+        return {release.id: release.record(numbers[release.id]) for release in made}
 
     def finish(self, release: str, result: bytes) -> ReleaseRecord:
         """Store the answer's bytes; the release is ``released`` and never changes again.
@@ -191,13 +268,16 @@ class ReleasesWriter(Releases):
         Problem
             ``release-void`` when it is no longer waiting for a result.
         """
-        return self._step(
-            release,
-            _FINISH,
-            new_result=result,
-            new_hash=hashlib.sha256(result).hexdigest(),
-            at=now(),
-        )
+        return _only(self.finish_all({release: result}))
+
+    def finish_all(self, results: Mapping[str, bytes]) -> Mapping[str, ReleaseRecord]:
+        """Do what :meth:`finish` does for many; what is not waiting is left out."""
+        at = now()
+        rows = [
+            (release, at, result, hashlib.sha256(result).hexdigest())
+            for release, result in results.items()
+        ]
+        return self._stepped(execute_rows(self._connection, _FINISH, rows))
 
     def void(self, release: str) -> ReleaseRecord:
         """Give the release up; its charge stays.
@@ -207,7 +287,13 @@ class ReleasesWriter(Releases):
         Problem
             ``release-void`` when it is no longer waiting for a result.
         """
-        return self._step(release, _VOID, at=now())
+        return _only(self.void_all([release]))
+
+    def void_all(self, releases: Sequence[str]) -> Mapping[str, ReleaseRecord]:
+        """Do what :meth:`void` does for many; what is not waiting is left out."""
+        at = now()
+        rows = [(release, at) for release in releases]
+        return self._stepped(execute_rows(self._connection, _VOID, rows))
 
     def claim(self, worker: str) -> ReleaseRecord | None:
         """Give a worker the oldest release that nobody draws; None when there is none.
@@ -238,10 +324,10 @@ class ReleasesWriter(Releases):
 
     def _step(self, release: str, statement: Update, **values: object) -> ReleaseRecord:
         stepped = self._connection.execute(statement, {"wanted": release, **values})
-        found = self.get(release)
-        if stepped.rowcount != 1 or found is None:
-            raise Problem("release-void")
-        return found
+        return _only(self._stepped(stepped.all()))
+
+    def _stepped(self, rows: Sequence[Row[Any]]) -> Mapping[str, ReleaseRecord]:
+        return self.get_all([row.id for row in rows]) if rows else {}
 
 
 def _record(row: Row[Any] | None) -> ReleaseRecord | None:
@@ -250,3 +336,13 @@ def _record(row: Row[Any] | None) -> ReleaseRecord | None:
 
 def _present(row: Row[Any]) -> ReleaseRecord:
     return ReleaseRecord(**{**row._mapping, "state": ReleaseState(row.state)})
+
+
+def _by_id(rows: Iterable[Row[Any]]) -> Mapping[str, ReleaseRecord]:
+    return {row.id: _present(row) for row in rows}
+
+
+def _only(stepped: Mapping[str, ReleaseRecord]) -> ReleaseRecord:
+    for record in stepped.values():
+        return record
+    raise Problem("release-void")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,8 +24,8 @@ from app.store.lock import DirectoryLock
 from app.store.migrate import check_schema, migrate
 from app.store.records import Verification
 from app.store.signing import KEY_NAME, RECEIPT_KEY, SigningKey
-from app.store.unit_of_work import Reader, UnitOfWork, transaction
-from app.store.writer import QUEUE_LENGTH, Writer
+from app.store.unit_of_work import Reader, transaction
+from app.store.writer import QUEUE_LENGTH, Task, Writer
 
 T = TypeVar("T")
 
@@ -133,21 +133,21 @@ class Store:
         with self._readers.connect() as connection:
             yield Reader(connection)
 
-    def write(self, function: Callable[[UnitOfWork], T]) -> T:
-        """Run a function in the writer and return its result once it is durable.
+    def write(self, task: Task[T]) -> T:
+        """Run a function or a command in the writer; return its result once it is durable.
 
         Raises
         ------
         Problem
-            ``busy`` when too much waits; else whatever the function raised.
+            ``busy`` when too much waits; else whatever the task raised.
         """
-        return self._writer.write(function)
+        return self._writer.write(task)
 
-    async def awrite(self, function: Callable[[UnitOfWork], T]) -> T:
+    async def awrite(self, task: Task[T]) -> T:
         """Do what :meth:`write` does without holding a thread while it waits."""
-        return await self._writer.awrite(function)
+        return await self._writer.awrite(task)
 
-    def write_later(self, function: Callable[[UnitOfWork], object]) -> None:
+    def write_later(self, function: Task[object]) -> None:
         """Have a function run when the writer gets to it; for notes that may be lost."""
         try:
             self._writer.submit(function).add_done_callback(_log_lost)

@@ -50,6 +50,10 @@ class UnitOfWork:
         self.releases = ReleasesWriter(connection, self.accounts)
         self.workers = WorkersWriter(connection)
 
+    def begin(self) -> None:
+        """Begin a transaction's bookkeeping; the writer calls this."""
+        self.entries.begin()
+
 
 @contextmanager
 def transaction(connection: Connection) -> Iterator[None]:

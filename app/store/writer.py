@@ -1,9 +1,11 @@
 """The one writer: a thread, a bounded queue, and group commit.
 
-The thread takes whatever waits, at most 256 functions, runs each in a savepoint
-of one transaction, commits once and only then tells the waiters. A function
-that raises is undone alone. If the commit itself fails, no function has been
-acknowledged: each is run again in a transaction of its own.
+The thread takes whatever waits, at most 256 jobs, runs them in one transaction,
+commits once and only then tells the waiters. Jobs keep their order. A function
+runs in a savepoint of its own, and one that raises is undone alone; commands
+that follow each other run together in one savepoint, and alone only if that
+fails. If the commit itself fails, no job has been acknowledged: each is run
+again in a transaction of its own.
 """
 
 from __future__ import annotations
@@ -12,20 +14,27 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from app.domain.problems import Problem
-from app.store.entries import LedgerIdentity
+from app.store.bulk import Bulk
+from app.store.commands import Command
+from app.store.entries import LedgerIdentity, Move
 from app.store.errors import StoreClosedError, UnknownCommitError
 from app.store.unit_of_work import UnitOfWork, transaction
 
 T = TypeVar("T")
+Task = Callable[[UnitOfWork], T] | Command[T]
+BeforeCommit = Callable[[Mapping[str, Move]], None]
+"""Told of the accounts a transaction moves, just before COMMIT; raising undoes it all."""
 
 MAX_BATCH = 256
 QUEUE_LENGTH = 4096
@@ -35,8 +44,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    function: Callable[[UnitOfWork], Any]
-    future: Future[Any] = field(default_factory=Future)
+    """What to do, and who waits: a thread, or a task of an event loop."""
+
+    task: Task[Any]
+    waiter: Future[Any] | asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +58,17 @@ class _Outcome:
     value: Any = None
     error: BaseException | None = None
 
+    def tell(self, waiter: Future[Any] | asyncio.Future[Any]) -> None:
+        if waiter.done():  # a task that has gone away
+            return
+        if self.error is None:
+            waiter.set_result(self.value)
+        else:
+            waiter.set_exception(self.error)
+
 
 class Writer:
-    """Runs functions of the unit of work, one after the other, on the writing connection."""
+    """Runs jobs, one batch after the other, on the writing connection."""
 
     def __init__(
         self,
@@ -57,18 +77,22 @@ class Writer:
         *,
         queue_length: int = QUEUE_LENGTH,
         max_batch: int = MAX_BATCH,
+        before_commit: BeforeCommit | None = None,
     ) -> None:
         self._connection = connection
         self._work = UnitOfWork(connection, identity)
-        self._waiting: queue.Queue[_Job | None] = queue.Queue(queue_length)
+        self._bulk = Bulk(connection, self._work.entries, self._work.releases)
+        self._before_commit = before_commit
+        self._waiting: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._queue_length = queue_length
         self._max_batch = max_batch
-        self._closing = threading.Lock()
+        self._putting = threading.Lock()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, function: Callable[[UnitOfWork], T]) -> Future[T]:
-        """Queue a function and return the future of its durable result.
+    def submit(self, task: Task[T]) -> Future[T]:
+        """Queue a job and return the future of its durable result.
 
         Raises
         ------
@@ -77,41 +101,42 @@ class Writer:
         StoreClosedError
             The store has been closed.
         """
-        job = _Job(function)
+        future: Future[T] = Future()
         # Marked as running at once: a waiter that goes away must not cancel a charge.
-        job.future.set_running_or_notify_cancel()
-        with self._closing:
-            if self._closed:
-                raise StoreClosedError("the store has been closed")
-            try:
-                self._waiting.put_nowait(job)
-            except queue.Full:
-                raise Problem("busy") from None
-        return job.future
+        future.set_running_or_notify_cancel()
+        self._put(_Job(task, future))
+        return future
 
-    def write(self, function: Callable[[UnitOfWork], T]) -> T:
-        """Run a function durably and return its result, or raise what it raised."""
-        return self.submit(function).result()
+    def write(self, task: Task[T]) -> T:
+        """Do a job durably and return its result, or raise what it raised."""
+        return self.submit(task).result()
 
-    async def awrite(self, function: Callable[[UnitOfWork], T]) -> T:
-        """Run a function durably without holding a thread while it waits."""
-        return await asyncio.wrap_future(self.submit(function))
+    async def awrite(self, task: Task[T]) -> T:
+        """Do a job durably without holding a thread while it waits."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._put(_Job(task, future, loop))
+        return await future
 
     def close(self) -> None:
         """Finish what waits and stop the thread."""
-        with self._closing:
+        with self._putting:
             already, self._closed = self._closed, True
         if not already:
             self._waiting.put(None)
         self._thread.join()
 
+    def _put(self, job: _Job) -> None:
+        with self._putting:
+            if self._closed:
+                raise StoreClosedError("the store has been closed")
+            if self._waiting.qsize() >= self._queue_length:
+                raise Problem("busy")
+            self._waiting.put(job)
+
     def _run(self) -> None:
         while batch := self._take():
-            for job, outcome in zip(batch, self._outcomes(batch), strict=True):
-                if outcome.error is None:
-                    job.future.set_result(outcome.value)
-                else:
-                    job.future.set_exception(outcome.error)
+            _tell(batch, self._outcomes(batch))
 
     def _take(self) -> list[_Job]:
         """Return the jobs that wait, at least one; none at the end."""
@@ -124,12 +149,12 @@ class Writer:
                 break
             if job is None:
                 # The end comes after this batch.
-                self._waiting.put_nowait(None)
+                self._waiting.put(None)
                 break
             batch.append(job)
         return batch
 
-    def _outcomes(self, batch: list[_Job]) -> list[_Outcome]:
+    def _outcomes(self, batch: Sequence[_Job]) -> Sequence[_Outcome]:
         try:
             return self._together(batch)
         except BaseException as error:
@@ -145,22 +170,66 @@ class Writer:
         except DBAPIError:
             return False
 
-    def _together(self, batch: list[_Job]) -> list[_Outcome]:
+    def _together(self, batch: Sequence[_Job]) -> Sequence[_Outcome]:
         """Run the jobs in one transaction; every outcome is durable on return."""
+        outcomes: list[_Outcome] = []
         with transaction(self._connection):
-            return [self._alone(job) for job in batch]
+            self._work.begin()
+            for in_bulk, jobs in groupby(batch, key=lambda job: isinstance(job.task, Command)):
+                tasks: list[Any] = [job.task for job in jobs]
+                outcomes += self._commands(tasks) if in_bulk else map(self._function, tasks)
+            if self._before_commit is not None:
+                self._before_commit(self._work.entries.moves())
+        return outcomes
 
-    def _alone(self, job: _Job) -> _Outcome:
-        """Run one job in a savepoint, undoing only its own writes if it raises.
+    def _function(self, function: Callable[[UnitOfWork], Any]) -> _Outcome:
+        return self._alone(partial(function, self._work))
 
-        An error of the savepoint itself is not the job's: it means that the
+    def _commands(self, commands: Sequence[Command[Any]]) -> Sequence[_Outcome]:
+        """Run commands in one savepoint, or, should that fail, each in its own."""
+        done = self._alone(partial(self._bulk.run, commands))
+        if done.error is None:
+            return [_outcome_of(result) for result in done.value]
+        if len(commands) == 1:
+            return [done]
+        _log.warning("%d writes failed together; each is run alone", len(commands))
+        return [self._commands([command])[0] for command in commands]
+
+    def _alone(self, action: Callable[[], Any]) -> _Outcome:
+        """Run something in a savepoint, undoing only its own writes if it raises.
+
+        An error of the savepoint itself is not its fault: it means that the
         transaction is gone, and it ends the whole batch.
         """
         self._connection.exec_driver_sql("SAVEPOINT job")
         try:
-            outcome = _Outcome(value=job.function(self._work))
+            outcome = _Outcome(value=action())
         except BaseException as error:
             outcome = _Outcome(error=error)
             self._connection.exec_driver_sql("ROLLBACK TO job")
         self._connection.exec_driver_sql("RELEASE job")
         return outcome
+
+
+def _outcome_of(result: object) -> _Outcome:
+    return _Outcome(error=result) if isinstance(result, Problem) else _Outcome(value=result)
+
+
+def _tell(batch: Sequence[_Job], outcomes: Sequence[_Outcome]) -> None:
+    """Tell the waiters: threads each, an event loop once for all its tasks."""
+    answers: dict[asyncio.AbstractEventLoop, list[tuple[_Job, _Outcome]]] = {}
+    for job, outcome in zip(batch, outcomes, strict=True):
+        if job.loop is None:
+            outcome.tell(job.waiter)
+        else:
+            answers.setdefault(job.loop, []).append((job, outcome))
+    for loop, told in answers.items():
+        try:
+            loop.call_soon_threadsafe(_tell_tasks, told)
+        except RuntimeError:
+            _log.warning("an event loop ended before %d writes of its tasks", len(told))
+
+
+def _tell_tasks(told: Sequence[tuple[_Job, _Outcome]]) -> None:
+    for job, outcome in told:
+        outcome.tell(job.waiter)
