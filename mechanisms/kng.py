@@ -5,7 +5,8 @@
 on a bounded convex set and with respect to any base measure that does not
 depend on the data. This module dispatches on the statistic:
 :mod:`mechanisms.kng_quantile` holds the quantile, :mod:`mechanisms.kng_linear` linear
-regression and :mod:`mechanisms.kng_boxes` what is drawn on boxes.
+regression; drawn on boxes are :mod:`mechanisms.kng_boxes` (quantile regression),
+:mod:`mechanisms.kng_median` and :mod:`mechanisms.kng_logistic`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from __future__ import annotations
 from mechanisms.domain import Schema
 from mechanisms.kng_boxes import calibrate_quantile_regression
 from mechanisms.kng_linear import calibrate_linear
+from mechanisms.kng_logistic import calibrate_logistic
 from mechanisms.kng_median import calibrate_geometric_median
 from mechanisms.kng_quantile import calibrate_quantile
 from mechanisms.privacy import PrivacyLoss
 from mechanisms.statistics.base import InvalidStatisticError, Plan, Statistic
 from mechanisms.statistics.geometric_median import GeometricMedian
 from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.quantile_regression import QuantileRegression
 
@@ -37,11 +40,14 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
         return calibrate_quantile(statistic, schema, epsilon, norm)
     if isinstance(statistic, LinearRegression):
         return calibrate_linear(statistic, schema, epsilon, norm)
+    if isinstance(statistic, LogisticRegression):
+        return calibrate_logistic(statistic, schema, epsilon, norm)
     if isinstance(statistic, QuantileRegression):
         return calibrate_quantile_regression(statistic, schema, epsilon, norm)
     if isinstance(statistic, GeometricMedian):
         return calibrate_geometric_median(statistic, schema, epsilon, norm)
     raise InvalidStatisticError(
-        "kng releases quantile, linear_regression, quantile_regression and geometric_median",
+        "kng releases quantile, linear_regression, logistic_regression, quantile_regression and "
+        "geometric_median",
         field_name="mechanism",
     )

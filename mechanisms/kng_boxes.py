@@ -132,7 +132,7 @@ def read_records(
     """Return the scaled integer records of a regression with a number target; private."""
     columns = (*scaling.features, *((scaling.target,) if scaling.target else ()))
     blocks = [
-        np.column_stack([_codes(column, block[column.name]) for column in columns])
+        np.column_stack([scaled_codes(column, block[column.name]) for column in columns])
         for block in data.blocks(scaling.columns)
     ]
     rows = np.concatenate(blocks) if blocks else np.zeros((0, len(columns)), dtype=np.int64)
@@ -149,7 +149,7 @@ def read_records(
     )
 
 
-def _codes(column: ScaledColumn, codes: NDArray[np.int32]) -> NDArray[np.int64]:
+def scaled_codes(column: ScaledColumn, codes: NDArray[np.int32]) -> NDArray[np.int64]:
     """Return the scaled values of codes as multiples of 1 / F, in [-F, F]."""
     if (column.offset, column.factor, column.divisor) == (0, 1, CODE_MAX):
         return codes.astype(np.int64)

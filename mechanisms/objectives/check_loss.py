@@ -46,6 +46,7 @@ from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
 from mechanisms.objectives.narrowing import near_minimiser
+from mechanisms.objectives.rows import distinct_rows
 from mechanisms.samplers.boxes import Children, Space, Start
 
 Floats = NDArray[np.float64]
@@ -84,7 +85,7 @@ class Records:
         cls, x: Integers, y: Integers, *, grid_bits: int, radius: int, spread: bool = False
     ) -> Records:
         """Prepare records; the coordinates follow their correlations (a matter of cost)."""
-        rows, counts = _distinct(np.column_stack([x, y]))
+        rows, counts = distinct_rows(np.column_stack([x, y]))
         x, y = np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, -1])
         threshold = y << grid_bits
         if spread:
@@ -120,17 +121,6 @@ def _spread(rows: Integers, grid_bits: int) -> Integers:
     wide = max(grid_bits - 1, 0)
     bits = min(_SPREAD_BITS, wide)
     return (mixed >> np.uint64(44)).astype(np.int64) >> (_SPREAD_BITS - bits) << (wide - bits)
-
-
-def _distinct(rows: Integers) -> tuple[Integers, Integers]:
-    """Return the distinct rows and how often each occurs."""
-    if len(rows) < 2:
-        return rows, np.ones(len(rows), dtype=np.int64)
-    order = np.lexsort(rows.T)
-    arranged = rows[order]
-    new = np.append(True, (arranged[1:] != arranged[:-1]).any(axis=1))
-    starts = np.flatnonzero(new)
-    return arranged[starts], np.diff(np.append(starts, len(rows)))
 
 
 class GradientNorm(Protocol):

@@ -18,9 +18,7 @@ where they are poor the bound is poor, and the engine splits boxes as it would w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +27,7 @@ from scipy.special import expit
 
 from mechanisms.domain import CODE_MAX
 from mechanisms.samplers.boxes import Box, Space, Start
+from mechanisms.samplers.boxes.faces import Patches, box_around, inner_faces, patches
 
 if TYPE_CHECKING:
     from mechanisms.objectives.check_loss import GradientLaw, Undecided
@@ -38,7 +37,6 @@ Floats = NDArray[np.float64]
 _FEW_ROWS = 2000
 _SAMPLE_ROWS = 20_000
 _TAIL_NATS = 30.0
-_PATCHES = 4
 _WIDENINGS = 3
 _ENOUGH = 0.75
 _MATRIX_ENTRIES = 4_000_000
@@ -54,7 +52,7 @@ def near_minimiser(law: GradientLaw, space: Space) -> list[Start[Undecided]]:
         return [root]
     parts = [root]
     for widening in range(_WIDENINGS):
-        box = _around(hint, 2.0**widening, root.box)
+        box = box_around(hint.point, hint.reach * 2.0**widening + 2, root.box)
         if box is None:
             break
         parts = _parts(law, root, box, hint.point)
@@ -73,18 +71,10 @@ def _parts(
     known = law.knowledge(indices, reached)[0]
     slabs = root.box.less(box)
     inside = (np.abs(point - centre) < half).all()
-    faces = [
-        (j, side)
-        for j in range(len(half))
-        for side, open_there in (
-            (-1.0, box.lower[j] > root.box.lower[j]),
-            (1.0, box.lower[j] + box.sides[j] < root.box.lower[j] + root.box.sides[j]),
-        )
-        if open_there
-    ]
+    faces = inner_faces(box, root.box)
     outside = law.floor
     if inside and faces:
-        outside = _least_outside(_Losses(law, known, point), _patches(centre, half, faces))
+        outside = _least_outside(_Losses(law, known, point), patches(box, faces))
     return [
         Start(box, law.floor, known),
         *(Start(slab, outside, root.known) for slab in slabs),
@@ -173,27 +163,14 @@ def _search(law: GradientLaw) -> _Hint | None:
     return _Hint(point=u * scale, reach=reach * scale, nats=nats)
 
 
-def _around(hint: _Hint, widening: float, root: Box) -> Box | None:
-    """Return the hint's box inside the root, or None where it is not much smaller or outside."""
-    reach = hint.reach * widening + 2
-    low = [max(a, math.floor(p - r)) for a, p, r in zip(root.lower, hint.point, reach, strict=True)]
-    high = [
-        min(a + n, math.ceil(p + r))
-        for a, n, p, r in zip(root.lower, root.sides, hint.point, reach, strict=True)
-    ]
-    sides = tuple(b - a for a, b in zip(low, high, strict=True))
-    if min(sides) < 1 or 2 * math.prod(sides) > root.points:
-        return None
-    return Box(tuple(low), sides)
-
-
-def _least_outside(losses: _Losses, patches: tuple[Floats, Floats]) -> float:
+def _least_outside(losses: _Losses, boundary: Patches) -> float:
     """Return a certified lower bound of E beyond the patches of a box's boundary."""
     law, shear = losses.law, losses.shear
     chunk = max(1, _MATRIX_ENTRIES // (len(losses.counts) + 1))
     least = math.inf
-    for first in range(0, len(patches[0]), chunk):
-        c, w = (part[first : first + chunk] for part in patches)
+    for first in range(0, len(boundary), chunk):
+        part = slice(first, first + chunk)
+        c, w = boundary.centres[part], boundary.halves[part]
         largest = np.abs((c - losses.point) @ shear.T) + w @ np.abs(shear).T
         dual = law.norm.dual(largest) * (1 + _MARGIN)
         least = min(least, float((losses.least_rise(c, w, largest) / dual).min()))
@@ -235,20 +212,3 @@ class _Losses:
         sizes = (np.abs(points) @ np.abs(self.z).T + np.abs(self.target)) @ self.counts
         error = 8 * _UNIT * sizes + (len(self.counts) + 8) * _UNIT * np.abs(losses).sum(axis=1)
         return losses.sum(axis=1), error, weight @ self.z
-
-
-def _patches(
-    centre: Floats, half: Floats, faces: Sequence[tuple[int, float]]
-) -> tuple[Floats, Floats]:
-    """Cut faces of a box into patches: their centres and half widths (one side is 0)."""
-    d = len(centre)
-    places = (np.arange(_PATCHES) * 2 + 1) / _PATCHES - 1
-    offsets = np.array(
-        [
-            [*others[:face], side, *others[face:]]
-            for face, side in faces
-            for others in product(places, repeat=d - 1)
-        ]
-    )
-    thin = np.repeat(np.eye(d)[[face for face, _ in faces]], len(places) ** (d - 1), axis=0)
-    return centre + offsets * half, (1 - thin) * half / _PATCHES

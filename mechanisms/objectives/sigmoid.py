@@ -176,7 +176,7 @@ class SigmoidObjective:
             for zeta in self._chunks():
                 if len(zeta):
                     rows = arb_mat((zeta * CODE_MAX).astype(np.int64).tolist())
-                    weights = [_ball_sigmoid(t) for t in (rows * w).entries()]
+                    weights = [ball_sigmoid(t) for t in (rows * w).entries()]
                     total += arb_mat([weights]) * rows
             return self._push([entry / CODE_MAX for entry in total.entries()])
 
@@ -239,7 +239,7 @@ class SigmoidObjective:
         )
 
 
-def _ball_sigmoid(t: arb) -> arb:
+def ball_sigmoid(t: arb) -> arb:
     """Return 1 / (1 + exp(-t)), written so that nothing overflows."""
     if t.upper() < 0:
         small = t.exp()

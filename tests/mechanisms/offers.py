@@ -346,6 +346,18 @@ PROOFS: tuple[Proof, ...] = (
         noise=False,
     ),
     Proof(
+        statistic=LogisticRegression(target="yes", features=("x",), intercept=False, bound=1.0),
+        mechanism="kng",
+        shape={"coefficients": {"x": 0.0}},
+        common=[record(x=1, yes=1), record(x=1, yes=0)],
+        changed=(record(x=1, yes=1), record(x=1, yes=0)),
+        reading=lambda value: value["coefficients"]["x"],
+        cuts=(-0.5, 0.0, 0.5),
+        caught_at=40,
+        draws=100,
+        noise=False,
+    ),
+    Proof(
         statistic=GeometricMedian(columns=("x",)),
         mechanism="kng",
         shape={"x": 0.0},

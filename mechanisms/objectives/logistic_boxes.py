@@ -1,0 +1,285 @@
+"""The K-norm gradient law of logistic regression, as a law of the box engine.
+
+    E(theta) = rate ||g(theta)|| / sigma(||theta||_1),    g the gradient of the logistic loss,
+
+in norms scaled so that the cube [-1, 1]^d lies in their unit ball and its corners on it.
+
+*Bounds.* Over a box each g_j is its value at the centre plus or minus what the sides and a
+remainder allow (:mod:`mechanisms.objectives.logistic_expansion`). A large box gets that from
+chords, by one pass over the rows; a small one from an expansion at a point near it, which it
+inherits, and only gets one of its own where the remainder would spoil the bound. So near the
+minimiser, where draws fall, hardly any box reads a row.
+
+*Start.* With w = theta - p, the derivative of g along w is at least exp(-s ||w||_1) of that at p,
+so ``g(theta)'w >= g(p)'w + m(||w||_1) w'H w``, m(r) = (1 - exp(-r)) / r. Along a ray from p
+``g(theta)'w / |w|`` grows. Hence for every theta outside a box C around p, b being where the ray
+leaves C and w = b - p,
+
+    ||g(theta)|| >= (g(p)'w + m(||w||_1) w'H w) / h(w),    h the dual norm,
+
+whose least value over patches of the boundary of C bounds the norm everywhere outside of it. On a
+patch w'H w is above its tangent plane at the centre, and h and ||w||_1 at most those of the largest
+coordinates.
+
+*Values* are tried first from the expansion, then by a pass in floats with proved errors, then row
+by row in ball arithmetic; each is a ball around the exact value, so the last word is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from flint import arb, fmpq
+from numpy.typing import NDArray
+
+from mechanisms.objectives.floats import sigmoid
+from mechanisms.objectives.logistic_expansion import (
+    MARGIN,
+    Expansion,
+    SignedRecords,
+    bend,
+    chords,
+    exact_gradient,
+    expand,
+)
+from mechanisms.objectives.sigmoid import ball_sigmoid
+from mechanisms.samplers.boxes import Box, Children, Space, Start
+from mechanisms.samplers.boxes.faces import Patches, box_around, inner_faces, patches
+
+Floats = NDArray[np.float64]
+NormName = Literal["linf", "l2", "l1"]
+
+_ROUNDING = 2.0**-48
+_LITTLE_NATS = 0.2
+_SHARE = 1.0
+_COARSE = 1.0
+_ENOUGH_OUTSIDE = 0.75
+_WORTH_WIDENING = 1.2
+_TAIL_NATS = 30.0
+_WIDENINGS = 4
+_EXPANSION_BITS = 128
+_FLOAT_BITS = 192
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Local:
+    """What is known on a box: an expansion near it if there is one, and what moves the gradient.
+
+    ``widths`` (d) is about how much a unit of each coordinate matters: a hint.
+    """
+
+    expansion: Expansion | None
+    widths: Floats
+
+
+def _fine(expansion: Expansion) -> Local:
+    return Local(expansion, np.abs(expansion.slopes).sum(axis=0) + MARGIN)
+
+
+class CubeNorm:
+    """linf, or l2 over sqrt(d), or l1 over d: at most 1 on the cube."""
+
+    __slots__ = ("dimension", "name")
+
+    def __init__(self, name: NormName, dimension: int) -> None:
+        self.name = name
+        self.dimension = dimension
+
+    def floats(self, sizes: Floats) -> Floats:
+        """Return the norms of rows of absolute values, to a few units in the last place."""
+        if self.name == "linf":
+            return np.asarray(sizes.max(axis=1))
+        if self.name == "l2":
+            return np.asarray(np.sqrt((sizes**2).sum(axis=1) / self.dimension))
+        return np.asarray(sizes.sum(axis=1) / self.dimension)
+
+    def dual(self, sizes: Floats) -> Floats:
+        """Return the dual norms of rows of absolute values, to a few units in the last place."""
+        if self.name == "linf":
+            return np.asarray(sizes.sum(axis=1))
+        if self.name == "l2":
+            return np.asarray(np.sqrt((sizes**2).sum(axis=1) * self.dimension))
+        return np.asarray(sizes.max(axis=1) * self.dimension)
+
+    def ball(self, vector: Sequence[arb]) -> arb:
+        """Return a ball around the norm."""
+        if self.name == "linf":
+            largest = arb(0)
+            for entry in vector:
+                largest = largest.max(abs(entry))
+            return largest
+        if self.name == "l2":
+            square = sum((entry * entry for entry in vector), arb(0)) / self.dimension
+            return square.nonnegative_part().sqrt()
+        return sum((abs(entry) for entry in vector), arb(0)) / self.dimension
+
+
+class LogisticLaw:
+    """``E(theta) = rate ||g(theta)|| / sigma(||theta||_1)``.
+
+    Parameters
+    ----------
+    records
+        The private rows.
+    rate
+        ``epsilon / 2`` over the number of records that can change.
+    norm
+        The norm of the gradient.
+    """
+
+    floor = 0.0
+
+    def __init__(self, records: SignedRecords, *, rate: Fraction, norm: NormName) -> None:
+        self.records = records
+        self.rate = rate
+        self.norm = CubeNorm(norm, records.dimension)
+        self.spans = records.counts @ np.abs(records.zeta @ records.space.shear)
+
+    def start(self, space: Space) -> list[Start[Local]]:
+        """Return boxes that cover Theta: where there is one, one around the minimiser first."""
+        root = Start(space.root(), self.floor, self._coarse(np.zeros((0, 0))))
+        if not self.records.hint.inside:
+            return [root]
+        scale = 2.0**self.records.grid_bits
+        known = expand(self.records, (self.records.hint.point * scale)[None, :])[0]
+        centre = np.asarray(np.linalg.solve(space.shear, known.point), dtype=np.float64)
+        reach, nats = self._reach(known, space)
+        best: tuple[float, Box] | None = None
+        for widening in range(_WIDENINGS):
+            box = box_around(centre, reach * 2.0**widening, root.box)
+            if box is None:
+                break
+            outside = self._least_outside(known, box, root.box)
+            if best is None or outside > best[0] * _WORTH_WIDENING:
+                best = outside, box
+            if outside >= nats * _ENOUGH_OUTSIDE:
+                break
+        if best is None:
+            return [root]
+        outside, box = best
+        slabs = [Start(slab, outside, root.known) for slab in root.box.less(box)]
+        return [Start(box, self.floor, _fine(known)), *slabs]
+
+    def widths(self, known: Local) -> Floats | None:
+        """Return how far a unit of each coordinate moves the gradient."""
+        return known.widths
+
+    def split(self, known: Local, centres: Floats, half: Floats) -> Children[Local]:
+        """Bound E on boxes, by the expansion known, by new ones or by chords."""
+        sizes = np.zeros(centres.shape)
+        if known.expansion is not None:
+            sizes, loose = self._sizes(known.expansion, centres, half)
+            if not loose:
+                return Children(self._low(sizes, centres, half), [known] * len(centres))
+        shear, side = self.records.space.shear, half * self.records.step
+        local: list[Local] = []
+        if float((np.abs(shear) @ side).sum()) > _COARSE:
+            for k, each in enumerate(chords(self.records, centres, half)):
+                own = np.abs(each.middle) - np.abs(each.slopes) @ side * (1 + MARGIN) - each.rest
+                sizes[k] = np.maximum(sizes[k], own)
+                local.append(self._coarse(each.slopes))
+        else:
+            for k, found in enumerate(expand(self.records, centres @ shear.T)):
+                own = self._sizes(found, centres[k : k + 1], half)[0][0]
+                sizes[k] = np.maximum(sizes[k], own)
+                local.append(_fine(found))
+        return Children(self._low(sizes, centres, half), local)
+
+    def _coarse(self, slopes: Floats) -> Local:
+        """Return what is known of a box too large for an expansion: all rows may still matter."""
+        widths = self.spans / 8 + MARGIN
+        return Local(None, widths + np.abs(slopes).sum(axis=0) if slopes.size else widths)
+
+    def _sizes(self, known: Expansion, centres: Floats, half: Floats) -> tuple[Floats, bool]:
+        """Return lower bounds of |g_j| on boxes (k x d), and whether an own expansion is due."""
+        step, shear = self.records.step, self.records.space.shear
+        offsets = (centres @ shear.T - known.point) * step
+        # rounding of the centres, and of the point where they are near it
+        places = ((np.abs(centres) @ np.abs(shear).T) + np.abs(known.point)) * step * _ROUNDING
+        side = half * step
+        size = float((np.abs(shear) @ side).sum()) * (1 + MARGIN)
+        width = np.abs(known.slopes) @ side * (1 + MARGIN)
+        square = np.sqrt(known.box_squares(side, size))
+        found, loose = np.empty_like(offsets), False
+        for k, (offset, place) in enumerate(zip(offsets, places, strict=True)):
+            moved = float(place.sum())
+            middle, error = known.linear(offset)
+            reach = (float(np.abs(offset).sum()) + size + moved) * (1 + MARGIN)
+            root = np.sqrt(known.squares(offset)) + square
+            root += np.sqrt(np.abs(known.thirds).max() + known.hessian_error) * moved
+            rest = bend(reach) * root**2 * (1 + MARGIN)
+            drift = (np.abs(known.hessian).max() + known.hessian_error) * (moved + MARGIN * size)
+            drift += known.hessian_error * size
+            found[k] = np.abs(middle) - (error + rest + width + drift)
+            nats = self.norm.floats(np.stack([rest, width])) * float(self.rate)
+            loose |= not nats[0] <= _LITTLE_NATS + _SHARE * nats[1]
+        return found, loose
+
+    def _low(self, sizes: Floats, centres: Floats, half: Floats) -> Floats:
+        """Return lower bounds of E where |g_j| is at least ``sizes`` (k x d)."""
+        shear, step = np.abs(self.records.space.shear), self.records.step
+        middle = np.abs(centres @ self.records.space.shear.T).sum(axis=1)
+        rounding = _ROUNDING * (np.abs(centres) @ shear.T).sum(axis=1)
+        longest = middle + float((shear @ half).sum()) * (1 + MARGIN) + rounding
+        weight = sigmoid(np.minimum(longest, self.records.space.radius) * step * (1 + MARGIN))[0]
+        norms = self.norm.floats(np.maximum(0, sizes))
+        return np.asarray(norms * float(self.rate) / weight * (1 - MARGIN))
+
+    def _reach(self, known: Expansion, space: Space) -> tuple[Floats, float]:
+        """Return sides of a box that should be enough (grid steps), and the nats wanted outside."""
+        curvature = np.diag(space.shear.T @ known.slopes)
+        root = np.sqrt(np.maximum(curvature, 1e-12))
+        dual = self.norm.dual(np.abs(space.shear.T)) / float(self.rate)
+        widest = 2 * space.radius * self.records.step
+        nats = _TAIL_NATS + float(np.maximum(0, np.log(widest * root**2 / dual)).sum())
+        reach = 1.5 * nats * float((dual / root).max()) / root
+        return reach / self.records.step + 2, nats
+
+    def _least_outside(self, known: Expansion, box: Box, root: Box) -> float:
+        """Return a certified lower bound of E outside a box, or the floor."""
+        half = np.array(box.sides) / 2
+        centre = np.linalg.solve(self.records.space.shear, known.point)
+        faces = inner_faces(box, root)
+        inside = (np.abs(centre - np.array(box.lower) - half) < half).all()
+        if not faces or not inside:
+            return self.floor
+        return max(self.floor, self._outside_patches(known, patches(box, faces)))
+
+    def _outside_patches(self, known: Expansion, boundary: Patches) -> float:
+        """Return the least bound over patches of a boundary; its places in theta, from p on."""
+        step, shear = self.records.step, self.records.space.shear
+        centres = (boundary.centres @ shear.T - known.point) * step
+        sizes = (np.abs(boundary.centres) @ np.abs(shear).T + np.abs(known.point)) * step
+        sides = boundary.halves @ np.abs(shear).T * step + _ROUNDING * sizes
+        largest = (np.abs(centres) + sides) * (1 + MARGIN)
+        bent = centres @ known.hessian
+        inner = (bent @ shear, (boundary.halves * step).T)
+        square = (bent * centres).sum(axis=1) - 2 * (np.abs(inner[0]) * inner[1].T).sum(axis=1)
+        whole = (largest @ (np.abs(known.hessian)) * largest).sum(axis=1)
+        square -= _ROUNDING * 4 * whole + known.hessian_error * largest.sum(axis=1) ** 2
+        square -= 2 * (np.abs(bent) @ np.ones(len(shear))) * (_ROUNDING * sizes.max(axis=1))
+        reach = np.maximum(largest.sum(axis=1), _ROUNDING)
+        bent_share = -np.expm1(-reach) / reach * (1 - MARGIN)
+        slope = (np.abs(known.gradient) + known.gradient_error) @ largest.T * (1 + MARGIN)
+        rise = np.maximum(0, square) * bent_share - slope
+        dual = self.norm.dual(largest) * (1 + MARGIN)
+        return float((rise / dual).min()) * float(self.rate) * (1 - MARGIN)
+
+    def exponent(self, known: Local, point: Sequence[int], bits: int) -> arb:
+        """Return a ball around E at a grid point: by the expansion, in floats, or row by row."""
+        size = arb(sum(map(abs, point))) * arb((1, -self.records.grid_bits))
+        factor = arb(fmpq(self.rate.numerator, self.rate.denominator)) / ball_sigmoid(size)
+        if bits <= _FLOAT_BITS:
+            place = np.array(point, dtype=np.float64)
+            near = known.expansion
+            if near is None or bits > _EXPANSION_BITS:
+                near = expand(self.records, place[None, :])[0]
+            middle, error = near.near((place - near.point) * self.records.step)
+            balls = [arb(m, e) for m, e in zip(middle.tolist(), error.tolist(), strict=True)]
+        else:
+            balls = exact_gradient(self.records, point)
+        return factor * self.norm.ball(balls)

@@ -1,0 +1,63 @@
+"""Where a logistic loss is least, in floats: a hint for the box engine, never a fact.
+
+The loss is ``sum_i c_i log(1 + exp(zeta_i'theta))`` over distinct signed rows zeta_i with counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+Floats = NDArray[np.float64]
+
+_SAMPLE_ROWS = 20_000
+_ROUNDS = 30
+_FULL_ROUNDS = 4
+_LARGEST_STEP = 2.0
+_RIDGE = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hint:
+    """A point (scaled units), the Hessian there, and whether it is the minimum inside the ball."""
+
+    point: Floats
+    hessian: Floats
+    inside: bool
+
+
+def search(zeta: Floats, counts: Floats, bound: float) -> Hint:
+    """Return about where the loss is least on ``||theta||_1 <= bound``: first by a sample."""
+    point = np.zeros(zeta.shape[1])
+    stride = max(1, len(zeta) // _SAMPLE_ROWS)
+    if stride > 1:
+        point, _, _ = _descend(zeta[::stride], counts[::stride], point, bound, _ROUNDS)
+    rounds = _FULL_ROUNDS if stride > 1 else _ROUNDS
+    point, hessian, step = _descend(zeta, counts, point, bound, rounds)
+    inside = bool(np.abs(point).sum() < bound * (1 - 1e-9) and step < 1e-3)
+    return Hint(point, hessian, inside)
+
+
+def _descend(
+    zeta: Floats, counts: Floats, point: Floats, bound: float, rounds: int
+) -> tuple[Floats, Floats, float]:
+    """Return a point, the Hessian there and the last step's length, after damped Newton steps.
+
+    A point that leaves the ball is pulled back along its ray.
+    """
+    hessian, length = np.eye(len(point)), np.inf
+    for _ in range(rounds):
+        weight = expit(zeta @ point)
+        curve = counts * weight * (1 - weight)
+        hessian = (zeta * curve[:, None]).T @ zeta
+        ridge = (_RIDGE * float(np.trace(hessian)) + 1e-12) * np.eye(len(point))
+        step = np.linalg.solve(hessian + ridge, (counts * weight) @ zeta)
+        length = float(np.abs(step).sum())
+        point = point - step * min(1.0, _LARGEST_STEP / max(length, 1e-300))
+        point = point * min(1.0, bound / max(float(np.abs(point).sum()), 1e-300))
+        if length < 1e-7:
+            break
+    return point, hessian, length

@@ -1,0 +1,70 @@
+"""The boundary of a box inside another, cut into patches on which a bound can be evaluated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.samplers.boxes.space import Box
+
+Floats = NDArray[np.float64]
+
+_PATCHES = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Patches:
+    """Pieces of faces: their centres and half widths (m x d; one side of each is 0)."""
+
+    centres: Floats
+    halves: Floats
+
+    def __len__(self) -> int:
+        return len(self.centres)
+
+
+def inner_faces(inner: Box, outer: Box) -> list[tuple[int, float]]:
+    """Return the faces (axis, side) of a box that lie inside the outer box."""
+    found = []
+    for axis, (a, n, b, m) in enumerate(
+        zip(inner.lower, inner.sides, outer.lower, outer.sides, strict=True)
+    ):
+        if a > b:
+            found.append((axis, -1.0))
+        if a + n < b + m:
+            found.append((axis, 1.0))
+    return found
+
+
+def patches(box: Box, faces: Sequence[tuple[int, float]]) -> Patches:
+    """Cut faces of a box into patches."""
+    half = np.array(box.sides) / 2
+    centre, d = np.array(box.lower) + half, len(half)
+    places = (np.arange(_PATCHES) * 2 + 1) / _PATCHES - 1
+    offsets = np.array(
+        [
+            [*others[:face], side, *others[face:]]
+            for face, side in faces
+            for others in product(places, repeat=d - 1)
+        ]
+    )
+    thin = np.repeat(np.eye(d)[[face for face, _ in faces]], len(places) ** (d - 1), axis=0)
+    return Patches(centre + offsets * half, (1 - thin) * half / _PATCHES)
+
+
+def box_around(point: Floats, reach: Floats, outer: Box) -> Box | None:
+    """Return the box ``|u - point| <= reach`` inside the outer one, or None if not much smaller."""
+    low = [max(a, math.floor(p - r)) for a, p, r in zip(outer.lower, point, reach, strict=True)]
+    high = [
+        min(a + n, math.ceil(p + r))
+        for a, n, p, r in zip(outer.lower, outer.sides, point, reach, strict=True)
+    ]
+    sides = tuple(b - a for a, b in zip(low, high, strict=True))
+    if min(sides) < 1 or 2 * math.prod(sides) > outer.points:
+        return None
+    return Box(tuple(low), sides)
