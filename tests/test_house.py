@@ -213,6 +213,7 @@ def test_runtime_needs_are_declared_and_locked() -> None:
     assert declared <= pinned
     distribution = {
         "flint": "python-flint",
+        "prometheus_client": "prometheus-client",
         "pydantic_settings": "pydantic-settings",
         "python_multipart": "python-multipart",
     }

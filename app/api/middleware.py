@@ -1,4 +1,4 @@
-"""The outermost layer: request ids, safe headers, one log line, and no loose exception.
+"""The outermost layer: request ids, safe headers, counts, one log line, and no loose exception.
 
 Pure ASGI: it wraps ``send`` and nothing else, so streaming and speed are untouched.
 """
@@ -14,6 +14,7 @@ from itertools import count
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.metrics import Metrics
 from app.api.problems import problem_response
 from app.domain.problems import Problem
 from app.logs import describe
@@ -25,17 +26,27 @@ SAFE_HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 )
+# how long these take depends on rows, on their number or on the noise drawn
+_TELLING = frozenset(
+    {
+        ("POST", "/v1/datasets"),
+        ("POST", "/v1/datasets/{dataset}/archive"),
+        ("POST", "/v1/datasets/{dataset}/releases"),
+    }
+)
 
 
 class RequestContext:
     """Give each request an id, answer what escaped, and log what happened.
 
     The id is ours alone (a client's own header could carry anything into the
-    log). A line holds the route's template, never the path or the query.
+    log). A line holds the route's template, never the path or the query, and
+    no duration where that depends on rows or on noise.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
+        self._metrics = metrics
         self._secret = secrets.token_bytes(32)
         self._numbers = count()
 
@@ -51,6 +62,7 @@ class RequestContext:
             return
         request_id = self._new_id()
         scope["request_id"] = request_id
+        self._metrics.begin()
         started = time.perf_counter()
         status = 0
         if head := scope["method"] == "HEAD":
@@ -74,24 +86,26 @@ class RequestContext:
             status = 499  # for the log alone: nobody is left to be answered
         except Exception as error:  # the boundary: nothing passes it
             _LOG.error("request failed", extra={"request_id": request_id, **describe(error)})
+            scope["problem"] = "internal"
             if status == 0:
                 failure = problem_response(Problem("internal"), request_id)
                 await failure(scope, receive, send_with_headers)
         finally:
+            route: str | None = getattr(scope.get("route"), "path", None)
+            code = scope.get("problem")
+            method = "HEAD" if head else scope["method"]
+            self._metrics.end(method=method, route=route, status=status, problem=code)
             if _LOG.isEnabledFor(logging.INFO):
-                _log_request(scope, request_id, status, time.perf_counter() - started)
-
-
-def _log_request(scope: Scope, request_id: str, status: int, duration_s: float) -> None:
-    route = scope.get("route")
-    _LOG.info(
-        "request",
-        extra={
-            "request_id": request_id,
-            "method": scope["method"] if route is not None else None,
-            "route": getattr(route, "path", None),
-            "status": status,
-            "duration_ms": round(duration_s * 1000, 1),
-            "key": scope.get("key_id"),
-        },
-    )
+                taken_ms = round((time.perf_counter() - started) * 1000, 1)
+                _LOG.info(
+                    "request",
+                    extra={
+                        "request_id": request_id,
+                        "method": method if route is not None else None,
+                        "route": route,
+                        "status": status,
+                        "code": code,
+                        "duration_ms": None if (method, route) in _TELLING else taken_ms,
+                        "key": scope.get("key_id"),
+                    },
+                )

@@ -81,19 +81,26 @@ def request_id_of(request: Request) -> str:
     return str(request.scope["request_id"])
 
 
+def _answer(
+    request: Request, problem: Problem, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return a problem's answer, and let the middleware know its code."""
+    request.scope["problem"] = problem.code
+    return problem_response(problem, request_id_of(request), headers)
+
+
 async def _on_problem(request: Request, error: Any) -> Response:
-    return problem_response(error, request_id_of(request))
+    return _answer(request, error)
 
 
 async def _on_validation(request: Request, error: Any) -> Response:
-    problem = validation_problem(error.errors(), None, known=_PARAMETERS)
-    return problem_response(problem, request_id_of(request))
+    return _answer(request, validation_problem(error.errors(), None, known=_PARAMETERS))
 
 
 async def _on_http(request: Request, error: Any) -> Response:
     problem = Problem(_BY_STATUS.get(error.status_code, "internal"))
     allow = {name: value for name, value in (error.headers or {}).items() if name == "Allow"}
-    return problem_response(problem, request_id_of(request), allow)
+    return _answer(request, problem, allow)
 
 
 def install_problem_handlers(app: FastAPI) -> None:

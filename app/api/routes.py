@@ -18,6 +18,7 @@ from app.api import (
     health,
     keys,
     ledger,
+    metrics,
     previews,
     releases,
 )
@@ -37,6 +38,7 @@ _ROUTERS = (
     keys.router,
     catalog.router,
     health.router,
+    metrics.router,
     docs.router,
 )
 
@@ -53,7 +55,8 @@ def bare_application(lifespan: Lifespan | None = None) -> FastAPI:
     )
     for router in _ROUTERS:
         app.include_router(router)
-    app.add_middleware(RequestContext)
+    app.state.metrics = metrics.Metrics(app.version)
+    app.add_middleware(RequestContext, metrics=app.state.metrics)
     install_problem_handlers(app)
     install_openapi(app)
     return app

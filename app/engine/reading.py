@@ -13,6 +13,7 @@ import atexit
 import json
 import logging
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -47,6 +48,7 @@ from app.engine.reader import host
 host(int(sys.argv[2]))
 """
 _MAX_THREADS = 4
+_CLASS = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}")
 _MAX_MESSAGE_BYTES = 1 << 24
 
 
@@ -242,7 +244,9 @@ def _digests(body: memoryview, key: bytes) -> RowDigests:
 def _outcome(message: Message, body: memoryview) -> dict[str, int]:
     """Return the counts, or raise the refusal."""
     if message is Message.FAILED:
-        _LOG.warning("upload unreadable", extra={"failure": str(body, "ascii", "replace")})
+        name = str(body, "ascii", "replace")
+        failure = name if _CLASS.fullmatch(name) else "unknown"
+        _LOG.warning("upload unreadable", extra={"failure": failure})
         raise _unreadable()
     if message not in (Message.COUNTS, Message.PROBLEM):
         raise _unreadable()
