@@ -46,6 +46,7 @@ def create_app(settings: Settings) -> FastAPI:
         store = await anyio.to_thread.run_sync(open_store, settings)
         try:
             services = await anyio.to_thread.run_sync(build_services, settings, store)
+            store.share()
             _show_key(services.keys.bootstrap(_bootstrap_secret(settings)))
             services.releases.recover()
             try:
@@ -74,7 +75,8 @@ def build_services(settings: Settings, store: Store) -> Services:
     plane = DataEngine(vault, limits=upload_limits(settings), lineage_key=files.key())
     lineage = LineageService(store, files)
     datasets = DatasetService(store, plane, lineage, threads=settings.upload_threads)
-    vault.recover(datasets.with_rows())
+    if store.alone:
+        vault.recover(datasets.with_rows())
     plans = PlanService(threads=settings.draw_threads)
     receipts = Receipts(store)
     releases = ReleaseService(

@@ -40,7 +40,7 @@ def _caller_at_least(role: Role) -> Callable[[Request], Awaitable[Caller]]:
     # a coroutine, because key look-ups belong on the event loop (see KeyService)
     async def caller(request: Request) -> Caller:
         state = state_of(request)
-        known = state.services.keys.authenticate(_bearer(request))
+        known = await state.services.keys.recognise(_bearer(request))
         request.scope["key_id"] = known.key
         state.rates.take(known.key)
         known.require(role)

@@ -215,6 +215,9 @@ class DatasetService:
         facts = self.facts(dataset)
         with self._store.reading() as reader:
             account = reader.accounts.get(facts.record.account)
+            record = reader.datasets.get(dataset) if self._store.shared else facts.record
+        if record is not None and record != facts.record:
+            facts = self._facts[dataset] = self._parsed(record)  # archived by another process
         if account is None:
             raise Problem("not-found", "There is no such data set.")
         return DatasetView(facts, account.balance)

@@ -18,9 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import anyio.to_thread
+
 from app.domain.problems import Problem
 from app.domain.roles import Role
-from app.store import Store
+from app.store import Store, UnitOfWork
 from app.store.records import KeyRecord
 
 __all__ = ["BOOTSTRAP_NAME", "Caller", "KeyRecord", "KeyService", "NewKey", "secret_hash"]
@@ -67,8 +69,8 @@ def secret_hash(secret: bytes) -> str:
 class KeyService:
     """Authentication, and the life of keys.
 
-    Found keys are remembered in this process; a revocation forgets before it
-    answers, and expiry is judged at every use.
+    Found keys are remembered in this process, unless another one may revoke them;
+    a revocation forgets before it answers, and expiry is judged at every use.
     """
 
     def __init__(self, store: Store) -> None:
@@ -90,7 +92,8 @@ class KeyService:
         if not 1 <= len(secret) <= _MAX_SECRET_LENGTH:
             raise Problem("unauthorized")
         digest = secret_hash(secret)
-        record = self._found.get(digest) or self._look_up(digest)
+        known = None if self._store.shared else self._found.get(digest)
+        record = known or self._look_up(digest)
         if record is None or not hmac.compare_digest(record.secret_hash, digest):
             raise Problem("unauthorized")
         if record.revoked_at is not None or _expired(record):
@@ -109,11 +112,23 @@ class KeyService:
         at = _utc(datetime.fromtimestamp(minute * 60, UTC))
         self._store.write_later(lambda work: work.keys.note_use(key, at=at))
 
+    async def recognise(self, secret: bytes) -> Caller:
+        """Do what :meth:`authenticate` does, without holding the event loop up for a server.
+
+        Raises
+        ------
+        Problem
+            ``unauthorized``.
+        """
+        if self._store.shared:
+            return await anyio.to_thread.run_sync(self.authenticate, secret)
+        return self.authenticate(secret)
+
     def _look_up(self, digest: str) -> KeyRecord | None:
         with self._store.reading() as reader:
             record = reader.keys.by_secret_hash(digest)
         # only keys that exist are remembered, so guesses cannot fill the memory
-        if record is not None:
+        if record is not None and not self._store.shared:
             if len(self._found) >= _MAX_CACHED:
                 self._found.clear()
             self._found[digest] = record
@@ -174,17 +189,15 @@ class KeyService:
         one that has been revoked. Without a given secret one is made only
         while the service has no key at all.
         """
-        made: str | None = None
-        with self._store.reading() as reader:
-            if secret is None and reader.keys.count() == 0:
-                secret = made = f"rd_{secrets.token_urlsafe(SECRET_BYTES)}"
-            if secret is None:
-                return None
-            digest = secret_hash(secret.encode())
-            if reader.keys.by_secret_hash(digest) is not None:
-                return None
-        self._store.write(
-            lambda work: work.keys.insert(
+        given = secret or f"rd_{secrets.token_urlsafe(SECRET_BYTES)}"
+        digest = secret_hash(given.encode())
+
+        # In the writer, so that of several processes that start at once only one makes a key.
+        def make_sure(work: UnitOfWork) -> bool:
+            wanted = secret is not None or work.keys.count() == 0
+            if not wanted or work.keys.by_secret_hash(digest) is not None:
+                return False
+            work.keys.insert(
                 name=BOOTSTRAP_NAME,
                 role=Role.ADMIN,
                 person=BOOTSTRAP_NAME,
@@ -192,8 +205,10 @@ class KeyService:
                 expires_at=None,
                 principal=BOOTSTRAP_NAME,
             )
-        )
-        return made
+            return True
+
+        made = self._store.write(make_sure)
+        return given if made and secret is None else None
 
 
 def _utc(moment: datetime) -> str:

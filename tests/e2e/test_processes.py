@@ -1,0 +1,180 @@
+"""Several processes at once: servers on PostgreSQL, clients on either database."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from app.store import inspecting
+from tests.app.conftest import ON_BOTH
+from tests.app.ledgers import Place, place_on
+from tests.e2e.live import ADMIN_KEY, LiveServer, free_port, release_mean, upload
+
+PROCESSES = 4
+CLIENTS = 64
+GRANTED = 40
+COLUMNS = {"age": {"type": "number", "lower": 0, "upper": 100}}
+ROWS = "age\n" + "".join(f"{age}\n" for age in range(100))
+
+
+@pytest.fixture(params=ON_BOTH)
+def servers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Place, list[LiveServer]]]:
+    """One server on SQLite, four over one ledger on PostgreSQL."""
+    directory = tmp_path_factory.mktemp("processes") / "data"
+    with place_on(request.param, directory) as place, ExitStack() as stack:
+        count = 1 if place.backend == "sqlite" else PROCESSES
+        live = [
+            LiveServer(
+                directory,
+                RELEASE_DESK_DATABASE_URL=place.url,
+                RELEASE_DESK_RESPONSE_SLOT_MS="0",
+            )
+            for _ in range(count)
+        ]
+        for server in live:
+            stack.enter_context(server)
+        yield place, live
+
+
+def ask(url: str, dataset: str, number: int) -> tuple[int, str]:
+    """Ask for one release under a key of its own; return the status and the problem's code."""
+    headers = {"Authorization": f"Bearer {ADMIN_KEY}"}
+    with httpx.Client(base_url=url, headers=headers, timeout=120, verify=False) as client:
+        answer = release_mean(client, dataset, column="age", epsilon="0.05", key=f"key {number}")
+    return answer.status_code, answer.json().get("code", "")
+
+
+def ask_together(url: str, dataset: str, numbers: list[int]) -> list[tuple[int, str]]:
+    """Ask in as many threads as there are numbers; run in a process of its own."""
+    with ThreadPoolExecutor(len(numbers)) as pool:
+        return list(pool.map(lambda number: ask(url, dataset, number), numbers))
+
+
+def test_64_clients_in_4_processes_spend_exactly_the_budget(
+    servers: tuple[Place, list[LiveServer]],
+) -> None:
+    place, live = servers
+    with live[0].client() as client:
+        dataset = upload(client, ROWS, COLUMNS, budget={"epsilon": "2"})["id"]
+    context = multiprocessing.get_context("forkserver")
+    each = CLIENTS // PROCESSES
+    with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
+        futures = [
+            pool.submit(
+                ask_together,
+                live[process % len(live)].url,
+                dataset,
+                list(range(process * each, (process + 1) * each)),
+            )
+            for process in range(PROCESSES)
+        ]
+        outcomes = Counter(outcome for future in futures for outcome in future.result(240))
+    assert outcomes == {(201, ""): GRANTED, (409, "budget-exceeded"): CLIENTS - GRANTED}
+    for server in live:
+        with server.client() as client:
+            left = client.get(f"/v1/datasets/{dataset}/budget").json()["epsilon"]
+        assert left == {"total": "2", "spent": "2", "reserved": "0", "remaining": "0"}
+    with inspecting(place.url) as reader:
+        assert reader.verify().ok
+        assert len(reader.releases.list(limit=1000)) == GRANTED
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("servers", ["postgres"], indirect=True)
+def test_what_one_server_changes_every_server_knows(
+    servers: tuple[Place, list[LiveServer]],
+) -> None:
+    _, live = servers
+    with ExitStack() as stack:
+        clients = [stack.enter_context(server.client()) for server in live]
+        dataset = upload(clients[0], ROWS, COLUMNS, budget={"epsilon": "5"})["id"]
+        body = {"name": "An analyst", "role": "analyst"}
+        key = clients[1].post("/v1/keys", json=body).json()
+        analysts = [stack.enter_context(server.client(key["secret"])) for server in live]
+        first = release_mean(analysts[0], dataset, column="age", epsilon="1", key="k")
+        assert first.status_code == 201
+        for client in analysts:
+            again = release_mean(client, dataset, column="age", epsilon="1", key="k")
+            assert again.content == first.content
+            seen = client.get(f"/v1/datasets/{dataset}/budget").json()["epsilon"]
+            assert seen["spent"] == "1"
+            other = release_mean(client, dataset, column="age", epsilon="2", key="k")
+            assert other.json()["code"] == "idempotency-key-reused"
+        assert clients[2].delete(f"/v1/keys/{key['id']}").status_code == 204
+        assert [c.get("/v1/datasets").status_code for c in analysts] == [401] * PROCESSES
+        assert clients[3].post(f"/v1/datasets/{dataset}/archive").status_code == 200
+        for client in clients:
+            assert client.get(f"/v1/datasets/{dataset}").json()["status"] == "archived"
+            asked = release_mean(client, dataset, column="age", epsilon="1", key="later")
+            assert asked.json()["code"] == "dataset-archived"
+
+
+@pytest.mark.postgres
+def test_the_command_line_serves_with_workers(tmp_path: Path) -> None:
+    with place_on("postgres", tmp_path / "data") as place:
+        port = free_port()
+        log = (tmp_path / "log").open("w+b")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "app.cli", "serve", "--port", str(port), "--workers", "2"],
+            env={
+                **os.environ,
+                "RELEASE_DESK_DATA_DIR": str(place.directory),
+                "RELEASE_DESK_DATABASE_URL": place.url,
+            },
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        children: list[psutil.Process] = []
+        try:
+            wait_until_ready(process, port)
+            printed = Path(log.name).read_text()
+            keys = [
+                line.split()[-1]
+                for line in printed.splitlines()
+                if line.startswith("first admin key")
+            ]
+            assert len(keys) == 1, printed
+            children = psutil.Process(process.pid).children(recursive=True)
+            assert len(children) >= 2
+            headers = {"Authorization": f"Bearer {keys[0]}"}
+            url = f"http://127.0.0.1:{port}"
+            with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
+                dataset = upload(client, ROWS, COLUMNS)["id"]
+                answer = release_mean(client, dataset, column="age", epsilon="1", key="k")
+                assert answer.status_code == 201
+                assert json.loads(answer.content)["status"] == "released"
+        finally:
+            process.send_signal(signal.SIGTERM)
+            returned = process.wait(60)
+            log.close()
+        assert returned == 0
+        _, alive = psutil.wait_procs(children, timeout=15)
+        assert not alive
+
+
+def wait_until_ready(process: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=5).status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError("the service did not start")
