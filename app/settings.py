@@ -65,7 +65,8 @@ class Settings(BaseSettings):
     )
     database_url: SecretStr | None = Field(
         default=None,
-        description="Database URL; by default an SQLite file inside the data directory.",
+        description="Database URL, sqlite:// or postgresql://; by default an SQLite file inside "
+        "the data directory.",
     )
     bootstrap_key: SecretStr | None = Field(
         default=None,

@@ -1,6 +1,7 @@
-"""The store: one SQLite database, one writing connection, and the ledger it must never break.
+"""The store: one database, one writer at a time, and the ledger it must never break.
 
-Open it once per process (a second server on the same directory is refused)::
+Open it once per process. On SQLite a second server on the same directory is
+refused; a PostgreSQL database may be open in many processes (``store.shared``)::
 
     store = Store.open("sqlite:////srv/data/release-desk.sqlite", data_dir=Path("/srv/data"))
     ...

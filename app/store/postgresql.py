@@ -4,7 +4,7 @@ Writers are READ COMMITTED and take one advisory lock before anything else, so
 they run one after the other, whatever process they are in. Readers are
 REPEATABLE READ and read-only: one snapshot per block.
 
-Every connection but the migrating one takes on the role ``release_desk``,
+Every connection but the migrating one takes on the role ``release_desk_service``,
 which the migrations make and which may not change or remove an entry.
 
 A COMMIT whose answer is lost with the connection has happened or not;
@@ -23,7 +23,7 @@ from sqlalchemy.pool import NullPool, QueuePool
 
 from app.store.errors import ServerSettingError, StoreError, UnknownCommitError
 
-ROLE = "release_desk"
+ROLE = "release_desk_service"
 """What the service acts as: see :mod:`app.store.privileges`."""
 
 WRITER_LOCK = 0x72656C64736B

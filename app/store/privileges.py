@@ -1,6 +1,6 @@
 """What the service's role may do on PostgreSQL: read, insert, and change what has to change.
 
-The role ``release_desk`` cannot log in. The user of the database address owns
+The role ``release_desk_service`` cannot log in. The user of the database address owns
 the tables, or is merely a member of the role where the schema is somebody
 else's to migrate; either way the service acts as the role. It may not change,
 remove or truncate an entry, whatever SQL reaches it; the rules between rows

@@ -110,7 +110,7 @@ REFUSED_BY_SQLITE = [
     "REPLACE INTO release SELECT * FROM release",
 ]
 REFUSED_BY_POSTGRES = [
-    "TRUNCATE entry, account, release, dataset",
+    "TRUNCATE entry, account, release, dataset CASCADE",
     "TRUNCATE ledger CASCADE",
     "TRUNCATE release",
     (

@@ -140,14 +140,14 @@ def test_the_role_may_not_even_try(place: Place, statement: str) -> None:
 def test_a_role_that_may_rewrite_entries_is_refused(place: Place) -> None:
     place.open().close()
     with raw(place) as db:
-        db.execute("GRANT UPDATE (note) ON entry TO release_desk")
-        db.execute("GRANT DELETE ON entry TO release_desk")
+        db.execute("GRANT UPDATE (note) ON entry TO release_desk_service")
+        db.execute("GRANT DELETE ON entry TO release_desk_service")
     try:
         with pytest.raises(StoreError, match="has DELETE, UPDATE on the ledger's entries"):
             place.open()
     finally:
         with raw(place) as db:
-            db.execute("REVOKE UPDATE (note), DELETE ON entry FROM release_desk")
+            db.execute("REVOKE UPDATE (note), DELETE ON entry FROM release_desk_service")
     place.open().close()
 
 
@@ -172,7 +172,7 @@ def test_a_user_who_is_only_a_member_can_serve_and_not_migrate(place: Place, use
     with pytest.raises(StoreError, match=r"permission denied|cannot act as the role"):
         plain.open()
     with raw(place) as db:
-        db.execute(f"GRANT release_desk TO {user}")
+        db.execute(f"GRANT release_desk_service TO {user}")
     with opened(plain) as ledger:
         ledger.release("k")
         assert ledger.store.verify().ok
@@ -193,14 +193,14 @@ def test_an_owner_without_more_rights_can_migrate_an_empty_database(
         db.execute(f'ALTER DATABASE "{name}" OWNER TO {user}')
         url = databases().url(name).replace("://postgres:", f"://{user}:")
         fresh = Place(place.directory / "fresh", url)
-        with pytest.raises(StoreError, match=r"GRANT release_desk|cannot be used"):
+        with pytest.raises(StoreError, match=r"GRANT release_desk_service|cannot be used"):
             fresh.open()
-        db.execute(f"GRANT release_desk TO {user}")
+        db.execute(f"GRANT release_desk_service TO {user}")
         with opened(fresh) as ledger:
             ledger.release("k")
             assert ledger.store.verify().ok
         db.execute(f'ALTER DATABASE "{name}" OWNER TO postgres')
-        db.execute(f"REVOKE release_desk FROM {user}")
+        db.execute(f"REVOKE release_desk_service FROM {user}")
         with psycopg.connect(databases().url(name), autocommit=True) as inside:
             inside.execute(b"REASSIGN OWNED BY plain TO postgres")
 

@@ -28,7 +28,10 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from sqlalchemy.engine import make_url
 
+from app.cli import serve
+from app.store.engines import is_shared
 from tests.e2e.live import ADMIN_KEY, free_port, release_mean, upload
 
 ROOT = Path(__file__).parent.parent.parent
@@ -297,14 +300,50 @@ def test_the_final_stage_only_runs() -> None:
     assert copied == set(let_through())
 
 
-def test_compose_gives_away_nothing() -> None:
-    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
-    service = compose["services"]["release-desk"]
+def compose_file() -> Any:
+    return yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", ["release-desk", "release-desk-postgres"])
+def test_compose_gives_away_nothing(name: str) -> None:
+    compose = compose_file()
+    service = compose["services"][name]
     assert service["read_only"] is True
     assert all(port.startswith("127.0.0.1:") for port in service["ports"])
     assert service["cap_drop"] == ["ALL"]
-    assert service["environment"] == {"RELEASE_DESK_BOOTSTRAP_KEY_FILE": "/run/secrets/admin_key"}
-    assert service["secrets"] == ["admin_key"]
-    assert compose["secrets"]["admin_key"]["file"] in ("./admin_key.txt",)
     assert service["user"] == instruction(stages()[1], "USER")
-    assert "/admin_key.txt" in (ROOT / ".gitignore").read_text("utf-8").split()
+    environment = {
+        f"RELEASE_DESK_{setting}_FILE": f"/run/secrets/{secret}"
+        for setting, secret in (("BOOTSTRAP_KEY", "admin_key"), ("DATABASE_URL", "database_url"))
+        if secret in service["secrets"]
+    }
+    assert service["environment"] == environment
+    ignored = (ROOT / ".gitignore").read_text("utf-8").split()
+    for each in compose["secrets"].values():
+        assert each["file"].removeprefix(".") in ignored
+
+
+def test_compose_can_serve_from_postgresql() -> None:
+    compose = compose_file()
+    desk, server = (compose["services"][name] for name in ("release-desk-postgres", "postgres"))
+    assert desk["profiles"] == server["profiles"] == ["postgres"]
+    assert desk["depends_on"] == {"postgres": {"condition": "service_healthy"}}
+    assert "ports" not in server, "only the desk speaks to it"
+    assert "pg_isready" in server["healthcheck"]["test"]
+    assert "POSTGRES_PASSWORD" not in server["environment"]
+    command = serve.make_context("serve", desk["command"][1:])
+    assert desk["command"][0] == "serve"
+    assert command.params["workers"] > 1
+    for service in (desk, server):
+        for volume in service["volumes"]:
+            assert volume.split(":")[0] in compose["volumes"]
+        assert set(service["secrets"]) <= compose["secrets"].keys()
+    # What the comment says to put into the file is an address that the settings take.
+    (line,) = [x for x in (ROOT / "docker-compose.yml").read_text().splitlines() if "echo" in x]
+    url = make_url(shlex.split(line.lstrip("# "))[1])
+    assert is_shared(url.render_as_string(hide_password=False))
+    assert (url.host, url.username, url.database) == (
+        "postgres",
+        server["environment"]["POSTGRES_USER"],
+        server["environment"]["POSTGRES_DB"],
+    )

@@ -149,11 +149,15 @@ def test_docker_commands_fit_the_files() -> None:
     lines = [
         line for block in blocks("bash") for line in block.splitlines() if line.startswith("docker")
     ]
-    assert lines == ["docker compose up --build"]
-    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
-    (service,) = compose["services"].values()
-    assert service["build"] == "."
-    assert service["ports"] == ["127.0.0.1:8000:8000"]
+    assert lines == [
+        "docker compose up --build",
+        "docker compose --profile postgres up --build release-desk-postgres",
+    ]
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
+    assert [name for name in services if "profiles" not in services[name]] == ["release-desk"]
+    for name in ("release-desk", "release-desk-postgres"):
+        assert services[name]["build"] == "."
+        assert services[name]["ports"] == ["127.0.0.1:8000:8000"]
 
 
 def settings_table() -> str:
