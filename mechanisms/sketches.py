@@ -32,7 +32,7 @@ from mechanisms.statistics.base import Block
 Ordered = tuple[NDArray[np.int32], NDArray[np.int64]]
 
 EXACT_ROWS = 1 << (53 - 2 * CODE_BITS)
-_SUM_ROWS = 1 << (62 - 2 * CODE_BITS)
+SUM_ROWS = 1 << (62 - 2 * CODE_BITS)
 _BLOCK_ROWS = 1 << 18
 
 
@@ -171,18 +171,24 @@ def exact_gram(codes: Sequence[NDArray[np.int32]], rows: int) -> NDArray[np.obje
     """Return the exact Gram matrix of (1, columns of codes), each |code| <= 2**20."""
     size = 1 + len(codes)
     total: NDArray[np.object_] = np.array([[0] * size for _ in range(size)], dtype=object)
+    for start in range(0, rows, SUM_ROWS):
+        some = [column[start : start + SUM_ROWS] for column in codes]
+        total = total + gram_of_some(some, min(SUM_ROWS, rows - start)).astype(object)
+    return total
+
+
+def gram_of_some(codes: Sequence[NDArray[np.int32]], rows: int) -> NDArray[np.int64]:
+    """Return what :func:`exact_gram` does, for at most ``SUM_ROWS`` rows: it fits 64 bits."""
+    size = 1 + len(codes)
+    total = np.zeros((size, size), dtype=np.int64)
     stacked = np.empty((size, min(rows, EXACT_ROWS)))
-    for start in range(0, rows, _SUM_ROWS):
-        part = np.zeros((size, size), dtype=np.int64)
-        stop = min(rows, start + _SUM_ROWS)
-        for low in range(start, stop, EXACT_ROWS):
-            high = min(stop, low + EXACT_ROWS)
-            piece = stacked[:, : high - low]
-            piece[0] = 1.0
-            for index, column in enumerate(codes):
-                piece[1 + index] = column[low:high]
-            part += (piece @ piece.T).astype(np.int64)
-        total = total + part.astype(object)
+    for low in range(0, rows, EXACT_ROWS):
+        high = min(rows, low + EXACT_ROWS)
+        piece = stacked[:, : high - low]
+        piece[0] = 1.0
+        for index, column in enumerate(codes):
+            piece[1 + index] = column[low:high]
+        total += (piece @ piece.T).astype(np.int64)
     return total
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio.to_thread
 from fastapi import APIRouter, Response
 from starlette.requests import Request
 
@@ -13,6 +14,7 @@ from app.api.problems import documented
 from app.api.schemas import DatasetSpec
 from app.api.uploads import UploadLimits, receive_upload
 from app.domain.problems import Problem, invalid_request
+from app.services.datasets import NewDataset
 
 router = APIRouter(prefix="/v1/datasets", tags=["data sets"])
 
@@ -62,20 +64,21 @@ async def create_dataset(
         file_bytes=settings.max_upload_bytes, spec_bytes=settings.max_request_bytes
     )
     async with receive_upload(request, directory=settings.data_dir, limits=limits) as upload:
-        spec = _read_spec(upload.spec, max_columns=settings.max_columns)
-        view = await state.services.datasets.create(spec.declared(), upload.file, caller=caller)
+        # a large spec takes long to read: not on the event loop
+        new = await anyio.to_thread.run_sync(_read_spec, upload.spec, settings.max_columns)
+        view = await state.services.datasets.create(new, upload.file, caller=caller)
     response.headers["Location"] = f"/v1/datasets/{view.facts.id}"
     return dataset_answer(view)
 
 
-def _read_spec(body: bytes, *, max_columns: int) -> DatasetSpec:
+def _read_spec(body: bytes, max_columns: int) -> NewDataset:
     try:
         spec = read_model(DatasetSpec, body)
     except Problem as problem:
         raise problem.inside("spec") from None
     if len(spec.columns) > max_columns:
         raise invalid_request("spec.columns", f"must be at most {max_columns}")
-    return spec
+    return spec.declared()
 
 
 @router.get(

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from app.engine.executor import Part
 from mechanisms.domain import CODE_MAX, CategoryColumn, Column, NumberColumn
-from mechanisms.sketches import Ordered, distinct, exact_gram
+from mechanisms.sketches import SUM_ROWS, Ordered, distinct, gram_of_some
 from mechanisms.statistics.base import Block
 
 SUMMARY = "sketch.json"
@@ -32,6 +32,8 @@ DENSE_COLUMNS = 16
 """Columns counted at a time: 16 MiB each."""
 SORTED_ROWS = 1 << 17
 """Up to so many rows a column is sorted instead, which is cheaper than 2**21 places."""
+_WORD = 32
+_LOW_BITS = (1 << _WORD) - 1
 
 
 class SketchBuilder:
@@ -40,7 +42,7 @@ class SketchBuilder:
     def __init__(self, columns: Mapping[str, Column]) -> None:
         self._numbers = number_columns(columns)
         self._rows = 0
-        self._gram = exact_gram([np.zeros(0, dtype=np.int32)] * len(self._numbers), 0)
+        self._gram = _Gram(len(self._numbers))
         self._categories = {
             name: np.zeros(len(column.values), dtype=np.int64)
             for name, column in columns.items()
@@ -52,7 +54,9 @@ class SketchBuilder:
         """Add a block, which holds every column."""
         rows = len(next(iter(block.values())))
         self._rows += rows
-        self._gram = self._gram + exact_gram([block[name] for name in self._numbers], rows)
+        for start in range(0, rows, SUM_ROWS):
+            some = [block[name][start : start + SUM_ROWS] for name in self._numbers]
+            self._gram.add(gram_of_some(some, min(SUM_ROWS, rows - start)))
         for name, so_far in self._categories.items():
             self._categories[name] = so_far + np.bincount(block[name], minlength=len(so_far))
         for name, counter in self._counters.items():
@@ -78,12 +82,37 @@ class SketchBuilder:
             counters.clear()
 
     def _summary(self) -> bytes:
-        content = {
-            "rows": self._rows,
-            "gram": self._gram.tolist(),
-            "categories": {name: counts.tolist() for name, counts in self._categories.items()},
-        }
-        return json.dumps(content, separators=(",", ":")).encode()
+        categories = {name: counts.tolist() for name, counts in self._categories.items()}
+        # Row by row: encoded in one go, a large matrix would hold every other thread up.
+        gram = ",".join(json.dumps(row, separators=(",", ":")) for row in self._gram.rows())
+        counted = json.dumps(categories, separators=(",", ":"))
+        return f'{{"rows":{self._rows},"gram":[{gram}],"categories":{counted}}}'.encode()
+
+
+class _Gram:
+    """An exact sum of up to 2**31 matrices of 64 bits, in two words.
+
+    Sums of a million integers of Python would hold every other thread up.
+    """
+
+    __slots__ = ("_high", "_low")
+
+    def __init__(self, columns: int) -> None:
+        self._high = np.zeros((1 + columns, 1 + columns), dtype=np.int64)
+        self._low = np.zeros_like(self._high)
+
+    def add(self, part: NDArray[np.int64]) -> None:
+        """Add a matrix."""
+        self._high += part >> _WORD
+        self._low += part & _LOW_BITS
+        self._high += self._low >> _WORD
+        self._low &= _LOW_BITS
+
+    def rows(self) -> Iterator[list[int]]:
+        """Yield the rows of the sum."""
+        for high, low in zip(self._high, self._low, strict=True):
+            words = zip(high.tolist(), low.tolist(), strict=True)
+            yield [(above << _WORD) + below for above, below in words]
 
 
 class _Counter:
