@@ -114,10 +114,12 @@ def datasets_list(desk: ReleaseDesk, *, as_json: bool) -> None:
 @connected
 def datasets_budget(desk: ReleaseDesk, *, dataset: str) -> None:
     """Print what is left of the budget of DATASET (an id)."""
-    left = desk.budget(dataset).epsilon
+    budget = desk.budget(dataset)
+    left = budget.epsilon
+    target = "" if budget.delta is None else f"  at delta {budget.delta}, kept in zCDP"
     click.echo(
         f"total {left.total}  spent {left.spent}  reserved {left.reserved}"
-        f"  remaining {left.remaining}"
+        f"  remaining {left.remaining}{target}"
     )
 
 

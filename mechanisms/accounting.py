@@ -39,6 +39,7 @@ Amounts of an account are whole numbers of :data:`RHO_UNIT`, costs rounded up.
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from functools import lru_cache
 from math import exp, log, log1p
@@ -55,8 +56,37 @@ RHO_UNIT = Fraction(1, 10**12)
 LARGEST_DELTA = Fraction(1, 1000)
 SMALLEST_DELTA = Fraction(1, 10**30)
 
+_DECIMAL = re.compile(r"\d+(\.\d+)?([eE][+-]?\d{1,2})?", re.ASCII)
+_MAX_TEXT_LENGTH = 40
 _BITS = 192
 _LOG_SPAN = (log(1e-7), log(1e12))
+
+
+def parse_delta(text: str) -> Fraction:
+    """Read a delta as plain decimal text, e.g. ``"0.000001"`` or ``"1e-6"``.
+
+    Raises
+    ------
+    ValueError
+        Not such a text, or out of range; the message never repeats it.
+    """
+    match = _DECIMAL.fullmatch(text) if len(text) <= _MAX_TEXT_LENGTH else None
+    if match is None:
+        raise ValueError("delta must be a decimal number")
+    return _checked(Fraction(text))
+
+
+def decimal_text(value: Fraction) -> str:
+    """Return a fraction whose denominator divides a power of ten as plain decimal text.
+
+    >>> decimal_text(Fraction(1, 10**6))
+    '0.000001'
+    """
+    digits = 0
+    while (value * 10**digits).denominator != 1:
+        digits += 1
+    number = str(int(value * 10**digits)).rjust(digits + 1, "0")
+    return f"{number[:-digits]}.{number[-digits:]}" if digits else number
 
 
 def units(rho: Fraction) -> int:
@@ -87,7 +117,7 @@ def total_units(epsilon: Fraction, delta: Fraction) -> int:
     """
     if not 0 < epsilon <= Fraction(MAX_EPSILON_NANOS, NANOS_PER_EPSILON):
         raise ValueError("epsilon lies above 0 and is at most 10,000")
-    _check_delta(delta)
+    _checked(delta)
     # rho-zCDP never gives an epsilon below rho at these deltas.
     low, high = 0, units(epsilon) + 1
     while high - low > 1:
@@ -110,7 +140,7 @@ def epsilon_of(amount: int, delta: Fraction) -> Epsilon:
     ValueError
         The amount is negative, or delta is out of range.
     """
-    _check_delta(delta)
+    _checked(delta)
     if amount < 0:
         raise ValueError("an amount is not negative")
     if amount == 0:
@@ -128,9 +158,10 @@ def epsilon_of(amount: int, delta: Fraction) -> Epsilon:
     return Epsilon(high)
 
 
-def _check_delta(delta: Fraction) -> None:
+def _checked(delta: Fraction) -> Fraction:
     if not SMALLEST_DELTA <= delta <= LARGEST_DELTA:
-        raise ValueError("delta lies between 1e-30 and 1e-3")
+        raise ValueError("delta lies between 1e-30 and 0.001")
+    return delta
 
 
 def _within(rho: Fraction, epsilon: Fraction, delta: Fraction) -> bool:

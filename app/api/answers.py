@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -10,10 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.domain.datasets import columns_json
 from app.domain.ledger import Balance, Entry
+from app.services.accounting import Meter
 from app.services.budgets import BudgetView
 from app.services.datasets import DatasetView, policy_json
 from app.services.keys import KeyRecord
 from app.services.receipts import Finding, PublicKey
+from mechanisms.accounting import decimal_text
 from mechanisms.privacy import Epsilon
 
 
@@ -24,7 +26,7 @@ class Answer(BaseModel):
 
 
 class BalanceAnswer(Answer):
-    """Epsilons of an account, each as the shortest decimal text."""
+    """Amounts of an account, each as the shortest decimal text."""
 
     total: str
     spent: str
@@ -32,17 +34,23 @@ class BalanceAnswer(Answer):
     remaining: str
 
 
-class BudgetAnswer(Answer):
+class DatasetBudgetAnswer(Answer):
+    """The budget as part of a data set's public facts.
+
+    An account in zCDP has a ``delta``: ``epsilon`` is then what its ``rho``, the sums that the
+    ledger keeps, comes to at that delta.
+    """
+
+    epsilon: BalanceAnswer
+    accounting: Literal["pure", "zcdp"]
+    delta: str | None
+    rho: BalanceAnswer | None
+
+
+class BudgetAnswer(DatasetBudgetAnswer):
     """A budget, and what the caller's own releases have cost it."""
 
-    epsilon: BalanceAnswer
     yours: dict[Literal["spent"], str]
-
-
-class DatasetBudgetAnswer(Answer):
-    """The budget as part of a data set's public facts."""
-
-    epsilon: BalanceAnswer
 
 
 class DatasetAnswer(Answer):
@@ -141,12 +149,20 @@ class FigureAnswer(Answer):
     svg: str
 
 
+class ChargeAnswer(Answer):
+    """What a release takes from its account, in the account's unit."""
+
+    amount: str
+    unit: Literal["epsilon", "rho"]
+
+
 class PreviewAnswer(Answer):
     """What a release would be like."""
 
     dataset: str
     statistic: dict[str, Any]
-    cost: str
+    cost: str = Field(description="The release's epsilon.")
+    charge: ChargeAnswer
     mechanism: str
     norm: str | None
     epsilon: str
@@ -164,9 +180,10 @@ class PreviewAnswer(Answer):
 
 
 class EntryAnswer(Answer):
-    """One entry of the ledger. Amounts are epsilons as decimal text."""
+    """One entry of the ledger. Amounts are decimal text in ``unit``: epsilons, or zCDP's rho."""
 
     account: str
+    unit: Literal["epsilon", "rho"]
     seq: int
     epoch: int
     kind: str
@@ -263,19 +280,43 @@ class StatusAnswer(Answer):
     status: str
 
 
-def balance_answer(balance: Balance) -> BalanceAnswer:
+def balance_answer(balance: Balance, text: Callable[[int], str]) -> BalanceAnswer:
     """Return a balance as decimal texts."""
     return BalanceAnswer(
-        total=_text(balance.total),
-        spent=_text(balance.spent),
-        reserved=_text(balance.reserved),
-        remaining=_text(balance.remaining),
+        total=text(balance.total),
+        spent=text(balance.spent),
+        reserved=text(balance.reserved),
+        remaining=text(balance.remaining),
     )
+
+
+def target_answer(balance: Balance, meter: Meter) -> BalanceAnswer:
+    """Return a balance in epsilons: what is left is the total less what all charges come to."""
+    total, spent = meter.epsilon(balance.total), meter.epsilon(balance.spent)
+    taken = meter.epsilon(balance.spent + balance.reserved)
+    return BalanceAnswer(
+        total=str(total),
+        spent=str(spent),
+        reserved=_text(taken.nanos - spent.nanos),
+        remaining=_text(max(total.nanos - taken.nanos, 0)),
+    )
+
+
+def _budget(balance: Balance, meter: Meter) -> dict[str, Any]:
+    in_rho = meter.delta is not None
+    return {
+        "epsilon": target_answer(balance, meter),
+        "accounting": meter.kind,
+        "delta": None if meter.delta is None else decimal_text(meter.delta),
+        "rho": balance_answer(balance, meter.text) if in_rho else None,
+    }
 
 
 def budget_answer(view: BudgetView) -> BudgetAnswer:
     """Return a budget."""
-    return BudgetAnswer(epsilon=balance_answer(view.balance), yours={"spent": _text(view.yours)})
+    return BudgetAnswer(
+        **_budget(view.balance, view.meter), yours={"spent": str(view.meter.epsilon(view.yours))}
+    )
 
 
 def dataset_answer(view: DatasetView) -> DatasetAnswer:
@@ -291,16 +332,17 @@ def dataset_answer(view: DatasetView) -> DatasetAnswer:
         columns=columns_json(facts.columns),
         status=record.status.value,
         account=record.account,
-        budget=DatasetBudgetAnswer(epsilon=balance_answer(view.balance)),
+        budget=DatasetBudgetAnswer(**_budget(view.balance, facts.meter)),
         policy=policy_json(facts.policy),
         created_at=record.created_at,
     )
 
 
-def entry_answer(entry: Entry) -> EntryAnswer:
+def entry_answer(entry: Entry, meter: Meter) -> EntryAnswer:
     """Return a ledger entry."""
     return EntryAnswer(
         account=entry.account,
+        unit=meter.unit,
         seq=entry.seq,
         epoch=entry.epoch,
         kind=entry.kind,
@@ -309,10 +351,10 @@ def entry_answer(entry: Entry) -> EntryAnswer:
         idem=entry.idem,
         fingerprint=entry.fingerprint,
         note=entry.note,
-        amount=_text(entry.amount),
-        total_after=_text(entry.total_after),
-        spent_after=_text(entry.spent_after),
-        reserved_after=_text(entry.reserved_after),
+        amount=meter.text(entry.amount),
+        total_after=meter.text(entry.total_after),
+        spent_after=meter.text(entry.spent_after),
+        reserved_after=meter.text(entry.reserved_after),
         at=entry.at,
         prev=entry.prev,
         hash=entry.hash,

@@ -41,4 +41,4 @@ async def grant_budget(
 ) -> EntryAnswer:
     """Raise a data set's total budget; the entry and its reason stay (curators)."""
     entry = await state.services.budgets.grant(dataset, body.epsilon, body.reason, caller=caller)
-    return entry_answer(entry)
+    return entry_answer(entry, state.services.datasets.facts(dataset).meter)

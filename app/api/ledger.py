@@ -31,7 +31,8 @@ def list_ledger(caller: Curator, dataset: Id, cut: Paging, state: State) -> Page
     """List the entries of a data set's account, oldest first, with their hashes (curators)."""
     del caller
     entries = state.services.audit.entries(dataset, after=cut.position or 0, limit=cut.limit + 1)
-    return page_of([(entry.seq, entry_answer(entry)) for entry in entries], cut)
+    meter = state.services.datasets.facts(dataset).meter
+    return page_of([(entry.seq, entry_answer(entry, meter)) for entry in entries], cut)
 
 
 @router.get(

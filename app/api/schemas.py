@@ -7,6 +7,7 @@ is, the domain and the mechanisms decide.
 from __future__ import annotations
 
 from datetime import datetime
+from fractions import Fraction
 from functools import partial
 from typing import Annotated, Literal
 
@@ -29,6 +30,7 @@ from app.domain.problems import invalid_request
 from app.domain.roles import Role
 from app.services.datasets import NewDataset
 from app.services.questions import POLICY_KINDS, AnyStatistic, Question
+from mechanisms.accounting import parse_delta
 from mechanisms.privacy import MAX_EPSILON_NANOS, Adjacency, Epsilon, InvalidEpsilonError
 from mechanisms.statistics.stack import MechanismName, NormName
 
@@ -192,10 +194,48 @@ class BooleanSpec(Request):
 ColumnSpec = Annotated[NumberSpec | CategorySpec | BooleanSpec, Field(discriminator="type")]
 
 
+def _read_delta(value: object) -> Fraction:
+    if not isinstance(value, str):
+        raise refusal("must be a decimal number, as text or number")
+    try:
+        return parse_delta(value)
+    except ValueError as error:
+        raise refusal(str(error).removeprefix("delta ")) from None
+
+
+Delta = Annotated[
+    Fraction,
+    PlainValidator(_read_delta),
+    WithJsonSchema(
+        {
+            "title": "Delta",
+            "description": "A decimal between 1e-30 and 0.001, as text or as a number; choose it "
+            "far below one over the number of people.",
+            "anyOf": [
+                {"type": "string", "pattern": r"^\d+(\.\d+)?([eE][+-]?\d{1,2})?$", "maxLength": 40},
+                {"type": "number", "exclusiveMinimum": 0, "maximum": 0.001},
+            ],
+            "examples": ["0.000001"],
+        }
+    ),
+]
+
+
 class BudgetSpec(Request):
-    """The epsilon a new account starts with."""
+    """What a new account starts with, and how it counts."""
 
     epsilon: BudgetEpsilon
+    delta: Delta | None = Field(
+        default=None,
+        description="Without it the account is pure: epsilons add up. With it the account keeps "
+        "zCDP, and all releases together stay within (epsilon, delta). Fixed for good.",
+    )
+
+    @model_validator(mode="after")
+    def _convertible(self) -> BudgetSpec:
+        if self.delta is not None and self.epsilon.nanos > MAX_EPSILON_NANOS:
+            raise refusal(f"epsilon must be at most {Epsilon(MAX_EPSILON_NANOS)} with a delta")
+        return self
 
 
 class OverlapSpec(Request):
@@ -272,6 +312,7 @@ class DatasetSpec(Request):
             description=self.description,
             columns=parsed,
             budget=None if self.budget is None else self.budget.epsilon,
+            delta=None if self.budget is None else self.budget.delta,
             account=self.account,
             overlap_reason=None if self.overlap is None else self.overlap.reason,
             policy=Policy(

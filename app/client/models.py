@@ -14,7 +14,7 @@ class Answer(BaseModel):
 
 
 class Balance(Answer):
-    """Epsilon of an account, each as exact decimal text."""
+    """Amounts of an account, each as exact decimal text."""
 
     total: str
     spent: str
@@ -23,9 +23,15 @@ class Balance(Answer):
 
 
 class Budget(Answer):
-    """A data set's balance and what of it the caller may still use."""
+    """A data set's balance and what of it the caller may still use.
+
+    An account in zCDP has a ``delta``; ``rho`` is what its ledger sums.
+    """
 
     epsilon: Balance
+    accounting: str = "pure"
+    delta: str | None = None
+    rho: Balance | None = None
     yours: Any = None
 
 

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import partial
 from typing import BinaryIO, Protocol
 
@@ -19,10 +20,12 @@ from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
 from app.engine.row_digests import RowDigests
 from app.engine.schema import schema_of
+from app.services.accounting import Meter, meter_of
 from app.services.keys import Caller
 from app.services.lineage import Comparison, LineageService, require_unrelated
 from app.store import DatasetRecord, DatasetStatus, Store, UnitOfWork, new_id
 from app.store.datasets import Datasets
+from mechanisms.accounting import decimal_text, parse_delta
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.statistics.base import Data
@@ -37,13 +40,14 @@ class NewDataset:
     """What a curator declares about an upload.
 
     ``account`` attaches it to an existing budget; then ``budget`` opens
-    nothing and may be None.
+    nothing and may be None. A ``delta`` makes the new account one in zCDP.
     """
 
     name: str
     description: str
     columns: ColumnsSpec
     budget: Epsilon | None
+    delta: Fraction | None = None
     account: str | None = None
     overlap_reason: str | None = None
     policy: Policy = field(default_factory=Policy)
@@ -58,6 +62,7 @@ class DatasetFacts:
     columns: ColumnsSpec
     policy: Policy
     schema: Schema
+    meter: Meter
 
     @property
     def id(self) -> str:
@@ -202,6 +207,7 @@ class DatasetService:
             columns=columns,
             policy=_read_policy(spec["policy"]),
             schema=schema_of(columns, rows=record.rows),
+            meter=meter_of(_delta_of(spec)),
         )
 
     def view(self, dataset: str) -> DatasetView:
@@ -285,8 +291,14 @@ def require_active(record: DatasetRecord | None) -> None:
         raise Problem("dataset-archived")
 
 
-def _check_attaching(datasets: Datasets, new: NewDataset) -> None:
-    """Pass for an upload that may share the account it names.
+def _delta_of(spec: Mapping[str, object]) -> Fraction | None:
+    """Return the delta of the account a data set was registered under."""
+    delta = spec.get("delta")
+    return parse_delta(delta) if isinstance(delta, str) else None
+
+
+def _check_attaching(datasets: Datasets, new: NewDataset) -> Fraction | None:
+    """Return the account's delta, for an upload that may share the account it names.
 
     An account's charges add up to one epsilon for one person's rows in all its
     data sets together. That needs one meaning of neighbours: a row replaced is
@@ -301,11 +313,15 @@ def _check_attaching(datasets: Datasets, new: NewDataset) -> None:
     first = datasets.first_of(new.account) if new.account is not None else None
     if first is None:
         raise invalid_request("spec.account", "is not the account of a data set")
-    adjacency = json.loads(first.spec)["adjacency"]
-    if adjacency != new.columns.adjacency:
+    spec = json.loads(first.spec)
+    if spec["adjacency"] != new.columns.adjacency:
         raise invalid_request(
-            "spec.adjacency", f"must be {adjacency}, as in the account's other data sets"
+            "spec.adjacency", f"must be {spec['adjacency']}, as in the account's other data sets"
         )
+    delta = _delta_of(spec)
+    if new.delta not in (None, delta):
+        raise invalid_request("spec.budget.delta", "is fixed when an account is opened")
+    return delta
 
 
 def policy_json(policy: Policy) -> dict[str, object]:
@@ -345,10 +361,11 @@ def _register(upload: _Admission, work: UnitOfWork) -> bool:
         return False
     account = new.account
     if account is None:
-        total = 0 if new.budget is None else new.budget.nanos
+        delta = new.delta
+        total = 0 if new.budget is None else meter_of(delta).opening(new.budget)
         account = work.accounts.open(total=total, principal=person, reason=_occasion(new)).id
     else:
-        _check_attaching(work.datasets, new)
+        delta = _check_attaching(work.datasets, new)
     if new.overlap_reason is not None:
         note = f"{upload.dataset} over {upload.comparison.named}: {new.overlap_reason}"
         work.accounts.system_entry("overlap_override", principal=person, note=note)
@@ -359,6 +376,7 @@ def _register(upload: _Admission, work: UnitOfWork) -> bool:
         "max_rows": new.columns.max_rows,
         "columns": columns_json(new.columns),
         "policy": policy_json(new.policy),
+        "delta": None if delta is None else decimal_text(delta),
     }
     work.datasets.insert(
         id=upload.dataset,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from app.domain.policies import Ask, enforce
 from app.domain.problems import Problem
+from app.services.accounting import charge_json
 from app.services.answers import noise_json, plan_json
 from app.services.datasets import DatasetFacts, DatasetService, require_active
 from app.services.plans import PlanService, make_plan
@@ -59,6 +60,7 @@ class PreviewService:
             "dataset": dataset,
             "statistic": question.to_json()["statistic"],
             "cost": str(question.epsilon),
+            "charge": charge_json(facts.meter, plan.guarantee),
             **plan_json(plan, question.epsilon),
             "noise": noise_json(noise),
             "alternatives": [

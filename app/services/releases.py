@@ -24,6 +24,7 @@ from app.domain.releases import ReleaseState, may_be_redrawn, request_fingerprin
 from app.domain.roles import Role
 from app.engine.run import run
 from app.logs import describe
+from app.services.accounting import refusal_of
 from app.services.answers import plan_json, release_answer
 from app.services.datasets import DataPlane, DatasetFacts, DatasetService, require_active
 from app.services.keys import Caller
@@ -101,7 +102,10 @@ class ReleaseService:
             running = self._start(caller.person, idem, fingerprint, work)
         elif running.fingerprint != fingerprint:
             raise Problem("idempotency-key-reused")
-        return await asyncio.shield(running.task)
+        try:
+            return await asyncio.shield(running.task)
+        except Problem as problem:
+            raise refusal_of(problem, facts.meter, question.epsilon) from None
 
     def _start(
         self, person: str, idem: str, fingerprint: str, work: Awaitable[ReleaseRecord]
@@ -133,7 +137,7 @@ class ReleaseService:
                     dataset=facts.id,
                     principal=principal,
                     idem=idem,
-                    amount=question.epsilon.nanos,
+                    amount=facts.meter.cost(plan.guarantee),
                     request=request,
                     plan=json.dumps(plan_json(plan, question.epsilon), allow_nan=False),
                 )

@@ -1,0 +1,156 @@
+"""What an account counts in: epsilons that add up, or zCDP towards an (epsilon, delta) target.
+
+An account is *pure* unless its first data set's budget names a delta. Then every release costs
+what it costs in zCDP (:mod:`mechanisms.accounting`), the account's total is the most that stays
+within the target, and the ledger's sums are sums of zCDP. The kind and its delta are fixed when
+the account is opened; each release by itself is pure epsilon-DP either way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
+from typing import ClassVar, Literal, Protocol
+
+from app.domain.ledger import MAX_TOTAL_NANOS
+from app.domain.problems import Problem, invalid_request
+from mechanisms.accounting import RHO_UNIT, decimal_text, epsilon_of, total_units, units
+from mechanisms.privacy import MAX_EPSILON_NANOS, NANOS_PER_EPSILON, Epsilon, Guarantee
+
+# epsilon**2 / 2 = rho, in nano-epsilons and units: nanos**2 = amount * this
+_SQUARE_NANOS = int(2 * RHO_UNIT * NANOS_PER_EPSILON**2)
+
+
+class Meter(Protocol):
+    """Converts between epsilons and an account's unit. Every amount is an integer."""
+
+    kind: ClassVar[Literal["pure", "zcdp"]]
+    unit: ClassVar[Literal["epsilon", "rho"]]
+
+    @property
+    def delta(self) -> Fraction | None:
+        """Return the target's delta, None for a pure account."""
+
+    def text(self, amount: int) -> str:
+        """Return an amount as decimal text, in the account's unit."""
+
+    def opening(self, epsilon: Epsilon) -> int:
+        """Return the total of a new account with this target."""
+
+    def raising(self, total: int, epsilon: Epsilon) -> int:
+        """Return by how much the total grows when the target grows by epsilon."""
+
+    def cost(self, guarantee: Guarantee) -> int:
+        """Return what a release takes from the account."""
+
+    def epsilon(self, amount: int) -> Epsilon:
+        """Return what an amount spent comes to, in terms of the target."""
+
+    def affordable(self, amount: int) -> Epsilon:
+        """Return the largest epsilon of an epsilon-DP release that costs at most this."""
+
+
+@dataclass(frozen=True, slots=True)
+class PureMeter:
+    """Epsilons add up; the unit is 1e-9."""
+
+    kind: ClassVar[Literal["pure", "zcdp"]] = "pure"
+    unit: ClassVar[Literal["epsilon", "rho"]] = "epsilon"
+    delta: ClassVar[None] = None
+
+    def text(self, amount: int) -> str:
+        """Return an amount as decimal text, in epsilon."""
+        return str(Epsilon(amount))
+
+    def opening(self, epsilon: Epsilon) -> int:
+        """Return the total of a new account with this target."""
+        return epsilon.nanos
+
+    def raising(self, total: int, epsilon: Epsilon) -> int:  # noqa: ARG002 - sums know no total
+        """Return by how much the total grows when the target grows by epsilon."""
+        return epsilon.nanos
+
+    def cost(self, guarantee: Guarantee) -> int:
+        """Return what a release takes from the account: its whole epsilon."""
+        charged = guarantee.epsilon.fraction * NANOS_PER_EPSILON
+        return -(-charged.numerator // charged.denominator)
+
+    def epsilon(self, amount: int) -> Epsilon:
+        """Return what an amount spent comes to."""
+        return Epsilon(amount)
+
+    def affordable(self, amount: int) -> Epsilon:
+        """Return the largest epsilon of a release that costs at most this."""
+        return Epsilon(amount)
+
+
+@dataclass(frozen=True, slots=True)
+class ZcdpMeter:
+    """zCDP adds up; the unit is 1e-12, and costs are rounded up."""
+
+    kind: ClassVar[Literal["pure", "zcdp"]] = "zcdp"
+    unit: ClassVar[Literal["epsilon", "rho"]] = "rho"
+
+    delta: Fraction
+
+    def text(self, amount: int) -> str:
+        """Return an amount as decimal text, in rho."""
+        return decimal_text(amount * RHO_UNIT)
+
+    def opening(self, epsilon: Epsilon) -> int:
+        """Return the most zCDP that stays within (epsilon, delta).
+
+        Raises
+        ------
+        Problem
+            ``invalid-request`` for a target above 10,000.
+        """
+        if epsilon.nanos > MAX_EPSILON_NANOS:
+            raise invalid_request(
+                "epsilon",
+                f"with a delta the target must be at most {Epsilon(MAX_EPSILON_NANOS)}",
+            )
+        return total_units(epsilon.fraction, self.delta)
+
+    def raising(self, total: int, epsilon: Epsilon) -> int:
+        """Return by how much the total grows when the target grows by epsilon."""
+        target = Epsilon(self.epsilon(total).nanos + epsilon.nanos)
+        return max(self.opening(target) - total, 0)
+
+    def cost(self, guarantee: Guarantee) -> int:
+        """Return what a release takes from the account, at most the largest total and one more."""
+        return min(units(guarantee.zcdp), MAX_TOTAL_NANOS + 1)
+
+    def epsilon(self, amount: int) -> Epsilon:
+        """Return the epsilon that an amount spent stays within, at the account's delta."""
+        return epsilon_of(amount, self.delta)
+
+    def affordable(self, amount: int) -> Epsilon:
+        """Return the largest epsilon of an epsilon-DP release that costs at most this."""
+        return Epsilon(isqrt(amount * _SQUARE_NANOS))
+
+
+def meter_of(delta: Fraction | None) -> Meter:
+    """Return the meter of an account with this delta."""
+    return PureMeter() if delta is None else ZcdpMeter(delta)
+
+
+def charge_json(meter: Meter, guarantee: Guarantee) -> dict[str, str]:
+    """Return what a release takes from an account, in the account's unit."""
+    return {"amount": meter.text(meter.cost(guarantee)), "unit": meter.unit}
+
+
+def refusal_of(problem: Problem, meter: Meter, requested: Epsilon) -> Problem:
+    """Return a refusal of the ledger, which counts in its own unit, in epsilons.
+
+    ``remaining`` is then the largest epsilon of an epsilon-DP release that would still fit.
+    """
+    if problem.code != "budget-exceeded" or meter.kind == PureMeter.kind:
+        return problem
+    left = int(Fraction(str(problem.extras["remaining"])) * NANOS_PER_EPSILON)
+    return Problem(
+        problem.code,
+        problem.detail,
+        **{**problem.extras, "requested": str(requested), "remaining": str(meter.affordable(left))},
+    )

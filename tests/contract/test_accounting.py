@@ -1,0 +1,115 @@
+"""Accounts in zCDP over HTTP: their target, what releases cost, refusals, and attaching."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import httpx
+import pytest
+
+from tests.contract.service import MEAN, ask, assert_problem, send_upload, spec, upload
+
+TARGET = {"epsilon": "1", "delta": "1e-6"}
+QUANTILE = {"kind": "quantile", "column": "income", "levels": [0.5]}
+
+
+def budget(client: httpx.Client, dataset: str) -> dict[str, object]:
+    answer = client.get(f"/v1/datasets/{dataset}/budget")
+    assert answer.status_code == 200
+    return dict(answer.json())
+
+
+def test_an_account_states_its_target_and_its_rho(admin: httpx.Client) -> None:
+    made = upload(admin, budget=TARGET)
+    found = made["budget"]
+    assert found == {
+        "epsilon": {"total": "1", "spent": "0", "reserved": "0", "remaining": "1"},
+        "accounting": "zcdp",
+        "delta": "0.000001",
+        "rho": {"total": "0.024355970359", "spent": "0", "reserved": "0",
+                "remaining": "0.024355970359"},
+    }  # fmt: skip
+    pure = upload(admin)["budget"]
+    assert (pure["accounting"], pure["delta"], pure["rho"]) == ("pure", None, None)
+
+
+def test_charges_are_sums_of_rho(admin: httpx.Client) -> None:
+    """A K-norm draw costs epsilon^2 / 2, a gradient draw epsilon^2 / 8, exactly."""
+    dataset = upload(admin, budget=TARGET)["id"]
+    body = {"statistic": MEAN, "epsilon": "0.1"}
+    preview = admin.post(f"/v1/datasets/{dataset}/previews", json=body).json()
+    assert preview["charge"] == {"amount": "0.005", "unit": "rho"}
+    assert preview["cost"] == "0.1"
+    answer = ask(admin, dataset, MEAN, epsilon="0.1").json()
+    assert answer["guarantee"]["definition"] == "pure epsilon-DP"
+    assert answer["guarantee"]["epsilon"] == "0.1"
+    assert ask(admin, dataset, QUANTILE, epsilon="0.1").status_code == 201
+    found = budget(admin, dataset)
+    assert found["rho"]["spent"] == "0.00625"  # type: ignore[index]
+    spent, left = (Fraction(found["epsilon"][key]) for key in ("spent", "remaining"))  # type: ignore[index]
+    assert 0 < spent < Fraction("0.6")
+    assert spent + left == 1
+    entries = admin.get(f"/v1/datasets/{dataset}/ledger").json()["items"]
+    assert [(entry["kind"], entry["amount"], entry["unit"]) for entry in entries] == [
+        ("open", "0.024355970359", "rho"),
+        ("debit", "0.005", "rho"),
+        ("debit", "0.00125", "rho"),
+    ]
+    assert admin.get("/v1/ledger/verification").json()["ok"]
+
+
+def test_many_small_releases_fit_where_epsilons_would_not(admin: httpx.Client) -> None:
+    dataset = upload(admin, budget=TARGET)["id"]
+    codes = [ask(admin, dataset, QUANTILE, epsilon="0.05").status_code for _ in range(79)]
+    assert codes == [201] * 77 + [409] * 2  # 77 * 0.05**2 / 8 <= rho < 78 * 0.05**2 / 8
+    assert 77 * Fraction("0.05") > 1
+
+
+def test_a_refusal_speaks_of_epsilons(admin: httpx.Client) -> None:
+    dataset = upload(admin, budget=TARGET)["id"]
+    problem = assert_problem(ask(admin, dataset, epsilon="0.5"), 409, "budget-exceeded")
+    assert problem["requested"] == "0.5"
+    assert ask(admin, dataset, epsilon=problem["remaining"]).status_code == 201
+    again = assert_problem(ask(admin, dataset, epsilon="0.01"), 409, "budget-exceeded")
+    assert Fraction(again["remaining"]) < Fraction("0.0001")
+    huge = assert_problem(ask(admin, dataset, epsilon="10000"), 409, "budget-exceeded")
+    assert huge["requested"] == "10000"
+
+
+def test_a_grant_raises_the_target(admin: httpx.Client) -> None:
+    dataset = upload(admin, budget=TARGET)["id"]
+    grant = {"epsilon": "2", "reason": "the second round"}
+    answer = admin.post(f"/v1/datasets/{dataset}/grants", json=grant)
+    assert answer.status_code == 201
+    assert answer.json()["unit"] == "rho"
+    found = budget(admin, dataset)
+    assert found["epsilon"]["total"] == "3"  # type: ignore[index]
+    assert found["rho"]["total"] == "0.185069840653"  # type: ignore[index]
+
+
+def test_the_kind_is_fixed_when_the_account_is_opened(admin: httpx.Client) -> None:
+    first = upload(admin, budget=TARGET)
+    second = upload(admin, budget=None, account=first["account"])
+    assert second["budget"]["accounting"] == "zcdp"
+    assert ask(admin, second["id"], epsilon="0.1").status_code == 201
+    assert budget(admin, first["id"])["rho"]["spent"] == "0.005"  # type: ignore[index]
+    other = spec(account=first["account"], budget={"epsilon": "1", "delta": "1e-9"})
+    assert_problem(send_upload(admin, body=other), 422, "invalid-request")
+    pure = upload(admin)
+    turned = spec(account=pure["account"], budget=TARGET)
+    assert_problem(send_upload(admin, body=turned), 422, "invalid-request")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epsilon": "1", "delta": "0"},
+        {"epsilon": "1", "delta": "0.5"},
+        {"epsilon": "1", "delta": "1e-31"},
+        {"epsilon": "1", "delta": "-1e-6"},
+        {"epsilon": "1", "delta": True},
+        {"epsilon": "10001", "delta": "1e-6"},
+    ],
+)
+def test_a_target_out_of_range_is_refused(admin: httpx.Client, wrong: dict[str, object]) -> None:
+    assert_problem(send_upload(admin, body=spec(budget=wrong)), 422, "invalid-request")
