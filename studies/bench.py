@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from studies import accuracy, draws, service, tilt_share, upload
+from studies import accuracy, draws, ledger, service, tilt_share, upload
 
 _KNG_PROTOTYPE = {"n=1000": (1.85, 0.17), "n=10000": (0.37, 0.060), "n=100000": (0.044, 0.019)}
 
@@ -63,6 +63,18 @@ def bench_draws() -> None:
         )
 
 
+def bench_ledger() -> None:
+    """Print durable debits per second of 64 callers, and the longest any of them waited."""
+    _say("The ledger at its own interface, SQLite, 64 callers of one account")
+    result = ledger.measure()
+    _say(
+        f"  {result.per_second:,.0f} debits/s   [at least 10,000]; bare driver, 64 rows to a"
+        f" commit: {result.ceiling_per_second:,.0f}/s, ratio"
+        f" {result.per_second / result.ceiling_per_second:4.2f};"
+        f" longest wait {1000 * result.longest_wait_s:.0f} ms   [at most 250]"
+    )
+
+
 def bench_service() -> None:
     """Print the two ratios of the service under load."""
     _say("The service over HTTP")
@@ -93,6 +105,7 @@ SECTIONS: dict[str, Callable[[], None]] = {
     "logistic": bench_logistic,
     "tilt": bench_tilt,
     "upload": bench_upload,
+    "ledger": bench_ledger,
     "service": bench_service,
 }
 

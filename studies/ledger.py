@@ -1,0 +1,163 @@
+"""The ledger at its own interface: durable debits per second, beside what SQLite itself can do.
+
+The ceiling inserts rows of the same kind, hashed beforehand, with the bare
+driver: the same tables, triggers and durability, 64 rows to a transaction, and
+nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+from app.domain.ledger import Entry, EntryKind
+from app.store import AccountRecord, Debit, Store, new_id
+
+CALLERS = 64
+_PERSON = "analyst"
+_AMOUNT = 1_000_000
+_REQUEST = '{"epsilon":"0.001","statistic":{"columns":["x"],"kind":"mean"}}'
+_PLAN = '{"mechanism":"k_norm","norm":"linf","epsilon":"0.001"}'
+
+
+@dataclass(frozen=True, slots=True)
+class Debits:
+    """Debits per second through the ledger and by the bare driver, and the longest wait."""
+
+    per_second: float
+    ceiling_per_second: float
+    longest_wait_s: float
+
+
+def measure(*, debits: int = 20_000) -> Debits:
+    """Charge one account from 64 tasks of one event loop, each waiting for its own debit."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "ledger.sqlite"
+        with closing(Store.open(f"sqlite:///{file}", data_dir=Path(folder))) as store:
+            dataset = _open_dataset(store)
+            waits: list[float] = []
+            start = time.perf_counter()
+            asyncio.run(_charge(store, dataset, debits, waits))
+            elapsed_s = time.perf_counter() - start
+            account = _account_of(store, dataset)
+            if account.spent != debits * _AMOUNT:
+                raise RuntimeError("not every debit was charged once")
+            ledger = store.identity.id
+        rows = [_row(ledger, account)]
+        while len(rows) < debits // 2:
+            rows.append(_next_row(ledger, rows[-1]))
+        ceiling_s = _write_bare(file, dataset, rows)
+    return Debits(debits / elapsed_s, len(rows) / ceiling_s, max(waits))
+
+
+def _open_dataset(store: Store) -> str:
+    account = store.write(
+        lambda work: work.accounts.open(total=10**15, principal=_PERSON, reason="bench")
+    )
+    return store.write(
+        lambda work: work.datasets.insert(
+            name="bench", account=account.id, spec="{}", rows=1, principal=_PERSON
+        )
+    ).id
+
+
+def _account_of(store: Store, dataset: str) -> AccountRecord:
+    with store.reading() as reader:
+        found = reader.datasets.get(dataset)
+        account = None if found is None else reader.accounts.get(found.account)
+    if account is None:
+        raise RuntimeError("the account is not there")
+    return account
+
+
+async def _charge(store: Store, dataset: str, debits: int, waits: list[float]) -> None:
+    numbers = iter(range(debits))
+
+    async def caller() -> None:
+        for number in numbers:
+            start = time.perf_counter()
+            await store.awrite(
+                Debit(
+                    dataset=dataset,
+                    principal=_PERSON,
+                    idem=f"key-{number}",
+                    amount=_AMOUNT,
+                    request=_REQUEST,
+                    plan=_PLAN,
+                )
+            )
+            waits.append(time.perf_counter() - start)
+
+    await asyncio.gather(*(caller() for _ in range(CALLERS)))
+
+
+def _row(ledger: str, account: AccountRecord) -> Entry:
+    """Return the debit that continues an account."""
+    return Entry(
+        account=account.id,
+        seq=account.seq + 1,
+        epoch=1,
+        kind=EntryKind.DEBIT.value,
+        principal=_PERSON,
+        release=new_id("rel"),
+        idem=f"bare-{account.seq + 1}",
+        fingerprint="f" * 64,
+        note="n" * 64,
+        amount=_AMOUNT,
+        total_after=account.total,
+        spent_after=account.spent + _AMOUNT,
+        reserved_after=0,
+        at="2026-01-01T00:00:00.000000Z",
+        prev=account.head,
+    ).sealed(ledger)
+
+
+def _next_row(ledger: str, entry: Entry) -> Entry:
+    before = AccountRecord(
+        id=entry.account,
+        seq=entry.seq,
+        total=entry.total_after,
+        spent=entry.spent_after,
+        reserved=0,
+        head=entry.hash,
+    )
+    return _row(ledger, before)
+
+
+def _write_bare(file: Path, dataset: str, rows: Sequence[Entry]) -> float:
+    """Return the seconds that the bare driver takes for these entries and their releases."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        for pragma in ("synchronous = FULL", "foreign_keys = ON", "recursive_triggers = ON"):
+            connection.execute(f"PRAGMA {pragma}")
+        entries = [astuple(row) for row in rows]
+        releases = [
+            (row.release, row.account, row.seq, dataset, _PERSON, _REQUEST, _PLAN, row.fingerprint,
+             row.at) for row in rows
+        ]  # fmt: skip
+        start = time.perf_counter()
+        for first in range(0, len(rows), CALLERS):
+            part = slice(first, first + CALLERS)
+            last = rows[part][-1]
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(
+                "UPDATE account SET seq = ?, spent = ?, head = ? WHERE id = ?",
+                (last.seq, last.spent_after, last.hash, last.account),
+            )
+            connection.executemany(
+                f"INSERT INTO entry VALUES ({', '.join('?' * 16)})",  # noqa: S608 - constants
+                entries[part],
+            )
+            connection.executemany(
+                "INSERT INTO release (id, account, seq, dataset, principal, state, attempts,"
+                " request, plan, fingerprint, created_at)"
+                " VALUES (?, ?, ?, ?, ?, 'debited', 1, ?, ?, ?, ?)",
+                releases[part],
+            )
+            connection.execute("COMMIT")
+        return time.perf_counter() - start
