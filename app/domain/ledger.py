@@ -96,6 +96,19 @@ class Balance:
             case EntryKind.UNRESERVE:
                 return replace(self, reserved=self.reserved - amount)
 
+    def approved(self, amount: int) -> Balance:
+        """Return the balance after the debit of something reserved: it moves to what is spent.
+
+        Raises
+        ------
+        ValueError
+            The amount is not one a debit can have, or more than is reserved.
+        """
+        _check_amount(EntryKind.DEBIT, amount)
+        if amount > self.reserved:
+            raise ValueError("more than is reserved")
+        return Balance(self.total, self.spent + amount, self.reserved - amount)
+
     def may_become(self, after: Balance, kind: str, amount: int) -> bool:
         """Return whether an entry of this kind and amount leads from here to ``after``.
 
@@ -109,11 +122,9 @@ class Balance:
             known = EntryKind(kind)
         except ValueError:
             return amount == 0 and after == self
-        if known is EntryKind.DEBIT and after.reserved != self.reserved:
-            approved = Balance(self.total, self.spent + amount, self.reserved - amount)
-            return amount > 0 and after == approved
+        approved = known is EntryKind.DEBIT and after.reserved != self.reserved
         try:
-            return after == self.after(known, amount)
+            return after == (self.approved(amount) if approved else self.after(known, amount))
         except (Problem, ValueError):
             return False
 

@@ -175,8 +175,18 @@ class EntriesWriter(Entries):
         self._connection.execute(_OPEN, {**opened, "head": chain.head})
         return self._insert(chain)
 
-    def append(self, account: str, kind: EntryKind, amount: int, occasion: Occasion) -> Entry:
+    def append(
+        self,
+        account: str,
+        kind: EntryKind,
+        amount: int,
+        occasion: Occasion,
+        *,
+        reserved: bool = False,
+    ) -> Entry:
         """Move an account's balance by one entry, or refuse with nothing written.
+
+        ``reserved`` makes it a debit of something that is reserved.
 
         Raises
         ------
@@ -184,7 +194,9 @@ class EntriesWriter(Entries):
             ``not-found``, or what :meth:`Balance.after` refuses.
         """
         chain = self.chain(account, now())
-        chain.add(kind, amount, chain.balance.after(kind, amount), occasion)
+        before = chain.balance
+        after = before.approved(amount) if reserved else before.after(kind, amount)
+        chain.add(kind, amount, after, occasion)
         return self.write(chain)
 
     def append_system(self, kind: str, occasion: Occasion) -> Entry:

@@ -149,7 +149,10 @@ class Releases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRelease:
-    """A release with its charge: ``(account, seq)`` is the entry, made at ``created_at``."""
+    """A release that begins: ``(account, seq)`` is its entry, made at ``created_at``.
+
+    It is ``debited`` and in its first attempt, or ``reserved`` and in none.
+    """
 
     id: str
     account: str
@@ -162,13 +165,19 @@ class NewRelease:
     created_at: str
     worker: str | None
     entry_hash: str
+    state: ReleaseState = ReleaseState.DEBITED
+
+    @property
+    def attempts(self) -> int:
+        """Return how many draws have begun."""
+        return 1 if self.state is ReleaseState.DEBITED else 0
 
     @property
     def row(self) -> tuple[object, ...]:
         """Return its new row."""
         return (
             self.id, self.account, self.seq, self.dataset, self.principal,
-            ReleaseState.DEBITED.value, 1, self.request, self.plan, self.fingerprint,
+            self.state.value, self.attempts, self.request, self.plan, self.fingerprint,
             self.created_at, self.worker,
         )  # fmt: skip
 
@@ -181,8 +190,8 @@ class NewRelease:
             seq=self.seq,
             dataset=self.dataset,
             principal=self.principal,
-            state=ReleaseState.DEBITED,
-            attempts=1,
+            state=self.state,
+            attempts=self.attempts,
             request=self.request,
             plan=self.plan,
             fingerprint=self.fingerprint,

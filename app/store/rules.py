@@ -50,7 +50,13 @@ ELSE EXISTS (
     WHEN 'debit' THEN
         NEW.amount > 0 AND NEW.total_after = p.total_after
         AND NEW.spent_after = p.spent_after + NEW.amount
-        AND NEW.reserved_after IN (p.reserved_after, p.reserved_after - NEW.amount)
+        AND NEW.reserved_after = CASE WHEN NEW.idem IS NOT NULL THEN p.reserved_after
+            WHEN EXISTS (
+                SELECT 1 FROM release AS r
+                JOIN entry AS e ON e.account = r.account AND e.seq = r.seq
+                WHERE r.id = NEW.release AND r.account = NEW.account AND r.state = 'reserved'
+                AND e.amount = NEW.amount AND e.principal = NEW.principal
+            ) THEN p.reserved_after - NEW.amount END
     WHEN 'burn' THEN
         NEW.total_after = p.total_after AND NEW.spent_after = p.spent_after + NEW.amount
         AND NEW.reserved_after = p.reserved_after
@@ -61,6 +67,11 @@ ELSE EXISTS (
     WHEN 'unreserve' THEN
         NEW.total_after = p.total_after AND NEW.spent_after = p.spent_after
         AND NEW.reserved_after = p.reserved_after - NEW.amount
+        AND EXISTS (
+            SELECT 1 FROM release AS r
+            JOIN entry AS e ON e.account = r.account AND e.seq = r.seq
+            WHERE r.id = NEW.release AND r.account = NEW.account AND r.state = 'reserved'
+            AND e.amount = NEW.amount)
     ELSE
         NEW.account = '0' AND NEW.kind <> 'open' AND NEW.total_after = p.total_after
         AND NEW.spent_after = p.spent_after AND NEW.reserved_after = p.reserved_after
@@ -97,8 +108,13 @@ AND NEW.plan = OLD.plan AND NEW.fingerprint = OLD.fingerprint
 AND NEW.created_at = OLD.created_at
 AND CASE OLD.state
 WHEN 'reserved' THEN
-    NEW.seq = OLD.seq AND NEW.attempts = 0 AND NEW.state IN ('rejected', 'withdrawn', 'expired')
-    OR NEW.seq > OLD.seq AND NEW.attempts = 1 AND NEW.state = 'debited'
+    EXISTS (
+        SELECT 1 FROM account AS a JOIN entry AS e ON e.account = a.id AND e.seq = a.seq
+        WHERE a.id = NEW.account AND e.release = NEW.id AND (
+            NEW.seq = OLD.seq AND NEW.attempts = 0 AND e.kind = 'unreserve'
+                AND NEW.state IN ('rejected', 'withdrawn', 'expired')
+            OR NEW.seq = e.seq AND NEW.attempts = 1 AND e.kind = 'debit'
+                AND NEW.state = 'debited'))
 WHEN 'debited' THEN
     NEW.seq = OLD.seq AND (
         NEW.state = 'debited' AND NEW.attempts = OLD.attempts + 1

@@ -15,6 +15,7 @@ from app.store.keys import Keys, KeysWriter
 from app.store.postgresql import has_committed, transaction_number
 from app.store.records import Verification
 from app.store.releases import Releases, ReleasesWriter
+from app.store.reviews import ReviewsWriter
 from app.store.verification import verify
 from app.store.workers import WorkersWriter
 
@@ -40,7 +41,7 @@ class Reader:
 class UnitOfWork:
     """All repositories with their writing verbs, inside one transaction of the writer."""
 
-    __slots__ = ("accounts", "datasets", "entries", "keys", "releases", "workers")
+    __slots__ = ("accounts", "datasets", "entries", "keys", "releases", "reviews", "workers")
 
     def __init__(self, connection: Connection, identity: LedgerIdentity) -> None:
         self.entries = EntriesWriter(connection, identity)
@@ -48,6 +49,7 @@ class UnitOfWork:
         self.datasets = DatasetsWriter(connection, self.accounts)
         self.keys = KeysWriter(connection, self.accounts)
         self.releases = ReleasesWriter(connection, self.accounts)
+        self.reviews = ReviewsWriter(connection, self.entries, self.accounts, self.releases)
         self.workers = WorkersWriter(connection)
 
     def begin(self) -> None:
