@@ -49,6 +49,10 @@ class EntryKind(StrEnum):
     BURN = "burn"
 
 
+_TAKING = (EntryKind.DEBIT, EntryKind.RESERVE, EntryKind.BURN)
+"""The kinds that take from what remains."""
+
+
 @dataclass(frozen=True, slots=True)
 class Balance:
     """An account's budget in nano-epsilon; ``spent + reserved <= total`` always."""
@@ -74,7 +78,7 @@ class Balance:
             The amount is not one this kind of entry can have.
         """
         _check_amount(kind, amount)
-        if kind in (EntryKind.DEBIT, EntryKind.RESERVE) and amount > self.remaining:
+        if kind in _TAKING and amount > self.remaining:
             raise Problem(
                 "budget-exceeded",
                 requested=str(Epsilon(amount)),

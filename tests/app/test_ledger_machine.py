@@ -1,164 +1,294 @@
-"""Any sequence of writes, restarts and refusals, against a reference ledger of three integers."""
+"""Any sequence of all the ledger's verbs, restarts and refusals, against a reference ledger."""
 
 from __future__ import annotations
 
 import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    consumes,
-    initialize,
-    invariant,
-    multiple,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from app.domain.ledger import SYSTEM_ACCOUNT
+from app.domain.ledger import SYSTEM_ACCOUNT, EntryKind
 from app.domain.problems import Problem
-from app.domain.releases import ReleaseState
-from app.store import Store, UnitOfWork
-from tests.app.ledgers import ANALYST, CURATOR, left_behind, url_of
+from app.domain.releases import MAX_ATTEMPTS, ReleaseState
+from app.store import Debit, Finish, UnitOfWork, Void
+from app.store.entries import Occasion
+from tests.app.ledgers import ANALYST, CURATOR, left_behind, place_on
+from tests.app.reference import Account, Reference
 
-AMOUNTS = st.integers(min_value=1, max_value=12)
+ACCOUNTS = st.integers(0, 1)
+AMOUNTS = st.integers(1, 12)
 PEOPLE = st.sampled_from([ANALYST, "person_bob"])
+KEYS = st.integers(0, 400).map(str)
+ANY = st.integers(0, 10**6)
+CHARGES = st.tuples(ACCOUNTS, AMOUNTS, PEOPLE, KEYS)
+FINALS = st.sampled_from(["rejected", "withdrawn", "expired"])
+
+
+def code_of(action: Callable[[], object]) -> str | None:
+    try:
+        action()
+    except Problem as problem:
+        return problem.code
+    return None
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """Two accounts; the reference knows totals, what each person spent, and each release."""
+    """Two accounts with a data set each; every answer and every row is the reference's."""
 
-    waiting: Bundle[str] = Bundle("waiting")
+    backend: ClassVar[str] = "sqlite"
 
     def __init__(self) -> None:
         super().__init__()
-        self.directory = tempfile.TemporaryDirectory()
-        self.store = self.open()
-        self.totals: dict[str, int] = {}
-        self.spent: dict[tuple[str, str], int] = {}
-        self.releases: dict[str, tuple[ReleaseState, int, bytes | None]] = {}
-        self.datasets: dict[str, str] = {}
-        self.keys = 0
+        self.stack = ExitStack()
+        directory = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
+        self.place = self.stack.enter_context(place_on(self.backend, directory))
+        self.store = self.place.open()
+        self.reference = Reference()
+        self.names: list[str] = []
+        self.datasets: list[str] = []
+        self.steps = 0
+        """Since the store was opened; opening takes longer than all else."""
 
-    def open(self) -> Store:
-        directory = Path(self.directory.name)
-        return Store.open(url_of(directory), data_dir=directory)
-
-    def spent_on(self, account: str) -> int:
-        return sum(spent for (of, _), spent in self.spent.items() if of == account)
-
-    @initialize(totals=st.tuples(st.integers(0, 40), st.integers(0, 40)))
+    @initialize(totals=st.tuples(st.integers(0, 40), st.integers(0, 2000)))
     def open_accounts(self, totals: tuple[int, int]) -> None:
         for number, total in enumerate(totals):
-            account = self.store.write(
-                lambda u, t=total: u.accounts.open(total=t, principal=CURATOR, reason="r")
-            ).id
-            self.datasets[account] = self.store.write(
-                lambda u, a=account, n=number: u.datasets.insert(
-                    name=f"d{n}", account=a, spec="{}", rows=None, principal=CURATOR
-                )
-            ).id
-            self.totals[account] = total
 
-    @rule(which=st.integers(0, 1), amount=AMOUNTS)
-    def grant(self, which: int, amount: int) -> None:
-        account = list(self.totals)[which]
-        self.store.write(lambda u: u.accounts.grant(account, amount, principal=CURATOR, reason="r"))
-        self.totals[account] += amount
+            def make(u: UnitOfWork, n: int = number, t: int = total) -> tuple[str, str]:
+                account = u.accounts.open(total=t, principal=CURATOR, reason="r").id
+                return account, u.datasets.insert(
+                    name=f"d{n}", account=account, spec="{}", rows=None, principal=CURATOR
+                ).id
 
-    @rule(target=waiting, which=st.integers(0, 1), amount=AMOUNTS, person=PEOPLE)
-    def debit(self, which: int, amount: int, person: str) -> object:
-        account = list(self.totals)[which]
-        self.keys += 1
-        affordable = self.spent_on(account) + amount <= self.totals[account]
+            account, dataset = self.store.write(make)
+            self.names.append(account)
+            self.datasets.append(dataset)
+            self.reference.accounts.append(Account(total))
 
-        def charge(u: UnitOfWork) -> str:
-            return u.releases.debit(
-                account=account,
-                amount=amount,
-                dataset=self.datasets[account],
-                principal=person,
-                request="{}",
-                plan="{}",
-                idem=str(self.keys),
-            ).id
+    def debit_of(self, which: int, amount: int, person: str, key: str) -> Debit:
+        return Debit(
+            dataset=self.datasets[which], principal=person, idem=key, amount=amount,
+            request="{}", plan="{}",
+        )  # fmt: skip
 
-        if not affordable:
-            with pytest.raises(Problem, match="budget-exceeded"):
-                self.store.write(charge)
-            return multiple()
-        release = self.store.write(charge)
-        self.spent[account, person] = self.spent.get((account, person), 0) + amount
-        self.releases[release] = (ReleaseState.DEBITED, 1, None)
-        return release
-
-    @rule(release=consumes(waiting), result=st.binary(max_size=3))
-    def finish(self, release: str, result: bytes) -> None:
-        state, attempts, _ = self.releases[release]
-        if state is ReleaseState.VOID:
-            with pytest.raises(Problem):
-                self.store.write(lambda u: u.releases.finish(release, result))
+    def judge_debit(self, charge: tuple[int, int, str, str], outcome: Any) -> None:
+        """Compare what a debit came to with what the reference says, and enter it there."""
+        which, amount, person, key = charge
+        known = self.reference.keys.get((person, key))
+        if known is not None:
+            assert (outcome.record.id, outcome.fresh) == (known, False)
             return
-        self.store.write(lambda u: u.releases.finish(release, result))
-        self.releases[release] = (ReleaseState.RELEASED, attempts, result)
+        refused = self.reference.refusal(which, amount)
+        if refused is not None:
+            assert isinstance(outcome, Problem)
+            assert outcome.code == refused
+            return
+        assert outcome.fresh
+        self.reference.charge(which, amount, person, key, outcome.record.id)
 
+    @rule(charge=CHARGES)
+    def debit(self, charge: tuple[int, int, str, str]) -> None:
+        try:
+            outcome: Any = self.store.write(self.debit_of(*charge))
+        except Problem as problem:
+            outcome = problem
+        self.judge_debit(charge, outcome)
+
+    @rule(charges=st.lists(CHARGES, min_size=2, max_size=20))
+    def debit_together(self, charges: list[tuple[int, int, str, str]]) -> None:
+        go = threading.Event()
+        self.store._writer.submit(lambda _: go.wait(30))
+        waiting = [self.store._writer.submit(self.debit_of(*charge)) for charge in charges]
+        go.set()
+        for charge, future in zip(charges, waiting, strict=True):
+            self.judge_debit(charge, future.exception(30) or future.result(30))
+
+    @rule(charge=CHARGES)
+    def reserve(self, charge: tuple[int, int, str, str]) -> None:
+        which, amount, person, key = charge
+        if (person, key) in self.reference.keys or which in self.reference.archived:
+            return
+
+        def set_aside(u: UnitOfWork) -> str:
+            return u.reviews.reserve(
+                account=self.names[which], amount=amount, dataset=self.datasets[which],
+                principal=person, request="{}", plan="{}", idem=key,
+            ).id  # fmt: skip
+
+        refused = self.reference.refusal(which, amount)
+        if refused is not None:
+            assert code_of(lambda: self.store.write(set_aside)) == refused
+            return
+        name = self.store.write(set_aside)
+        self.reference.charge(which, amount, person, key, name, reserve=True)
+
+    def some(self, number: int, *states: str) -> str:
+        """Return a release, in one of these states if there is any."""
+        fitting = [n for n, each in self.reference.releases.items() if each.state in states]
+        names = fitting or list(self.reference.releases)
+        return names[number % len(names)]
+
+    def any_release(self) -> bool:
+        return bool(self.reference.releases)
+
+    @precondition(any_release)
+    @rule(number=ANY)
+    def approve(self, number: int) -> None:
+        name = self.some(number, "reserved")
+        code = code_of(
+            lambda: self.store.write(lambda u: u.reviews.approve(name, principal=CURATOR))
+        )
+        assert code == self.reference.approve(name)
+
+    @precondition(any_release)
+    @rule(number=ANY, final=FINALS)
+    def unreserve(self, number: int, final: str) -> None:
+        name = self.some(number, "reserved")
+
+        def give_back(u: UnitOfWork) -> None:
+            u.reviews.unreserve(name, ReleaseState(final), principal=CURATOR, reason="r")
+
+        assert code_of(lambda: self.store.write(give_back)) == self.reference.unreserve(name, final)
+
+    @precondition(any_release)
+    @rule(number=ANY, result=st.none() | st.binary(max_size=3), open_=st.booleans())
+    def settle(self, number: int, result: bytes | None, open_: bool) -> None:
+        name = self.some(number, *(["debited"] if open_ else []))
+        command = Void(release=name) if result is None else Finish(release=name, result=result)
+        assert code_of(lambda: self.store.write(command)) == self.reference.settle(name, result)
+
+    @precondition(any_release)
+    @rule(number=ANY)
+    def attempt(self, number: int) -> None:
+        name = self.some(number, "debited")
+        if self.reference.releases[name].attempts < MAX_ATTEMPTS:
+            code = code_of(lambda: self.store.write(lambda u: u.releases.begin_attempt(name)))
+            assert code == self.reference.attempt(name)
+
+    @rule(which=ACCOUNTS, amount=AMOUNTS)
+    def grant(self, which: int, amount: int) -> None:
+        self.store.write(
+            lambda u: u.accounts.grant(self.names[which], amount, principal=CURATOR, reason="r")
+        )
+        self.reference.grant(which, amount)
+
+    def append(self, which: int, kind: EntryKind, amount: int) -> str | None:
+        occasion = Occasion(principal=CURATOR, note="r")
+        return code_of(
+            lambda: self.store.write(
+                lambda u: u.entries.append(self.names[which], kind, amount, occasion)
+            )
+        )
+
+    @rule(which=ACCOUNTS, amount=AMOUNTS)
+    def expire(self, which: int, amount: int) -> None:
+        assert self.append(which, EntryKind.EXPIRE, amount) is None
+        self.reference.expire(which, amount)
+
+    @rule(which=ACCOUNTS, amount=AMOUNTS)
+    def burn(self, which: int, amount: int) -> None:
+        assert self.append(which, EntryKind.BURN, amount) == self.reference.burn(which, amount)
+
+    @rule(which=ACCOUNTS, amount=AMOUNTS)
+    def fail_after_writing(self, which: int, amount: int) -> None:
+        def fail(u: UnitOfWork) -> None:
+            u.accounts.grant(self.names[which], amount, principal=CURATOR, reason="r")
+            raise RuntimeError("on purpose")
+
+        with pytest.raises(RuntimeError, match="on purpose"):
+            self.store.write(fail)
+
+    @precondition(lambda self: len(self.reference.releases) > 60 and not self.reference.archived)
+    @rule(which=ACCOUNTS)
+    def archive(self, which: int) -> None:
+        self.store.write(lambda u: u.datasets.archive(self.datasets[which], principal=CURATOR))
+        self.reference.archived.add(which)
+
+    @precondition(lambda self: self.any_release() and self.steps > 40)
     @rule()
     def restart(self) -> None:
+        self.steps = 0
         self.store.close()
-        self.store = self.open()
+        self.store = self.place.open()
         again = {release.id for release in left_behind(self.store)}
-        for release, (state, attempts, _) in self.releases.items():
-            if state is ReleaseState.DEBITED:
-                assert (release in again) == (attempts < 3)
-                self.releases[release] = (
-                    (ReleaseState.DEBITED, attempts + 1, None)
-                    if release in again
-                    else (ReleaseState.VOID, attempts, None)
-                )
+        for name, release in self.reference.releases.items():
+            if release.state == "debited":
+                assert (name in again) == (release.attempts < MAX_ATTEMPTS)
+                if name in again:
+                    self.reference.attempt(name)
+                else:
+                    self.reference.settle(name, None)
+        self.everything_agrees()
 
     @invariant()
-    def balances_and_releases_agree(self) -> None:
+    def balances_agree(self) -> None:
+        self.steps += 1
         with self.store.reading() as r:
-            for account, total in self.totals.items():
-                found = r.accounts.get(account)
+            for name, account in zip(self.names, self.reference.accounts, strict=True):
+                found = r.accounts.get(name)
                 assert found is not None
-                assert (found.total, found.spent) == (total, self.spent_on(account))
-                assert found.spent <= found.total
-                last = r.entries.list(account, limit=10**6)[-1]
-                assert (found.seq, found.head) == (last.seq, last.hash)
-                for person in (ANALYST, "person_bob"):
-                    assert r.accounts.spent_by(account, person) == self.spent.get(
-                        (account, person), 0
-                    )
-            for release, expected in self.releases.items():
-                kept = r.releases.get(release)
-                assert kept is not None
-                assert (kept.state, kept.attempts, kept.result) == expected
+                assert (found.total, found.spent, found.reserved) == account.amounts
+                assert found.seq == len(account.log)
 
-    @invariant()
-    def the_chain_verifies(self) -> None:
+    def everything_agrees(self) -> None:
         with self.store.reading() as r:
+            for which, name in enumerate(self.names):
+                entries = r.entries.list(name, limit=10**6)
+                account = self.reference.accounts[which]
+                assert [(entry.kind, entry.amount) for entry in entries] == account.log
+                for person in (ANALYST, "person_bob"):
+                    spent = self.reference.spent_by(which, person)
+                    assert r.accounts.spent_by(name, person) == spent
+            for name, release in self.reference.releases.items():
+                kept = r.releases.get(name)
+                assert kept is not None
+                assert (kept.state, kept.attempts) == (release.state, release.attempts)
+                assert (kept.result, kept.principal) == (release.result, release.person)
+            for (person, key), name in self.reference.keys.items():
+                known = r.releases.find_by_idem(person, key)
+                assert known is not None
+                assert known.id == name
             found = r.verify()
-            entries = sum(
-                len(r.entries.list(account, limit=10**6))
-                for account in (*self.totals, SYSTEM_ACCOUNT)
-            )
+            system = len(r.entries.list(SYSTEM_ACCOUNT, limit=10**6))
         assert found.ok, found.faults
-        assert found.entries == entries
+        assert found.entries == system + sum(len(a.log) for a in self.reference.accounts)
 
     def teardown(self) -> None:
-        self.store.close()
-        self.directory.cleanup()
+        try:
+            if len(self.names) == 2:
+                self.everything_agrees()
+        finally:
+            self.store.close()
+            self.stack.close()
 
 
-TestLedgerMachine = LedgerMachine.TestCase
-TestLedgerMachine.settings = settings(
-    max_examples=20,
-    stateful_step_count=20,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
+def machine_on(backend: str, *, examples: int, steps: int, known: bool = True) -> Any:
+    """Return the test case of a machine; ``known`` runs are the same every time."""
+    machine = type(f"{backend.title()}Machine", (LedgerMachine,), {"backend": backend})
+    machine.TestCase.settings = settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        derandomize=known,
+        database=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    return machine.TestCase
+
+
+TestTenThousandSteps = pytest.mark.slow(
+    pytest.mark.timeout(900)(machine_on("sqlite", examples=50, steps=200))
+)
+TestOnPostgreSQL = pytest.mark.postgres(
+    pytest.mark.timeout(600)(machine_on("postgres", examples=5, steps=100))
+)
+TestAMillionSteps = pytest.mark.long(
+    pytest.mark.timeout(6 * 3600)(machine_on("sqlite", examples=5000, steps=200, known=False))
 )
