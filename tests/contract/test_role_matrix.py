@@ -1,0 +1,199 @@
+"""Every route of the OpenAPI document against every kind of caller.
+
+The matrix is compared with the document, so a route that is added without a
+line here fails, and so does a line whose route is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from app.api.openapi import snapshot
+from tests.contract.service import (
+    MEAN,
+    ROWS,
+    Service,
+    ask,
+    assert_problem,
+    make_key,
+    send_upload,
+    spec,
+    upload,
+)
+
+DOCUMENT: dict[str, Any] = json.loads(snapshot())
+OPERATIONS = {
+    (method.upper(), path): operation
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+}
+KEYED = ("owner", "other analyst", "curator", "admin")
+"""The owner is the analyst who asked for the release that is named; the data set is a curator's."""
+KEYLESS = ("nobody", "unknown", "revoked", "expired")
+
+# what an owner, another analyst, a curator and an admin get
+MATRIX: dict[tuple[str, str], tuple[int, int, int, int]] = {
+    ("GET", "/livez"): (200, 200, 200, 200),
+    ("GET", "/readyz"): (200, 200, 200, 200),
+    ("GET", "/metrics"): (403, 403, 403, 200),
+    ("GET", "/v1/catalog"): (200, 200, 200, 200),
+    ("GET", "/v1/datasets"): (200, 200, 200, 200),
+    ("POST", "/v1/datasets"): (403, 403, 201, 201),
+    ("GET", "/v1/datasets/{dataset}"): (200, 200, 200, 200),
+    ("POST", "/v1/datasets/{dataset}/archive"): (403, 403, 200, 200),
+    ("GET", "/v1/datasets/{dataset}/budget"): (200, 200, 200, 200),
+    ("POST", "/v1/datasets/{dataset}/grants"): (403, 403, 201, 201),
+    ("GET", "/v1/datasets/{dataset}/ledger"): (403, 403, 200, 200),
+    ("POST", "/v1/datasets/{dataset}/previews"): (200, 200, 200, 200),
+    ("POST", "/v1/datasets/{dataset}/releases"): (201, 201, 201, 201),
+    ("GET", "/v1/keys"): (403, 403, 403, 200),
+    ("POST", "/v1/keys"): (403, 403, 403, 201),
+    ("DELETE", "/v1/keys/{key}"): (403, 403, 403, 204),
+    ("GET", "/v1/ledger/public-keys"): (200, 200, 200, 200),
+    ("POST", "/v1/ledger/receipts"): (200, 200, 200, 200),
+    ("GET", "/v1/ledger/verification"): (403, 403, 200, 200),
+    ("GET", "/v1/releases"): (200, 200, 200, 200),
+    ("GET", "/v1/releases/{release}"): (200, 404, 200, 200),
+    ("POST", "/v1/releases/{release}/derivations"): (200, 404, 200, 200),
+}
+
+
+@dataclass(frozen=True)
+class World:
+    """One client of each kind, and what the owner has asked for."""
+
+    clients: dict[str, httpx.Client]
+    dataset: str
+    release: str
+    key: str
+    answer: bytes
+
+
+def _secret(admin: httpx.Client, role: str, **more: object) -> dict[str, Any]:
+    body = {"name": f"{role} {uuid4()}", "role": role, **more}
+    answer = admin.post("/v1/keys", json=body)
+    assert answer.status_code == 201, answer.text
+    return dict(answer.json())
+
+
+@pytest.fixture(scope="module")
+def world(service: Service, admin: httpx.Client, curator: httpx.Client) -> Iterator[World]:
+    secrets: dict[str, str | None] = {"nobody": None, "unknown": "rd_" + "x" * 43}
+    expires = datetime.now(UTC) + timedelta(seconds=1)
+    secrets["expired"] = _secret(admin, "admin", expires=expires.isoformat())["secret"]
+    revoked = _secret(admin, "admin")
+    secrets["revoked"] = revoked["secret"]
+    assert admin.delete(f"/v1/keys/{revoked['id']}").status_code == 204
+    for name in KEYED:
+        made = _secret(admin, "analyst" if name == "owner" else name.split()[-1])
+        secrets[name] = made["secret"]
+    dataset = str(upload(curator)["id"])
+    time.sleep(1.1)
+    with ExitStack() as held:
+        clients = {
+            name: held.enter_context(service.client(secret)) for name, secret in secrets.items()
+        }
+        answer = ask(clients["owner"], dataset)
+        release = str(answer.json()["id"])
+        yield World(clients, dataset, release, str(made["id"]), answer.content)
+
+
+def send(
+    client: httpx.Client, operation: tuple[str, str], ids: dict[str, str], answer: bytes
+) -> httpx.Response:
+    """Send a sound request of an operation."""
+    method, path = operation
+    bodies: dict[str, Any] = {
+        "/v1/datasets/{dataset}/grants": {"epsilon": "1", "reason": "more"},
+        "/v1/datasets/{dataset}/previews": {"statistic": MEAN, "epsilon": "0.1"},
+        "/v1/datasets/{dataset}/releases": {"statistic": MEAN, "epsilon": "0.001"},
+        "/v1/keys": {"name": f"made by {uuid4()}", "role": "analyst"},
+        "/v1/ledger/receipts": json.loads(answer),
+        "/v1/releases/{release}/derivations": {"statistic": MEAN},
+    }
+    if operation == ("POST", "/v1/datasets"):
+        return send_upload(client, ROWS, spec())
+    body = bodies.get(path) if method == "POST" else None
+    headers = {"Idempotency-Key": str(uuid4())}
+    return client.request(method, path.format(**ids), json=body, headers=headers)
+
+
+def test_the_matrix_names_every_route_and_no_other() -> None:
+    assert set(MATRIX) == set(OPERATIONS), "say in MATRIX who may do what"
+
+
+def is_open(operation: tuple[str, str]) -> bool:
+    """Say whether the document asks for no key."""
+    return OPERATIONS[operation].get("security") == []
+
+
+def _ids(world: World, admin: httpx.Client, operation: tuple[str, str]) -> dict[str, str]:
+    """Return ids of things that are there, fresh ones for what the call destroys."""
+    ids = {"dataset": world.dataset, "release": world.release, "key": world.key}
+    if operation[0] == "DELETE":
+        ids["key"] = str(make_key(admin, "analyst")["id"])
+    if operation[1].endswith("/archive"):
+        ids["dataset"] = str(upload(admin)["id"])
+    return ids
+
+
+@pytest.mark.parametrize("operation", MATRIX, ids=" ".join)
+def test_the_matrix(world: World, admin: httpx.Client, operation: tuple[str, str]) -> None:
+    for caller, expected in zip(KEYED, MATRIX[operation], strict=True):
+        ids = _ids(world, admin, operation)
+        answer = send(world.clients[caller], operation, ids, world.answer)
+        assert answer.status_code == expected, (caller, answer.text)
+        assert str(expected) in OPERATIONS[operation]["responses"], "is not documented"
+        if expected == 403:
+            assert_problem(answer, 403, "forbidden")
+    for caller in KEYLESS:
+        ids = _ids(world, admin, operation)
+        answer = send(world.clients[caller], operation, ids, world.answer)
+        if is_open(operation):
+            assert answer.status_code == 200
+        else:
+            problem = assert_problem(answer, 401, "unauthorized")
+            assert answer.headers["www-authenticate"] == "Bearer"
+            # one wording: a key that once was valid is told nothing more
+            assert problem["detail"].startswith("The request carries no key, or one that is")
+
+
+NAMED = [operation for operation in MATRIX if "{" in operation[1]]
+
+
+def _facts(answer: httpx.Response) -> tuple[object, ...]:
+    """Return all of an answer that is not its own number or time."""
+    body = {key: value for key, value in answer.json().items() if key != "request_id"}
+    own = {"x-request-id", "date", "retry-after"}
+    headers = {key: value for key, value in answer.headers.items() if key not in own}
+    return answer.status_code, body, headers
+
+
+@pytest.mark.parametrize("operation", NAMED, ids=" ".join)
+@pytest.mark.parametrize("caller", KEYED)
+def test_foreign_and_unknown_ids_are_not_told_apart(
+    world: World, operation: tuple[str, str], caller: str
+) -> None:
+    """Whoever may not see a thing gets, to the byte, what a thing that is not there gives."""
+    ids = {"dataset": world.dataset, "release": world.release, "key": world.key}
+    unknown = {"dataset": "ds_" + "0" * 32, "release": "rel_" + "0" * 32, "key": "key_" + "0" * 32}
+    client = world.clients[caller]
+    nowhere = send(client, operation, unknown, world.answer)
+    assert nowhere.status_code in (403, 404)
+    if nowhere.status_code == 404:
+        assert_problem(nowhere, 404, "not-found")
+    allowed = dict(zip(KEYED, MATRIX[operation], strict=True))[caller]
+    if allowed in (403, 404):
+        assert _facts(send(client, operation, ids, world.answer)) == _facts(nowhere)
+    odd = send(client, operation, dict.fromkeys(ids, "%00%ff'--"), world.answer)
+    assert _facts(odd) == _facts(nowhere)
