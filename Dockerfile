@@ -24,13 +24,15 @@ FROM python:3.12-slim
 LABEL org.opencontainers.image.title="Release Desk" \
       org.opencontainers.image.licenses="MIT"
 COPY --from=build /opt/release-desk /opt/release-desk
-RUN install -d -o 10001 -g 10001 -m 0700 /data
+RUN install -d -o 10001 -g 10001 -m 0700 /data /anchor
 ENV PATH=/opt/release-desk/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
-    RELEASE_DESK_DATA_DIR=/data
+    RELEASE_DESK_DATA_DIR=/data \
+    RELEASE_DESK_ANCHOR_DIR=/anchor
 USER 10001:10001
-VOLUME ["/data"]
+# Two, so that a backup of one put back is noticed by the other.
+VOLUME ["/data", "/anchor"]
 EXPOSE 8000
 # The address is the container's own; the image has no curl.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \

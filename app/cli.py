@@ -1,6 +1,6 @@
 """``release-desk``: run the service, and talk to one from a shell.
 
-``serve``, ``migrate``, ``backup``, ``demo`` and ``audit`` work on this machine's data
+``serve``, ``migrate``, ``backup``, ``demo``, ``ledger`` and ``audit`` work on this machine's data
 directory and read the ``RELEASE_DESK_*`` settings. ``keys``, ``datasets``
 and ``releases`` are a client of a running service (``--url``, ``--key``).
 
@@ -26,6 +26,8 @@ from app.settings import PREFIX, Settings, SettingsError
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
+    from app.store import Findings
 
 
 def application() -> FastAPI:
@@ -127,6 +129,49 @@ def demo(once: bool, port: int | None, data_dir: Path | None) -> None:
 
 
 @main.group()
+def ledger() -> None:
+    """Settle a ledger that is frozen."""
+
+
+@ledger.command("reconcile")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def ledger_reconcile(yes: bool) -> None:
+    """Go on with the database as it is, and charge it for what it has forgotten.
+
+    For a database that was restored, or whose anchor is lost. Stop the service
+    first. What the anchor knows was spent is burned, releases without a result
+    are given up, and the ledger says so.
+    """
+    from app.main import open_anchor  # noqa: PLC0415
+    from app.store import reconciling  # noqa: PLC0415
+
+    settings = _settings()
+    url, data_dir = settings.resolved_database_url, settings.data_dir
+    with _local(), reconciling(url, data_dir=data_dir, anchor=open_anchor(settings)) as ledger:
+        _show_findings(ledger.findings())
+        if not yes:
+            click.confirm("Go on with this database?", abort=True)
+        ledger.apply()
+    click.echo("reconciled: the service can be started")
+
+
+def _show_findings(found: Findings) -> None:
+    from mechanisms.privacy import Epsilon  # noqa: PLC0415
+
+    click.echo(f"the database: {found.standing}")
+    if found.anchored is None:
+        click.echo("nothing is known of what was spent after this database was written")
+    elif found.anchored != found.ledger:
+        click.echo(f"it is {found.ledger}, and the anchor is that of {found.anchored}")
+    for account, amount in found.lost.items():
+        click.echo(f"account {account}: {Epsilon(amount)} will be burned")
+    click.echo(f"releases to be given up, their charges kept: {found.unfinished}")
+    click.echo("keys revoked and data sets archived since are as they were: look at them")
+    for fault in found.verification.faults:
+        click.echo(f"BROKEN, and will stay so: {fault}", err=True)
+
+
+@main.group()
 def audit() -> None:
     """Check the ledger and the stored data."""
 
@@ -195,10 +240,10 @@ def _settings() -> Settings:
 
 
 def _migrate(settings: Settings) -> None:
-    from app.store import Store  # noqa: PLC0415
+    from app.main import open_store  # noqa: PLC0415
 
     with _local():
-        Store.open(settings.resolved_database_url, data_dir=settings.data_dir).close()
+        open_store(settings).close()
 
 
 @contextmanager

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import fields
+from pathlib import Path
 
 import anyio.to_thread
 from fastapi import FastAPI
@@ -21,6 +23,7 @@ from app.services.budgets import BudgetService
 from app.services.catalog import CatalogService
 from app.services.datasets import DatasetService
 from app.services.derivations import DerivationService
+from app.services.health import HealthService
 from app.services.keys import KeyService
 from app.services.lineage import LineageService
 from app.services.plans import PlanService
@@ -28,8 +31,8 @@ from app.services.previews import PreviewService
 from app.services.rates import RateLimiter
 from app.services.receipts import Receipts
 from app.services.releases import ReleaseService
-from app.settings import Settings
-from app.store import Store
+from app.settings import PREFIX, Settings
+from app.store import Anchor, FileAnchor, Store, sqlite_file
 from app.store.lineage import LineageFiles
 from app.store.vault import Vault
 
@@ -47,8 +50,9 @@ def create_app(settings: Settings) -> FastAPI:
         try:
             services = await anyio.to_thread.run_sync(build_services, settings, store)
             store.share()
-            _show_key(services.keys.bootstrap(_bootstrap_secret(settings)))
-            services.releases.recover()
+            if store.frozen is None:
+                _show_key(services.keys.bootstrap(_bootstrap_secret(settings)))
+                services.releases.recover()
             try:
                 clock = PublicClock(settings.response_slot_ms)
                 rates = RateLimiter(settings.rate_limit_per_minute)
@@ -65,7 +69,32 @@ def create_app(settings: Settings) -> FastAPI:
 def open_store(settings: Settings) -> Store:
     """Open the store in the settings' data directory, which is made if need be."""
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Store.open(settings.resolved_database_url, data_dir=settings.data_dir)
+    anchor = open_anchor(settings)
+    return Store.open(settings.resolved_database_url, data_dir=settings.data_dir, anchor=anchor)
+
+
+def open_anchor(settings: Settings) -> Anchor | None:
+    """Open the anchor where the settings say, or else beside the data directory.
+
+    Inside it is better than nowhere, but goes back in time with it.
+    """
+    if sqlite_file(settings.resolved_database_url) is None:
+        return None
+    directory, place = anchor_place(settings)
+    if place != "directory":
+        _LOG.warning("the anchor is %s: set %sANCHOR_DIR", place, PREFIX)
+    return FileAnchor(directory, place=place)
+
+
+def anchor_place(settings: Settings) -> tuple[Path, str]:
+    """Return the anchor's directory, and what kind of place that is."""
+    if settings.anchor_dir is not None:
+        return settings.anchor_dir, "directory"
+    data = settings.data_dir.absolute()
+    beside, inside = data.with_name(f"{data.name}-anchor"), data / "anchor"
+    if beside.exists() or (not inside.exists() and os.access(data.parent, os.W_OK)):
+        return beside, "directory"
+    return inside, "inside the data directory"
 
 
 def build_services(settings: Settings, store: Store) -> Services:
@@ -75,8 +104,8 @@ def build_services(settings: Settings, store: Store) -> Services:
     plane = DataEngine(vault, limits=upload_limits(settings), lineage_key=files.key())
     lineage = LineageService(store, files)
     datasets = DatasetService(store, plane, lineage, threads=settings.upload_threads)
-    if store.alone:
-        vault.recover(datasets.with_rows())
+    if store.alone and store.frozen is None:
+        _clear_up(vault, datasets)
     plans = PlanService(threads=settings.draw_threads)
     receipts = Receipts(store)
     releases = ReleaseService(
@@ -94,11 +123,25 @@ def build_services(settings: Settings, store: Store) -> Services:
         catalog=CatalogService(),
         datasets=datasets,
         derivations=DerivationService(releases, datasets, plans),
+        health=HealthService(store, directories=_written(settings)),
         keys=KeyService(store),
         previews=PreviewService(datasets, plans),
         receipts=receipts,
         releases=releases,
     )
+
+
+def _written(settings: Settings) -> tuple[Path, ...]:
+    """Return the directories that releases are written to."""
+    database = sqlite_file(settings.resolved_database_url)
+    ledger = () if database is None else (database.parent, anchor_place(settings)[0])
+    return settings.data_dir, *ledger
+
+
+def _clear_up(vault: Vault, datasets: DatasetService) -> None:
+    unknown = vault.recover(keep=datasets.with_rows(), known=datasets.ids())
+    for name in unknown:
+        _LOG.warning("data set %s is not in the database: its rows are now in stale", name)
 
 
 def upload_limits(settings: Settings) -> Limits:

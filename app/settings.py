@@ -68,6 +68,11 @@ class Settings(BaseSettings):
         description="Database URL, sqlite:// or postgresql://; by default an SQLite file inside "
         "the data directory.",
     )
+    anchor_dir: Path | None = Field(
+        default=None,
+        description="Directory of the anchor, which notices when an older database is put back; "
+        "on another disk, best. By default `<data_dir>-anchor`. SQLite only.",
+    )
     bootstrap_key: SecretStr | None = Field(
         default=None,
         min_length=32,

@@ -280,6 +280,16 @@ class StatusAnswer(Answer):
     status: str
 
 
+class ReadinessAnswer(StatusAnswer):
+    """The answer of a service that can make releases.
+
+    ``anchor`` says what would notice an older database put in place of this one:
+    a ``directory``, one ``inside the data directory``, or none (``off``).
+    """
+
+    anchor: str
+
+
 def balance_answer(balance: Balance, text: Callable[[int], str]) -> BalanceAnswer:
     """Return a balance as decimal texts."""
     return BalanceAnswer(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from app.api.answers import StatusAnswer
+from app.api.answers import ReadinessAnswer, StatusAnswer
 from app.api.dependencies import State
 from app.api.problems import documented
 
@@ -25,11 +25,10 @@ async def get_liveness() -> StatusAnswer:
 @router.get(
     "/readyz",
     operation_id="getReadiness",
-    response_model=StatusAnswer,
+    response_model=ReadinessAnswer,
     openapi_extra={"security": []},
-    responses=documented("internal"),
+    responses=documented("internal", "ledger-frozen", "not-ready"),
 )
-def get_readiness(state: State) -> StatusAnswer:
-    """Say that the database answers too."""
-    state.services.audit.check_alive()
-    return StatusAnswer(status="ready")
+def get_readiness(state: State) -> ReadinessAnswer:
+    """Say that releases can be made: ledger, schema and disks are as they must be."""
+    return ReadinessAnswer(status="ready", anchor=state.services.health.check().anchor)

@@ -11,6 +11,7 @@ from app.services.budgets import BudgetService
 from app.services.catalog import CatalogService
 from app.services.datasets import DatasetService
 from app.services.derivations import DerivationService
+from app.services.health import HealthService
 from app.services.keys import KeyService
 from app.services.previews import PreviewService
 from app.services.rates import RateLimiter
@@ -28,6 +29,7 @@ class Services:
     catalog: CatalogService
     datasets: DatasetService
     derivations: DerivationService
+    health: HealthService
     keys: KeyService
     previews: PreviewService
     receipts: Receipts

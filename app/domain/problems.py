@@ -226,10 +226,19 @@ _KINDS = (
         "ledger-frozen",
         503,
         "The ledger is frozen",
-        "The ledger failed its own check, so nothing can be charged until an operator has "
-        "reconciled it.",
+        "The database is not the one that was last written, as far as its anchor knows, so "
+        "nothing can be charged or changed until an operator has reconciled the two.",
         "Tell the operator.",
         retry_after_s=60,
+    ),
+    ProblemKind(
+        "not-ready",
+        503,
+        "The service is not ready",
+        "The service runs, and something that releases need is missing: the newest schema, or "
+        "room on a disk.",
+        "Tell the operator.",
+        retry_after_s=10,
     ),
     ProblemKind(
         "busy",

@@ -36,11 +36,6 @@ class AuditService:
         """Walk every chain, sum and result."""
         return self._store.verify()
 
-    def check_alive(self) -> None:
-        """Read from the database, or raise what keeps it from being read."""
-        with self._store.reading() as reader:
-            reader.keys.count()
-
 
 def check_stored_data(data_dir: Path, *, processes: int) -> Iterator[tuple[str, str | None]]:
     """Hash every stored file and compute every sketch anew from the rows.

@@ -268,6 +268,16 @@ class DatasetService:
                 before = records[-1].number
         return frozenset(kept)
 
+    def ids(self) -> frozenset[str]:
+        """Return every data set's id."""
+        found: set[str] = set()
+        before: int | None = None
+        with self._store.reading() as reader:
+            while records := reader.datasets.list(before=before, limit=_PAGE):
+                found |= {each.id for each in records}
+                before = records[-1].number
+        return frozenset(found)
+
     async def erase(self, dataset: str) -> None:
         """Erase an archived data set's rows, unless a charged release still needs them.
 

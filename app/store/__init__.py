@@ -75,10 +75,14 @@ a running server.
 
 from __future__ import annotations
 
+from app.store.anchor import Anchor, Standing
+from app.store.anchor_file import FileAnchor
 from app.store.backup import back_up
 from app.store.commands import Charged, Debit, Finish, Void
+from app.store.engines import sqlite_file
 from app.store.errors import DirectoryLockedError, StoreError
 from app.store.ids import new_id
+from app.store.reconcile import Findings, Reconciliation, reconciling
 from app.store.records import (
     AccountRecord,
     DatasetRecord,
@@ -96,16 +100,21 @@ from app.store.writer import Task
 __all__ = [
     "RECEIPT_KEY",
     "AccountRecord",
+    "Anchor",
     "Charged",
     "DatasetRecord",
     "DatasetStatus",
     "Debit",
     "DirectoryLockedError",
+    "FileAnchor",
+    "Findings",
     "Finish",
     "KeyRecord",
     "LineageRecord",
     "Reader",
+    "Reconciliation",
     "ReleaseRecord",
+    "Standing",
     "Store",
     "StoreError",
     "Task",
@@ -116,4 +125,6 @@ __all__ = [
     "base64url",
     "inspecting",
     "new_id",
+    "reconciling",
+    "sqlite_file",
 ]

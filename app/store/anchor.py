@@ -19,6 +19,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from app.domain.ledger import SYSTEM_ACCOUNT
+from app.store.entries import Move, Position
 from app.store.errors import StoreError
 
 
@@ -28,23 +29,6 @@ class AnchorError(StoreError):
 
 class AnchorMismatchError(AnchorError):
     """The database is not where the anchor left it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where an account stands: its last entry's number and hash, and what is spent."""
-
-    seq: int
-    head: str
-    spent: int
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """What one transaction does to an account; ``before`` is None for one that it opens."""
-
-    before: Position | None
-    pending: Position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,9 +150,7 @@ def judge(known: Anchored | None, found: LedgerState) -> Standing:
 class Anchor(Protocol):
     """Where a ledger's last state is noted. One thread at a time uses it."""
 
-    @property
-    def place(self) -> str:
-        """Return what ``/readyz`` says of where it is."""
+    place: str
 
     def read(self) -> Anchored | None:
         """Return what it knows; None when there is nothing yet."""

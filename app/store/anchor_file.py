@@ -35,10 +35,9 @@ from app.store.anchor import (
     AnchorError,
     AnchorMismatchError,
     LedgerState,
-    Move,
-    Position,
     Step,
 )
+from app.store.entries import Move, Position
 from app.store.errors import DirectoryLockedError
 
 LOG_NAME = "anchor.log"
@@ -101,6 +100,8 @@ class FileAnchor:
         if self._last is not None:
             self._accounts.update((name, move.pending) for name, move in self._last.moves.items())
             self._unfinished, self._last = self._last.unfinished, None
+        if not step.moves and not step.results and step.unfinished == self._unfinished:
+            return
         for name, move in step.moves.items():
             if self._accounts.get(name) != move.before:
                 raise AnchorMismatchError(f"account {name} is not where the anchor left it")

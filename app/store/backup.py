@@ -7,8 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from sqlalchemy.engine import make_url
-
+from app.store.engines import sqlite_file
 from app.store.errors import StoreError, UnsupportedDatabaseError
 
 
@@ -20,13 +19,13 @@ def back_up(url: str, target: Path) -> None:
     StoreError
         The file exists, there is no database, or the copy cannot be written.
     """
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite":
+    file = sqlite_file(url)
+    if file is None:
         raise UnsupportedDatabaseError(
             "this copies an SQLite ledger; back PostgreSQL up with pg_dump, and run "
             "`release-desk ledger reconcile` after a restore"
         )
-    source = Path(parsed.database or "").absolute()
+    source = file.absolute()
     if not source.is_file():
         raise StoreError("there is no ledger at this address")
     if target.exists():

@@ -8,6 +8,8 @@ processes neither deadlock nor race for an Idempotency-Key.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from sqlalchemy import URL, Engine
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
@@ -19,6 +21,7 @@ __all__ = [
     "is_shared",
     "migrating_engine",
     "reading_engine",
+    "sqlite_file",
     "writing_engine",
 ]
 
@@ -50,6 +53,11 @@ def reading_engine(url: str) -> Engine:
 def is_shared(url: str) -> bool:
     """Return whether other processes may write to this database while it is open here."""
     return _parsed(url).get_backend_name() == "postgresql"
+
+
+def sqlite_file(url: str) -> Path | None:
+    """Return the file of an SQLite database; None for another kind."""
+    return None if is_shared(url) else Path(_parsed(url).database or "")
 
 
 def _parsed(url: str) -> URL:

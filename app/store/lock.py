@@ -3,8 +3,8 @@
 The operating system's lock belongs to the open file, so it goes with the
 process however that ends; a lock file left behind by a killed server locks nothing.
 
-The directory remembers its ledger's id: rows that a ledger does not know are
-cleared away at the start, so another ledger must never be started on them.
+The directory remembers its ledger's id: another ledger's rows mean nothing to a
+database, so the two do not go together unless an operator reconciles them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,42 @@ LOCK_NAME = "server.lock"
 LEDGER_NAME = "ledger.id"
 
 _SHARE_TIMEOUT_S = 30.0
+
+
+class DatabaseLock:
+    """An exclusive lock on an SQLite file, by means of a file beside it.
+
+    Two data directories may name one database; it still has one writer. (The
+    file itself is SQLite's to lock: closing it here would undo its locks.)
+
+    Raises
+    ------
+    DirectoryLockedError
+        Somebody holds it already.
+    StoreError
+        The file cannot be made or written to.
+    """
+
+    def __init__(self, database: Path) -> None:
+        path = database.resolve()
+        try:
+            self._descriptor = os.open(
+                path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
+        except OSError as error:
+            raise StoreError(f"the database {path} cannot be used: {error.strerror}") from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise DirectoryLockedError(
+                f"another Release Desk server is running on the database {path}: "
+                "only one may write there. Stop it, or choose another database."
+            ) from error
+
+    def release(self) -> None:
+        """Give the database free."""
+        os.close(self._descriptor)
 
 
 class DirectoryLock:
@@ -42,7 +78,7 @@ class DirectoryLock:
     """
 
     def __init__(self, directory: Path, *, shared: bool = False) -> None:
-        self._directory = directory
+        self._note = directory / LEDGER_NAME
         self._shared = shared
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,34 +122,44 @@ class DirectoryLock:
         if self._shared:
             fcntl.flock(self._descriptor, fcntl.LOCK_SH)
 
-    def belong_to(self, ledger: str) -> None:
-        """Note whose directory this is, the first time; later make sure that it still is.
+    def belongs_to(self, ledger: str) -> bool:
+        """Return whether this is a ledger's directory; the first ledger makes it its own.
 
         Raises
         ------
         StoreError
-            The directory belongs to another ledger, or cannot be written to.
+            The directory cannot be written to.
         """
-        note = self._directory / LEDGER_NAME
         try:
-            if not note.exists():
-                fresh = note.with_suffix(".new")
-                with fresh.open("w") as file:
-                    file.write(ledger)
-                    file.flush()
-                    os.fsync(file.fileno())
-                fresh.replace(note)
-            known = note.read_text().strip()
+            if self._note.exists():
+                return self._note.read_text().strip() == ledger
         except OSError as error:
-            raise StoreError(
-                f"the data directory {self._directory} cannot be used: {error.strerror}"
-            ) from error
-        if known != ledger:
-            raise StoreError(
-                f"the data directory {self._directory} belongs to another ledger than the "
-                "database. Put the right database in place or choose another data directory; "
-                f"to give the directory's rows up, remove {LEDGER_NAME} from it."
-            )
+            raise self._unusable(error) from error
+        self.give_to(ledger)
+        return True
+
+    def give_to(self, ledger: str) -> None:
+        """Note whose directory this is from now on.
+
+        Raises
+        ------
+        StoreError
+            The directory cannot be written to.
+        """
+        try:
+            fresh = self._note.with_suffix(".new")
+            with fresh.open("w") as file:
+                file.write(ledger)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self._note)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: OSError) -> StoreError:
+        return StoreError(
+            f"the data directory {self._note.parent} cannot be used: {error.strerror}"
+        )
 
     def release(self) -> None:
         """Give the directory free."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
 
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection
 
@@ -36,6 +38,16 @@ def migrate(connection: Connection) -> None:
     # A user who may not grant anything can still serve a database that needs no step.
     if connection.dialect.name == "postgresql" and _step_of(connection) != before:
         grant(connection)
+
+
+def is_newest(connection: Connection) -> bool:
+    """Return whether the database has the schema of this version."""
+    return _step_of(connection) == _newest()
+
+
+@cache
+def _newest() -> str | None:
+    return ScriptDirectory(str(resources.files("migrations"))).get_current_head()
 
 
 def _step_of(connection: Connection) -> str | None:

@@ -207,11 +207,12 @@ class NewRelease:
 class ReleasesWriter(Releases):
     """Charging, finishing and voiding releases."""
 
-    __slots__ = ("_accounts",)
+    __slots__ = ("_accounts", "_stored")
 
     def __init__(self, connection: Connection, accounts: AccountsWriter) -> None:
         super().__init__(connection)
         self._accounts = accounts
+        self._stored: dict[str, bytes] = {}
 
     def debit(
         self,
@@ -282,11 +283,20 @@ class ReleasesWriter(Releases):
     def finish_all(self, results: Mapping[str, bytes]) -> Mapping[str, ReleaseRecord]:
         """Do what :meth:`finish` does for many; what is not waiting is left out."""
         at = now()
+        self._stored.update(results)
         rows = [
             (release, at, result, hashlib.sha256(result).hexdigest())
             for release, result in results.items()
         ]
         return self._stepped(execute_rows(self._connection, _FINISH, rows))
+
+    def begin(self) -> None:
+        """Forget the results of the transaction before."""
+        self._stored.clear()
+
+    def stored(self) -> Mapping[str, bytes]:
+        """Return the results that the present transaction was asked to store."""
+        return dict(self._stored)
 
     def void(self, release: str) -> ReleaseRecord:
         """Give the release up; its charge stays.

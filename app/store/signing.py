@@ -23,7 +23,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from app.store.entries import EntriesWriter, Occasion
 from app.store.errors import StoreError
+from app.store.opening import SYSTEM
 
 KEY_NAME = "receipts.key"
 RECEIPT_KEY = "receipt_key"
@@ -68,6 +70,17 @@ class SigningKey:
         if not isinstance(private, Ed25519PrivateKey):
             raise StoreError(f"the signing key {file} is no Ed25519 key") from None
         return cls(private, fresh=fresh)
+
+
+def record_key(entries: EntriesWriter, key: SigningKey) -> None:
+    """Record a key's public half in the system account."""
+    occasion = Occasion(principal=SYSTEM, fingerprint=key.name, note=key.public)
+    entries.append_system(RECEIPT_KEY, occasion)
+
+
+def recorded_keys(entries: EntriesWriter) -> list[str | None]:
+    """Return the public halves that the ledger knows, oldest first."""
+    return [entry.note for entry in entries.of_system(RECEIPT_KEY)]
 
 
 def base64url(content: bytes) -> str:

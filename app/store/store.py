@@ -5,32 +5,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, insert, select
+from sqlalchemy import Engine
 from sqlalchemy.exc import DatabaseError
 
-from app.domain.ledger import SYSTEM_ACCOUNT
 from app.domain.problems import Problem
 from app.logs import describe
-from app.store import tables
-from app.store.engines import is_shared, migrating_engine, reading_engine, writing_engine
-from app.store.entries import EntriesWriter, LedgerIdentity, Occasion
+from app.store.anchor import Anchor, Standing
+from app.store.engines import is_shared, reading_engine
 from app.store.errors import StoreError
-from app.store.ids import new_id, now
-from app.store.lock import DirectoryLock
-from app.store.migrate import check_schema, migrate
+from app.store.guard import Guard
+from app.store.migrate import is_newest
+from app.store.opening import Opened, open_database
 from app.store.records import Verification
-from app.store.signing import KEY_NAME, RECEIPT_KEY, SigningKey
-from app.store.unit_of_work import Reader, transaction
+from app.store.signing import KEY_NAME, SigningKey, record_key, recorded_keys
+from app.store.unit_of_work import Reader, UnitOfWork, transaction
 from app.store.writer import QUEUE_LENGTH, Task, Writer
 
 T = TypeVar("T")
-
-SYSTEM = "system"
-"""The principal of what the service does by itself."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,80 +47,106 @@ class Store:
     def __init__(
         self,
         *,
-        lock: DirectoryLock,
-        connection: Connection,
+        opened: Opened,
+        guard: Guard,
         readers: Engine,
         writer: Writer,
-        identity: LedgerIdentity,
         key: SigningKey,
         shared: bool,
     ) -> None:
-        self.identity = identity
+        self.identity = opened.identity
         self.key = key
         self.shared = shared
-        self._lock = lock
-        self._connection = connection
+        self._opened = opened
+        self._guard = guard
         self._readers = readers
         self._writer = writer
 
     @classmethod
-    def open(cls, url: str, *, data_dir: Path, queue_length: int = QUEUE_LENGTH) -> Store:
-        """Take the directory, migrate the database and start the writer.
+    def open(
+        cls,
+        url: str,
+        *,
+        data_dir: Path,
+        anchor: Anchor | None = None,
+        queue_length: int = QUEUE_LENGTH,
+    ) -> Store:
+        """Take the directory, migrate the database, compare it with its anchor, start the writer.
+
+        The anchor is the store's from here on. A database that is not where its
+        anchor expects it is opened all the same, but :attr:`frozen`.
 
         Raises
         ------
         StoreError
-            Another server runs here, the directory or its signing key belongs to another
-            ledger, or the database cannot hold one.
+            Another server runs here, the signing key is not the ledger's, or the database
+            cannot hold a ledger.
         """
-        shared = is_shared(url)
-        lock = DirectoryLock(data_dir, shared=shared)
-        try:
-            _migrate(url)
-            connection = writing_engine(url).connect()
-            try:
-                identity = _identify(connection)
-                lock.belong_to(identity.id)
-                key = SigningKey.of(data_dir)
-                _know(connection, identity, key)
-                readers = reading_engine(url)
-                writer = Writer(connection, identity, queue_length=queue_length)
-            except BaseException:
-                connection.close()
-                raise
-        except BaseException as error:
-            lock.release()
-            if isinstance(error, DatabaseError):
-                raise StoreError(f"the database cannot be used: {error.orig}") from error
-            raise
+        with ExitStack() as held:
+            if anchor is not None:
+                held.callback(anchor.close)
+            opened = open_database(url, data_dir=data_dir)
+            held.callback(opened.close)
+            guard = Guard(opened.connection, anchor)
+            guard.start(opened.identity, own=opened.lock.belongs_to(opened.identity.id))
+            key = SigningKey.of(data_dir)
+            if guard.frozen is None:
+                _know(opened, key, guard)
+            writer = Writer(
+                opened.connection,
+                opened.identity,
+                queue_length=queue_length,
+                before_commit=guard.before_commit,
+                rolled_back=guard.rolled_back,
+            )
+            held.pop_all()
         return cls(
-            lock=lock,
-            connection=connection,
-            readers=readers,
+            opened=opened,
+            guard=guard,
+            readers=reading_engine(url),
             writer=writer,
-            identity=identity,
             key=key,
-            shared=shared,
+            shared=is_shared(url),
         )
+
+    @property
+    def frozen(self) -> Standing | None:
+        """Return why nothing may be written, or None."""
+        return self._guard.frozen
+
+    @property
+    def failing(self) -> bool:
+        """Return whether the last transaction could not be committed."""
+        return self._writer.failing
+
+    def is_newest(self) -> bool:
+        """Return whether the database has this version's schema."""
+        with self._readers.connect() as connection:
+            return is_newest(connection)
+
+    @property
+    def anchored(self) -> str:
+        """Return what kind of place the anchor is in."""
+        return self._guard.place
 
     @property
     def alone(self) -> bool:
         """Return whether this was the only process on the data directory when it opened."""
-        return self._lock.alone
+        return self._opened.lock.alone
 
     def share(self) -> None:
         """Let other processes open the data directory, where the database can be shared.
 
         Until then the first one has it to itself, to clear away what a crash left.
         """
-        self._lock.share()
+        self._opened.lock.share()
 
     def close(self) -> None:
         """Finish what waits, close every connection and give the directory free."""
         self._writer.close()
         self._readers.dispose()
-        self._connection.close()
-        self._lock.release()
+        self._guard.close()
+        self._opened.close()
 
     @contextmanager
     def reading(self) -> Iterator[Reader]:
@@ -139,17 +160,20 @@ class Store:
         Raises
         ------
         Problem
-            ``busy`` when too much waits; else whatever the task raised.
+            ``ledger-frozen``; ``busy`` when too much waits; else whatever the task raised.
         """
+        self._guard.require_open()
         return self._writer.write(task)
 
     async def awrite(self, task: Task[T]) -> T:
         """Do what :meth:`write` does without holding a thread while it waits."""
+        self._guard.require_open()
         return await self._writer.awrite(task)
 
     def write_later(self, function: Task[object]) -> None:
         """Have a function run when the writer gets to it; for notes that may be lost."""
         try:
+            self._guard.require_open()
             self._writer.submit(function).add_done_callback(_log_lost)
         except (Problem, StoreError):
             _log.info("a note was not written")
@@ -189,33 +213,7 @@ def inspecting(url: str) -> Iterator[Reader]:
         engine.dispose()
 
 
-def _migrate(url: str) -> None:
-    """Bring the schema up to date, as the user who may, and check it."""
-    engine = migrating_engine(url)
-    with engine.connect() as connection:
-        with transaction(connection):
-            migrate(connection)
-        with transaction(connection):
-            check_schema(connection)
-
-
-def _identify(connection: Connection) -> LedgerIdentity:
-    """Return the ledger's identity; a new ledger is given one, and its system account."""
-    with transaction(connection):
-        row = connection.execute(select(tables.ledger)).one_or_none()
-        if row is not None:
-            return LedgerIdentity(row.id, row.epoch)
-        identity = LedgerIdentity(new_id("ledger"), 1)
-        connection.execute(
-            insert(tables.ledger),
-            {"number": 1, "id": identity.id, "epoch": identity.epoch, "created_at": now()},
-        )
-        occasion = Occasion(principal=SYSTEM, note="system account")
-        EntriesWriter(connection, identity).open_account(SYSTEM_ACCOUNT, 0, occasion)
-        return identity
-
-
-def _know(connection: Connection, identity: LedgerIdentity, key: SigningKey) -> None:
+def _know(opened: Opened, key: SigningKey, guard: Guard) -> None:
     """Record a key that has just been made; refuse one that is not the last one recorded.
 
     Raises
@@ -223,9 +221,10 @@ def _know(connection: Connection, identity: LedgerIdentity, key: SigningKey) -> 
     StoreError
         The ledger knows another key as its present one.
     """
-    with transaction(connection):
-        entries = EntriesWriter(connection, identity)
-        known = [entry.note for entry in entries.of_system(RECEIPT_KEY)]
+    with transaction(opened.connection):
+        work = UnitOfWork(opened.connection, opened.identity)
+        work.begin()
+        known = recorded_keys(work.entries)
         if known[-1:] == [key.public]:
             return
         if known and not key.fresh:
@@ -236,6 +235,5 @@ def _know(connection: Connection, identity: LedgerIdentity, key: SigningKey) -> 
             )
         if known:
             _log.warning("a new signing key has been made; receipts of the old one stay valid")
-        entries.append_system(
-            RECEIPT_KEY, Occasion(principal=SYSTEM, fingerprint=key.name, note=key.public)
-        )
+        record_key(work.entries, key)
+        guard.before_commit(work)

@@ -55,6 +55,7 @@ class UnitOfWork:
     def begin(self) -> None:
         """Begin a transaction's bookkeeping; the writer calls this."""
         self.entries.begin()
+        self.releases.begin()
 
 
 @contextmanager

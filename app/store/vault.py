@@ -6,6 +6,7 @@
     datasets/<id>/part-00000.parquet   at most 2**18 rows of integer codes
     datasets/<id>/<sketch files>       whatever the engine attached
     staging/<id>-<random>/             uploads in progress, and scratch files
+    stale/<id>-<random>/               data sets that the database does not know
 
 A data set is written in staging, flushed to disk file by file, and becomes
 visible by one rename, so a crash at any instant leaves either all of it or
@@ -36,6 +37,7 @@ from numpy.typing import NDArray
 
 MAX_PART_ROWS = 1 << 18
 MANIFEST = "manifest.json"
+STALE = "stale"
 MANIFEST_VERSION = 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 
@@ -275,17 +277,32 @@ class Vault:
         shutil.rmtree(doomed, ignore_errors=True)
         _flush_directory(self._staging)
 
-    def recover(self, keep: Collection[str]) -> None:
-        """Remove what a crash left: staging, and data sets that ``keep`` does not know.
+    def recover(self, *, keep: Collection[str], known: Collection[str]) -> Sequence[str]:
+        """Remove what a crash left: staging, and data sets not to ``keep``.
+
+        A data set that is not even ``known`` is moved aside instead, to ``stale``:
+        its upload was cut off, or the database is older than it. Returns the
+        ids of those.
 
         For the start of the service only, under its lock on the data directory
         and before it answers anything.
         """
         for directory in list(self._staging.iterdir()):
             shutil.rmtree(directory, ignore_errors=True)
-        for directory in list(self._datasets.iterdir()):
-            if directory.name not in keep:
-                self.erase(directory.name)
+        unknown = [name for name in self.published() if name not in known]
+        for name in unknown:
+            self._set_aside(name)
+        for name in self.published():
+            if name not in keep:
+                self.erase(name)
+        return unknown
+
+    def _set_aside(self, dataset_id: str) -> None:
+        stale = self._datasets.with_name(STALE)
+        stale.mkdir(mode=0o700, exist_ok=True)
+        (self._datasets / dataset_id).rename(stale / f"{dataset_id}-{secrets.token_hex(8)}")
+        _flush_directory(stale)
+        _flush_directory(self._datasets)
 
 
 def _stored_dataset(directory: Path, manifest: Mapping[str, Any]) -> StoredDataset:

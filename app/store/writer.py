@@ -14,7 +14,7 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -27,14 +27,17 @@ from sqlalchemy.exc import DBAPIError
 from app.domain.problems import Problem
 from app.store.bulk import Bulk
 from app.store.commands import Command
-from app.store.entries import LedgerIdentity, Move
+from app.store.entries import LedgerIdentity
 from app.store.errors import StoreClosedError, UnknownCommitError
 from app.store.unit_of_work import UnitOfWork, transaction
 
 T = TypeVar("T")
 Task = Callable[[UnitOfWork], T] | Command[T]
-BeforeCommit = Callable[[Mapping[str, Move]], None]
-"""Told of the accounts a transaction moves, just before COMMIT; raising undoes it all."""
+BeforeCommit = Callable[[UnitOfWork], None]
+"""Called at the end of a transaction, just before COMMIT; raising undoes it all.
+
+Should the COMMIT then fail, ``rolled_back`` is called.
+"""
 
 MAX_BATCH = 256
 QUEUE_LENGTH = 4096
@@ -68,7 +71,13 @@ class _Outcome:
 
 
 class Writer:
-    """Runs jobs, one batch after the other, on the writing connection."""
+    """Runs jobs, one batch after the other, on the writing connection.
+
+    Attributes
+    ----------
+    failing
+        Whether the last transaction could not be committed.
+    """
 
     def __init__(
         self,
@@ -78,16 +87,19 @@ class Writer:
         queue_length: int = QUEUE_LENGTH,
         max_batch: int = MAX_BATCH,
         before_commit: BeforeCommit | None = None,
+        rolled_back: Callable[[], None] | None = None,
     ) -> None:
         self._connection = connection
         self._work = UnitOfWork(connection, identity)
         self._bulk = Bulk(connection, self._work.entries, self._work.releases)
         self._before_commit = before_commit
+        self._rolled_back = rolled_back
         self._waiting: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._queue_length = queue_length
         self._max_batch = max_batch
         self._putting = threading.Lock()
         self._closed = False
+        self.failing = False
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
         self._thread.start()
 
@@ -172,14 +184,27 @@ class Writer:
 
     def _together(self, batch: Sequence[_Job]) -> Sequence[_Outcome]:
         """Run the jobs in one transaction; every outcome is durable on return."""
+        told = False
+        try:
+            with transaction(self._connection):
+                outcomes = self._run_all(batch)
+                if self._before_commit is not None:
+                    self._before_commit(self._work)
+                    told = True
+        except BaseException:
+            if told and self._rolled_back is not None:
+                self._rolled_back()
+            self.failing = True
+            raise
+        self.failing = False
+        return outcomes
+
+    def _run_all(self, batch: Sequence[_Job]) -> list[_Outcome]:
         outcomes: list[_Outcome] = []
-        with transaction(self._connection):
-            self._work.begin()
-            for in_bulk, jobs in groupby(batch, key=lambda job: isinstance(job.task, Command)):
-                tasks: list[Any] = [job.task for job in jobs]
-                outcomes += self._commands(tasks) if in_bulk else map(self._function, tasks)
-            if self._before_commit is not None:
-                self._before_commit(self._work.entries.moves())
+        self._work.begin()
+        for in_bulk, jobs in groupby(batch, key=lambda job: isinstance(job.task, Command)):
+            tasks: list[Any] = [job.task for job in jobs]
+            outcomes += self._commands(tasks) if in_bulk else map(self._function, tasks)
         return outcomes
 
     def _function(self, function: Callable[[UnitOfWork], Any]) -> _Outcome:

@@ -13,6 +13,7 @@ import psycopg
 
 from app.domain.releases import may_be_redrawn
 from app.store import ReleaseRecord, Store, UnitOfWork
+from app.store.anchor_file import FileAnchor
 from app.store.rules import RULES
 
 BACKENDS = ("sqlite", "postgres")
@@ -35,12 +36,16 @@ class Place:
 
     directory: Path
     url: str
+    anchored: bool = True
 
     @property
     def backend(self) -> str:
         return "sqlite" if self.url.startswith("sqlite") else "postgres"
 
     def open(self, **options: Any) -> Store:
+        """Open the store, on SQLite with its anchor."""
+        if self.backend == "sqlite" and self.anchored:
+            options.setdefault("anchor", FileAnchor(self.directory / "anchor"))
         return Store.open(self.url, data_dir=self.directory, **options)
 
 

@@ -17,13 +17,12 @@ from app.store.anchor import (
     AnchorError,
     AnchorMismatchError,
     LedgerState,
-    Move,
-    Position,
     Standing,
     Step,
     judge,
 )
 from app.store.anchor_file import LOG_NAME, FileAnchor
+from app.store.entries import Move, Position
 from app.store.errors import DirectoryLockedError
 
 

@@ -44,7 +44,7 @@ def test_debits_of_one_batch_are_charged_in_order_and_in_one_update(place: Place
     with opened(place, total=10) as ledger:
         updates: list[str] = []
 
-        @event.listens_for(ledger.store._connection, "before_cursor_execute")
+        @event.listens_for(ledger.store._opened.connection, "before_cursor_execute")
         def count(_c: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
             updates.extend([statement] * statement.startswith("UPDATE account"))
 
@@ -162,7 +162,7 @@ def test_before_commit_hears_of_every_account_that_moves(place: Place) -> None:
     with opened(place) as ledger:
         heard: list[Mapping[str, Move]] = []
         writer = ledger.store._writer
-        writer._before_commit = heard.append
+        writer._before_commit = lambda work: heard.append(work.entries.moves())
 
         def fail(u: UnitOfWork) -> None:
             u.accounts.grant(ledger.account, 1, principal=CURATOR, reason="r")
@@ -197,8 +197,8 @@ def test_before_commit_hears_of_every_account_that_moves(place: Place) -> None:
 def test_before_commit_may_forbid_the_commit(place: Place) -> None:
     with opened(place) as ledger:
 
-        def forbid(moves: Mapping[str, Move]) -> None:
-            if any(move.pending.spent > 5 for move in moves.values()):
+        def forbid(work: UnitOfWork) -> None:
+            if any(move.pending.spent > 5 for move in work.entries.moves().values()):
                 raise OSError("no anchor")
 
         ledger.store._writer._before_commit = forbid

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from sqlalchemy.exc import IntegrityError
@@ -154,8 +155,11 @@ def test_a_commit_that_fails_is_replayed_one_by_one(place: Place) -> None:
 def test_a_function_that_ends_the_transaction_takes_nobody_along(
     place: Place, statement: str
 ) -> None:
-    """As SQLite itself may roll back on a full disk: no waiter hears of a write that is gone."""
-    with opened(place) as ledger:
+    """As SQLite itself may roll back on a full disk: no waiter hears of a write that is gone.
+
+    Without an anchor: a commit that it has not been told of freezes the ledger.
+    """
+    with opened(replace(place, anchored=False)) as ledger:
         go = hold(ledger)
 
         def grant(u: UnitOfWork) -> None:

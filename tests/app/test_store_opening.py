@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.store import DirectoryLockedError, Store, StoreError, engines, inspecting, sqlite
+from app.store import DirectoryLockedError, Standing, Store, StoreError, engines, inspecting, sqlite
 from app.store.errors import PragmaMismatchError, StoreClosedError, UnsupportedDatabaseError
 from tests.app.ledgers import Place, left_behind, opened, url_of
 
@@ -52,19 +52,34 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StoreError, match="cannot be used"):
         Store.open(url_of(tmp_path), data_dir=tmp_path / "file")
-    with pytest.raises(StoreError, match="unable to open"):
+    with pytest.raises(StoreError, match="cannot be used"):
         Store.open(f"sqlite:///{tmp_path}/none/x.sqlite", data_dir=tmp_path)
 
 
-def test_another_ledger_is_refused_before_it_clears_rows_away(tmp_path: Path) -> None:
+def test_two_data_directories_cannot_share_a_database(tmp_path: Path) -> None:
+    """Also by another name of the file: it has one writer."""
+    (tmp_path / "linked").mkdir()
+    with opened(tmp_path):
+        link = tmp_path / "linked" / "ledger.sqlite"
+        link.symlink_to(tmp_path / "ledger.sqlite")
+        for url in (url_of(tmp_path), f"sqlite:///{link}"):
+            with pytest.raises(DirectoryLockedError, match="running on the database"):
+                Store.open(url, data_dir=tmp_path / "other")
+    Store.open(f"sqlite:///{link}", data_dir=tmp_path / "other").close()
+
+
+def test_another_ledger_than_the_directory_s_is_frozen(tmp_path: Path) -> None:
     Store.open(url_of(tmp_path), data_dir=tmp_path).close()
     other = f"sqlite:///{tmp_path}/other.sqlite"
     for _ in range(2):
-        with pytest.raises(StoreError, match="belongs to another ledger"):
-            Store.open(other, data_dir=tmp_path)
-    Store.open(url_of(tmp_path), data_dir=tmp_path).close()
-    (tmp_path / "ledger.id").unlink()
-    Store.open(other, data_dir=tmp_path).close()
+        store = Store.open(other, data_dir=tmp_path)
+        assert store.frozen is Standing.FOREIGN
+        with pytest.raises(Problem, match="ledger-frozen"):
+            store.write(lambda u: None)
+        store.close()
+    store = Store.open(url_of(tmp_path), data_dir=tmp_path)
+    assert store.frozen is None
+    store.close()
 
 
 def test_every_pragma_is_in_force(tmp_path: Path) -> None:

@@ -112,19 +112,26 @@ def test_a_process_that_dies_leaves_nothing_visible(tmp_path: Path, crash_at: st
     with pytest.raises(AbsentError):
         vault.open("ds_1")
     assert any((tmp_path / "staging").iterdir())
-    vault.recover(keep=[])
+    vault.recover(keep=[], known=[])
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     _publish(vault)
 
 
-def test_recovery_removes_what_nobody_knows(tmp_path: Path) -> None:
+def test_recovery_removes_the_archived_and_moves_the_unknown_aside(tmp_path: Path) -> None:
     vault = Vault(tmp_path)
-    _publish(vault, "known")
-    _publish(vault, "unknown")
-    vault.recover(keep={"known", "archived"})
-    assert vault.open("known").rows == 7
-    with pytest.raises(AbsentError):
-        vault.open("unknown")
+    for name in ("kept", "archived", "unknown"):
+        _publish(vault, name)
+    known = {"kept", "archived", "gone"}
+    assert vault.recover(keep={"kept"}, known=known) == ["unknown"]
+    assert vault.recover(keep={"kept"}, known=known) == []
+    assert vault.open("kept").rows == 7
+    for name in ("archived", "unknown"):
+        with pytest.raises(AbsentError):
+            vault.open(name)
+    (aside,) = (tmp_path / "stale").iterdir()
+    assert aside.name.startswith("unknown-")
+    assert (aside / "manifest.json").is_file()
+    assert not [path for path in tmp_path.rglob("*") if "archived" in path.name]
 
 
 def test_erased_is_gone(tmp_path: Path) -> None:

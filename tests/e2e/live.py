@@ -72,8 +72,8 @@ class LiveServer:
         }
         self._process: Any = None
 
-    def start(self) -> LiveServer:
-        """Start and wait until ``/readyz`` answers 200."""
+    def start(self, *, ready: int = 200) -> LiveServer:
+        """Start and wait until ``/readyz`` answers, 200 unless told otherwise."""
         self._process = _CONTEXT.Process(
             target=_serve, args=(self._environment, self.port, str(self.log)), daemon=True
         )
@@ -81,7 +81,7 @@ class LiveServer:
         deadline = time.monotonic() + _START_TIMEOUT_S
         while time.monotonic() < deadline:
             try:
-                if httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200:
+                if httpx.get(f"{self.url}/readyz", timeout=5).status_code == ready:
                     return self
             except httpx.TransportError:
                 pass

@@ -76,9 +76,17 @@ def test_every_command_and_option_is_documented(path: tuple[str, ...]) -> None:
 
 
 def test_the_contract_s_commands_are_there() -> None:
-    assert {"serve", "migrate", "backup", "demo", "keys", "datasets", "releases", "audit"} == set(
-        main.commands
-    )
+    assert {
+        "serve",
+        "migrate",
+        "backup",
+        "demo",
+        "ledger",
+        "keys",
+        "datasets",
+        "releases",
+        "audit",
+    } == set(main.commands)
     assert ("audit", "verify") in commands()
 
 

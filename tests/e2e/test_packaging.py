@@ -293,7 +293,7 @@ def test_the_final_stage_only_runs() -> None:
         assert tool not in shlex.split(
             re.sub(r"[\[\],]", " ", text.replace('"', " ").replace("'", " "))
         )
-    assert instruction(final, "VOLUME") == '["/data"]'
+    assert instruction(final, "VOLUME") == '["/data", "/anchor"]'
     assert "HEALTHCHECK" in text
     assert "--require-hashes" in "\n".join(build)
     copied = {name for line in build if line.startswith("COPY ") for name in line.split()[1:-1]}
@@ -311,6 +311,11 @@ def test_compose_gives_away_nothing(name: str) -> None:
     assert service["read_only"] is True
     assert all(port.startswith("127.0.0.1:") for port in service["ports"])
     assert service["cap_drop"] == ["ALL"]
+    mounts = dict(volume.split(":") for volume in service["volumes"])
+    places = ["/data"] if name.endswith("postgres") else ["/anchor", "/data"]
+    assert sorted(mounts.values()) == places, "on PostgreSQL there is no anchor to keep"
+    assert mounts.keys() <= compose["volumes"].keys()
+    assert set(places) <= set(yaml.safe_load(instruction(stages()[1], "VOLUME")))
     assert service["user"] == instruction(stages()[1], "USER")
     environment = {
         f"RELEASE_DESK_{setting}_FILE": f"/run/secrets/{secret}"

@@ -1,0 +1,59 @@
+"""Whether the service can do its work: charge, draw and keep."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.domain.problems import Problem
+from app.store import Store
+
+MIN_FREE_BYTES = 1 << 26
+"""With less room than this on a disk, a release may be charged and find none for its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What a ready service says of itself: where its ledger's anchor is."""
+
+    anchor: str
+
+
+class HealthService:
+    """Looks at what a release needs.
+
+    Parameters
+    ----------
+    store
+        The ledger.
+    directories
+        Where the service writes.
+    """
+
+    def __init__(self, store: Store, *, directories: tuple[Path, ...]) -> None:
+        self._store = store
+        self._directories = directories
+
+    def check(self) -> Readiness:
+        """Return how things are if releases can be made.
+
+        Raises
+        ------
+        Problem
+            ``ledger-frozen``; ``not-ready``.
+        """
+        if self._store.frozen is not None:
+            raise Problem("ledger-frozen")
+        if not self._store.is_newest():
+            raise Problem("not-ready", "The database has another schema than this version's.")
+        if not all(map(_has_room, self._directories)):
+            raise Problem("not-ready", "A disk is full.")
+        if self._store.failing:
+            raise Problem("not-ready", "The last write to the ledger failed.")
+        return Readiness(anchor=self._store.anchored)
+
+
+def _has_room(directory: Path) -> bool:
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize >= MIN_FREE_BYTES

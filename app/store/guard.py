@@ -1,0 +1,216 @@
+"""Keeping a ledger to its anchor: the check at the start, the note before each COMMIT, the freeze.
+
+A frozen ledger is read as ever and takes no write, because every write either
+moves budget or leans on what is not known to be the last state.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from app.domain.ledger import EntryKind
+from app.domain.problems import Problem
+from app.domain.releases import ReleaseState
+from app.store import tables
+from app.store.anchor import (
+    Anchor,
+    Anchored,
+    AnchorMismatchError,
+    LedgerState,
+    Standing,
+    Step,
+    judge,
+)
+from app.store.entries import LedgerIdentity, Occasion, Position
+from app.store.opening import SYSTEM
+from app.store.unit_of_work import UnitOfWork, transaction
+
+_account, _release = tables.account.c, tables.release.c
+_POSITIONS = select(_account.id, _account.seq, _account.head, _account.spent)
+_UNFINISHED = (
+    select(func.count())
+    .select_from(tables.release)
+    .where(_release.state == ReleaseState.DEBITED.value)
+)
+
+_log = logging.getLogger(__name__)
+
+
+def read_state(connection: Connection) -> LedgerState:
+    """Return what the database holds, as an anchor would note it."""
+    ledger = connection.execute(select(tables.ledger)).one()
+    accounts = {
+        row.id: Position(row.seq, row.head, row.spent) for row in connection.execute(_POSITIONS)
+    }
+    return LedgerState(
+        ledger=ledger.id,
+        epoch=ledger.epoch,
+        accounts=accounts,
+        unfinished=connection.execute(_UNFINISHED).scalar_one(),
+    )
+
+
+class Guard:
+    """What stands between the writer and its COMMIT.
+
+    Parameters
+    ----------
+    connection
+        The writing connection.
+    anchor
+        Where the ledger's last state is noted; None keeps no anchor.
+    """
+
+    def __init__(self, connection: Connection, anchor: Anchor | None) -> None:
+        self._connection = connection
+        self._anchor = anchor
+        self.frozen: Standing | None = None
+
+    @property
+    def place(self) -> str:
+        """Return where the anchor is, for ``/readyz``."""
+        return "off" if self._anchor is None else self._anchor.place
+
+    def start(self, identity: LedgerIdentity, *, own: bool) -> None:
+        """Compare the database with its anchor, and go on, catch up or freeze.
+
+        Parameters
+        ----------
+        identity
+            The database's ledger.
+        own
+            Whether the data directory belongs to it.
+        """
+        if not own:
+            self.freeze(Standing.FOREIGN)
+        if self._anchor is None or self.frozen:
+            return
+        with transaction(self._connection):
+            found = read_state(self._connection)
+        known = self._anchor.read()
+        standing = judge(known, found)
+        if standing.frozen:
+            self.freeze(standing)
+            return
+        self._anchor.start(found)
+        if standing is Standing.BEHIND and known is not None:
+            self._catch_up(identity, found, known)
+
+    def _catch_up(self, identity: LedgerIdentity, found: LedgerState, known: Anchored) -> None:
+        """Charge for what the last transaction would have charged, and store its results.
+
+        Whether it was lost in a crash or taken away with an old copy cannot be
+        told apart: in the latter case what it charged for has been answered.
+        """
+        with transaction(self._connection):
+            work = UnitOfWork(self._connection, identity)
+            work.begin()
+            burned = burn_up_to(
+                work, forgotten(found, known), note="lost with the last transaction"
+            )
+            store_results(work, known.results)
+            self.before_commit(work)
+        _log.warning(
+            "the last transaction was lost: %d accounts burned, %d results stored again",
+            len(burned),
+            len(known.results),
+        )
+
+    def before_commit(self, work: UnitOfWork) -> None:
+        """Note where the transaction is about to take the ledger.
+
+        Raises
+        ------
+        Problem
+            ``ledger-frozen``.
+        AnchorError
+            The anchor cannot be written.
+        """
+        self.require_open()
+        if self._anchor is None:
+            return
+        moves, results = work.entries.moves(), work.releases.stored()
+        unfinished = self._connection.execute(_UNFINISHED).scalar_one()
+        try:
+            self._anchor.begin(Step(moves=moves, unfinished=unfinished, results=results))
+        except AnchorMismatchError:
+            self.freeze(Standing.DIFFERENT)
+            raise Problem("ledger-frozen") from None
+
+    def rolled_back(self) -> None:
+        """Hear that the transaction noted last has not been committed."""
+        if self._anchor is not None:
+            self._anchor.undo()
+
+    def require_open(self) -> None:
+        """Pass unless the ledger is frozen.
+
+        Raises
+        ------
+        Problem
+            ``ledger-frozen``.
+        """
+        if self.frozen is not None:
+            raise Problem("ledger-frozen")
+
+    def freeze(self, why: Standing) -> None:
+        """Take no write any more until a reconciliation."""
+        self.frozen = why
+        _log.error("the ledger is frozen: %s", why)
+
+    def close(self) -> None:
+        """Let the anchor go."""
+        if self._anchor is not None:
+            self._anchor.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burned:
+    """What an account was charged for what the database has forgotten (in the account's unit)."""
+
+    account: str
+    amount: int
+
+
+def forgotten(found: LedgerState, known: Anchored) -> Mapping[str, int]:
+    """Return what accounts must have spent, where the database knows of less."""
+    there = {name: at.spent for name, at in found.accounts.items()}
+    return {name: most for name, most in known.spent.items() if most > there.get(name, 0)}
+
+
+def burn_up_to(work: UnitOfWork, spent: Mapping[str, int], *, note: str) -> tuple[Burned, ...]:
+    """Burn what accounts have spent less than they must have; open again those that are gone.
+
+    Where an account's total does not cover it, because a grant has been
+    forgotten with it, the total is raised to just that: nothing remains.
+    """
+    burned = []
+    for account, most in sorted(spent.items()):
+        known = work.accounts.get(account)
+        amount = most - (0 if known is None else known.spent)
+        if amount <= 0:
+            continue
+        occasion = Occasion(principal=SYSTEM, note=note)
+        remaining = 0
+        if known is None:
+            work.entries.open_account(account, 0, occasion)
+            work.accounts.system_entry("account_opened", principal=SYSTEM, note=account)
+        else:
+            remaining = known.remaining
+        if amount > remaining:
+            work.entries.append(account, EntryKind.GRANT, amount - remaining, occasion)
+        work.entries.append(account, EntryKind.BURN, amount, occasion)
+        burned.append(Burned(account=account, amount=amount))
+    return tuple(burned)
+
+
+def store_results(work: UnitOfWork, results: Mapping[str, bytes]) -> None:
+    """Store results whose releases still wait for them; these bytes may have been answered."""
+    for name, result in results.items():
+        release = work.releases.get(name)
+        if release is not None and release.state is ReleaseState.DEBITED:
+            work.releases.finish(name, result)

@@ -1,0 +1,87 @@
+"""Opening a ledger's database for writing: the locks, the migrations, the identity."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection, insert, select
+from sqlalchemy.exc import DatabaseError
+
+from app.domain.ledger import SYSTEM_ACCOUNT
+from app.store import tables
+from app.store.engines import migrating_engine, sqlite_file, writing_engine
+from app.store.entries import EntriesWriter, LedgerIdentity, Occasion
+from app.store.errors import StoreError
+from app.store.ids import new_id, now
+from app.store.lock import DatabaseLock, DirectoryLock
+from app.store.migrate import check_schema, migrate
+from app.store.unit_of_work import transaction
+
+SYSTEM = "system"
+"""The principal of what the service does by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A migrated database, its one writing connection, and the locks that make it the one."""
+
+    connection: Connection
+    identity: LedgerIdentity
+    lock: DirectoryLock
+    _held: ExitStack
+
+    def close(self) -> None:
+        """Close the connection and give everything free."""
+        self._held.close()
+
+
+def open_database(url: str, *, data_dir: Path) -> Opened:
+    """Take the data directory and the database, and bring the schema up to date.
+
+    Raises
+    ------
+    StoreError
+        Another server runs here, or the database cannot hold a ledger.
+    """
+    file = sqlite_file(url)
+    with ExitStack() as held:
+        lock = DirectoryLock(data_dir, shared=file is None)
+        held.callback(lock.release)
+        if file is not None:
+            held.callback(DatabaseLock(file).release)
+        try:
+            _migrate(url)
+            connection = writing_engine(url).connect()
+            held.callback(connection.close)
+            identity = _identify(connection)
+        except DatabaseError as error:
+            raise StoreError(f"the database cannot be used: {error.orig}") from error
+        return Opened(connection, identity, lock, held.pop_all())
+
+
+def _migrate(url: str) -> None:
+    """Bring the schema up to date, as the user who may, and check it."""
+    engine = migrating_engine(url)
+    with engine.connect() as connection:
+        with transaction(connection):
+            migrate(connection)
+        with transaction(connection):
+            check_schema(connection)
+
+
+def _identify(connection: Connection) -> LedgerIdentity:
+    """Return the ledger's identity; a new ledger is given one, and its system account."""
+    with transaction(connection):
+        row = connection.execute(select(tables.ledger)).one_or_none()
+        if row is not None:
+            return LedgerIdentity(row.id, row.epoch)
+        identity = LedgerIdentity(new_id("ledger"), 1)
+        connection.execute(
+            insert(tables.ledger),
+            {"number": 1, "id": identity.id, "epoch": identity.epoch, "created_at": now()},
+        )
+        occasion = Occasion(principal=SYSTEM, note="system account")
+        EntriesWriter(connection, identity).open_account(SYSTEM_ACCOUNT, 0, occasion)
+        return identity

@@ -1,0 +1,137 @@
+"""Going on with a database that is not the one that was last written.
+
+Reconciling takes the database as it is and charges it for everything that the
+anchor knows was spent and the database does not: what was released may have
+been seen. Releases that wait for a result are given up, because their results
+may have been seen too. The epoch goes up, so every later entry differs from
+those of the life that was cut off. All of it is in the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import update
+
+from app.domain.ledger import ledger_head
+from app.store import tables
+from app.store.anchor import Anchor, Anchored, Standing, judge
+from app.store.entries import LedgerIdentity
+from app.store.errors import DirectoryLockedError
+from app.store.guard import Burned, burn_up_to, forgotten, read_state, store_results
+from app.store.opening import SYSTEM, Opened, open_database
+from app.store.records import Verification
+from app.store.signing import SigningKey, record_key, recorded_keys
+from app.store.unit_of_work import UnitOfWork, transaction
+from app.store.verification import verify
+
+_NOTE = "forgotten by the database that was put in place"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What a reconciliation is about to do.
+
+    ``lost`` is what each account will be charged, in its own unit;
+    ``unfinished`` counts the releases that will be given up.
+    """
+
+    standing: Standing
+    ledger: str
+    anchored: str | None
+    lost: Mapping[str, int]
+    unfinished: int
+    verification: Verification
+
+
+class Reconciliation:
+    """A ledger that nobody else has open, and its anchor."""
+
+    def __init__(self, opened: Opened, anchor: Anchor | None, key: SigningKey) -> None:
+        self._connection = opened.connection
+        self._lock = opened.lock
+        self._anchor = anchor
+        self._key = key
+        with transaction(self._connection):
+            self._found = read_state(self._connection)
+        self._known: Anchored | None = None if anchor is None else anchor.read()
+        self._own = self._lock.belongs_to(self._found.ledger)
+
+    def findings(self) -> Findings:
+        """Compare the database with the anchor and verify it, changing nothing."""
+        latest = None if self._known is None else self._known.latest
+        with transaction(self._connection):
+            verification = verify(self._connection)
+        return Findings(
+            standing=self._standing(),
+            ledger=self._found.ledger,
+            anchored=None if latest is None else latest.ledger,
+            lost=self._lost(),
+            unfinished=self._found.unfinished,
+            verification=verification,
+        )
+
+    def _lost(self) -> Mapping[str, int]:
+        """Return what each account will be charged."""
+        there = {name: at.spent for name, at in self._found.accounts.items()}
+        spent = forgotten(self._found, self._known or Anchored(None))
+        return {name: most - there.get(name, 0) for name, most in spent.items()}
+
+    def _standing(self) -> Standing:
+        if not self._own:
+            return Standing.FOREIGN
+        if self._anchor is None:
+            return Standing.CURRENT
+        return judge(self._known, self._found)
+
+    def apply(self) -> tuple[Burned, ...]:
+        """Burn the difference, give up what waits, raise the epoch, and move the anchor along."""
+        known = self._known or Anchored(None)
+        epochs = [s.epoch for s in (self._found, known.state, known.latest) if s is not None]
+        identity = LedgerIdentity(self._found.ledger, max(epochs) + 1)
+        with transaction(self._connection):
+            self._connection.execute(update(tables.ledger).values(epoch=identity.epoch))
+            work = UnitOfWork(self._connection, identity)
+            work.begin()
+            burned = burn_up_to(work, forgotten(self._found, known), note=_NOTE)
+            store_results(work, known.results)
+            for release in work.releases.debited():
+                work.releases.void(release.id)
+            anchored = _head_of(known)
+            work.accounts.system_entry(
+                "reconciled", principal=SYSTEM, fingerprint=anchored, note=self._standing().name
+            )
+            if recorded_keys(work.entries)[-1:] != [self._key.public]:
+                record_key(work.entries, self._key)
+            if self._anchor is not None:
+                self._anchor.adopt(read_state(self._connection))
+        self._lock.give_to(identity.id)
+        return burned
+
+
+@contextmanager
+def reconciling(url: str, *, data_dir: Path, anchor: Anchor | None) -> Iterator[Reconciliation]:
+    """Open a ledger for a reconciliation, under the lock that servers take.
+
+    Raises
+    ------
+    StoreError
+        A server runs, or the database cannot hold a ledger.
+    """
+    with ExitStack() as held:
+        if anchor is not None:
+            held.callback(anchor.close)
+        opened = open_database(url, data_dir=data_dir)
+        held.callback(opened.close)
+        if not opened.lock.alone:
+            raise DirectoryLockedError("a server is running here; stop it first")
+        yield Reconciliation(opened, anchor, SigningKey.of(data_dir))
+
+
+def _head_of(known: Anchored) -> str | None:
+    """Return the head of the ledger that the anchor knew."""
+    latest = known.latest
+    return None if latest is None else ledger_head(at.head for at in latest.accounts.values())

@@ -1,0 +1,124 @@
+"""A restored database on a real server: frozen, then reconciled from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner, Result
+
+from app.cli import main
+from tests.e2e.live import LiveServer, release_mean, upload
+
+COLUMNS = {"income": {"type": "number", "lower": 0, "upper": 100}}
+ROWS = "income\n" + "\n".join(str(value % 100) for value in range(200)) + "\n"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> LiveServer:
+    return LiveServer(tmp_path / "data")
+
+
+def command(server: LiveServer, *words: str, said: str | None = None) -> Result:
+    settings = {"RELEASE_DESK_DATA_DIR": str(server.data_dir)}
+    return CliRunner(env=settings).invoke(main, words, input=said)
+
+
+def ask(client: httpx.Client, dataset: str, key: str) -> httpx.Response:
+    return release_mean(client, dataset, column="income", epsilon="1", key=key)
+
+
+def spent(client: httpx.Client, dataset: str) -> object:
+    return client.get(f"/v1/datasets/{dataset}/budget").json()["epsilon"]["spent"]
+
+
+def restore(server: LiveServer, backup: Path | None) -> None:
+    """Put a backup in the database's place as a person would, or nothing."""
+    database = server.data_dir / "release-desk.db"
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{database}{suffix}").unlink(missing_ok=True)
+    if backup is not None:
+        database.write_bytes(backup.read_bytes())
+
+
+def assert_frozen(server: LiveServer, dataset: str | None) -> None:
+    """Reads are answered, writes are not, and no rows go."""
+    stored = sorted((server.data_dir / "datasets").iterdir())
+    server.start(ready=503)
+    answer = httpx.get(f"{server.url}/readyz")
+    assert answer.json()["code"] == "ledger-frozen"
+    assert httpx.get(f"{server.url}/livez").status_code == 200
+    if dataset is not None:
+        with server.client() as client:
+            assert client.get("/v1/ledger/verification").json()["ok"] is True
+            assert client.get(f"/v1/datasets/{dataset}").status_code == 200
+            new = client.post("/v1/keys", json={"name": "new", "role": "analyst"})
+            answers = (ask(client, dataset, "first"), ask(client, dataset, "new"), new)
+            assert [(a.status_code, a.json()["code"]) for a in answers] == [
+                (503, "ledger-frozen")
+            ] * 3
+    server.stop()
+    assert sorted((server.data_dir / "datasets").iterdir()) == stored
+
+
+def test_a_restored_backup_is_frozen_until_it_is_reconciled(
+    server: LiveServer, tmp_path: Path
+) -> None:
+    with server, server.client() as client:
+        assert httpx.get(f"{server.url}/readyz").json() == {
+            "status": "ready",
+            "anchor": "directory",
+        }
+        dataset = upload(client, ROWS, COLUMNS, budget={"epsilon": "10"})["id"]
+        first = ask(client, dataset, "first")
+        assert command(server, "backup", str(tmp_path / "backup")).exit_code == 0
+        forgotten = upload(client, ROWS.replace("1", "7"), COLUMNS, overlap={"reason": "test"})[
+            "id"
+        ]
+        assert ask(client, dataset, "second").status_code == 201
+        assert ask(client, forgotten, "third").status_code == 201
+        assert command(server, "ledger", "reconcile", "--yes").exit_code == 1, "a server runs"
+    restore(server, tmp_path / "backup")
+    assert_frozen(server, dataset)
+    refused = command(server, "ledger", "reconcile", said="n\n")
+    assert refused.exit_code == 1
+    assert "it lacks what the anchor knows of" in refused.output
+    assert ": 1 will be burned" in refused.output
+    assert_frozen(server, dataset)
+    assert command(server, "ledger", "reconcile", said="y\n").exit_code == 0
+    with server, server.client() as client:
+        assert spent(client, dataset) == "2"
+        assert client.get("/v1/ledger/verification").json()["ok"] is True
+        assert ask(client, dataset, "first").content == first.content
+        assert ask(client, dataset, "second").status_code == 201
+        assert spent(client, dataset) == "3"
+        assert client.get(f"/v1/datasets/{forgotten}").status_code == 404
+        (aside,) = (server.data_dir / "stale").iterdir()
+        assert aside.name.startswith(forgotten)
+        again = client.get("/v1/ledger/verification").json()
+        assert again["ok"] is True
+    assert command(server, "audit", "verify").exit_code == 0
+
+
+def test_a_deleted_database_is_frozen(server: LiveServer, tmp_path: Path) -> None:
+    with server, server.client() as client:
+        upload(client, ROWS, COLUMNS)
+    restore(server, None)
+    assert_frozen(server, None)
+
+
+def test_a_deleted_anchor_is_frozen(server: LiveServer, tmp_path: Path) -> None:
+    with server, server.client() as client:
+        dataset = upload(client, ROWS, COLUMNS)["id"]
+        ask(client, dataset, "first")
+    for file in (tmp_path / "data-anchor").iterdir():
+        file.unlink()
+    (tmp_path / "data-anchor").rmdir()
+    assert_frozen(server, dataset)
+    done = command(server, "ledger", "reconcile", "--yes")
+    assert "nothing is known" in done.output
+    assert done.exit_code == 0
+    with server, server.client() as client:
+        assert ask(client, dataset, "first").status_code == 201
+        assert spent(client, dataset) == "1"
