@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import DBAPIError
 
-from app.store import Store, StoreError, UnitOfWork, engines, postgresql
+from app.store import Store, StoreError, UnitOfWork, engines, inspecting, postgresql
 from app.store.errors import ServerSettingError, UnknownCommitError
 from tests.app.ledgers import CURATOR, Ledger, Place, opened, place_on, raw
 from tests.app.postgres import databases
@@ -301,7 +301,7 @@ def test_a_database_that_is_away_fails_what_waits_at_once(place: Place) -> None:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
         )
         attempts: list[object] = []
-        engine = ledger.store._connection.engine
+        engine = ledger.store._writer._connection.engine
         event.listen(engine, "do_connect", lambda *a: attempts.append(a))
         go.set()
         for future in futures:
@@ -354,3 +354,40 @@ def test_several_stores_share_a_database(place: Place) -> None:
         assert first.balance() == (100, 100, 0)
         assert second.verify().ok
         second.close()
+
+
+# What was edited behind the rules' back
+
+
+EDITS = [
+    "UPDATE entry SET amount = amount + 1 WHERE kind = 'debit'",
+    "UPDATE entry SET principal = 'mallory' WHERE kind = 'debit'",
+    "UPDATE entry SET at = '2020-01-01T00:00:00.000000Z' WHERE seq = 1",
+    "UPDATE entry SET hash = prev WHERE seq = 2",
+    "UPDATE account SET total = total + 1 WHERE id <> '0'",
+    "UPDATE account SET spent = 0 WHERE id <> '0'",
+    "UPDATE release SET result = result || 'x' WHERE state = 'released'",
+    "UPDATE release SET principal = 'mallory'",
+    "UPDATE dataset SET spec = '{}x'",
+    "UPDATE ledger SET id = 'other'",
+    "DELETE FROM entry WHERE kind = 'debit'",
+    "DELETE FROM release",
+]
+
+
+def test_edits_are_found_where_the_rules_were_switched_off(place: Place) -> None:
+    with opened(place) as ledger:
+        ledger.release("first", 10)
+        ledger.debit("second", 20)
+    with raw(place, guarded=False) as db:
+        for table in ("entry", "account", "release", "dataset", "ledger"):
+            db.execute(f"CREATE TABLE kept_{table} AS SELECT * FROM {table}")
+        for edit in EDITS:
+            db.execute(edit)
+            with inspecting(place.url) as reader:
+                assert not reader.verify().ok, edit
+            table = edit.removeprefix("DELETE FROM ").removeprefix("UPDATE ").split()[0]
+            db.execute(f"DELETE FROM {table}")
+            db.execute(f"INSERT INTO {table} SELECT * FROM kept_{table}")
+        with inspecting(place.url) as reader:
+            assert reader.verify().ok
