@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Path
+from fastapi.dependencies.models import Dependant
 from pydantic import AfterValidator, BaseModel
 from starlette.requests import Request
 
@@ -44,9 +45,24 @@ def _caller_at_least(role: Role) -> Callable[[Request], Awaitable[Caller]]:
         request.scope["key_id"] = known.key
         state.rates.take(known.key)
         known.require(role)
+        if request.scope["query_string"]:
+            _check_query(request)
         return known
 
     return caller
+
+
+def _check_query(request: Request) -> None:
+    """Refuse query parameters that the route does not have, as bodies do with fields."""
+    known = _query_names(request.scope["route"].dependant)
+    if not known.issuperset(request.query_params):
+        raise invalid_request("query", "holds a parameter that is not known here")
+
+
+def _query_names(needs: Dependant) -> set[str]:
+    """Return the query parameters of a route and of all it depends on."""
+    own = {field.alias for field in needs.query_params}
+    return own.union(*map(_query_names, needs.dependencies))
 
 
 def _bearer(request: Request) -> bytes:

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
-from app.api.problems import ProblemAnswer
+from app.api.problems import ProblemAnswer, documented
 from app.api.schemas import (
     DatasetSpec,
     DerivationRequest,
@@ -41,6 +41,7 @@ _BODIES = (
     ReceiptRequest,
     ReleaseRequest,
 )
+_BODY_PROBLEMS = ("too-large", "unsupported-media-type", "invalid-request")
 _FRAMEWORK_ERRORS = ("HTTPValidationError", "ValidationError")
 
 
@@ -75,7 +76,16 @@ def describe(app: FastAPI) -> dict[str, Any]:
     for operations in document["paths"].values():
         for operation in operations.values():
             _drop_framework_errors(operation)
+            if "requestBody" in operation:
+                _add_body_problems(operation)
     return document
+
+
+def _add_body_problems(operation: dict[str, Any]) -> None:
+    """Say what any operation with a body may answer to one."""
+    for status, answer in documented(*_BODY_PROBLEMS).items():
+        operation["responses"].setdefault(str(status), answer)
+    operation["responses"] = dict(sorted(operation["responses"].items()))
 
 
 def _drop_framework_errors(operation: dict[str, Any]) -> None:

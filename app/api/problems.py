@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI
@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Match, Route
 
 from app.api.validation import validation_problem
 from app.domain.problems import PROBLEMS, Problem
@@ -97,21 +98,35 @@ async def _on_validation(request: Request, error: Any) -> Response:
     return _answer(request, validation_problem(error.errors(), None, known=_PARAMETERS))
 
 
-async def _on_http(request: Request, error: Any) -> Response:
-    problem = Problem(_BY_STATUS.get(error.status_code, "internal"))
-    allow = {name: value for name, value in (error.headers or {}).items() if name == "Allow"}
-    return _answer(request, problem, allow)
+def install_problem_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
+    """Let every error of the framework leave in this service's shape.
 
+    ``routes`` are all that the application has, each with its own methods.
+    """
 
-def install_problem_handlers(app: FastAPI) -> None:
-    """Let every error of the framework leave in this service's shape."""
+    async def on_http(request: Request, error: Any) -> Response:
+        problem = Problem(_BY_STATUS.get(error.status_code, "internal"))
+        allow = {"Allow": _methods(request, routes)} if problem.status == 405 else {}
+        return _answer(request, problem, allow)
+
     handlers: dict[type[Exception], Callable[[Request, Any], Awaitable[Response]]] = {
         Problem: _on_problem,
         RequestValidationError: _on_validation,
-        HTTPException: _on_http,
+        HTTPException: on_http,
     }
     for kind, handler in handlers.items():
         app.add_exception_handler(kind, handler)
+
+
+def _methods(request: Request, routes: Sequence[BaseRoute]) -> str:
+    """Return every method an address takes; the framework names those of one route."""
+    found = {
+        method
+        for route in routes
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+        for method in route.methods or ()
+    }
+    return ", ".join(sorted(found | {"HEAD"} if "GET" in found else found))
 
 
 def documented(
@@ -119,10 +134,12 @@ def documented(
 ) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI ``responses`` of an operation that may give these problems.
 
-    Whatever takes a key may also be refused for that key's rate.
+    Whatever takes a key may also be refused for that key's rate, or for a query
+    parameter that it does not have.
     """
     described: dict[int | str, dict[str, Any]] = dict(answers or {})
-    for code in (*codes, "rate-limited") if "unauthorized" in codes else codes:
+    keyed = ("invalid-request", "rate-limited") if "unauthorized" in codes else ()
+    for code in dict.fromkeys((*codes, *keyed)):
         kind = PROBLEMS[code]
         known = described.setdefault(
             kind.status,

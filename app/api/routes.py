@@ -57,7 +57,8 @@ def bare_application(lifespan: Lifespan | None = None) -> FastAPI:
         app.include_router(router)
     app.state.metrics = metrics.Metrics(app.version)
     app.add_middleware(RequestContext, metrics=app.state.metrics)
-    install_problem_handlers(app)
+    own = [route for router in _ROUTERS for route in router.routes]
+    install_problem_handlers(app, [*app.routes, *own])
     install_openapi(app)
     return app
 

@@ -59,12 +59,18 @@ def test_open_routes_need_no_key(anonymous: httpx.Client, method: str, path: str
     assert anonymous.request(method, path).status_code == 200
 
 
+def _template(path: str) -> str:
+    ids = {"ds_0": "{dataset}", "rel_0": "{release}", "key_0": "{key}"}
+    return "/".join(ids.get(part, part) for part in path.split("/"))
+
+
 @pytest.mark.parametrize("path", sorted({path for _, path in OPERATIONS}))
 def test_a_wrong_method_answers_405(admin: httpx.Client, path: str) -> None:
     for method in ("PUT", "PATCH"):
         answer = admin.request(method, path)
         assert_problem(answer, 405, "method-not-allowed")
-        assert answer.headers["allow"]
+        document = {name.upper() for name in DOCUMENT["paths"][_template(path)]}
+        assert document <= set(answer.headers["allow"].split(", ")) <= document | {"HEAD"}
 
 
 @pytest.mark.parametrize(
@@ -117,6 +123,14 @@ def test_bad_paging_is_refused(admin: httpx.Client, path: str, query: dict[str, 
     answer = admin.get(path, params=query)
     problem = assert_problem(answer, 422, "invalid-request")
     assert problem["errors"][0]["field"] in ("limit", "cursor")
+    assert SENTINEL not in answer.text
+
+
+@pytest.mark.parametrize("path", ["/v1/datasets", "/v1/keys", "/metrics", "/v1/releases/rel_0"])
+def test_unknown_parameters_are_refused(admin: httpx.Client, path: str) -> None:
+    answer = admin.get(path, params={SENTINEL: SENTINEL})
+    problem = assert_problem(answer, 422, "invalid-request")
+    assert problem["errors"][0]["field"] == "query"
     assert SENTINEL not in answer.text
 
 
