@@ -41,10 +41,10 @@ def list_ledger(caller: Curator, dataset: Id, cut: Paging, state: State) -> Page
     response_model=VerificationAnswer,
     responses=documented("unauthorized", "forbidden"),
 )
-def verify_ledger(caller: Curator, state: State) -> VerificationAnswer:
+async def verify_ledger(caller: Curator, state: State) -> VerificationAnswer:
     """Walk every chain and sum; `head` is the SHA-256 over the sorted account heads (curators)."""
     del caller
-    found = state.services.audit.verify()
+    found = await state.services.audit.verify()
     return VerificationAnswer(
         ok=found.ok, entries=found.entries, head=found.head, faults=list(found.faults)
     )

@@ -190,7 +190,7 @@ def hash_of_columns(columns: Sequence[str | int | None], ledger_id: str) -> str:
     Short columns in ASCII are put together as one text, which is several times
     faster than column by column and gives the same bytes.
     """
-    parts = [_chain_start(ledger_id)]
+    parts = [chain_start(ledger_id)]
     try:
         for value in columns:
             if value is None:
@@ -205,12 +205,12 @@ def hash_of_columns(columns: Sequence[str | int | None], ledger_id: str) -> str:
             return hashlib.sha256(text.encode()).hexdigest()
     except IndexError:
         pass  # a long column
-    content = b"".join((_chain_start(ledger_id).encode(), *map(_canonical, columns)))
+    content = b"".join((chain_start(ledger_id).encode(), *map(_canonical, columns)))
     return hashlib.sha256(content).hexdigest()
 
 
 @lru_cache(maxsize=8)
-def _chain_start(ledger_id: str) -> str:
+def chain_start(ledger_id: str) -> str:
     """Return what every entry's bytes begin with."""
     return (_CHAIN_TAG + _canonical(ledger_id)).decode()
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import anyio.to_thread
 
 from app.domain.ledger import Entry
 from app.engine.data import DataEngine
@@ -19,6 +22,7 @@ class AuditService:
     def __init__(self, store: Store, datasets: DatasetService) -> None:
         self._store = store
         self._datasets = datasets
+        self._turn = asyncio.Lock()
 
     def entries(self, dataset: str, *, after: int, limit: int) -> Sequence[Entry]:
         """Return the entries of a data set's account, oldest first.
@@ -32,9 +36,13 @@ class AuditService:
         with self._store.reading() as reader:
             return reader.entries.list(account, after=after, limit=limit)
 
-    def verify(self) -> Verification:
-        """Walk every chain, sum and result."""
-        return self._store.verify()
+    async def verify(self) -> Verification:
+        """Walk every chain, sum and result: one walk at a time, and a long one elsewhere.
+
+        A large ledger is walked by processes that yield to this one.
+        """
+        async with self._turn:
+            return await anyio.to_thread.run_sync(self._store.verify)
 
 
 def check_stored_data(data_dir: Path, *, processes: int) -> Iterator[tuple[str, str | None]]:

@@ -96,14 +96,21 @@ class AccountsWriter(Accounts):
         return self._move(account, EntryKind.DEBIT, amount, occasion)
 
     def system_entry(
-        self, kind: str, *, principal: str, fingerprint: str | None = None, note: str | None = None
+        self,
+        kind: str,
+        *,
+        principal: str,
+        fingerprint: str | None = None,
+        note: str | None = None,
+        at: str | None = None,
     ) -> Entry:
         """Record something that moves no budget, e.g. ``policy_changed``.
 
-        ``fingerprint`` is the digest of what happened, ``note`` public text.
+        ``fingerprint`` is the digest of what happened, ``note`` public text. ``at``
+        is when, if a row was written for that time.
         """
         occasion = Occasion(principal=principal, fingerprint=fingerprint, note=note)
-        return self._entries.append_system(kind, occasion)
+        return self._entries.append_system(kind, occasion, at=at)
 
     def _move(self, account: str, kind: EntryKind, amount: int, occasion: Occasion) -> Entry:
         if account == SYSTEM_ACCOUNT:

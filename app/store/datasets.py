@@ -100,7 +100,7 @@ class DatasetsWriter(Datasets):
         """
         if self.by_name(name) is not None:
             raise Problem("name-taken")
-        dataset = id or new_id("ds")
+        dataset, at = id or new_id("ds"), now()
         self._connection.execute(
             insert(tables.dataset),
             {
@@ -111,13 +111,17 @@ class DatasetsWriter(Datasets):
                 "status": DatasetStatus.ACTIVE.value,
                 "rows": rows,
                 "created_by": principal,
-                "created_at": now(),
+                "created_at": at,
                 "archived_at": None,
             },
         )
         inserted = self._found(dataset)
         self._accounts.system_entry(
-            "dataset_created", principal=principal, fingerprint=inserted.digest, note=dataset
+            "dataset_created",
+            principal=principal,
+            fingerprint=inserted.digest,
+            note=dataset,
+            at=at,
         )
         if lineage is not None:
             self._connection.execute(
@@ -136,9 +140,12 @@ class DatasetsWriter(Datasets):
         Problem
             ``not-found``.
         """
-        changed = self._connection.execute(_ARCHIVE, {"wanted": dataset, "at": now()})
+        at = now()
+        changed = self._connection.execute(_ARCHIVE, {"wanted": dataset, "at": at})
         if changed.rowcount == 1:
-            self._accounts.system_entry("dataset_archived", principal=principal, note=dataset)
+            self._accounts.system_entry(
+                "dataset_archived", principal=principal, note=dataset, at=at
+            )
         return self._found(dataset)
 
     def _found(self, dataset: str) -> DatasetRecord:

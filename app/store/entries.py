@@ -165,11 +165,13 @@ class EntriesWriter(Entries):
         self._identity = identity
         self._touched: dict[str, Position | None] = {}
 
-    def open_account(self, account: str, total: int, occasion: Occasion) -> Entry:
+    def open_account(
+        self, account: str, total: int, occasion: Occasion, *, at: str | None = None
+    ) -> Entry:
         """Insert an account and its first entry."""
         self._touched.setdefault(account, None)
         nothing = AccountRecord(id=account, seq=0, total=0, spent=0, reserved=0, head=GENESIS)
-        chain = Chain(nothing, self._identity, now())
+        chain = Chain(nothing, self._identity, at or now())
         chain.add(EntryKind.OPEN, total, chain.balance.after(EntryKind.OPEN, total), occasion)
         opened = {"id": account, "seq": 1, "total": total, "spent": 0, "reserved": 0}
         self._connection.execute(_OPEN, {**opened, "head": chain.head})
@@ -199,9 +201,9 @@ class EntriesWriter(Entries):
         chain.add(kind, amount, after, occasion)
         return self.write(chain)
 
-    def append_system(self, kind: str, occasion: Occasion) -> Entry:
+    def append_system(self, kind: str, occasion: Occasion, *, at: str | None = None) -> Entry:
         """Add an entry that moves no budget to the system account."""
-        chain = self.chain(SYSTEM_ACCOUNT, now())
+        chain = self.chain(SYSTEM_ACCOUNT, at or now())
         chain.add(kind, 0, chain.balance, occasion)
         return self.write(chain)
 

@@ -97,7 +97,7 @@ class KeysWriter(Keys):
         principal: str,
     ) -> KeyRecord:
         """Register a key for a person."""
-        key = new_id("key")
+        key, at = new_id("key"), now()
         self._connection.execute(
             insert(tables.api_key),
             {
@@ -107,14 +107,14 @@ class KeysWriter(Keys):
                 "person": person,
                 "secret_hash": secret_hash,
                 "created_by": principal,
-                "created_at": now(),
+                "created_at": at,
                 "expires_at": expires_at,
                 "revoked_at": None,
             },
         )
         inserted = self._found(key)
         self._accounts.system_entry(
-            "key_created", principal=principal, fingerprint=inserted.digest, note=key
+            "key_created", principal=principal, fingerprint=inserted.digest, note=key, at=at
         )
         return inserted
 
@@ -165,9 +165,10 @@ class KeysWriter(Keys):
             others = self._connection.execute(_OTHER_ADMINS, {"wanted": key, "at": now()})
             if others.scalar_one() == 0:
                 raise Problem("last-admin-key")
-        changed = self._connection.execute(_REVOKE, {"wanted": key, "at": now()})
+        at = now()
+        changed = self._connection.execute(_REVOKE, {"wanted": key, "at": at})
         if changed.rowcount == 1:
-            self._accounts.system_entry("key_revoked", principal=principal, note=key)
+            self._accounts.system_entry("key_revoked", principal=principal, note=key, at=at)
         return self._found(key)
 
     def _found(self, key: str) -> KeyRecord:

@@ -77,11 +77,11 @@ def _identify(connection: Connection) -> LedgerIdentity:
         row = connection.execute(select(tables.ledger)).one_or_none()
         if row is not None:
             return LedgerIdentity(row.id, row.epoch)
-        identity = LedgerIdentity(new_id("ledger"), 1)
+        identity, at = LedgerIdentity(new_id("ledger"), 1), now()
         connection.execute(
             insert(tables.ledger),
-            {"number": 1, "id": identity.id, "epoch": identity.epoch, "created_at": now()},
+            {"number": 1, "id": identity.id, "epoch": identity.epoch, "created_at": at},
         )
         occasion = Occasion(principal=SYSTEM, note="system account")
-        EntriesWriter(connection, identity).open_account(SYSTEM_ACCOUNT, 0, occasion)
+        EntriesWriter(connection, identity).open_account(SYSTEM_ACCOUNT, 0, occasion, at=at)
         return identity

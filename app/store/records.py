@@ -87,7 +87,7 @@ class DatasetRecord:
     @property
     def digest(self) -> str:
         """Return the digest of what never changes; the system account keeps it."""
-        return digest_of(self.id, self.name, self.account, self.spec, self.rows)
+        return digest_of(self.number, self.id, self.name, self.account, self.spec, self.rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +123,9 @@ class KeyRecord:
     def digest(self) -> str:
         """Return the digest of what never changes; the system account keeps it."""
         return digest_of(
-            self.id, self.name, self.role.value, self.person, self.secret_hash, self.expires_at
-        )
+            self.number, self.id, self.name, self.role.value, self.person, self.secret_hash,
+            self.expires_at,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

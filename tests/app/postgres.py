@@ -57,7 +57,7 @@ class Databases:
         return name
 
     def take_back(self, name: str) -> None:
-        """End what is still connected and empty the database, unless its rules were changed."""
+        """End what is still connected and empty the database, unless its schema was changed."""
         self._administer(
             f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
         )
@@ -82,11 +82,12 @@ def _migrate(url: str) -> None:
 
 def _emptied(url: str) -> bool:
     from app.store.engines import migrating_engine
-    from app.store.rules import RULES, postgresql_triggers, wrong_rules
+    from app.store.rules import RULES, postgresql_triggers
+    from app.store.schema_check import schema_faults
     from app.store.tables import metadata
 
     with migrating_engine(url).connect() as connection, connection.begin():
-        if wrong_rules(connection):
+        if any(schema_faults(connection)):
             return False
         tables = list(reversed(metadata.sorted_tables))
         for table in tables:

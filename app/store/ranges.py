@@ -1,0 +1,183 @@
+"""Ranges of entries and of releases, each a part of a verification that stands alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, select, text
+
+from app.store import tables
+from app.store.ids import shown
+from app.store.walks import (
+    CHARGE_COLUMNS,
+    ENTRY_COLUMNS,
+    RELEASE_COLUMNS,
+    EntryWalk,
+    ReleaseWalk,
+    Row,
+)
+
+_PAGE = 1000
+_MOST_RANGES = 1000
+_END = 2**62
+"""Beyond every sequence number: a range up to here ends with its account."""
+
+_NAMED = re.compile(r":(\w+)")
+
+Place = tuple[str, int]
+"""An account and a sequence number; ranges begin after one and end at one."""
+
+
+def _listed(alias: str, columns: Sequence[str]) -> str:
+    return ", ".join(f"{alias}.{column}" for column in columns)
+
+
+_ENTRIES = (
+    f"SELECT {_listed('e', ENTRY_COLUMNS)}, r.number FROM entry AS e LEFT JOIN release AS r"  # noqa: S608 - constants
+    " ON r.account = e.account AND r.seq = e.seq"
+)
+_ACCOUNTS = "SELECT a.id, a.seq, a.total, a.spent, a.reserved, a.head FROM account AS a"
+_RELEASES = (
+    f"SELECT {_listed('r', RELEASE_COLUMNS)}, {_listed('e', CHARGE_COLUMNS)}"  # noqa: S608 - constants
+    " FROM release AS r LEFT JOIN entry AS e ON e.account = r.account AND e.seq = r.seq"
+)
+_RESERVED = text("SELECT release, at FROM entry WHERE kind = 'reserve'")
+_KNOWN = select(tables.release.c.id).where(
+    tables.release.c.id.in_(bindparam("wanted", expanding=True))
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryRange:
+    """The entries after one place up to another, and the account rows that end there."""
+
+    ledger: str
+    epoch: int
+    after: Place | None
+    until: Place | None
+
+    def faults(self, connection: Connection) -> Iterator[str]:
+        """Walk them on this connection's snapshot."""
+        where, values = _between("a.id, a.seq", self.after, self.until)
+        accounts = {row[0]: row[1:] for row in _rows(connection, f"{_ACCOUNTS} {where}", values)}
+        walk = EntryWalk(
+            ledger=self.ledger,
+            epoch=self.epoch,
+            accounts=accounts,
+            before=self._before(connection),
+            ends_inside=self.until is not None and self.until[1] != _END,
+        )
+        where, values = _between("e.account, e.seq", self.after, self.until)
+        query = f"{_ENTRIES} {where} ORDER BY e.account, e.seq"
+        yield from walk.walk(_rows(connection, query, values))
+        reserved = [*walk.reserved]
+        for start in range(0, len(reserved), _PAGE):
+            some = reserved[start : start + _PAGE]
+            known = {*connection.execute(_KNOWN, {"wanted": some}).scalars()}
+            for release in some:
+                if release not in known:
+                    yield f"{walk.reserved[release]}: its release is missing"
+
+    def _before(self, connection: Connection) -> Row | None:
+        if self.after is None or self.after[1] == _END:
+            return None
+        where = "WHERE e.account = :account AND e.seq = :seq"
+        values = {"account": self.after[0], "seq": self.after[1]}
+        found = [*_rows(connection, f"{_ENTRIES} {where}", values)]
+        return found[0] if found else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRange:
+    """The releases after one number up to another."""
+
+    after: int | None
+    until: int | None
+
+    def faults(self, connection: Connection) -> Iterator[str]:
+        """Walk them on this connection's snapshot."""
+        bounds = {"after": ("r.number > :after", self.after),
+                  "until": ("r.number <= :until", self.until)}  # fmt: skip
+        given = {name: bound for name, bound in bounds.items() if bound[1] is not None}
+        where = " AND ".join(condition for condition, _ in given.values())
+        query = f"{_RELEASES} {'WHERE ' + where if where else ''} ORDER BY r.number"
+        values = {name: value for name, (_, value) in given.items()}
+        walk = ReleaseWalk()
+        yield from walk.walk(_rows(connection, query, values))
+        if walk.reviewed:
+            for release, at in connection.execute(_RESERVED):
+                if walk.reviewed.get(release) == at:
+                    del walk.reviewed[release]
+        for release in sorted(walk.reviewed):
+            yield f"release {shown(release)}: its time has been edited"
+
+
+def cut_entries(
+    accounts: Sequence[tuple[str, int]], *, ledger: str, epoch: int, length: int
+) -> Iterator[EntryRange]:
+    """Cut all entries into ranges of about a length; the first and the last are open.
+
+    ``accounts`` are ids and last sequence numbers, in the database's own order.
+    A cut is between accounts or well inside one, so that an account that moves
+    meanwhile ends in the same range in every snapshot.
+    """
+    # However large an edited number is, there are not many more ranges than this.
+    length = max(length, sum(last for _, last in accounts) // _MOST_RANGES)
+    cuts: list[Place] = []
+    filled = 0
+    for account, last in accounts:
+        seq = length - filled
+        while seq < last:
+            cuts.append((account, seq))
+            seq += length
+        filled = last - (seq - length)
+        if filled == length:
+            cuts.append((account, _END))
+            filled = 0
+    for after, until in zip([None, *cuts], [*cuts, None], strict=True):
+        yield EntryRange(ledger=ledger, epoch=epoch, after=after, until=until)
+
+
+def cut_releases(connection: Connection, *, length: int) -> Iterator[ReleaseRange]:
+    """Cut all releases into ranges of about a length; the first and the last are open."""
+    number = tables.release.c.number
+    low, high = connection.execute(select(func.min(number), func.max(number))).one()
+    length = max(length, 0 if low is None else (high - low) // _MOST_RANGES)
+    cuts = [] if low is None else [*range(low - 1, high, length)][1:]
+    for after, until in zip([None, *cuts], [*cuts, None], strict=True):
+        yield ReleaseRange(after=after, until=until)
+
+
+def _between(place: str, after: Place | None, until: Place | None) -> tuple[str, dict[str, Any]]:
+    """Return the condition that a place lies in a range, and its values."""
+    conditions: list[str] = []
+    values: dict[str, Any] = {}
+    for sign, name, bound in ((">", "after", after), ("<=", "until", until)):
+        if bound is not None:
+            conditions.append(f"({place}) {sign} (:{name}, :{name}_seq)")
+            values |= {name: bound[0], f"{name}_seq": bound[1]}
+    return ("WHERE " + " AND ".join(conditions) if conditions else ""), values
+
+
+def _rows(connection: Connection, query: str, values: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield the driver's own tuples, a page in memory at a time, of one transaction's snapshot."""
+    if not connection.in_transaction():
+        connection.begin()
+    driver = connection.connection.dbapi_connection
+    if driver is None:
+        raise AssertionError("a connection in a transaction has its driver's")
+    if connection.dialect.name == "sqlite":
+        cursor = driver.cursor()
+    else:
+        # A named one stays on the server, which then sends no more than is asked for.
+        cursor = driver.cursor("walk")
+        query = _NAMED.sub(r"%(\1)s", query)
+    try:
+        cursor.execute(query, values)
+        while page := cursor.fetchmany(_PAGE):
+            yield from page
+    finally:
+        cursor.close()

@@ -1,0 +1,219 @@
+"""The walks of a verification, each over one range of raw rows.
+
+Nothing here trusts what triggers, constraints or the writer's own arithmetic
+have let through: an entry's hash is computed here a second time, in a way of its
+own, and a release is compared with the entry that charged it column by column.
+Rows are tuples as the driver gives them, because a million of them are walked.
+
+A walk yields what is wrong, as places and fixed words, never as values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from app.domain.ledger import GENESIS, Balance, chain_start, hash_of_columns
+from app.domain.releases import ReleaseState, plan_digest, request_fingerprint
+from app.store.ids import shown
+
+Row = tuple[Any, ...]
+
+ENTRY_COLUMNS = (
+    "account", "seq", "epoch", "kind", "principal", "release", "idem", "fingerprint", "note",
+    "amount", "total_after", "spent_after", "reserved_after", "at", "prev", "hash",
+)  # fmt: skip
+RELEASE_COLUMNS = (
+    "number", "id", "account", "seq", "dataset", "principal", "state", "attempts", "request",
+    "plan", "fingerprint", "result", "result_hash", "created_at", "finished_at",
+)  # fmt: skip
+CHARGE_COLUMNS = ("kind", "release", "principal", "fingerprint", "note", "at", "hash")
+
+_CHARGED_BY = {
+    ReleaseState.RESERVED: "reserve",
+    ReleaseState.REJECTED: "reserve",
+    ReleaseState.WITHDRAWN: "reserve",
+    ReleaseState.EXPIRED: "reserve",
+    ReleaseState.DEBITED: "debit",
+    ReleaseState.RELEASED: "debit",
+    ReleaseState.VOID: "debit",
+}
+_FINAL = frozenset(ReleaseState) - {ReleaseState.RESERVED, ReleaseState.DEBITED}
+_ACCOUNT, _SEQ, _HASHED = map(ENTRY_COLUMNS.index, ("account", "seq", "hash"))
+_NOTHING_BEFORE = ("", 0, 1, "", "", None, None, None, None, 0, 0, 0, 0, "", "", GENESIS, None)
+_SHORT = 128
+_TEXT = tuple(f"{chr(0) * 7}{chr(length)}t" for length in range(_SHORT))
+_NUMBER = tuple(f"{chr(0) * 7}{chr(length)}i" for length in range(_SHORT))
+_NOTHING = f"{chr(0) * 8}n"
+
+
+class EntryWalk:
+    """A walk over entries in order of account and sequence.
+
+    Parameters
+    ----------
+    ledger, epoch
+        The ledger's id, and the epoch that no entry can be beyond.
+    accounts
+        The account rows whose last entry lies in the range: (seq, total,
+        spent, reserved, head) by id.
+    before
+        The entry before the range, where the range begins inside an account.
+    ends_inside
+        Whether the range ends inside an account.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger: str,
+        epoch: int,
+        accounts: Mapping[str, Row],
+        before: Row | None,
+        ends_inside: bool,
+    ) -> None:
+        self._ledger = ledger
+        self._start = chain_start(ledger)
+        self._epoch = epoch
+        self._accounts = dict(accounts)
+        self._ends_inside = ends_inside
+        self._last = before
+        self.reserved: dict[str, str] = {}
+        """Where releases were reserved whose charge is another entry, if there is one: by id."""
+
+    def walk(self, rows: Iterable[Row]) -> Iterator[str]:
+        """Walk rows of :data:`ENTRY_COLUMNS` and the number of the release they charged."""
+        last = self._last
+        for row in rows:
+            if last is not None and last[_ACCOUNT] != row[_ACCOUNT]:
+                yield from self._close(last)
+                last = None
+            problem = self._fault_of(row, last)
+            if problem is not None:
+                yield f"{_place(row)}: {problem}"
+            last = row
+        if last is not None and not (self._ends_inside and last[_ACCOUNT] not in self._accounts):
+            yield from self._close(last)
+        for account in sorted(self._accounts):
+            yield f"account {shown(account)}: it has no entries"
+
+    def _fault_of(self, row: Row, last: Row | None) -> str | None:
+        """Return what is wrong with an entry, given the one before it; in the order of a row."""
+        (_, seq, epoch, kind, _, release, _, _, _, amount, total, spent, reserved, _, prev, stated,
+         number) = row  # fmt: skip
+        (_, seq_before, since, _, _, _, _, _, _, _, total_before, spent_before, reserved_before,
+         _, _, head, _) = last or _NOTHING_BEFORE  # fmt: skip
+        fault = None
+        if seq != seq_before + 1:
+            fault = "an entry before it is missing"
+        elif prev != head:
+            fault = "it does not continue the entry before it"
+        elif stated != entry_hash(row, self._start) and stated != self._slow_hash(row):
+            fault = "it has been edited"
+        elif (kind == "open") != (last is None):
+            fault = "only an account's first entry opens it"
+        elif not (
+            # The usual case first: a charge of what was not reserved.
+            kind == "debit"
+            and amount > 0
+            and (spent, total, reserved) == (spent_before + amount, total_before, reserved_before)
+            and spent + reserved <= total
+        ) and not Balance(total_before, spent_before, reserved_before).may_become(
+            Balance(total, spent, reserved), kind, amount
+        ):
+            fault = "its balance does not follow"
+        elif not since <= epoch <= self._epoch:
+            fault = "its epoch does not follow"
+        elif number is None and kind == "debit":
+            fault = "its release is missing"
+        elif number is None and kind == "reserve":
+            self.reserved[release] = _place(row)
+        return fault
+
+    def _close(self, last: Row) -> Iterator[str]:
+        """Compare an account's row with its last entry."""
+        account = self._accounts.pop(last[0], None)
+        if account is None:
+            yield f"account {shown(last[0])}: it has entries and no balance"
+        elif account != (last[1], *last[10:13], last[15]):
+            yield f"account {shown(last[0])}: its balance is not its last entry's"
+
+    def _slow_hash(self, row: Row) -> str:
+        return hash_of_columns(row[:_HASHED], self._ledger)
+
+
+def _place(row: Row) -> str:
+    return f"account {shown(row[_ACCOUNT])}, entry {row[_SEQ]}"
+
+
+def entry_hash(row: Row, start: str) -> str | None:
+    """Return the hash of an entry of short ASCII texts; None for others.
+
+    The same bytes as :func:`app.domain.ledger.chain_hash`, put together in one go.
+    """
+    account, seq, epoch, kind, person, release, idem, fingerprint, note = row[:9]
+    numbers = (str(seq), str(epoch), *map(str, row[9:13]))
+    seq, epoch, amount, total, spent, reserved = numbers
+    at, prev = row[13:15]
+    try:
+        text = (
+            f"{start}{_TEXT[len(account)]}{account}{_NUMBER[len(seq)]}{seq}"
+            f"{_NUMBER[len(epoch)]}{epoch}{_TEXT[len(kind)]}{kind}{_TEXT[len(person)]}{person}"
+            f"{_NOTHING if release is None else _TEXT[len(release)] + release}"
+            f"{_NOTHING if idem is None else _TEXT[len(idem)] + idem}"
+            f"{_NOTHING if fingerprint is None else _TEXT[len(fingerprint)] + fingerprint}"
+            f"{_NOTHING if note is None else _TEXT[len(note)] + note}"
+            f"{_NUMBER[len(amount)]}{amount}{_NUMBER[len(total)]}{total}"
+            f"{_NUMBER[len(spent)]}{spent}{_NUMBER[len(reserved)]}{reserved}"
+            f"{_TEXT[len(at)]}{at}{_TEXT[len(prev)]}{prev}"
+        )
+    except IndexError:
+        return None
+    return hashlib.sha256(text.encode()).hexdigest() if text.isascii() else None
+
+
+class ReleaseWalk:
+    """A walk over releases, each beside the entry that charged it."""
+
+    def __init__(self) -> None:
+        self.reviewed: dict[str, str] = {}
+        """When releases were made that were charged later, by id: as their reserve says."""
+
+    def walk(self, rows: Iterable[Row]) -> Iterator[str]:
+        """Walk rows of :data:`RELEASE_COLUMNS` and of :data:`CHARGE_COLUMNS`."""
+        for row in rows:
+            problem = self._fault_of(row)
+            if problem is not None:
+                yield f"release {shown(row[1])}: {problem}"
+
+    def _fault_of(self, row: Row) -> str | None:
+        (_, release, _, _, dataset, person, state, attempts, request, plan, fingerprint,
+         result, result_hash, created_at, finished_at, *charge) = row  # fmt: skip
+        kind, charged, charged_to, charged_for, noted, charged_at, _ = charge
+        if charged_at != created_at:
+            self.reviewed[release] = created_at
+        hashed = None if result is None else hashlib.sha256(result).hexdigest()
+        checks = (
+            (charged == release and charged_for == fingerprint, "it is not what was charged for"),
+            (charged_to == person, "it belongs to another person than was charged"),
+            (_fingerprint(dataset, request) == fingerprint, "its request has been edited"),
+            (_plan_digest(plan) == noted, "its plan has been edited"),
+            (_CHARGED_BY.get(state) == kind, "its state does not fit its charge"),
+            ((state == ReleaseState.RELEASED) == (result is not None), "its state does not fit"),
+            ((state in _FINAL) == (finished_at is not None), "its state does not fit its end"),
+            (attempts >= 1 if kind == "debit" else attempts == 0, "its attempts do not fit"),
+            (hashed == result_hash, "its result has been edited"),
+        )
+        return next((fault for holds, fault in checks if not holds), None)
+
+
+@lru_cache(maxsize=64)
+def _fingerprint(dataset: str, request: str) -> str:
+    return request_fingerprint(dataset=dataset, request=request)
+
+
+@lru_cache(maxsize=64)
+def _plan_digest(plan: str) -> str:
+    return plan_digest(plan)
