@@ -14,7 +14,6 @@ from tests.e2e.live import LiveServer, release_mean, upload
 
 COLUMNS = {"income": {"type": "number", "lower": 0, "upper": 100}}
 ROWS = "income\n" + "\n".join(str(value % 100) for value in range(200)) + "\n"
-KILLS = 100
 CLIENTS = 4
 
 
@@ -85,14 +84,19 @@ class _Load:
             thread.join()
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_no_acknowledged_release_is_lost_by_100_kills(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(400)]),
+        pytest.param(1000, marks=[pytest.mark.long, pytest.mark.timeout(4000)]),
+    ],
+)
+def test_no_acknowledged_release_is_lost_by_kills(tmp_path: Path, kills: int) -> None:
     server = LiveServer(tmp_path / "data").start()
     with server.client() as owner:
         dataset = upload(owner, ROWS, COLUMNS, budget={"epsilon": "10000"})["id"]
     acknowledged: dict[str, bytes] = {}
-    for kill in range(KILLS):
+    for kill in range(kills):
         load = _Load(server, dataset, kill)
         load.wait_for(1 + kill % 5)
         time.sleep(0.0005 * (kill % 40))  # spread the moment of death over a release's life
@@ -105,7 +109,7 @@ def test_no_acknowledged_release_is_lost_by_100_kills(tmp_path: Path) -> None:
             for key, body in list(load.acknowledged.items())[-3:]:
                 replay = release_mean(client, dataset, column="income", epsilon="0.001", key=key)
                 assert (replay.status_code, replay.content) == (201, body)
-    assert len(acknowledged) >= KILLS
+    assert len(acknowledged) >= kills
     with server.client() as client:
         for key, body in acknowledged.items():
             replay = release_mean(client, dataset, column="income", epsilon="0.001", key=key)

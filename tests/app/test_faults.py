@@ -1,0 +1,216 @@
+"""Faults at every statement and at every disk operation of a release, on both databases.
+
+Whatever fails wherever: the ledger verifies, nothing is spent that was not
+charged, what was acknowledged is there, and the same release can be asked for
+again, under its old charge where there is one.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError
+
+from app.domain.releases import ReleaseState
+from app.store import Debit, Finish, ReleaseRecord, Store, StoreError
+from tests.app.disk import ERRORS, Tape, image, recorded
+from tests.app.ledgers import ANALYST, Ledger, Place, opened, url_of
+
+AMOUNT = 3
+RESULT = b'{"value": 1}'
+
+
+def release(store: Store, dataset: str, idem: str) -> ReleaseRecord:
+    """Charge, draw and finish, as the service does; what is charged is not charged again."""
+    charged = store.write(
+        Debit(dataset=dataset, principal=ANALYST, idem=idem, amount=AMOUNT, request="{}", plan="{}")
+    ).record
+    if charged.state is ReleaseState.RELEASED:
+        return charged
+    return store.write(Finish(release=charged.id, result=RESULT))
+
+
+def check(store: Store, account: str, told: set[str], *, asked: int) -> None:
+    """What was told is there, and no more is spent than was asked for."""
+    assert store.frozen is None
+    verification = store.verify()
+    assert verification.ok, verification.faults
+    with store.reading() as r:
+        found = r.accounts.get(account)
+        releases = r.releases.list(limit=10**6)
+        for idem in told:
+            known = r.releases.find_by_idem(ANALYST, idem)
+            assert known is not None
+            assert (known.state, known.result) == (ReleaseState.RELEASED, RESULT)
+    assert found is not None
+    assert AMOUNT * len(releases) <= found.spent <= AMOUNT * asked
+
+
+class Trap:
+    """Counts statements, COMMIT included, and does something at one of them."""
+
+    def __init__(self, store: Store) -> None:
+        self.count = 0
+        self.at: int | None = None
+        self.spring: Callable[[], object] = lambda: None
+        engine = store._opened.connection.engine
+        event.listen(engine, "before_cursor_execute", self)
+        event.listen(engine, "commit", self)
+
+    def __call__(self, *_: Any) -> None:
+        number, self.count = self.count, self.count + 1
+        if number == self.at:
+            self.spring()
+
+
+def raise_fault() -> None:
+    raise RuntimeError("injected")
+
+
+def test_an_exception_at_any_statement_undoes_it_all(place: Place) -> None:
+    with opened(place, total=10**6) as ledger:
+        trap = Trap(ledger.store)
+        release(ledger.store, ledger.dataset, "warm up")
+        statements = trap.count
+        assert statements >= 12
+        trap.spring = raise_fault
+        told, asked = {"warm up"}, 1
+        for at in range(statements):
+            trap.count, trap.at = 0, at
+            idem = f"fault at {at}"
+            with pytest.raises(RuntimeError, match="injected"):
+                release(ledger.store, ledger.dataset, idem)
+            trap.at = None
+            asked += 1
+            check(ledger.store, ledger.account, told, asked=asked)
+            assert release(ledger.store, ledger.dataset, idem).result == RESULT
+            told.add(idem)
+            check(ledger.store, ledger.account, told, asked=asked)
+        assert ledger.balance()[1] == AMOUNT * asked, "each was charged once"
+
+
+def die_at(place: Place, dataset: str, at: int, done: Any) -> None:
+    store = place.open()
+    trap = Trap(store)
+    trap.at, trap.spring = at, lambda: os.kill(os.getpid(), signal.SIGKILL)
+    release(store, dataset, f"death at {at}")
+    done.send(trap.count)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def said(receiver: Connection) -> bool:
+    """Return whether the process has told that its release is done."""
+    try:
+        receiver.recv()
+    except EOFError:
+        return False
+    finally:
+        receiver.close()
+    return True
+
+
+@pytest.mark.slow
+def test_a_death_at_any_statement_loses_nothing(place: Place) -> None:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["app.store", "tests.app.ledgers", "tests.app.disk"])
+    with opened(place, total=10**6) as ledger:
+        pass
+    told: set[str] = set()
+    at = asked = 0
+    alive = False
+    while not alive:
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=die_at, args=(place, ledger.dataset, at, sender))
+        process.start()
+        sender.close()
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
+        process.close()
+        alive = said(receiver)  # it outlived the last statement
+        if alive:
+            told.add(f"death at {at}")
+        # A charge that was lost after the anchor had noted it is burned: asked for twice.
+        asked += 2
+        store = place.open()
+        try:
+            check(store, ledger.account, told, asked=asked)
+            assert release(store, ledger.dataset, f"death at {at}").result == RESULT
+            told.add(f"death at {at}")
+            check(store, ledger.account, told, asked=asked)
+        finally:
+            store.close()
+        at += 1
+    assert at >= 12
+
+
+@contextmanager
+def faulty(ledger: Ledger, directory: Path) -> Iterator[tuple[Tape, Ledger]]:
+    """Open a copy of a ledger on a disk that can fail."""
+    shutil.copytree(ledger.place.directory, directory)
+    place = Place(directory, url_of(directory))
+    with recorded() as tape:
+        # What was there before counts as flushed.
+        for file in (path for path in directory.rglob("*") if path.is_file()):
+            tape.note("write", str(file), content=file.read_bytes())
+            tape.note("sync", str(file))
+        store = place.open()
+        try:
+            yield tape, replace(ledger, store=store, place=place)
+        finally:
+            store.close()
+
+
+def attempt(ledger: Ledger, idem: str) -> bool:
+    """Return whether the release was acknowledged."""
+    try:
+        release(ledger.store, ledger.dataset, idem)
+    except (DBAPIError, StoreError):
+        return False
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lasting", [1, float("inf")], ids=["once", "from then on"])
+@pytest.mark.parametrize("error", sorted(ERRORS))
+def test_a_disk_error_at_any_operation(tmp_path: Path, error: str, lasting: float) -> None:
+    """After it, in the same process; and after a power cut on what the disk then holds."""
+    rng = random.Random(4)
+    with opened(Place(tmp_path / "first", url_of(tmp_path / "first")), total=10**6) as first:
+        release(first.store, first.dataset, "warm up")
+    with faulty(first, tmp_path / "count") as (tape, ledger):
+        tape.operations = 0
+        release(ledger.store, ledger.dataset, "counted")
+        operations = tape.operations
+    assert operations >= 8
+    for at in range(operations):
+        with faulty(first, tmp_path / str(at)) as (tape, ledger):
+            told = {"warm up"}
+            tape.operations, tape.fail_at, tape.fail_for, tape.error = 0, at, lasting, error
+            if attempt(ledger, "faulty"):
+                told.add("faulty")
+            events = tuple(tape.events)
+            assert lasting == 1 or not attempt(ledger, "while it lasts")
+            tape.fail_at = None
+            if ledger.store.frozen is None:
+                check(ledger.store, ledger.account, told, asked=4)
+                assert attempt(ledger, "faulty")
+                check(ledger.store, ledger.account, {*told, "faulty"}, asked=4)
+        cut = tmp_path / f"{at} cut"
+        image(events, tmp_path / str(at), cut, fate="dropped", rng=rng)
+        store = Place(cut, url_of(cut)).open()
+        try:
+            check(store, ledger.account, told, asked=4)
+        finally:
+            store.close()
