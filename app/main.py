@@ -23,18 +23,23 @@ from app.services.budgets import BudgetService
 from app.services.catalog import CatalogService
 from app.services.datasets import DatasetService
 from app.services.derivations import DerivationService
+from app.services.draws import DrawService
 from app.services.health import HealthService
+from app.services.jobs import JobRunner
 from app.services.keys import KeyService
+from app.services.leases import Lease
 from app.services.lineage import LineageService
 from app.services.plans import PlanService
 from app.services.previews import PreviewService
 from app.services.rates import RateLimiter
 from app.services.receipts import Receipts
 from app.services.releases import ReleaseService
+from app.services.showing import Showing
 from app.settings import PREFIX, Settings
-from app.store import Anchor, FileAnchor, Store, sqlite_file
+from app.store import Anchor, FileAnchor, Store, StoreError, new_id, sqlite_file
 from app.store.lineage import LineageFiles
 from app.store.vault import Vault
+from app.worker import SpawnedDraws
 
 _LOG = logging.getLogger(__name__)
 
@@ -52,7 +57,8 @@ def create_app(settings: Settings) -> FastAPI:
             store.share()
             if store.frozen is None:
                 _show_key(services.keys.bootstrap(_bootstrap_secret(settings)))
-                services.releases.recover()
+                await services.lease.begin()
+                services.jobs.start()
             try:
                 clock = PublicClock(settings.response_slot_ms)
                 rates = RateLimiter(settings.rate_limit_per_minute)
@@ -60,6 +66,7 @@ def create_app(settings: Settings) -> FastAPI:
                 yield {"app": state}
             finally:
                 await services.releases.close(timeout_s=settings.drain_timeout_s)
+                await services.lease.end()
         finally:
             await anyio.to_thread.run_sync(store.close)
 
@@ -108,13 +115,23 @@ def build_services(settings: Settings, store: Store) -> Services:
         _clear_up(vault, datasets)
     plans = PlanService(threads=settings.draw_threads)
     receipts = Receipts(store)
-    releases = ReleaseService(
+    draws = DrawService(
         store=store,
         datasets=datasets,
         plans=plans,
         plane=plane,
         receipts=receipts,
         threads=settings.draw_threads,
+        worker=new_id("wrk"),
+    )
+    jobs = build_jobs(settings, store, datasets, draws)
+    releases = ReleaseService(
+        store=store,
+        datasets=datasets,
+        plans=plans,
+        draws=draws,
+        jobs=jobs,
+        showing=Showing(settings.response_slot_ms),
         max_waiting=settings.max_waiting_draws,
     )
     return Services(
@@ -124,7 +141,9 @@ def build_services(settings: Settings, store: Store) -> Services:
         datasets=datasets,
         derivations=DerivationService(releases, datasets, plans),
         health=HealthService(store, directories=_written(settings)),
+        jobs=jobs,
         keys=KeyService(store),
+        lease=Lease(store, draws.worker),
         previews=PreviewService(datasets, plans),
         receipts=receipts,
         releases=releases,
@@ -142,6 +161,25 @@ def _clear_up(vault: Vault, datasets: DatasetService) -> None:
     unknown = vault.recover(keep=datasets.with_rows(), known=datasets.ids())
     for name in unknown:
         _LOG.warning("data set %s is not in the database: its rows are now in stale", name)
+
+
+def build_jobs(
+    settings: Settings, store: Store, datasets: DatasetService, draws: DrawService
+) -> JobRunner:
+    """Put together what claims jobs and draws them.
+
+    Raises
+    ------
+    StoreError
+        Jobs would be left to workers, where there can be none.
+    """
+    count = settings.resolved_job_processes
+    if count == 0 and not store.shared:
+        raise StoreError(
+            "job_processes = 0 leaves jobs to `release-desk worker`, which needs PostgreSQL"
+        )
+    processes = SpawnedDraws(count=count, data_dir=settings.data_dir, log_level=settings.log_level)
+    return JobRunner(store=store, datasets=datasets, draws=draws, processes=processes)
 
 
 def upload_limits(settings: Settings) -> Limits:

@@ -164,6 +164,14 @@ class Settings(BaseSettings):
     draw_threads: int = Field(
         default=4, ge=1, le=64, description="Threads that draw releases, beside the event loop."
     )
+    job_processes: int | None = Field(
+        default=None,
+        ge=0,
+        le=64,
+        description="Processes that draw jobs beside each server; by default one less than there "
+        "are processors, but 1 to 8. With 0 jobs are left to `release-desk worker`, which needs "
+        "PostgreSQL.",
+    )
     max_waiting_draws: int = Field(
         default=512,
         ge=1,
@@ -198,6 +206,13 @@ class Settings(BaseSettings):
         """Read arguments first, then the environment, then files the environment names."""
         del dotenv_settings, file_secret_settings
         return init_settings, env_settings, _FileSource(settings_cls)
+
+    @property
+    def resolved_job_processes(self) -> int:
+        """Return how many processes draw jobs, with the default filled in."""
+        if self.job_processes is not None:
+            return self.job_processes
+        return min(max((os.cpu_count() or 1) - 1, 1), 8)
 
     @property
     def resolved_database_url(self) -> str:

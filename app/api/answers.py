@@ -156,6 +156,15 @@ class ChargeAnswer(Answer):
     unit: Literal["epsilon", "rho"]
 
 
+class JobAnswer(Answer):
+    """A release that is drawn in the background."""
+
+    deadline_s: int = Field(
+        description="Its outcome is shown this many seconds after the charge, or at the next "
+        "doubling of that time."
+    )
+
+
 class PreviewAnswer(Answer):
     """What a release would be like."""
 
@@ -170,6 +179,9 @@ class PreviewAnswer(Answer):
     guarantee: GuaranteeAnswer
     grid: dict[str, Any]
     details: dict[str, Any]
+    job: JobAnswer | None = Field(
+        description="Null where the release would be answered while its client waits."
+    )
     noise: NoiseAnswer | None
     alternatives: list[AlternativeAnswer]
     adjacent_output_space: FigureAnswer | None = Field(

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import time
 from types import TracebackType
+from typing import Self
 
 from app.domain.timing import Schedule, response_schedule
+from app.services.showing import now_ms
 
 _SHORTEST_S = 0.001
 
@@ -23,14 +25,14 @@ class PublicClock:
         self._slot_ms = slot_ms
         self._waiting: dict[int, list[asyncio.Future[None]]] = {}
 
-    def answer(self) -> _Answer:
+    def answer(self) -> Answer:
         """Return a block for the work on a request that has just arrived.
 
         However the block ends, by a return or by any exception, it ends at a
         moment of the request's schedule.
         """
-        schedule = response_schedule(arrived_ms=_now_ms(), slot_ms=self._slot_ms)
-        return _Answer(self, schedule)
+        schedule = response_schedule(arrived_ms=now_ms(), slot_ms=self._slot_ms)
+        return Answer(self, schedule)
 
     def moment(self, at_ms: int) -> asyncio.Future[None]:
         """Return the future that is done at a moment."""
@@ -54,21 +56,26 @@ class PublicClock:
                 future.set_result(None)
 
 
-class _Answer:
-    """A block of work that ends at a moment of its schedule."""
+class Answer:
+    """A block of work that ends at a moment of its schedule, see :meth:`PublicClock.answer`."""
 
-    __slots__ = ("_clock", "_deadline", "_schedule")
+    __slots__ = ("_clock", "_deadline", "_schedule", "_until_ms")
 
     def __init__(self, clock: PublicClock, schedule: Schedule) -> None:
         self._clock = clock
         self._schedule = schedule
         self._deadline: asyncio.Future[None] | None = None
+        self._until_ms = 0
 
-    async def __aenter__(self) -> Schedule:
+    def hold(self, until_ms: int) -> None:
+        """Let the block not end before a moment: an outcome may not be shown earlier."""
+        self._until_ms = until_ms
+
+    async def __aenter__(self) -> Self:
         if self._schedule.wait_ms:
             # its place among the answers of that tick is that of its arrival
             self._deadline = self._clock.moment(self._schedule.deadline_ms)
-        return self._schedule
+        return self
 
     async def __aexit__(
         self,
@@ -79,11 +86,9 @@ class _Answer:
         deadline = self._deadline
         if deadline is None or isinstance(error, asyncio.CancelledError):
             return
-        if deadline.done():
-            deadline = self._clock.moment(self._schedule.first_from(_now_ms()))
+        now = now_ms()
+        if self._until_ms > max(now, self._schedule.deadline_ms):
+            deadline = self._clock.moment(self._until_ms)
+        elif deadline.done():
+            deadline = self._clock.moment(self._schedule.first_from(now))
         await deadline
-
-
-def _now_ms() -> int:
-    """Return the next whole millisecond: rounded down, a slot would be less than full."""
-    return -(-time.time_ns() // 10**6)

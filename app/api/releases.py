@@ -21,11 +21,19 @@ from app.api.dependencies import (
 from app.api.paging import Page, Paging, encode_cursor
 from app.api.problems import documented
 from app.api.schemas import ReleaseRequest
+from app.domain.problems import Problem
+from app.domain.releases import ReleaseState
 from app.services.answers import answer_of, etag_of
+from app.services.releases import ReleaseRecord
+from app.services.showing import Showing
 
 router = APIRouter(prefix="/v1", tags=["releases"])
 
 _JSON = "application/json"
+_ACCEPTED = (
+    "A job: charged, and drawn in the background. Ask at `Location` again after `Retry-After` "
+    "seconds, or send the same request again."
+)
 _KEY = {
     "parameters": [
         {
@@ -51,7 +59,10 @@ _KEY = {
         "dataset-archived", "too-large", "unsupported-media-type", "invalid-request",
         "policy-refused", "empty-dataset", "idempotency-key-reused", "release-void", "internal",
         "busy",
-        answers={201: {"model": ReleaseAnswer}},
+        answers={
+            201: {"model": ReleaseAnswer},
+            202: {"model": ReleaseAnswer, "description": _ACCEPTED},
+        },
     ),
 )  # fmt: skip
 async def create_release(
@@ -63,18 +74,41 @@ async def create_release(
 ) -> Response:
     """Charge the budget and release a statistic. The same key and body replay the answer.
 
-    Every answer, a refusal too, leaves at a tick of a public clock.
+    A draw that may take long is a job, by a public rule that previews tell. Every answer, a
+    refusal too, leaves at a tick of a public clock.
     """
-    async with state.clock.answer():
-        record = await state.services.releases.submit(
+    releases = state.services.releases
+    async with state.clock.answer() as answer:
+        record = await releases.submit(
             dataset, body.question, idem=idempotency_key_of(request), caller=caller
         )
+        if record.state is ReleaseState.DEBITED:
+            return _running(record, releases.showing)
+        answer.hold(releases.showing.from_ms(record))
+        if record.state is ReleaseState.VOID:
+            raise Problem("release-void")
         return Response(
             answer_of(record),
             status_code=201,
             media_type=_JSON,
-            headers={"Location": f"/v1/releases/{record.id}", "ETag": etag_of(record)},
+            headers={"Location": _location(record), "ETag": etag_of(record)},
         )
+
+
+def _running(record: ReleaseRecord, showing: Showing) -> Response:
+    return Response(
+        answer_of(record),
+        status_code=202,
+        media_type=_JSON,
+        headers={
+            "Location": _location(record),
+            "Retry-After": str(showing.retry_after_s(record)),
+        },
+    )
+
+
+def _location(record: ReleaseRecord) -> str:
+    return f"/v1/releases/{record.id}"
 
 
 @router.get(
@@ -120,6 +154,8 @@ async def get_release(request: Request, caller: Analyst, release: Id, state: Sta
     record = await state.services.releases.get(release, caller=caller)
     tag = etag_of(record)
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    if record.state is ReleaseState.DEBITED:
+        headers["Retry-After"] = str(state.services.releases.showing.retry_after_s(record))
     if _matches(request.headers.get("if-none-match"), tag):
         return Response(status_code=304, headers=headers)
     return Response(answer_of(record), media_type=_JSON, headers=headers)

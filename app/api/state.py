@@ -12,7 +12,9 @@ from app.services.catalog import CatalogService
 from app.services.datasets import DatasetService
 from app.services.derivations import DerivationService
 from app.services.health import HealthService
+from app.services.jobs import JobRunner
 from app.services.keys import KeyService
+from app.services.leases import Lease
 from app.services.previews import PreviewService
 from app.services.rates import RateLimiter
 from app.services.receipts import Receipts
@@ -30,7 +32,9 @@ class Services:
     datasets: DatasetService
     derivations: DerivationService
     health: HealthService
+    jobs: JobRunner
     keys: KeyService
+    lease: Lease
     previews: PreviewService
     receipts: Receipts
     releases: ReleaseService

@@ -189,26 +189,12 @@ class DatasetService:
                 record = reader.datasets.get(dataset)
             if record is None:
                 raise Problem("not-found", "There is no such data set.")
-            facts = self._parsed(record)
+            facts = facts_of(record)
             if len(self._facts) >= _MAX_CACHED:
                 self._facts.clear()
             # what an archiving has remembered since the look-up is newer
             known = self._facts.setdefault(dataset, facts)
         return known
-
-    def _parsed(self, record: DatasetRecord) -> DatasetFacts:
-        spec = json.loads(record.spec)
-        columns = parse_columns(
-            spec["columns"], adjacency=Adjacency(spec["adjacency"]), max_rows=spec["max_rows"]
-        )
-        return DatasetFacts(
-            record=record,
-            description=spec["description"],
-            columns=columns,
-            policy=_read_policy(spec["policy"]),
-            schema=schema_of(columns, rows=record.rows),
-            meter=meter_of(_delta_of(spec)),
-        )
 
     def view(self, dataset: str) -> DatasetView:
         """Return a data set's public facts and balance.
@@ -223,7 +209,7 @@ class DatasetService:
             account = reader.accounts.get(facts.record.account)
             record = reader.datasets.get(dataset) if self._store.shared else facts.record
         if record is not None and record != facts.record:
-            facts = self._facts[dataset] = self._parsed(record)  # archived by another process
+            facts = self._facts[dataset] = facts_of(record)  # archived by another process
         if account is None:
             raise Problem("not-found", "There is no such data set.")
         return DatasetView(facts, account.balance)
@@ -238,8 +224,7 @@ class DatasetService:
                 if (account := reader.accounts.get(name)) is not None
             }
         return [
-            DatasetView(self._parsed(record), accounts[record.account].balance)
-            for record in records
+            DatasetView(facts_of(record), accounts[record.account].balance) for record in records
         ]
 
     async def archive(self, dataset: str, *, caller: Caller) -> DatasetView:
@@ -253,7 +238,7 @@ class DatasetService:
         record = await self._store.awrite(
             lambda work: work.datasets.archive(dataset, principal=caller.person)
         )
-        self._facts[dataset] = self._parsed(record)
+        self._facts[dataset] = facts_of(record)
         _LOG.info("data set archived", extra={"dataset": dataset})
         return await anyio.to_thread.run_sync(self.view, dataset)
 
@@ -281,10 +266,32 @@ class DatasetService:
     async def erase(self, dataset: str) -> None:
         """Erase an archived data set's rows, unless a charged release still needs them.
 
-        Then they go at the next start, or when the data set is archived once more.
+        Then they go when the last of these is drawn.
         """
         if dataset not in await anyio.to_thread.run_sync(self.with_rows):
             await anyio.to_thread.run_sync(self._plane.erase, dataset)
+
+    async def erase_if_archived(self, dataset: str) -> None:
+        """Erase the rows of a data set that was archived while they were still needed."""
+        facts = await anyio.to_thread.run_sync(self.facts, dataset)
+        if facts.record.status is DatasetStatus.ARCHIVED:
+            await self.erase(dataset)
+
+
+def facts_of(record: DatasetRecord) -> DatasetFacts:
+    """Return the public facts that a data set's record holds."""
+    spec = json.loads(record.spec)
+    columns = parse_columns(
+        spec["columns"], adjacency=Adjacency(spec["adjacency"]), max_rows=spec["max_rows"]
+    )
+    return DatasetFacts(
+        record=record,
+        description=spec["description"],
+        columns=columns,
+        policy=_read_policy(spec["policy"]),
+        schema=schema_of(columns, rows=record.rows),
+        meter=meter_of(_delta_of(spec)),
+    )
 
 
 def require_active(record: DatasetRecord | None) -> None:

@@ -13,6 +13,7 @@ from app.services.answers import noise_json, plan_json
 from app.services.datasets import DatasetFacts, DatasetService, require_active
 from app.services.plans import PlanService, make_plan
 from app.services.questions import Question
+from app.services.work import job_of
 from mechanisms.privacy import MAX_EPSILON_NANOS, Epsilon
 from mechanisms.statistics.base import Noise
 
@@ -56,12 +57,14 @@ class PreviewService:
         enforce(facts.policy, Ask(kinds=question.kinds, epsilon=question.epsilon))
         plan = await self._plans.plan(facts, question)
         noise = await self._plans.compute(plan.preview, wish.assume_rows)
+        job = job_of(question.statistic, plan, facts.schema)
         preview = {
             "dataset": dataset,
             "statistic": question.to_json()["statistic"],
             "cost": str(question.epsilon),
             "charge": charge_json(facts.meter, plan.guarantee),
             **plan_json(plan, question.epsilon),
+            "job": None if job is None else job.to_json(),
             "noise": noise_json(noise),
             "alternatives": [
                 {

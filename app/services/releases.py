@@ -10,33 +10,32 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Awaitable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
 
 import anyio.to_thread
 
 from app.domain.policies import Ask, enforce
 from app.domain.problems import Problem
-from app.domain.releases import ReleaseState, may_be_redrawn, request_fingerprint
+from app.domain.releases import ReleaseState, request_fingerprint
 from app.domain.roles import Role
-from app.engine.run import run
-from app.logs import describe
 from app.services.accounting import refusal_of
-from app.services.answers import plan_json, release_answer
-from app.services.datasets import DataPlane, DatasetFacts, DatasetService, require_active
+from app.services.answers import plan_json
+from app.services.datasets import DatasetFacts, DatasetService, require_active
+from app.services.draws import DrawService
+from app.services.jobs import JobRunner
 from app.services.keys import Caller
 from app.services.plans import PlanService
 from app.services.questions import Question, read_question
-from app.services.receipts import Receipts
-from app.store import Debit, Finish, ReleaseRecord, Store, Task, Void
+from app.services.showing import Showing, job_of_record
+from app.services.work import Job, job_of
+from app.store import Debit, ReleaseRecord, Store
 from mechanisms.statistics.base import Plan
 
-_LOG = logging.getLogger(__name__)
-_RETRY_PAUSE_S = 0.05
-T = TypeVar("T")
+__all__ = ["ReleaseRecord", "ReleaseService"]
+
+_LONGEST_REPLAY_S = 10.0
+_LOOK_AGAIN_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +47,14 @@ class _Running:
 
 
 class ReleaseService:
-    """Submitting, replaying, showing and recovering releases.
+    """Submitting, replaying and showing releases.
 
     Parameters
     ----------
-    store, datasets, plans, plane, receipts
+    store, datasets, plans, draws, jobs, showing
         What it works with.
-    threads
-        How many draws run at once.
     max_waiting
-        How many releases may be under way; above it a request is refused as
+        How many requests may be under way; above it one is refused as
         ``busy`` before any charge.
     """
 
@@ -67,30 +64,33 @@ class ReleaseService:
         store: Store,
         datasets: DatasetService,
         plans: PlanService,
-        plane: DataPlane,
-        receipts: Receipts,
-        threads: int,
+        draws: DrawService,
+        jobs: JobRunner,
+        showing: Showing,
         max_waiting: int,
     ) -> None:
         self._store = store
         self._datasets = datasets
         self._plans = plans
-        self._plane = plane
-        self._receipts = receipts
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="draw")
+        self._draws = draws
+        self._jobs = jobs
         self._max_waiting = max_waiting
         self._running: dict[tuple[str, str], _Running] = {}
+        self.showing = showing
 
     async def submit(
         self, dataset: str, question: Question, *, idem: str, caller: Caller
     ) -> ReleaseRecord:
-        """Charge for a question and answer it, or replay the answer it already has.
+        """Charge for a question, or find the release that its key already has.
+
+        The release that comes back is final, or a job under way. A final one
+        may be answered from the moment :attr:`showing` says.
 
         Raises
         ------
         Problem
-            Every refusal is judged before the charge; ``release-void`` and
-            ``internal`` are all that can come after it.
+            Every refusal is judged before the charge; ``internal`` is all
+            that is raised after it.
         """
         facts = self._datasets.facts(dataset)
         request = question.canonical
@@ -125,7 +125,7 @@ class ReleaseService:
         self, facts: DatasetFacts, question: Question, request: str, *, idem: str, principal: str
     ) -> ReleaseRecord:
         try:
-            plan = await self._prepare(facts, question)
+            plan, job = await self._prepare(facts, question)
         except Problem:
             # a request that would be refused today may have been answered before: that wins
             found = await anyio.to_thread.run_sync(self._find, principal, idem)
@@ -139,88 +139,52 @@ class ReleaseService:
                     idem=idem,
                     amount=facts.meter.cost(plan.guarantee),
                     request=request,
-                    plan=json.dumps(plan_json(plan, question.epsilon), allow_nan=False),
+                    plan=_public_text(plan, job, question),
+                    worker=self._draws.worker if job is None else None,
                 )
             )
-            if charged.fresh:
-                return await self._draw(charged.record, facts, question, plan)
+            if charged.fresh and job is None:
+                return await self._draws.draw(charged.record, facts, question, plan)
             found = charged.record
         _require_same(found, facts.id, request)
-        return await self._settled(found)
+        return await self._found(found)
 
     def _find(self, principal: str, idem: str) -> ReleaseRecord | None:
         with self._store.reading() as reader:
             return reader.releases.find_by_idem(principal, idem)
 
-    async def _prepare(self, facts: DatasetFacts, question: Question) -> Plan:
+    async def _prepare(self, facts: DatasetFacts, question: Question) -> tuple[Plan, Job | None]:
         """Judge everything that can be judged without the data."""
         if len(self._running) > self._max_waiting:
             raise Problem("busy")
         require_active(facts.record)
         enforce(facts.policy, Ask(kinds=question.kinds, epsilon=question.epsilon))
-        return await self._plans.plan(facts, question)
+        plan = await self._plans.plan(facts, question)
+        return plan, job_of(question.statistic, plan, facts.schema)
 
-    async def _settled(self, known: ReleaseRecord) -> ReleaseRecord:
-        """Return a final release; draw one that an earlier failure left charged."""
-        if known.state is ReleaseState.VOID:
-            raise Problem("release-void")
-        if known.state is ReleaseState.RELEASED:
-            return known
-        return await self._redraw(known)
+    async def _found(self, known: ReleaseRecord) -> ReleaseRecord:
+        """Return a release that is charged and not drawn here and now, as it may be shown.
 
-    async def _redraw(self, left: ReleaseRecord) -> ReleaseRecord:
-        """Draw a release again that was charged and whose draw nobody has seen."""
-        if not may_be_redrawn(left.attempts):
-            await self._surely(Void(release=left.id))
-            _LOG.error("release void: no attempt left", extra={"release": left.id})
-            raise Problem("release-void")
-        record = await self._surely(lambda work: work.releases.begin_attempt(left.id))
-        try:
-            facts = self._datasets.facts(record.dataset)
-            question = read_question(record.request)
-            plan = await self._plans.plan(facts, question)
-        except Exception as error:
-            return await self._give_up(record, error)
-        return await self._draw(record, facts, question, plan)
-
-    async def _draw(
-        self, record: ReleaseRecord, facts: DatasetFacts, question: Question, plan: Plan
-    ) -> ReleaseRecord:
-        """Draw, make the result durable, and only then return it."""
+        A job is in the queue, or has been. Another release is waited for, but
+        not for ever: a process that died may have left it.
+        """
+        if job_of_record(known) is not None:
+            self._jobs.wake()
+            return self.showing.shown(known)
         loop = asyncio.get_running_loop()
-        try:
-            result = await loop.run_in_executor(
-                self._pool, self._draw_bytes, record, facts, question, plan
-            )
-            result = self._receipts.attach(record, result)
-        except Exception as error:
-            return await self._give_up(record, error)
-        return await self._surely(Finish(release=record.id, result=result))
-
-    async def _give_up(self, record: ReleaseRecord, error: Exception) -> NoReturn:
-        """Void a charged release: after the debit there is one failure, whatever happened."""
-        _LOG.error("release void", extra={"release": record.id, **describe(error)})
-        await self._surely(Void(release=record.id))
-        raise Problem("release-void") from None
-
-    def _draw_bytes(
-        self, record: ReleaseRecord, facts: DatasetFacts, question: Question, plan: Plan
-    ) -> bytes:
-        outcome = run(plan, self._plane.open(facts.id))
-        return release_answer(record, facts, question, plan, outcome)
-
-    async def _surely(self, write: Task[T]) -> T:
-        """Write what must not be lost to a full queue."""
-        while True:
-            try:
-                return await self._store.awrite(write)
-            except Problem as problem:
-                if problem.code != "busy":
-                    raise
-                await asyncio.sleep(_RETRY_PAUSE_S)
+        until = loop.time() + _LONGEST_REPLAY_S
+        while known.state is ReleaseState.DEBITED and loop.time() < until:
+            if known.worker == self._draws.worker and not self._jobs.has(known.id):
+                # drawn here, and the outcome could not be stored: nobody else will draw it
+                return await self._draws.again(known)
+            self._jobs.wake()
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            found = await anyio.to_thread.run_sync(self._get, known.id)
+            known = found or known
+        return known
 
     async def get(self, release: str, *, caller: Caller) -> ReleaseRecord:
-        """Return a release to its owner or a curator.
+        """Return a release to its owner or a curator, as it may be shown now.
 
         Raises
         ------
@@ -230,7 +194,7 @@ class ReleaseService:
         record = await anyio.to_thread.run_sync(self._get, release)
         if record is None or not _may_see(record, caller):
             raise Problem("not-found", "There is no such release.")
-        return record
+        return self.showing.shown(record)
 
     def _get(self, release: str) -> ReleaseRecord | None:
         with self._store.reading() as reader:
@@ -242,46 +206,26 @@ class ReleaseService:
         """Return the caller's releases, or everybody's for a curator, newest first."""
         everybody = caller.role.may_act_as(Role.CURATOR)
         with self._store.reading() as reader:
-            return reader.releases.list(
+            records = reader.releases.list(
                 principal=None if everybody else caller.person,
                 dataset=dataset,
                 before=before,
                 limit=limit,
             )
-
-    def recover(self) -> None:
-        """Begin to draw again what a dead process left charged.
-
-        Every one is known as running before the first request is answered, so
-        a replay waits for it. They are drawn one after the other: a release
-        that kills the process uses up its own attempts and nobody else's.
-        """
-        with self._store.reading() as reader:
-            left = [
-                (record, entry.idem)
-                for record in reader.releases.debited()
-                for entry in reader.entries.list(record.account, after=record.seq - 1, limit=1)
-            ]
-        turn = asyncio.Lock()
-        for record, idem in left:
-            if idem is not None:
-                work = self._in_turn(turn, record)
-                self._start(record.principal, idem, _fingerprint_today(record), work)
-
-    async def _in_turn(self, turn: asyncio.Lock, record: ReleaseRecord) -> ReleaseRecord:
-        async with turn:
-            return await self._redraw(record)
+        return [self.showing.shown(record) for record in records]
 
     async def finish_running(self, *, timeout_s: float | None = None) -> None:
-        """Wait for the releases under way, at most ``timeout_s`` seconds."""
+        """Wait for the requests under way, at most ``timeout_s`` seconds."""
         tasks = [running.task for running in self._running.values()]
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)
 
     async def close(self, *, timeout_s: float) -> None:
-        """Let charged releases finish; what does not is drawn again at the next start."""
-        await self.finish_running(timeout_s=timeout_s)
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Let charged releases finish; what does not is drawn again by another process."""
+        await asyncio.gather(
+            self.finish_running(timeout_s=timeout_s), self._jobs.close(timeout_s=timeout_s)
+        )
+        self._draws.close()
 
 
 def _may_see(record: ReleaseRecord, caller: Caller) -> bool:
@@ -305,3 +249,9 @@ def _fingerprint_today(known: ReleaseRecord) -> str:
     except (KeyError, ValueError):
         return known.fingerprint
     return request_fingerprint(dataset=known.dataset, request=request)
+
+
+def _public_text(plan: Plan, job: Job | None, question: Question) -> str:
+    """Return what the release keeps of its plan, as JSON."""
+    public = plan_json(plan, question.epsilon)
+    return json.dumps({**public, "job": None if job is None else job.to_json()}, allow_nan=False)

@@ -19,7 +19,8 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 from app.main import build_services, open_store
-from app.services import releases as release_module
+from app.services import datasets as dataset_module
+from app.services import draws as draw_module
 from app.services.datasets import DatasetFacts
 from app.services.keys import BOOTSTRAP_NAME, Caller, KeyService
 from app.services.plans import PlanService
@@ -45,14 +46,18 @@ def question(epsilon: str = "1", column: str = "x") -> Question:
 
 
 @asynccontextmanager
-async def opened(directory: Path, **settings: Any) -> AsyncIterator[tuple[Store, Services]]:
-    config = Settings(data_dir=directory, **settings)
+async def opened(
+    directory: Path, *, drain_s: float = 5, **settings: Any
+) -> AsyncIterator[tuple[Store, Services]]:
+    """Open a service without its clock, in which jobs are not claimed until they are started."""
+    config = Settings(data_dir=directory, response_slot_ms=0, job_processes=1, **settings)
     store = open_store(config)
     services = build_services(config, store)
+    await services.lease.begin()
     try:
         yield store, services
     finally:
-        await services.releases.close(timeout_s=5)
+        await services.releases.close(timeout_s=drain_s)
         store.close()
 
 
@@ -83,12 +88,11 @@ def test_a_failed_draw_is_void_for_ever_and_stays_charged(
         async with opened(tmp_path) as (store, services):
             dataset = await new_dataset(services)
             with monkeypatch.context() as patched:
-                patched.setattr(release_module, "run", broken)
-                with pytest.raises(Problem) as refused:
-                    await services.releases.submit(dataset, question(), idem="a", caller=BOB)
-            assert (refused.value.code, dict(refused.value.extras)) == ("release-void", {})
-            with pytest.raises(Problem, match="release-void"):
-                await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+                patched.setattr(draw_module, "run", broken)
+                failed = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            assert (failed.state, failed.result) == (ReleaseState.VOID, None)
+            again = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            assert again == failed
             assert spent(services, dataset) == 10**9
             with store.reading() as reader:
                 assert [each.state for each in reader.releases.list()] == [ReleaseState.VOID]
@@ -106,14 +110,15 @@ def test_a_client_that_leaves_stops_nothing(
         async with opened(tmp_path) as (_, services):
             dataset = await new_dataset(services)
             begun, go = asyncio.Event(), asyncio.Event()
-            draw = services.releases._draw
+            draws = services.releases._draws
+            draw = draws.draw
 
             async def slow(*arguments: Any) -> Any:
                 begun.set()
                 await go.wait()
                 return await draw(*arguments)
 
-            monkeypatch.setattr(services.releases, "_draw", slow)
+            monkeypatch.setattr(draws, "draw", slow)
             asking = services.releases.submit(dataset, question(), idem="a", caller=BOB)
             waiting = asyncio.create_task(asking)
             await begun.wait()
@@ -129,7 +134,9 @@ def test_a_client_that_leaves_stops_nothing(
     asyncio.run(scenario())
 
 
-async def _leave_debited(services: Services, store: Store, dataset: str, idem: str) -> str:
+async def _leave_debited(
+    services: Services, store: Store, dataset: str, idem: str, worker: str = "wrk_gone"
+) -> str:
     """Charge for a release and forget to draw it, as a process does that dies."""
     asked = question()
     account = services.datasets.facts(dataset).record.account
@@ -142,6 +149,7 @@ async def _leave_debited(services: Services, store: Store, dataset: str, idem: s
             request=asked.canonical,
             plan=json.dumps({}),
             idem=idem,
+            worker=worker,
         )
     )
     return record.id
@@ -153,7 +161,7 @@ def test_what_a_dead_process_left_is_drawn_once(tmp_path: Path) -> None:
             dataset = await new_dataset(services)
             left = await _leave_debited(services, store, dataset, "a")
         async with opened(tmp_path) as (store, services):
-            services.releases.recover()
+            services.jobs.start()
             # a replay that comes before the draw waits for it
             record = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
             assert (record.id, record.state, record.attempts) == (left, ReleaseState.RELEASED, 2)
@@ -162,7 +170,7 @@ def test_what_a_dead_process_left_is_drawn_once(tmp_path: Path) -> None:
                 await services.releases.submit(dataset, question("2"), idem="a", caller=BOB)
             assert store.verify().ok
         async with opened(tmp_path) as (_, services):
-            services.releases.recover()
+            services.jobs.start()
             again = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
             assert again.result == record.result
 
@@ -191,6 +199,7 @@ def test_a_request_of_a_version_without_a_field_replays(tmp_path: Path) -> None:
                     idem="a",
                 )
             )
+            services.jobs.start()
             record = await services.releases.submit(dataset, asked, idem="a", caller=BOB)
             assert (record.id, record.state) == (left.id, ReleaseState.RELEASED)
             assert spent(services, dataset) == 10**9
@@ -217,8 +226,8 @@ def test_a_request_that_cannot_be_read_any_more_is_void(tmp_path: Path, request_
                     idem="a",
                 )
             )
-            services.releases.recover()
-            await services.releases.finish_running()
+            services.jobs.start()
+            await services.jobs.idle()
             with store.reading() as reader:
                 record = reader.releases.get(left.id)
             assert record is not None
@@ -232,8 +241,8 @@ def test_a_request_that_cannot_be_read_any_more_is_void(tmp_path: Path, request_
 def test_after_three_deaths_a_release_is_void(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def die(*_: object) -> None:
-        raise asyncio.CancelledError
+    async def hang(*_: object) -> None:
+        await asyncio.Event().wait()
 
     async def scenario() -> None:
         async with opened(tmp_path) as (store, services):
@@ -241,17 +250,15 @@ def test_after_three_deaths_a_release_is_void(
             await _leave_debited(services, store, dataset, "a")
             other = await _leave_debited(services, store, dataset, "b")
         for _ in range(2):
-            async with opened(tmp_path) as (_, services):
-                monkeypatch.setattr(services.releases, "_draw", die)
-                services.releases.recover()
-                running = services.releases._running["bob", "a"]
-                services.releases._running["bob", "b"].task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await running.task
+            async with opened(tmp_path, drain_s=0.01) as (_, services):
+                monkeypatch.setattr(services.releases._draws, "redraw", hang)
+                services.jobs.start()
+                while not services.jobs._working:
+                    await asyncio.sleep(0.01)
         async with opened(tmp_path) as (store, services):
-            services.releases.recover()
-            with pytest.raises(Problem, match="release-void"):
-                await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            services.jobs.start()
+            void = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            assert (void.state, void.attempts) == (ReleaseState.VOID, 3)
             # the one that never had its turn has used up no attempt
             saved = await services.releases.submit(dataset, question(), idem="b", caller=BOB)
             assert (saved.id, saved.attempts) == (other, 2)
@@ -265,7 +272,8 @@ def test_a_replay_redraws_what_an_earlier_failure_left(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as (store, services):
             dataset = await new_dataset(services)
-            left = await _leave_debited(services, store, dataset, "a")
+            mine = services.releases._draws.worker
+            left = await _leave_debited(services, store, dataset, "a", mine)
             record = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
             assert (record.id, record.attempts) == (left, 2)
 
@@ -279,6 +287,7 @@ def test_archived_rows_stay_while_a_charged_release_needs_them(tmp_path: Path) -
             await _leave_debited(services, store, dataset, "a")
             await services.datasets.archive(dataset, caller=ADA)
             await services.datasets.erase(dataset)
+            services.jobs.start()
             record = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
             assert record.state is ReleaseState.RELEASED
             await services.datasets.erase(dataset)
@@ -295,7 +304,7 @@ def test_a_slow_reader_does_not_forget_that_a_data_set_was_archived(
             dataset = await new_dataset(services)
         async with opened(tmp_path) as (_, services):
             read, go = threading.Event(), threading.Event()
-            parse = services.datasets._parsed
+            parse = dataset_module.facts_of
 
             def slow(record: DatasetRecord) -> DatasetFacts:
                 if record.status is DatasetStatus.ACTIVE:
@@ -303,7 +312,7 @@ def test_a_slow_reader_does_not_forget_that_a_data_set_was_archived(
                     go.wait(10)
                 return parse(record)
 
-            monkeypatch.setattr(services.datasets, "_parsed", slow)
+            monkeypatch.setattr(dataset_module, "facts_of", slow)
             reading = asyncio.create_task(asyncio.to_thread(services.datasets.view, dataset))
             await asyncio.to_thread(read.wait, 10)
             await services.datasets.archive(dataset, caller=ADA)
@@ -325,8 +334,9 @@ def test_a_plan_that_is_no_longer_offered_is_void(
             dataset = await new_dataset(services)
             await _leave_debited(services, store, dataset, "a")
             monkeypatch.setattr(PlanService, "plan", gone)
-            with pytest.raises(Problem, match="release-void"):
-                await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            services.jobs.start()
+            record = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            assert record.state is ReleaseState.VOID
 
     asyncio.run(scenario())
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from app.domain.timing import response_schedule
-from app.services import releases as release_module
+from app.services import draws as draw_module
 from tests.contract.service import Service, ask, assert_problem, running, upload
 
 SLOT_MS = 50
@@ -67,7 +67,7 @@ def test_a_failure_after_the_charge_waits_too(
         raise ZeroDivisionError
 
     dataset = str(upload(client)["id"])
-    monkeypatch.setattr(release_module, "run", broken)
+    monkeypatch.setattr(draw_module, "run", broken)
     assert_problem(answered(lambda: ask(client, dataset, key="a"), 500), 500, "release-void")
     assert_problem(answered(lambda: ask(client, dataset, key="a"), 500), 500, "release-void")
 
@@ -75,14 +75,14 @@ def test_a_failure_after_the_charge_waits_too(
 def test_a_draw_that_is_late_is_answered_at_a_doubling(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    draw, work_s = release_module.run, 0.13
+    draw, work_s = draw_module.run, 0.13
 
     def slow(*arguments: Any) -> Any:
         time.sleep(work_s)
         return draw(*arguments)
 
     dataset = str(upload(client)["id"])
-    monkeypatch.setattr(release_module, "run", slow)
+    monkeypatch.setattr(draw_module, "run", slow)
     sent = time.time()
     schedule = response_schedule(arrived_ms=int(sent * 1000), slot_ms=SLOT_MS)
     ask(client, dataset)

@@ -33,6 +33,8 @@ def free_port() -> int:
 
 
 def _serve(environment: dict[str, str], port: int, log: str) -> None:
+    # a daemon may not have children of its own, and a server has draw processes
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     os.environ.update(environment)
     stream = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(stream, 1)

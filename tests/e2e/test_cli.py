@@ -78,6 +78,7 @@ def test_every_command_and_option_is_documented(path: tuple[str, ...]) -> None:
 def test_the_contract_s_commands_are_there() -> None:
     assert {
         "serve",
+        "worker",
         "migrate",
         "backup",
         "demo",

@@ -1,0 +1,147 @@
+"""Draws: from a charged release to a durable answer, once.
+
+A release is charged before it comes here. What leaves is a record that is
+final and on disk: ``released``, or ``void`` whatever went wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import anyio.to_thread
+
+from app.domain.problems import Problem
+from app.domain.releases import ReleaseState, may_be_redrawn
+from app.engine.run import run
+from app.logs import describe
+from app.services.answers import release_answer
+from app.services.datasets import DataPlane, DatasetFacts, DatasetService
+from app.services.plans import PlanService
+from app.services.questions import Question, read_question
+from app.services.receipts import Receipts
+from app.store import Finish, ReleaseRecord, Store, Task, Void
+from mechanisms.statistics.base import Plan
+
+_LOG = logging.getLogger(__name__)
+_RETRY_PAUSE_S = 0.05
+T = TypeVar("T")
+
+
+class DrawService:
+    """Draws in threads of this process, and makes every outcome durable.
+
+    Parameters
+    ----------
+    store, datasets, plans, plane, receipts
+        What it works with.
+    threads
+        How many draws run at once.
+    worker
+        This process's name as a worker.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        datasets: DatasetService,
+        plans: PlanService,
+        plane: DataPlane,
+        receipts: Receipts,
+        threads: int,
+        worker: str,
+    ) -> None:
+        self.worker = worker
+        self._store = store
+        self._datasets = datasets
+        self._plans = plans
+        self._plane = plane
+        self._receipts = receipts
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="draw")
+
+    async def draw(
+        self, record: ReleaseRecord, facts: DatasetFacts, question: Question, plan: Plan
+    ) -> ReleaseRecord:
+        """Draw, make the result durable, and only then return it."""
+        loop = asyncio.get_running_loop()
+        try:
+            answer = await loop.run_in_executor(
+                self._pool, draw_answer, record, facts, question, plan, self._plane
+            )
+        except Exception as error:
+            return await self.void(record, error)
+        return await self.finish(record, answer)
+
+    async def redraw(self, record: ReleaseRecord) -> ReleaseRecord:
+        """Draw a release from what is stored of it, unless it is final; its attempt counts."""
+        if record.state is not ReleaseState.DEBITED:
+            return record
+        try:
+            facts = await anyio.to_thread.run_sync(self._datasets.facts, record.dataset)
+            question = read_question(record.request)
+            plan = await self._plans.plan(facts, question)
+        except Exception as error:
+            return await self.void(record, error)
+        return await self.draw(record, facts, question, plan)
+
+    async def again(self, record: ReleaseRecord) -> ReleaseRecord:
+        """Draw a release of this process once more, if it has an attempt left."""
+        return await self.redraw(await self.count_attempt(record))
+
+    async def count_attempt(self, record: ReleaseRecord) -> ReleaseRecord:
+        """Count another attempt before it is made; after the last one a release is void."""
+        if may_be_redrawn(record.attempts):
+            return await self.surely(lambda work: work.releases.begin_attempt(record.id))
+        return await self.void(record)
+
+    async def finish(self, record: ReleaseRecord, answer: bytes) -> ReleaseRecord:
+        """Make an answer durable, unless another process was faster: then that one counts."""
+        try:
+            result = self._receipts.attach(record, answer)
+        except Exception as error:
+            return await self.void(record, error)
+        return await self._settle(record, Finish(release=record.id, result=result))
+
+    async def void(self, record: ReleaseRecord, error: Exception | None = None) -> ReleaseRecord:
+        """Give a release up: after the debit there is one failure, whatever happened."""
+        about = {} if error is None else describe(error)
+        _LOG.error("release void", extra={"release": record.id, **about})
+        return await self._settle(record, Void(release=record.id))
+
+    async def _settle(self, record: ReleaseRecord, step: Task[ReleaseRecord]) -> ReleaseRecord:
+        try:
+            return await self.surely(step)
+        except Problem as problem:
+            final = await anyio.to_thread.run_sync(self._get, record.id)
+            if problem.code != "release-void" or final is None:
+                raise
+            return final
+
+    def _get(self, release: str) -> ReleaseRecord | None:
+        with self._store.reading() as reader:
+            return reader.releases.get(release)
+
+    async def surely(self, write: Task[T]) -> T:
+        """Write what must not be lost to a full queue."""
+        while True:
+            try:
+                return await self._store.awrite(write)
+            except Problem as problem:
+                if problem.code != "busy":
+                    raise
+                await asyncio.sleep(_RETRY_PAUSE_S)
+
+    def close(self) -> None:
+        """Begin no further draw."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def draw_answer(
+    record: ReleaseRecord, facts: DatasetFacts, question: Question, plan: Plan, plane: DataPlane
+) -> bytes:
+    """Draw a charged release and return the bytes of its answer."""
+    outcome = run(plan, plane.open(facts.id))
+    return release_answer(record, facts, question, plan, outcome)

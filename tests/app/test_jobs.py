@@ -1,0 +1,358 @@
+"""Jobs: claimed once, drawn again after a death, void after the third, handed back at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.api.schemas import DatasetSpec
+from app.api.state import Services
+from app.domain.releases import ReleaseState
+from app.domain.roles import Role
+from app.main import build_services, open_store
+from app.services.jobs import DrawDiedError, JobRunner
+from app.services.keys import Caller
+from app.services.leases import Lease
+from app.services.questions import Question
+from app.settings import Settings
+from app.store import DatasetRecord, ReleaseRecord, Store
+from mechanisms.privacy import Epsilon
+from mechanisms.statistics.quantile_regression import QuantileRegression
+from tests.app.ledgers import Place
+
+ADA = Caller(key="key_ada", person="ada", role=Role.CURATOR)
+BOB = Caller(key="key_bob", person="bob", role=Role.ANALYST)
+ANSWER = b'{"drawn":1}'
+
+Draw = Callable[[ReleaseRecord], bytes | None]
+
+
+@dataclass
+class Fake:
+    """Draw processes that do what they are told, in turn; the last for all that follow."""
+
+    does: list[Draw] = field(default_factory=lambda: [lambda _: ANSWER])
+    count: int = 1
+    drawn: list[str] = field(default_factory=list)
+    at_once: int = 0
+    most_at_once: int = 0
+    going: asyncio.Event = field(default_factory=asyncio.Event)
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.going.set()
+
+    async def draw(self, record: ReleaseRecord, dataset: DatasetRecord) -> bytes | None:
+        assert dataset.id == record.dataset
+        self.drawn.append(record.id)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await self._until_it_goes()
+        self.at_once -= 1
+        if self.stopped.is_set():
+            raise DrawDiedError
+        does = self.does.pop(0) if len(self.does) > 1 else self.does[0]
+        return does(record)
+
+    async def _until_it_goes(self) -> None:
+        waits = [asyncio.ensure_future(event.wait()) for event in (self.going, self.stopped)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+
+    async def stop(self) -> None:
+        self.stopped.set()
+
+
+def dies(_: ReleaseRecord) -> bytes | None:
+    raise DrawDiedError
+
+
+def question(epsilon: str = "1") -> Question:
+    statistic = QuantileRegression(target="y", features=("x", "z"), bound=1.0)
+    return Question(
+        statistic=statistic, mechanism="kng", norm="auto", epsilon=Epsilon.parse(epsilon)
+    )
+
+
+@asynccontextmanager
+async def opened(
+    place: Place, processes: Any, *, drain_s: float = 5, lease_ms: int = 60_000
+) -> AsyncIterator[tuple[Store, Services]]:
+    settings = Settings(
+        data_dir=place.directory, database_url=place.url, response_slot_ms=0, job_processes=1
+    )
+    store = open_store(settings)
+    store.share()
+    services = build_services(settings, store)
+    jobs: JobRunner = services.jobs
+    jobs._processes = processes
+    jobs._look_s = 0.05 if store.shared else None
+    lease = Lease(store, services.releases._draws.worker, lease_ms=lease_ms)
+    await lease.begin()
+    try:
+        yield store, services
+    finally:
+        await services.releases.close(timeout_s=drain_s)
+        await lease.end()
+        store.close()
+
+
+async def new_dataset(services: Services) -> str:
+    bounds = {"type": "number", "lower": -1, "upper": 1}
+    spec = DatasetSpec.model_validate(
+        {
+            "name": "three columns",
+            "adjacency": "replace_one",
+            "columns": {"x": bounds, "y": bounds, "z": bounds},
+            "budget": {"epsilon": "10"},
+        }
+    )
+    rows = b"x,y,z\n0,0,0\n1,1,0\n"
+    return (await services.datasets.create(spec.declared(), io.BytesIO(rows), caller=ADA)).facts.id
+
+
+async def ask(services: Services, dataset: str, idem: str = "a") -> ReleaseRecord:
+    return await services.releases.submit(dataset, question(), idem=idem, caller=BOB)
+
+
+async def final(services: Services, release: str) -> ReleaseRecord:
+    for _ in range(500):
+        record = await services.releases.get(release, caller=BOB)
+        if record.state is not ReleaseState.DEBITED:
+            return record
+        await asyncio.sleep(0.01)
+    raise AssertionError("the job did not end")
+
+
+def drawn(record: ReleaseRecord) -> int:
+    """Return what the stored answer says, which has its receipt by now."""
+    answer = json.loads(record.result or b"{}")
+    assert answer["receipt"]
+    return int(answer["drawn"])
+
+
+def spent(services: Services, dataset: str) -> int:
+    return services.budgets.view(dataset, caller=ADA).balance.spent
+
+
+def test_a_job_is_queued_and_then_drawn_elsewhere(place: Place) -> None:
+    async def scenario() -> None:
+        fake = Fake()
+        async with opened(place, fake) as (store, services):
+            dataset = await new_dataset(services)
+            queued = await ask(services, dataset)
+            assert (queued.state, queued.worker) == (ReleaseState.DEBITED, None)
+            assert json.loads(queued.plan)["job"] == {"deadline_s": 2}
+            again = await ask(services, dataset)
+            assert again == queued
+            services.jobs.start()
+            done = await final(services, queued.id)
+            assert (done.state, drawn(done), done.attempts) == (ReleaseState.RELEASED, 1, 1)
+            assert done.worker == services.releases._draws.worker
+            assert await ask(services, dataset) == done
+            assert fake.drawn == [queued.id]
+            assert spent(services, dataset) == 10**9
+            assert store.verify().ok
+
+    asyncio.run(scenario())
+
+
+def test_a_process_that_dies_costs_an_attempt(place: Place) -> None:
+    async def scenario() -> None:
+        fake = Fake([dies, dies, lambda record: b'{"drawn":%d}' % record.attempts])
+        async with opened(place, fake) as (_, services):
+            services.jobs.start()
+            dataset = await new_dataset(services)
+            done = await final(services, (await ask(services, dataset)).id)
+            assert (done.state, drawn(done)) == (ReleaseState.RELEASED, 3)
+            assert spent(services, dataset) == 10**9
+
+    asyncio.run(scenario())
+
+
+def test_the_third_death_is_void_and_charged(place: Place) -> None:
+    async def scenario() -> None:
+        fake = Fake([dies])
+        async with opened(place, fake) as (store, services):
+            services.jobs.start()
+            dataset = await new_dataset(services)
+            done = await final(services, (await ask(services, dataset)).id)
+            assert (done.state, done.attempts) == (ReleaseState.VOID, 3)
+            assert len(fake.drawn) == 3
+            assert await ask(services, dataset) == done
+            assert spent(services, dataset) == 10**9
+            assert store.verify().ok
+
+    asyncio.run(scenario())
+
+
+def test_a_draw_that_fails_is_void_at_once(place: Place) -> None:
+    async def scenario() -> None:
+        fake = Fake([lambda _: None])
+        async with opened(place, fake) as (_, services):
+            services.jobs.start()
+            done = await final(services, (await ask(services, await new_dataset(services))).id)
+            assert (done.state, done.attempts, len(fake.drawn)) == (ReleaseState.VOID, 1, 1)
+
+    asyncio.run(scenario())
+
+
+def test_no_more_than_there_are_processes_draw_at_once(place: Place) -> None:
+    async def scenario() -> None:
+        fake = Fake(count=2)
+        fake.going.clear()
+        async with opened(place, fake) as (_, services):
+            services.jobs.start()
+            dataset = await new_dataset(services)
+            asked = [await ask(services, dataset, f"k{number}") for number in range(5)]
+            while len(fake.drawn) < 2:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            assert fake.drawn == [release.id for release in asked[:2]]
+            fake.going.set()
+            for release in asked:
+                assert (await final(services, release.id)).state is ReleaseState.RELEASED
+            assert fake.most_at_once == 2
+            assert fake.drawn == [release.id for release in asked]
+
+    asyncio.run(scenario())
+
+
+def test_a_stopping_service_hands_its_jobs_back(place: Place) -> None:
+    async def scenario() -> None:
+        stuck = Fake()
+        stuck.going.clear()
+        async with opened(place, stuck, drain_s=0.05) as (_, services):
+            services.jobs.start()
+            dataset = await new_dataset(services)
+            asked = await ask(services, dataset)
+            while not stuck.drawn:
+                await asyncio.sleep(0.01)
+        async with opened(place, Fake()) as (_, services):
+            queued = await services.releases.get(asked.id, caller=BOB)
+            assert (queued.state, queued.worker, queued.attempts) == (asked.state, None, 1)
+            services.jobs.start()
+            done = await final(services, asked.id)
+            assert (done.state, done.attempts) == (ReleaseState.RELEASED, 1)
+            assert spent(services, dataset) == 10**9
+
+    asyncio.run(scenario())
+
+
+def test_a_stopping_service_lets_jobs_finish_for_a_while(place: Place) -> None:
+    async def scenario() -> None:
+        slow = Fake()
+        slow.going.clear()
+        async with opened(place, slow, drain_s=5) as (store, services):
+            services.jobs.start()
+            asked = await ask(services, await new_dataset(services))
+            while not slow.drawn:
+                await asyncio.sleep(0.01)
+            asyncio.get_running_loop().call_later(0.2, slow.going.set)
+        async with opened(place, Fake()) as (store, _):
+            with store.reading() as reader:
+                record = reader.releases.get(asked.id)
+        assert record is not None
+        assert record.state is ReleaseState.RELEASED
+
+    asyncio.run(scenario())
+
+
+def test_an_outcome_that_cannot_be_stored_is_drawn_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.services.jobs._PAUSE_S", 0.01)
+
+    async def scenario() -> None:
+        async with opened(place, Fake()) as (_, services):
+            draws = services.releases._draws
+            finish = draws.finish
+
+            async def full(*_: object) -> Any:
+                monkeypatch.setattr(draws, "finish", finish)
+                raise OSError("no space left on device")
+
+            monkeypatch.setattr(draws, "finish", full)
+            services.jobs.start()
+            done = await final(services, (await ask(services, await new_dataset(services))).id)
+            assert (done.state, done.attempts) == (ReleaseState.RELEASED, 1)
+
+    asyncio.run(scenario())
+
+
+def test_rows_go_when_the_last_job_on_an_archived_data_set_is_done(tmp_path: Path) -> None:
+    place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+
+    async def scenario() -> None:
+        slow = Fake()
+        slow.going.clear()
+        async with opened(place, slow) as (_, services):
+            services.jobs.start()
+            dataset = await new_dataset(services)
+            asked = await ask(services, dataset)
+            await services.datasets.archive(dataset, caller=ADA)
+            await services.datasets.erase(dataset)
+            assert list((tmp_path / "datasets").iterdir())
+            slow.going.set()
+            assert (await final(services, asked.id)).state is ReleaseState.RELEASED
+            await services.jobs.idle()
+            assert not list((tmp_path / "datasets").iterdir())
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+def test_two_processes_draw_each_job_once(place: Place) -> None:
+    async def scenario() -> None:
+        one, other = Fake(), Fake()
+        async with opened(place, one) as (store, first), opened(place, other) as (_, second):
+            dataset = await new_dataset(first)
+            asked = [await ask(first, dataset, f"k{number}") for number in range(8)]
+            first.jobs.start()
+            second.jobs.start()
+            for release in asked:
+                done = await final(second, release.id)
+                assert (done.state, done.attempts) == (ReleaseState.RELEASED, 1)
+            assert sorted(one.drawn + other.drawn) == sorted(release.id for release in asked)
+            assert spent(first, dataset) == 8 * 10**9
+            assert store.verify().ok
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+def test_a_dead_process_is_found_by_its_lease(place: Place) -> None:
+    async def scenario() -> None:
+        stuck = Fake()
+        stuck.going.clear()
+        async with opened(place, stuck, drain_s=0.01, lease_ms=300) as (_, dead):
+            dead.jobs.start()
+            dataset = await new_dataset(dead)
+            asked = await ask(dead, dataset)
+            while not stuck.drawn:
+                await asyncio.sleep(0.01)
+            async with opened(place, Fake()) as (_, living):
+                living.jobs.start()
+                await asyncio.sleep(0.6)  # two leases long, and kept up
+                assert (await living.releases.get(asked.id, caller=BOB)).attempts == 1
+                for task in asyncio.all_tasks():
+                    if "_keep_up" in repr(task):
+                        task.cancel()
+                done = await final(living, asked.id)
+                assert (done.state, done.attempts) == (ReleaseState.RELEASED, 2)
+                # the first was not dead after all: its late outcome changes nothing
+                stuck.does = [lambda _: b'{"drawn":2}']
+                stuck.going.set()
+                await dead.jobs.idle()
+                assert drawn(await living.releases.get(asked.id, caller=BOB)) == 1
+
+    asyncio.run(scenario())
