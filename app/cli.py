@@ -1,8 +1,8 @@
 """``release-desk``: run the service, and talk to one from a shell.
 
-``serve``, ``migrate``, ``backup``, ``demo``, ``ledger`` and ``audit`` work on this machine's data
-directory and read the ``RELEASE_DESK_*`` settings. ``keys``, ``datasets``
-and ``releases`` are a client of a running service (``--url``, ``--key``).
+``serve``, ``worker``, ``migrate``, ``backup``, ``demo``, ``ledger`` and ``audit`` work on this
+machine's data directory and read the ``RELEASE_DESK_*`` settings. ``keys``, ``datasets`` and
+``releases`` are a client of a running service (``--url``, ``--key``).
 
 Exit codes: 0 done, 1 refused or a check failed, 2 wrong usage, 3 no service there.
 """
@@ -71,6 +71,11 @@ def serve(host: str, port: int, workers: int) -> None:
             "--workers above 1 needs PostgreSQL: an SQLite ledger has exactly one writing process. "
             f"Set {PREFIX}DATABASE_URL, or leave --workers at 1."
         )
+    if settings.job_processes == 0 and settings.resolved_database_url.startswith("sqlite"):
+        raise click.UsageError(
+            f"{PREFIX}JOB_PROCESSES = 0 leaves jobs to `release-desk worker`, which needs "
+            "PostgreSQL."
+        )
     # Here rather than in the server process, where a refusal would drown in a traceback.
     _migrate(settings)
     # uvicorn raises the signal again once it has shut down in order: that is success.
@@ -89,6 +94,32 @@ def serve(host: str, port: int, workers: int) -> None:
         log_level=settings.log_level,
         timeout_graceful_shutdown=math.ceil(settings.drain_timeout_s),
     )
+
+
+@main.command()
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    help=f"Jobs to draw at once. Default: {PREFIX}JOB_PROCESSES.",
+)
+def worker(processes: int | None) -> None:
+    """Draw jobs from a PostgreSQL database until Ctrl-C or SIGTERM, beside `serve`."""
+    from app.worker import run_worker  # noqa: PLC0415
+
+    settings = _settings()
+    if settings.resolved_database_url.startswith("sqlite"):
+        raise click.UsageError(
+            "a worker of its own needs PostgreSQL: an SQLite ledger has exactly one writing "
+            f"process, and `serve` draws its jobs itself. Set {PREFIX}DATABASE_URL, or see "
+            f"{PREFIX}JOB_PROCESSES."
+        )
+    if processes is not None:
+        settings = settings.model_copy(update={"job_processes": processes})
+    elif settings.job_processes == 0:
+        raise click.UsageError(f"{PREFIX}JOB_PROCESSES is 0: name a number with --processes")
+    click.echo("drawing jobs; Ctrl-C stops it")
+    with _local():
+        run_worker(settings)
 
 
 @main.command()

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from app.api.clock import PublicClock
 from app.api.routes import bare_application
 from app.api.state import AppState, LifespanState, Services
+from app.drawers import SpawnedDraws
 from app.engine.data import DataEngine
 from app.engine.limits import Limits
 from app.logs import configure_logs
@@ -39,7 +40,6 @@ from app.settings import PREFIX, Settings
 from app.store import Anchor, FileAnchor, Store, StoreError, new_id, sqlite_file
 from app.store.lineage import LineageFiles
 from app.store.vault import Vault
-from app.worker import SpawnedDraws
 
 _LOG = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ def build_services(settings: Settings, store: Store) -> Services:
         health=HealthService(store, directories=_written(settings)),
         jobs=jobs,
         keys=KeyService(store),
-        lease=Lease(store, draws.worker),
+        lease=Lease(store, draws.worker, lease_ms=int(1000 * settings.worker_lease_s)),
         previews=PreviewService(datasets, plans),
         receipts=receipts,
         releases=releases,

@@ -172,6 +172,12 @@ class Settings(BaseSettings):
         "are processors, but 1 to 8. With 0 jobs are left to `release-desk worker`, which needs "
         "PostgreSQL.",
     )
+    worker_lease_s: float = Field(
+        default=15.0,
+        ge=0.5,
+        description="After how many seconds without a sign of life a server or worker counts as "
+        "dead, and others take over what it was drawing. On SQLite there is only one.",
+    )
     max_waiting_draws: int = Field(
         default=512,
         ge=1,

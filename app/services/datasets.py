@@ -273,8 +273,8 @@ class DatasetService:
 
     async def erase_if_archived(self, dataset: str) -> None:
         """Erase the rows of a data set that was archived while they were still needed."""
-        facts = await anyio.to_thread.run_sync(self.facts, dataset)
-        if facts.record.status is DatasetStatus.ARCHIVED:
+        view = await anyio.to_thread.run_sync(self.view, dataset)
+        if view.facts.record.status is DatasetStatus.ARCHIVED:
             await self.erase(dataset)
 
 

@@ -10,18 +10,16 @@ from app.store import Store
 
 _LOG = logging.getLogger(__name__)
 
-LEASE_MS = 15_000
-"""After this long without a beat a process counts as dead, and others draw what it was drawing."""
-
 
 class Lease:
     """A worker's lease.
 
     Where one process at a time may write, it lasts until the process ends;
-    elsewhere it is kept up from the event loop.
+    elsewhere it is kept up from the event loop: after ``lease_ms`` without a
+    beat the process counts as dead.
     """
 
-    def __init__(self, store: Store, worker: str, *, lease_ms: int = LEASE_MS) -> None:
+    def __init__(self, store: Store, worker: str, *, lease_ms: int) -> None:
         self._store = store
         self._worker = worker
         self._lease_ms = lease_ms

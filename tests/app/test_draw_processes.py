@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from app.domain.releases import ReleaseState
+from app.drawers import SpawnedDraws
 from app.services.jobs import DrawDiedError
-from app.worker import SpawnedDraws
 from tests.app.ledgers import Place
 from tests.app.test_jobs import BOB, ask, final, new_dataset, opened
 
 PARENT = """
 import sys, time
 from pathlib import Path
-from app.worker import _Drawer
+from app.drawers import _Drawer
 if __name__ == "__main__":
     drawer = _Drawer(Path(sys.argv[1]), "warning")
     print(drawer._process.pid, flush=True)

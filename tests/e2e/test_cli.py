@@ -55,6 +55,23 @@ def done(*words: str, url: str, key: str = ADMIN_KEY) -> str:
     return result.stdout.strip()
 
 
+def test_a_worker_refuses_sqlite_and_names_what_it_needs(offline: Path) -> None:
+    refused = invoke("worker")
+    assert refused.exit_code == WRONG_USAGE
+    assert "PostgreSQL" in refused.output
+    assert not offline.exists()
+
+
+def test_jobs_are_not_left_to_workers_that_cannot_be(
+    offline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELEASE_DESK_JOB_PROCESSES", "0")
+    refused = invoke("serve", "--port", "0")
+    assert refused.exit_code == WRONG_USAGE
+    assert "PostgreSQL" in refused.output
+    assert not offline.exists()
+
+
 def commands(group: click.Group = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     for name, command in group.commands.items():
         yield (*path, name)
