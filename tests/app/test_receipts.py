@@ -24,7 +24,7 @@ from app.services.receipts import Finding, Receipts, read_token, without_receipt
 from app.store import ReleaseRecord, Store, StoreError, base64url
 from app.store import signing as signing_module
 from app.store.signing import KEY_NAME, SigningKey, thumbprint
-from tests.app.ledgers import Ledger, opened, raw, url_of
+from tests.app.ledgers import Ledger, Place, opened, raw, url_of
 
 ANSWER = b'{"id":"rel_1","value":{"receipt":1.50,"caf\xc3\xa9":[1,2]}}'
 
@@ -44,8 +44,8 @@ def alone(content: bytes) -> bytes:
     return json.dumps({"receipt": json.loads(content)["receipt"]}).encode()
 
 
-def test_a_signed_answer_holds_everywhere(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger:
+def test_a_signed_answer_holds_everywhere(place: Place) -> None:
+    with opened(place) as ledger:
         record, content = signed(ledger)
         found = check(ledger, content)
         assert (found.ok, found.sent) == (True, True)
@@ -117,8 +117,8 @@ def test_an_edited_answer_is_told_from_the_signed_one(
             check_receipt(edit(content), ledger.store.key.public)
 
 
-def test_one_answer_s_receipt_does_not_fit_another(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger:
+def test_one_answer_s_receipt_does_not_fit_another(place: Place) -> None:
+    with opened(place) as ledger:
         (_, one), (_, two) = signed(ledger, "one"), signed(ledger, "two")
         tail = two[len(without_receipt(two)) - 1 :]
         assert check(ledger, one[: len(without_receipt(one)) - 1] + tail).ok, "equal answers"
@@ -218,8 +218,8 @@ def test_a_receipt_outlives_an_edited_ledger(
         assert (found.entry, found.stored) == (entry, stored)
 
 
-def test_an_unfinished_release_has_no_stored_answer(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger:
+def test_an_unfinished_release_has_no_stored_answer(place: Place) -> None:
+    with opened(place) as ledger:
         content = Receipts(ledger.store).attach(ledger.debit("one"), ANSWER)
         assert (check(ledger, content).entry, check(ledger, content).stored) == (True, False)
 

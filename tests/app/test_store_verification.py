@@ -15,7 +15,7 @@ from app.domain.ledger import Entry, chain_hash
 from app.domain.roles import Role
 from app.store import StoreError, Verification, inspecting
 from app.store.entries import Entries
-from tests.app.ledgers import opened, raw
+from tests.app.ledgers import Place, opened, raw
 
 # Everything the chain covers, column by column.
 COLUMNS = {
@@ -293,8 +293,8 @@ def test_a_file_that_is_no_database_is_refused(copy: Path) -> None:
         check(copy)
 
 
-def test_the_head_follows_every_entry(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger:
+def test_the_head_follows_every_entry(place: Place) -> None:
+    with opened(place) as ledger:
         heads = []
         for number in range(3):
             heads.append(ledger.store.verify().head)
@@ -302,8 +302,8 @@ def test_the_head_follows_every_entry(tmp_path: Path) -> None:
         assert len({*heads, ledger.store.verify().head}) == 4
 
 
-def test_entries_are_listed_as_they_are_chained(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger:
+def test_entries_are_listed_as_they_are_chained(place: Place) -> None:
+    with opened(place) as ledger:
         for number in range(5):
             ledger.release(f"k{number}")
         with ledger.store.reading() as r:
