@@ -97,6 +97,12 @@ class LiveServer:
         """Return the process id."""
         return int(self._process.pid)
 
+    @property
+    def exit_code(self) -> int | None:
+        """Return how the process ended, or None while it runs."""
+        code: int | None = self._process.exitcode
+        return code
+
     def kill(self) -> None:
         """End the process at once, as a power cut would."""
         self._process.kill()
