@@ -1,0 +1,84 @@
+"""The runbook is a test: back up, restore, rotate, as the README says, on a real service."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.settings import PREFIX
+from tests.e2e.live import ADMIN_KEY, LiveServer, release_mean, upload
+from tests.e2e.test_readme import ROOT, RUNBOOK
+
+COLUMNS = {"x": {"type": "number", "lower": 0, "upper": 1}}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a directory with the command where a checkout has it."""
+    (tmp_path / "app").symlink_to(ROOT / "app")
+    command = tmp_path / ".venv" / "bin" / "release-desk"
+    command.parent.mkdir(parents=True)
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m app.cli "$@"\n')
+    command.chmod(0o755)
+    return tmp_path
+
+
+def run(block: str, project: Path, url: str) -> str:
+    """Run one block of the runbook and return what it printed."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block],
+        cwd=project,
+        env={
+            **{name: value for name, value in os.environ.items() if not name.startswith(PREFIX)},
+            "PYTHONPATH": str(ROOT),
+            "RELEASE_DESK_URL": url,
+            "RELEASE_DESK_KEY": ADMIN_KEY,
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def ask(client: httpx.Client, dataset: str, key: str) -> httpx.Response:
+    return release_mean(client, dataset, column="x", epsilon="1", key=key)
+
+
+def test_the_runbook(project: Path) -> None:
+    back_up, restore, rotate = re.findall(r"^```bash\n(.*?)^```", RUNBOOK, re.MULTILINE | re.DOTALL)
+    with LiveServer(project / "data") as server, server.client() as admin:
+        body = {"name": "Ada", "role": "analyst"}
+        ada = admin.post("/v1/keys", json=body).json()
+        printed = run(rotate, project, server.url)
+        assert "Ada, new laptop" in printed
+        with server.client(printed.splitlines()[0]) as new, server.client(ada["secret"]) as old:
+            dataset = upload(admin, "x\n" + "1\n0\n" * 50, COLUMNS)["id"]
+            first = ask(old, dataset, "before the backup")
+            assert ask(new, dataset, "before the backup").content == first.content
+        assert "ok" in run(back_up, project, server.url)
+        after = ask(admin, dataset, "after the backup")
+        assert after.status_code == 201
+    assert "BROKEN" not in run(restore, project, server.url)
+    with LiveServer(project / "data") as server, server.client() as admin:
+        assert httpx.get(f"{server.url}/readyz").status_code == 200
+        with server.client(ada["secret"]) as old:
+            assert ask(old, dataset, "before the backup").content == first.content
+        # the answer after the backup is known to somebody: its epsilon stays spent
+        budget = admin.get(f"/v1/datasets/{dataset}/budget").json()["epsilon"]
+        assert budget["spent"] == "2"
+        receipt = admin.post(
+            "/v1/ledger/receipts",
+            content=after.content,
+            headers={"Content-Type": "application/json"},
+        )
+        assert receipt.status_code == 200, receipt.text
+        assert ask(admin, dataset, "a new question").status_code == 201
