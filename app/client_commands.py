@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 import click
 
 from app.client import ProblemError, ReceiptError, ReleaseDesk, UnreachableError, check_receipt
-from app.client.models import Answer
+from app.client.models import Answer, Release
 from app.settings import PREFIX
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 REFUSED, UNREACHABLE = 1, 3
+_CLEAR = "\x1b[K"
 Command = Callable[..., None]
 
 as_json_option = click.option(
@@ -155,6 +157,7 @@ def releases() -> None:
 @_MECHANISM
 @_NORM
 @click.option("--idempotency-key", help="Give the one of an earlier try to get its answer.")
+@click.option("--no-wait", is_flag=True, help="Print a job as it is; `releases show` has it later.")
 @connected
 def releases_ask(
     desk: ReleaseDesk,
@@ -162,13 +165,21 @@ def releases_ask(
     dataset: str,
     statistic: str,
     idempotency_key: str | None,
+    no_wait: bool,
     **choice: str,
 ) -> None:
     """Release STATISTIC (JSON) of DATASET (an id), and charge its epsilon."""
     question = _parsed(statistic, "STATISTIC")
-    click.echo(
-        desk.release(dataset, question, idempotency_key=idempotency_key, **choice).body.decode()
-    )
+    with _Progress() as progress:
+        release = desk.release(
+            dataset,
+            question,
+            idempotency_key=idempotency_key,
+            wait=not no_wait,
+            on_wait=progress.show,
+            **choice,
+        )
+    click.echo(release.body.decode())
 
 
 @releases.command("derive")
@@ -255,6 +266,30 @@ def refusals() -> Iterator[None]:
         if error.idempotency_key:
             click.echo(f"ask again with --idempotency-key {error.idempotency_key}", err=True)
         sys.exit(UNREACHABLE)
+
+
+class _Progress:
+    """One line on a terminal's standard error while a job runs; nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._began_s = time.monotonic()
+        self._on_terminal = sys.stderr.isatty()
+        self._shown = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def show(self, release: Release, pause_s: float) -> None:
+        """Say what is waited for, and how long until the next look."""
+        if self._on_terminal:
+            waited_s = time.monotonic() - self._began_s
+            text = f"{release.id} is running: {waited_s:.0f} s, looking again in {pause_s:.0f} s"
+            click.echo(f"\r{_CLEAR}{text}", nl=False, err=True)
+            self._shown = True
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown:
+            click.echo(f"\r{_CLEAR}", nl=False, err=True)
 
 
 def _parsed(text: str, name: str) -> dict[str, object]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -33,9 +33,12 @@ from app.client.models import (
 
 _PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
+_ACCEPTED = 202
+_RUNNING = "running"
 _TRY_AGAIN = frozenset({"busy", "idempotency-key-busy"})
 
 Question = Mapping[str, object]
+OnWait = Callable[[Release, float], None]
 
 
 class ReleaseDesk:
@@ -152,8 +155,13 @@ class ReleaseDesk:
         mechanism: str = "auto",
         norm: str = "auto",
         idempotency_key: str | None = None,
+        wait: bool = True,
+        on_wait: OnWait | None = None,
     ) -> Release:
         """Release a statistic and charge its epsilon, once, however often it is sent.
+
+        A release that is drawn in the background is waited for, however long
+        that takes: it is charged already.
 
         Parameters
         ----------
@@ -168,6 +176,11 @@ class ReleaseDesk:
         idempotency_key
             Made when not given. The same key and question again give the same
             stored answer, uncharged.
+        wait
+            False returns a job at once, its ``status`` being ``running``;
+            :meth:`released` shows it later.
+        on_wait
+            Called before each pause with the running release and the seconds.
 
         Raises
         ------
@@ -177,13 +190,28 @@ class ReleaseDesk:
             No answer after every attempt; carries the key to ask again with.
         """
         key = idempotency_key or str(uuid.uuid4())
-        response = self._repeatable(
-            "POST",
-            f"{_of(dataset)}/releases",
-            json=question(statistic, epsilon, mechanism, norm),
-            headers={"Idempotency-Key": key},
-        )
+        path = f"{_of(dataset)}/releases"
+        body = question(statistic, epsilon, mechanism, norm)
+        headers = {"Idempotency-Key": key}
+        response = self._repeatable("POST", path, json=body, headers=headers)
+        if response.status_code == _ACCEPTED and wait:
+            self._wait(response, key, on_wait)
+            # the stored bytes, or the refusal that says it has none
+            response = self._repeatable("POST", path, json=body, headers=headers)
         return _release(response)
+
+    def _wait(self, response: httpx.Response, key: str, on_wait: OnWait | None) -> None:
+        """Ask for a running release, whenever the service says it is worth it, until it is not."""
+        path = response.headers["Location"]
+        while (release := _release(response)).status == _RUNNING:
+            pause_s = float(response.headers.get("Retry-After", _LONGEST_PAUSE_S))
+            if on_wait is not None:
+                on_wait(release, pause_s)
+            time.sleep(pause_s)
+            try:
+                response = self._read(path)
+            except UnreachableError as error:
+                raise UnreachableError(str(error), idempotency_key=key) from error
 
     def derive(self, release: Release | str, statistic: Question) -> Derivation:
         """Compute a statistic from a release that is out; free, reads no data.

@@ -50,12 +50,17 @@ class Dataset(Answer):
 
 
 class Preview(Answer):
-    """What a release would cost and how noisy it would be; no data was read."""
+    """What a release would cost and how noisy it would be; no data was read.
+
+    ``job`` says by when a release that is drawn in the background is shown;
+    it is None for one that is answered at once.
+    """
 
     mechanism: str
     norm: str | None = None
     epsilon: str
     noise: dict[str, Any] | None = None
+    job: dict[str, Any] | None = None
 
 
 class Release(Answer):

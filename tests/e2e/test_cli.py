@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -204,6 +205,42 @@ def test_a_bad_key_is_refused(server: LiveServer) -> None:
     result = invoke("datasets", "list", url=server.url, key="x" * 40)
     assert result.exit_code == REFUSED
     assert "unauthorized" in result.stderr
+
+
+def test_a_job_is_waited_for_with_a_line_on_the_terminal(
+    server: LiveServer, tmp_path: Path
+) -> None:
+    bounds = {"type": "number", "lower": 0, "upper": 1}
+    spec = {**SPEC, "name": "jobs", "columns": dict.fromkeys("xyz", bounds)}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    (tmp_path / "rows.csv").write_text("x,y,z\n0,0.5,1\n1,0.2,0\n")
+    upload = ("datasets", "upload", str(tmp_path / "rows.csv"), str(tmp_path / "spec.json"))
+    dataset = done(*upload, url=server.url)
+    statistic = {"kind": "quantile_regression", "target": "y", "features": ["x", "z"], "bound": 1}
+    ask = ("releases", "ask", dataset, json.dumps(statistic), "--mechanism", "kng")
+    priced = (*ask, "--epsilon", "0.5", "--idempotency-key", "job")
+    running = json.loads(done(*priced, "--no-wait", url=server.url))
+    # without a terminal there is the answer and nothing else
+    quiet = invoke(*priced, url=server.url)
+    assert (quiet.exit_code, quiet.stderr) == (0, "")
+    released = json.loads(quiet.stdout)
+    assert (running["status"], released["status"]) == ("running", "released")
+    assert released["id"] == running["id"]
+
+    terminal, theirs = os.openpty()
+    second = (*ask, "--epsilon", "0.4", "--url", server.url, "--key", ADMIN_KEY)
+    with subprocess.Popen(
+        [sys.executable, "-m", "app.cli", *second], stdout=subprocess.PIPE, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        assert process.stdout is not None
+        answer = json.loads(process.stdout.read())
+        assert process.wait(30) == 0
+    line = os.read(terminal, 4096).decode()
+    os.close(terminal)
+    assert answer["status"] == "released"
+    assert f"{answer['id']} is running: 0 s, looking again in 1 s" in line
+    assert line.endswith("\r\x1b[K")
 
 
 def test_a_day_at_the_desk(server: LiveServer, tmp_path: Path) -> None:

@@ -124,3 +124,66 @@ def test_the_key_is_sent_as_a_bearer() -> None:
 
     with connect(handler) as client:
         assert list(client.catalog()) == [{"statistic": "mean"}]
+
+
+RUNNING = {**RELEASE, "status": "running", "value": None}
+LOCATION = {"Location": "/v1/releases/rel_1", "Retry-After": "0"}
+
+
+def job(looks: int, outcome: httpx.Response, seen: list[str]) -> Handler:
+    """Answer as a service does for a job that runs for so many looks."""
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request.method)
+        done = seen.count("GET") >= looks
+        if request.method == "GET":
+            assert request.url.path == LOCATION["Location"]
+            body = {**RELEASE, "status": "void"} if outcome.is_error else RELEASE
+            return httpx.Response(200, json=body if done else RUNNING, headers=LOCATION)
+        assert request.headers["Idempotency-Key"] == "mine"
+        return outcome if done else httpx.Response(202, json=RUNNING, headers=LOCATION)
+
+    return handler
+
+
+def test_a_job_is_waited_for() -> None:
+    seen: list[str] = []
+    waits: list[tuple[str, float]] = []
+    with connect(job(3, httpx.Response(201, json=RELEASE), seen)) as client:
+        release = client.release(
+            "ds_1",
+            MEAN,
+            epsilon="1",
+            idempotency_key="mine",
+            on_wait=lambda running, pause_s: waits.append((running.status, pause_s)),
+        )
+    assert (release.status, json.loads(release.body)) == ("released", RELEASE)
+    assert seen == ["POST", "GET", "GET", "GET", "POST"]
+    assert waits == [("running", 0.0)] * 3
+
+
+def test_a_job_need_not_be_waited_for() -> None:
+    seen: list[str] = []
+    with connect(job(3, httpx.Response(201, json=RELEASE), seen)) as client:
+        release = client.release("ds_1", MEAN, epsilon="1", idempotency_key="mine", wait=False)
+    assert (release.status, release.id, seen) == ("running", "rel_1", ["POST"])
+
+
+def test_a_job_that_fails_is_a_refusal() -> None:
+    with (
+        connect(job(1, problem("release-void", 500), [])) as client,
+        pytest.raises(ProblemError) as caught,
+    ):
+        client.release("ds_1", MEAN, epsilon="1", idempotency_key="mine")
+    assert caught.value.code == "release-void"
+
+
+def test_a_service_lost_while_waiting_leaves_the_key() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            return httpx.Response(202, json=RUNNING, headers=LOCATION)
+        raise httpx.ConnectError("gone", request=request)
+
+    with connect(handler) as client, pytest.raises(UnreachableError) as caught:
+        client.release("ds_1", MEAN, epsilon="1", idempotency_key="mine")
+    assert caught.value.idempotency_key == "mine"
