@@ -17,7 +17,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from app.domain.ledger import Entry, EntryKind
-from app.store import AccountRecord, Debit, Store, new_id
+from app.store import AccountRecord, Debit, FileAnchor, Store, new_id
 
 CALLERS = 64
 _PERSON = "analyst"
@@ -39,7 +39,9 @@ def measure(*, debits: int = 20_000) -> Debits:
     """Charge one account from 64 tasks of one event loop, each waiting for its own debit."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "ledger.sqlite"
-        with closing(Store.open(f"sqlite:///{file}", data_dir=Path(folder))) as store:
+        anchor = FileAnchor(Path(folder) / "anchor")
+        opened = Store.open(f"sqlite:///{file}", data_dir=Path(folder), anchor=anchor)
+        with closing(opened) as store:
             dataset = _open_dataset(store)
             waits: list[float] = []
             start = time.perf_counter()

@@ -48,7 +48,8 @@ class LedgerState:
     def after(self, step: Step) -> LedgerState:
         """Return the state that a transaction leads to."""
         moved = {name: move.pending for name, move in step.moves.items()}
-        return replace(self, accounts={**self.accounts, **moved}, unfinished=step.unfinished)
+        unfinished = self.unfinished + step.unfinished_change
+        return replace(self, accounts={**self.accounts, **moved}, unfinished=unfinished)
 
     @property
     def pristine(self) -> bool:
@@ -67,7 +68,7 @@ class Step:
     """
 
     moves: Mapping[str, Move]
-    unfinished: int
+    unfinished_change: int
     results: Mapping[str, bytes] = field(default_factory=dict)
 
 

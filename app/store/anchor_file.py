@@ -99,8 +99,9 @@ class FileAnchor:
         """Note a transaction with one write and one flush."""
         if self._last is not None:
             self._accounts.update((name, move.pending) for name, move in self._last.moves.items())
-            self._unfinished, self._last = self._last.unfinished, None
-        if not step.moves and not step.results and step.unfinished == self._unfinished:
+            self._unfinished += self._last.unfinished_change
+            self._last = None
+        if not (step.moves or step.results or step.unfinished_change):
             return
         for name, move in step.moves.items():
             if self._accounts.get(name) != move.before:
@@ -278,7 +279,7 @@ def _replayed(records: Iterator[dict[str, Any]]) -> Anchored | None:
             return Anchored(state, _state_of(record["state"]))
         if last and record["kept"]:
             accounts.update(_positions(last["moves"]))
-            unfinished = last["unfinished"]
+            unfinished += last["unfinished"]
         last = record
     if state is None:
         return None
@@ -312,7 +313,7 @@ def _step_json(step: Step, *, kept: bool) -> dict[str, Any]:
     return {
         "kept": kept,
         "moves": {name: (at.seq, at.head, at.spent) for name, at in pending.items()},
-        "unfinished": step.unfinished,
+        "unfinished": step.unfinished_change,
         "results": {name: base64.b64encode(r).decode() for name, r in step.results.items()},
     }
 
@@ -321,7 +322,7 @@ def _step_of(record: dict[str, Any], before: Mapping[str, Position]) -> Step:
     pending = _positions(record["moves"])
     return Step(
         moves={name: Move(before.get(name), at) for name, at in pending.items()},
-        unfinished=record["unfinished"],
+        unfinished_change=record["unfinished"],
         results={name: base64.b64decode(r) for name, r in record["results"].items()},
     )
 

@@ -43,6 +43,12 @@ _BEFORE = (
     select(tables.account).where(_account.id == bindparam("of")).with_for_update(of=tables.account)
 )
 _MOVED = select(tables.account).where(_account.id.in_(bindparam("touched", expanding=True)))
+# A cross join keeps its order on SQLite: a few ranges of entries, whatever the ledger's length.
+_DEBITS = (
+    "WITH moved (account, low, high) AS (VALUES {values}) SELECT count(*) AS debits"
+    " FROM moved CROSS JOIN entry WHERE entry.account = moved.account"
+    " AND entry.seq > moved.low AND entry.seq <= moved.high AND entry.kind = 'debit'"
+)
 _OPEN = insert(tables.account)
 _COLUMNS = tuple(field.name for field in fields(Entry))
 _APPEND = f"INSERT INTO entry ({', '.join(_COLUMNS)}) VALUES {{values}}"  # noqa: S608 - constants
@@ -258,6 +264,15 @@ class EntriesWriter(Entries):
             if before != pending:
                 moves[row.id] = Move(before, pending)
         return moves
+
+    def debits(self, moves: Mapping[str, Move]) -> int:
+        """Return how many releases these moves have charged for."""
+        rows = [
+            (name, 0 if move.before is None else move.before.seq, move.pending.seq)
+            for name, move in moves.items()
+            if name != SYSTEM_ACCOUNT
+        ]
+        return sum(row.debits for row in execute_rows(self._connection, _DEBITS, rows))
 
     def _insert(self, chain: Chain) -> Entry:
         execute_rows(self._connection, _APPEND, chain.rows)

@@ -133,10 +133,14 @@ class Guard:
         self.require_open()
         if self._anchor is None:
             return
-        moves, results = work.entries.moves(), work.releases.stored()
-        unfinished = self._connection.execute(_UNFINISHED).scalar_one()
+        moves, settled = work.entries.moves(), work.releases.settled()
+        step = Step(
+            moves=moves,
+            unfinished_change=work.entries.debits(moves) - len(settled),
+            results={name: result for name, result in settled.items() if result is not None},
+        )
         try:
-            self._anchor.begin(Step(moves=moves, unfinished=unfinished, results=results))
+            self._anchor.begin(step)
         except AnchorMismatchError:
             self.freeze(Standing.DIFFERENT)
             raise Problem("ledger-frozen") from None

@@ -67,6 +67,10 @@ def _step_to(state: ReleaseState, assignments: str) -> str:
     )
 
 
+_FINAL = select(_release.id).where(
+    _release.id.in_(bindparam("wanted", expanding=True)),
+    _release.state.in_([ReleaseState.RELEASED.value, ReleaseState.VOID.value]),
+)
 _FINISH = _step_to(
     ReleaseState.RELEASED,
     "finished_at = new_time, result = new_result, result_hash = new_hash",
@@ -207,12 +211,13 @@ class NewRelease:
 class ReleasesWriter(Releases):
     """Charging, finishing and voiding releases."""
 
-    __slots__ = ("_accounts", "_stored")
+    __slots__ = ("_accounts", "_settled")
 
     def __init__(self, connection: Connection, accounts: AccountsWriter) -> None:
         super().__init__(connection)
         self._accounts = accounts
-        self._stored: dict[str, bytes] = {}
+        # What a savepoint undoes stays in here; `settled` looks at what became of it.
+        self._settled: dict[str, bytes | None] = {}
 
     def debit(
         self,
@@ -283,20 +288,25 @@ class ReleasesWriter(Releases):
     def finish_all(self, results: Mapping[str, bytes]) -> Mapping[str, ReleaseRecord]:
         """Do what :meth:`finish` does for many; what is not waiting is left out."""
         at = now()
-        self._stored.update(results)
         rows = [
             (release, at, result, hashlib.sha256(result).hexdigest())
             for release, result in results.items()
         ]
-        return self._stepped(execute_rows(self._connection, _FINISH, rows))
+        stepped = execute_rows(self._connection, _FINISH, rows)
+        self._settled.update((row.id, results[row.id]) for row in stepped)
+        return self._stepped(stepped)
 
     def begin(self) -> None:
-        """Forget the results of the transaction before."""
-        self._stored.clear()
+        """Forget what the transaction before has settled."""
+        self._settled.clear()
 
-    def stored(self) -> Mapping[str, bytes]:
-        """Return the results that the present transaction was asked to store."""
-        return dict(self._stored)
+    def settled(self) -> Mapping[str, bytes | None]:
+        """Return what the present transaction has settled: results, and None for what is void."""
+        if not self._settled:
+            return {}
+        wanted = {"wanted": [*self._settled]}
+        final = {row.id for row in self._connection.execute(_FINAL, wanted)}
+        return {name: result for name, result in self._settled.items() if name in final}
 
     def void(self, release: str) -> ReleaseRecord:
         """Give the release up; its charge stays.
@@ -312,7 +322,9 @@ class ReleasesWriter(Releases):
         """Do what :meth:`void` does for many; what is not waiting is left out."""
         at = now()
         rows = [(release, at) for release in releases]
-        return self._stepped(execute_rows(self._connection, _VOID, rows))
+        stepped = execute_rows(self._connection, _VOID, rows)
+        self._settled.update((row.id, None) for row in stepped)
+        return self._stepped(stepped)
 
     def claim(self, worker: str) -> ReleaseRecord | None:
         """Give a worker the oldest release that nobody draws; None when there is none.

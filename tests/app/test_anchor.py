@@ -36,7 +36,7 @@ def state(**accounts: Position) -> LedgerState:
 
 def step(before: LedgerState, unfinished: int = 0, /, **moved: Position) -> Step:
     moves = {name: Move(before.accounts.get(name), to) for name, to in moved.items()}
-    return Step(moves=moves, unfinished=unfinished, results={"rel_1": b"\xff{}"})
+    return Step(moves=moves, unfinished_change=unfinished, results={"rel_1": b"\xff{}"})
 
 
 def reread(directory: Path) -> Anchored | None:
@@ -93,7 +93,7 @@ def test_a_transaction_from_somewhere_else_is_refused(tmp_path: Path) -> None:
         Move(replace(at(1), head="f" * 64), at(2)),
     ):
         with pytest.raises(AnchorMismatchError, match="account a"):
-            anchor.begin(Step(moves={"a": wrong}, unfinished=0))
+            anchor.begin(Step(moves={"a": wrong}, unfinished_change=0))
     anchor.begin(step(first, a=at(2, 5)))
     with pytest.raises(AnchorMismatchError):
         anchor.begin(step(first, a=at(2, 5)))
