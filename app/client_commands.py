@@ -26,6 +26,7 @@ as_json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, one object per line."
 )
 _EPSILON = click.option("--epsilon", required=True, help='The price as a decimal, e.g. "0.5".')
+_REASON = click.option("--reason", required=True, help="Kept in the ledger.")
 _MECHANISM = click.option("--mechanism", default="auto", show_default=True)
 _NORM = click.option("--norm", default="auto", show_default=True)
 
@@ -123,17 +124,45 @@ def datasets_budget(desk: ReleaseDesk, *, dataset: str) -> None:
         f"total {left.total}  spent {left.spent}  reserved {left.reserved}"
         f"  remaining {left.remaining}{target}"
     )
+    if budget.yours and budget.yours.get("cap") is not None:
+        click.echo(f"yours: cap {budget.yours['cap']}  remaining {budget.yours['remaining']}")
 
 
 @datasets.command("grant")
 @click.argument("dataset")
 @_EPSILON
-@click.option("--reason", required=True, help="Kept in the ledger.")
+@_REASON
+@click.option("--expires", help="When the grant ends, ISO 8601; without it never.")
 @connected
-def datasets_grant(desk: ReleaseDesk, *, dataset: str, epsilon: str, reason: str) -> None:
+def datasets_grant(
+    desk: ReleaseDesk, *, dataset: str, epsilon: str, reason: str, expires: str | None
+) -> None:
     """Raise the total budget of DATASET."""
-    desk.grant(dataset, epsilon=epsilon, reason=reason)
+    desk.grant(dataset, epsilon=epsilon, reason=reason, expires=expires)
     click.echo(f"total {desk.budget(dataset).epsilon.total}")
+
+
+@datasets.command("cap")
+@click.argument("dataset")
+@click.argument("person")
+@click.option("--epsilon", help="What PERSON may use at most; without it the cap is lifted.")
+@_REASON
+@connected
+def datasets_cap(
+    desk: ReleaseDesk, *, dataset: str, person: str, epsilon: str | None, reason: str
+) -> None:
+    """Cap what PERSON (whose key it is) may use of the budget of DATASET."""
+    cap = desk.cap(dataset, person=person, epsilon=epsilon, reason=reason)
+    click.echo(f"cap {cap.epsilon or 'none'}  used {cap.used}")
+
+
+@datasets.command("caps")
+@click.argument("dataset")
+@as_json_option
+@connected
+def datasets_caps(desk: ReleaseDesk, *, dataset: str, as_json: bool) -> None:
+    """List the caps on the budget of DATASET."""
+    _print(desk.caps(dataset), ("person", "epsilon", "used"), as_json=as_json)
 
 
 @datasets.command("archive")

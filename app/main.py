@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import anyio.to_thread
 from fastapi import FastAPI
@@ -63,7 +65,8 @@ def create_app(settings: Settings) -> FastAPI:
                 clock = PublicClock(settings.response_slot_ms)
                 rates = RateLimiter(settings.rate_limit_per_minute)
                 state = AppState(services=services, settings=settings, clock=clock, rates=rates)
-                yield {"app": state}
+                async with _beside(services.budgets.keep_expiring()):
+                    yield {"app": state}
             finally:
                 await services.releases.close(timeout_s=settings.drain_timeout_s)
                 await services.lease.end()
@@ -71,6 +74,18 @@ def create_app(settings: Settings) -> FastAPI:
             await anyio.to_thread.run_sync(store.close)
 
     return bare_application(lifespan)
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Have something done while the block lasts."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 def open_store(settings: Settings) -> Store:

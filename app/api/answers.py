@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.domain.datasets import columns_json
 from app.domain.ledger import Balance, Entry
 from app.services.accounting import Meter
-from app.services.budgets import BudgetView
 from app.services.datasets import DatasetView, policy_json
 from app.services.keys import KeyRecord
 from app.services.receipts import Finding, PublicKey
@@ -45,12 +44,6 @@ class DatasetBudgetAnswer(Answer):
     accounting: Literal["pure", "zcdp"]
     delta: str | None
     rho: BalanceAnswer | None
-
-
-class BudgetAnswer(DatasetBudgetAnswer):
-    """A budget, and what the caller's own releases have cost it."""
-
-    yours: dict[Literal["spent"], str]
 
 
 class DatasetAnswer(Answer):
@@ -324,7 +317,8 @@ def target_answer(balance: Balance, meter: Meter) -> BalanceAnswer:
     )
 
 
-def _budget(balance: Balance, meter: Meter) -> dict[str, Any]:
+def budget_fields(balance: Balance, meter: Meter) -> dict[str, Any]:
+    """Return what everybody may see of a budget."""
     in_rho = meter.delta is not None
     return {
         "epsilon": target_answer(balance, meter),
@@ -332,13 +326,6 @@ def _budget(balance: Balance, meter: Meter) -> dict[str, Any]:
         "delta": None if meter.delta is None else decimal_text(meter.delta),
         "rho": balance_answer(balance, meter.text) if in_rho else None,
     }
-
-
-def budget_answer(view: BudgetView) -> BudgetAnswer:
-    """Return a budget."""
-    return BudgetAnswer(
-        **_budget(view.balance, view.meter), yours={"spent": str(view.meter.epsilon(view.yours))}
-    )
 
 
 def dataset_answer(view: DatasetView) -> DatasetAnswer:
@@ -354,7 +341,7 @@ def dataset_answer(view: DatasetView) -> DatasetAnswer:
         columns=columns_json(facts.columns),
         status=record.status.value,
         account=record.account,
-        budget=DatasetBudgetAnswer(**_budget(view.balance, facts.meter)),
+        budget=DatasetBudgetAnswer(**budget_fields(view.balance, facts.meter)),
         policy=policy_json(facts.policy),
         created_at=record.created_at,
     )

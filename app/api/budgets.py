@@ -1,4 +1,4 @@
-"""Budgets: what is left, and granting more."""
+"""Budgets: what is left, granting more, and slices for single people."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
-from app.api.answers import BudgetAnswer, EntryAnswer, budget_answer, entry_answer
+from app.api.answers import EntryAnswer, entry_answer
+from app.api.budget_answers import BudgetAnswer, CapAnswer, budget_answer, cap_answer
 from app.api.dependencies import Analyst, Curator, Id, State, body_of, json_body
+from app.api.paging import Page, Paging, page_of
 from app.api.problems import documented
-from app.api.schemas import GrantRequest
+from app.api.schemas import CapRequest, GrantRequest
 
 router = APIRouter(prefix="/v1/datasets/{dataset}", tags=["budgets"])
 
@@ -40,5 +42,41 @@ async def grant_budget(
     state: State,
 ) -> EntryAnswer:
     """Raise a data set's total budget; the entry and its reason stay (curators)."""
-    entry = await state.services.budgets.grant(dataset, body.epsilon, body.reason, caller=caller)
+    entry = await state.services.budgets.grant(
+        dataset, body.epsilon, body.reason, caller=caller, expires=body.expires
+    )
     return entry_answer(entry, state.services.datasets.facts(dataset).meter)
+
+
+@router.put(
+    "/caps",
+    operation_id="capPerson",
+    response_model=CapAnswer,
+    openapi_extra=body_of(CapRequest),
+    responses=documented("unauthorized", "forbidden", "not-found", "invalid-request", "busy"),
+)
+async def cap_person(
+    caller: Curator,
+    dataset: Id,
+    body: Annotated[CapRequest, json_body(CapRequest)],
+    state: State,
+) -> CapAnswer:
+    """Cap what one person may use of a data set's budget, or lift the cap (curators)."""
+    record = await state.services.budgets.set_cap(
+        dataset, body.person, body.epsilon, body.reason, caller=caller
+    )
+    return cap_answer(record, state.services.datasets.facts(dataset).meter)
+
+
+@router.get(
+    "/caps",
+    operation_id="listCaps",
+    response_model=Page[CapAnswer],
+    responses=documented("unauthorized", "forbidden", "not-found", "invalid-request"),
+)
+def list_caps(caller: Curator, dataset: Id, cut: Paging, state: State) -> Page[CapAnswer]:
+    """List the caps on a data set's budget (curators)."""
+    del caller
+    records = state.services.budgets.caps(dataset, after=cut.position, limit=cut.limit + 1)
+    meter = state.services.datasets.facts(dataset).meter
+    return page_of([(record.number, cap_answer(record, meter)) for record in records], cut)

@@ -16,6 +16,7 @@ from pydantic.json_schema import models_json_schema
 
 from app.api.problems import ProblemAnswer, documented
 from app.api.schemas import (
+    CapRequest,
     DatasetSpec,
     DerivationRequest,
     GrantRequest,
@@ -36,6 +37,7 @@ _BODIES = (
     DatasetSpec,
     DerivationRequest,
     GrantRequest,
+    CapRequest,
     KeyRequest,
     PreviewRequest,
     ReceiptRequest,

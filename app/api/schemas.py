@@ -85,6 +85,29 @@ BudgetEpsilon = Annotated[
 ]
 
 
+def _read_cap(value: object) -> Epsilon:
+    if value in ("0", "0.0"):
+        return Epsilon(0)
+    return _read_epsilon(value, maximum_nanos=MAX_TOTAL_NANOS)
+
+
+CapEpsilon = Annotated[
+    Epsilon,
+    PlainValidator(_read_cap),
+    WithJsonSchema(
+        {
+            "title": "Epsilon",
+            "description": "A decimal with at most 9 decimals, 0 or more.",
+            "anyOf": [
+                {"type": "string", "pattern": r"^\d+(\.\d+)?([eE][+-]?\d{1,2})?$", "maxLength": 40},
+                {"type": "number", "minimum": 0, "maximum": MAX_TOTAL_NANOS // 10**9},
+            ],
+            "examples": ["0.5"],
+        }
+    ),
+]
+
+
 def _printable(text: str) -> str:
     if not text.isprintable():
         raise refusal("must be printable text")
@@ -343,17 +366,33 @@ class ReceiptRequest(BaseModel):
     receipt: str
 
 
+def _ahead(moment: datetime) -> datetime:
+    if moment <= datetime.now(moment.tzinfo):
+        raise refusal("must lie in the future")
+    return moment
+
+
+Ahead = Annotated[AwareDatetime, AfterValidator(_ahead)]
+
+
 class GrantRequest(Request):
     """More epsilon for an account, and why."""
 
     epsilon: BudgetEpsilon
     reason: Reason
+    expires: Ahead | None = Field(
+        default=None,
+        description="When the grant ends: the total then falls by it, but not below what is "
+        "spent and reserved.",
+    )
 
 
-def _ahead(moment: datetime) -> datetime:
-    if moment <= datetime.now(moment.tzinfo):
-        raise refusal("must lie in the future")
-    return moment
+class CapRequest(Request):
+    """What one person may use of an account at most."""
+
+    person: Person = Field(description="The `person` of a key.")
+    epsilon: CapEpsilon | None = Field(description="0 bars the person; null lifts the cap.")
+    reason: Reason
 
 
 class KeyRequest(Request):
@@ -365,7 +404,7 @@ class KeyRequest(Request):
 
     name: Name
     role: Role
-    expires: Annotated[AwareDatetime, AfterValidator(_ahead)] | None = None
+    expires: Ahead | None = None
     person: Person | None = Field(
         default=None, description="The `person` of an earlier key, to whom this one is given."
     )

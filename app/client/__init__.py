@@ -12,6 +12,7 @@ from app.client.errors import ClientError, ProblemError, ReceiptError, Unreachab
 from app.client.models import (
     Balance,
     Budget,
+    Cap,
     Dataset,
     Derivation,
     Entry,
@@ -27,6 +28,7 @@ from app.client.receipts import check_receipt
 __all__ = [
     "Balance",
     "Budget",
+    "Cap",
     "ClientError",
     "Dataset",
     "Derivation",

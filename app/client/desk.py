@@ -21,6 +21,7 @@ import httpx
 from app.client.errors import ProblemError, UnreachableError
 from app.client.models import (
     Budget,
+    Cap,
     Dataset,
     Derivation,
     Entry,
@@ -120,11 +121,23 @@ class ReleaseDesk:
         """Return what is left of a data set's budget."""
         return Budget.model_validate_json(self._read(f"{_of(dataset)}/budget").content)
 
-    def grant(self, dataset: Dataset | str, *, epsilon: str, reason: str) -> None:
-        """Raise a data set's total budget (curators)."""
-        self._send(
-            "POST", f"{_of(dataset)}/grants", json={"epsilon": str(epsilon), "reason": reason}
-        )
+    def grant(
+        self, dataset: Dataset | str, *, epsilon: str, reason: str, expires: str | None = None
+    ) -> None:
+        """Raise a data set's total budget, for good or until ``expires``, ISO 8601 (curators)."""
+        body = {"epsilon": str(epsilon), "reason": reason, "expires": expires}
+        self._send("POST", f"{_of(dataset)}/grants", json=body)
+
+    def cap(self, dataset: Dataset | str, *, person: str, epsilon: str | None, reason: str) -> Cap:
+        """Cap what one person may use of a data set's budget; None lifts the cap (curators)."""
+        limit = None if epsilon is None else str(epsilon)
+        body = {"person": person, "epsilon": limit, "reason": reason}
+        response = self._repeatable("PUT", f"{_of(dataset)}/caps", json=body)
+        return Cap.model_validate_json(response.content)
+
+    def caps(self, dataset: Dataset | str) -> Iterator[Cap]:
+        """Yield the caps on a data set's budget (curators)."""
+        return map(Cap.model_validate, self._items(f"{_of(dataset)}/caps"))
 
     # Releases
 

@@ -35,6 +35,14 @@ class Budget(Answer):
     yours: Any = None
 
 
+class Cap(Answer):
+    """What one person may use of a budget (None: no cap any more), and has used."""
+
+    person: str
+    epsilon: str | None
+    used: str
+
+
 class Dataset(Answer):
     """The public facts of a data set; ``rows`` is None under add_remove."""
 

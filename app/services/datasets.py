@@ -206,26 +206,24 @@ class DatasetService:
         """
         facts = self.facts(dataset)
         with self._store.reading() as reader:
-            account = reader.accounts.get(facts.record.account)
+            balance = reader.accounts.balance(facts.record.account)
             record = reader.datasets.get(dataset) if self._store.shared else facts.record
         if record is not None and record != facts.record:
             facts = self._facts[dataset] = facts_of(record)  # archived by another process
-        if account is None:
+        if balance is None:
             raise Problem("not-found", "There is no such data set.")
-        return DatasetView(facts, account.balance)
+        return DatasetView(facts, balance)
 
     def list(self, *, before: int | None, limit: int) -> Sequence[DatasetView]:
         """Return data sets, newest first."""
         with self._store.reading() as reader:
             records = reader.datasets.list(before=before, limit=limit)
-            accounts = {
-                account.id: account
-                for name in {record.account for record in records}
-                if (account := reader.accounts.get(name)) is not None
+            balances = {
+                account: balance
+                for account in {record.account for record in records}
+                if (balance := reader.accounts.balance(account)) is not None
             }
-        return [
-            DatasetView(facts_of(record), accounts[record.account].balance) for record in records
-        ]
+        return [DatasetView(facts_of(record), balances[record.account]) for record in records]
 
     async def archive(self, dataset: str, *, caller: Caller) -> DatasetView:
         """Close a data set to new charges, then erase its rows.

@@ -11,7 +11,9 @@ refused; a PostgreSQL database may be open in many processes (``store.shared``):
 
     with store.reading() as r:
         r.accounts.get(account_id)                    -> AccountRecord | None
+        r.accounts.balance(account_id)                -> Balance without grants that are over
         r.accounts.spent_by(account_id, principal)    -> int, nano-epsilon ("yours")
+        r.accounts.cap(account_id, person) / .caps(account_id, after=number, limit=)
         r.entries.list(account_id, after=seq, limit=) -> list[Entry], oldest first
         r.releases.get(id) / .find_by_idem(principal, idem)
         r.releases.list(principal=, dataset=, before=number, limit=)   newest first
@@ -30,7 +32,9 @@ effects. A full queue refuses with the problem ``busy``::
     await store.awrite(lambda u: ...)     # a cancelled waiter cancels nothing
 
     u.accounts.open(total=, principal=, reason=)             -> AccountRecord
-    u.accounts.grant(account_id, amount, principal=, reason=) -> Entry
+    u.accounts.grant(account_id, amount, principal=, reason=, expires_at=None) -> Entry
+    u.accounts.expire_due()                                  ends grants that are over
+    u.accounts.set_cap(account_id, person, amount, principal=, reason=) -> CapRecord
     u.releases.debit(account=, amount=, dataset=, principal=, request=, plan=, idem=, worker=)
                                              -> ReleaseRecord: the charge and the release in one
     u.releases.claim(worker)                 -> ReleaseRecord to draw (or void), or None
@@ -85,6 +89,7 @@ from app.store.ids import new_id
 from app.store.reconcile import Findings, Reconciliation, reconciling
 from app.store.records import (
     AccountRecord,
+    CapRecord,
     DatasetRecord,
     DatasetStatus,
     KeyRecord,
@@ -101,6 +106,7 @@ __all__ = [
     "RECEIPT_KEY",
     "AccountRecord",
     "Anchor",
+    "CapRecord",
     "Charged",
     "DatasetRecord",
     "DatasetStatus",

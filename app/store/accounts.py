@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, bindparam, select
 
-from app.domain.ledger import SYSTEM_ACCOUNT, Entry, EntryKind
+from app.domain.ledger import SYSTEM_ACCOUNT, Balance, Entry, EntryKind
 from app.domain.problems import Problem
-from app.store import tables
+from app.store import caps, expiries, tables
 from app.store.entries import EntriesWriter, Occasion
-from app.store.ids import new_id
-from app.store.records import AccountRecord
+from app.store.ids import new_id, now
+from app.store.records import AccountRecord, CapRecord
 
 _GET = select(tables.account).where(tables.account.c.id == bindparam("wanted"))
-_SPENT_BY = select(func.coalesce(func.sum(tables.entry.c.amount), 0)).where(
-    tables.entry.c.account == bindparam("of"),
-    tables.entry.c.principal == bindparam("by"),
-    tables.entry.c.kind == EntryKind.DEBIT.value,
-)
 
 
 class Accounts:
@@ -34,8 +29,26 @@ class Accounts:
 
     def spent_by(self, account: str, principal: str) -> int:
         """Return what one person's releases have cost the account."""
-        found = self._connection.execute(_SPENT_BY, {"of": account, "by": principal})
-        return int(found.scalar_one())
+        return caps.spent_by(self._connection, account, principal)
+
+    def balance(self, account: str) -> Balance | None:
+        """Return the balance that the next charge would find: without grants that are over."""
+        found = self.get(account)
+        if found is None:
+            return None
+        return expiries.without_due(self._connection, account, found.balance, now())
+
+    def due(self) -> tuple[str, ...]:
+        """Return the accounts with grants that are over and have no entry of it yet."""
+        return expiries.accounts_due(self._connection, now())
+
+    def cap(self, account: str, person: str) -> CapRecord | None:
+        """Return a person's slice of an account, or None."""
+        return caps.cap_of(self._connection, account, person)
+
+    def caps(self, account: str, *, after: int = 0, limit: int = 100) -> tuple[CapRecord, ...]:
+        """Return an account's caps numbered above ``after``."""
+        return caps.caps_of(self._connection, account, after=after, limit=limit)
 
 
 class AccountsWriter(Accounts):
@@ -58,16 +71,52 @@ class AccountsWriter(Accounts):
             raise AssertionError("an inserted account can be read")
         return opened
 
-    def grant(self, account: str, amount: int, *, principal: str, reason: str) -> Entry:
-        """Raise an account's total.
+    def grant(
+        self,
+        account: str,
+        amount: int,
+        *,
+        principal: str,
+        reason: str,
+        expires_at: str | None = None,
+    ) -> Entry:
+        """Raise an account's total, for good or until a time.
 
         Raises
         ------
         Problem
             ``not-found``; ``invalid-request`` above the largest total.
         """
-        occasion = Occasion(principal=principal, note=reason)
-        return self._move(account, EntryKind.GRANT, amount, occasion)
+        end = None if expires_at is None else expiries.end_digest(expires_at)
+        occasion = Occasion(principal=principal, note=reason, fingerprint=end)
+        entry = self._move(account, EntryKind.GRANT, amount, occasion)
+        if expires_at is not None:
+            expiries.register(
+                self._connection,
+                account=account,
+                seq=entry.seq,
+                amount=amount,
+                expires_at=expires_at,
+            )
+        return entry
+
+    def expire_due(self) -> int:
+        """Make the entries of all grants that are over, and return how many accounts moved."""
+        at = now()
+        accounts = expiries.accounts_due(self._connection, at)
+        for account in accounts:
+            chain = self._entries.chain(account, at)
+            if chain.rows:
+                self._entries.write(chain)
+        return len(accounts)
+
+    def set_cap(
+        self, account: str, person: str, amount: int | None, *, principal: str, reason: str
+    ) -> CapRecord:
+        """Cap what a person may use of an account, or lift the cap (None)."""
+        note = caps.note_of(account, person, amount, reason, now())
+        self.system_entry(caps.CAP_SET, principal=principal, note=note)
+        return caps.set_cap(self._connection, account, person, amount)
 
     def debit(
         self,
@@ -93,7 +142,32 @@ class AccountsWriter(Accounts):
         occasion = Occasion(
             principal=principal, release=release, idem=idem, fingerprint=fingerprint, note=note
         )
-        return self._move(account, EntryKind.DEBIT, amount, occasion)
+        return self.take(account, EntryKind.DEBIT, amount, occasion)
+
+    def take(self, account: str, kind: EntryKind, amount: int, occasion: Occasion) -> Entry:
+        """Spend or reserve for a person, within the person's cap.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``budget-exceeded`` with nothing written.
+        """
+        slices, person = caps.Slices(self._connection, [account]), occasion.principal
+        balance = self.balance(account)
+        if balance is not None:
+            slices.check(account, person, amount, remaining=balance.remaining)
+        entry = self._move(account, kind, amount, occasion)
+        slices.take(account, person, amount)
+        slices.write()
+        return entry
+
+    def give_back(self, account: str, amount: int, occasion: Occasion, *, person: str) -> Entry:
+        """Give back what was reserved for a person, on the account and of the person's cap."""
+        entry = self._move(account, EntryKind.UNRESERVE, amount, occasion)
+        slices = caps.Slices(self._connection, [account])
+        slices.take(account, person, -amount)
+        slices.write()
+        return entry
 
     def system_entry(
         self,

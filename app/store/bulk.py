@@ -11,6 +11,7 @@ from app.domain.ledger import EntryKind
 from app.domain.problems import Problem
 from app.domain.releases import plan_digest, request_fingerprint
 from app.store import tables
+from app.store.caps import Slices
 from app.store.commands import Charged, Command, Debit, Finish, Void
 from app.store.entries import Chain, EntriesWriter, Occasion
 from app.store.ids import new_ids, now
@@ -70,12 +71,13 @@ class Bulk:
 
     def _charge(self, debits: Sequence[Debit]) -> Sequence[Outcome]:
         """Charge in order, each account in one update, and insert what was charged for."""
-        batch = _Batch(self._entries, now())
         known = self._releases.known({(debit.principal, debit.idem) for debit in debits})
         rows: Iterable[Row[Any]] = self._connection.execute(
             _DATASETS, {"wanted": [*{debit.dataset for debit in debits}]}
         )
         datasets = {row.id: row for row in rows}
+        slices = Slices(self._connection, {row.account for row in datasets.values()})
+        batch = _Batch(self._entries, slices, now())
         places: list[ReleaseRecord | tuple[NewRelease, bool] | Problem] = []
         for debit, release in zip(debits, new_ids("rel", len(debits)), strict=True):
             found = known.get((debit.principal, debit.idem))
@@ -83,6 +85,7 @@ class Bulk:
         for chain in batch.chains.values():
             if chain.rows:
                 self._entries.write(chain)
+        slices.write()
         made = self._releases.insert([*batch.made.values()])
         return [_charged(place, made) for place in places]
 
@@ -90,8 +93,9 @@ class Bulk:
 class _Batch:
     """The debits of one group commit, judged one after the other before anything is written."""
 
-    def __init__(self, entries: EntriesWriter, at: str) -> None:
+    def __init__(self, entries: EntriesWriter, slices: Slices, at: str) -> None:
         self._entries = entries
+        self._slices = slices
         self._at = at
         self.chains: dict[str, Chain] = {}
         self.made: dict[tuple[str, str], NewRelease] = {}
@@ -105,9 +109,13 @@ class _Batch:
             return self.made[key], False
         try:
             chain = self._chain(dataset)
+            remaining = chain.balance.remaining
+            account = chain.before.id
+            self._slices.check(account, debit.principal, debit.amount, remaining=remaining)
             after = chain.balance.after(EntryKind.DEBIT, debit.amount)
         except Problem as refused:
             return refused
+        self._slices.take(account, debit.principal, debit.amount)
         fingerprint = request_fingerprint(dataset=debit.dataset, request=debit.request)
         occasion = Occasion(
             principal=debit.principal,

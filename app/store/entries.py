@@ -20,11 +20,14 @@ from app.domain.ledger import (
     hash_of_columns,
 )
 from app.domain.problems import Problem
-from app.store import tables
+from app.store import expiries, tables
 from app.store.errors import LostUpdateError
 from app.store.ids import now
 from app.store.records import AccountRecord
 from app.store.rows import execute_rows
+
+SYSTEM = "system"
+"""The principal of what the service does by itself."""
 
 _account, _entry = tables.account.c, tables.entry.c
 
@@ -136,7 +139,7 @@ def entry_of(row: Row[Any]) -> Entry:
 class Chain:
     """Entries that are to be appended to one account, and where they take it."""
 
-    __slots__ = ("_at", "_identity", "balance", "before", "head", "rows", "seq")
+    __slots__ = ("_at", "_identity", "balance", "before", "expired", "head", "rows", "seq")
 
     def __init__(self, before: AccountRecord, identity: LedgerIdentity, at: str) -> None:
         self._identity = identity
@@ -146,6 +149,16 @@ class Chain:
         self.head = before.head
         self.balance = before.balance
         self.rows: list[tuple[Any, ...]] = []
+        self.expired: list[tuple[int, int]] = []
+
+    def expire(self, grant: expiries.Due) -> None:
+        """Add the entry that ends a grant whose time is over."""
+        occasion = Occasion(
+            principal=SYSTEM, fingerprint=grant.hash, note=f"the grant of entry {grant.seq} ended"
+        )
+        after = self.balance.after(EntryKind.EXPIRE, grant.amount)
+        self.add(EntryKind.EXPIRE, grant.amount, after, occasion)
+        self.expired.append((grant.seq, self.seq))
 
     def add(self, kind: str, amount: int, after: Balance, occasion: Occasion) -> str:
         """Add one entry and return its hash."""
@@ -216,6 +229,9 @@ class EntriesWriter(Entries):
     def chain(self, account: str, at: str) -> Chain:
         """Return the chain that continues an account with entries of one time.
 
+        It begins with the ends of grants that are due, so that whatever is
+        judged next is judged without them.
+
         Raises
         ------
         Problem
@@ -225,7 +241,11 @@ class EntriesWriter(Entries):
         if row is None:
             raise Problem("not-found")
         self._touched.setdefault(account, Position(row.seq, row.head, row.spent))
-        return Chain(AccountRecord(**row._mapping), self._identity, at)
+        chain = Chain(AccountRecord(**row._mapping), self._identity, at)
+        if account != SYSTEM_ACCOUNT:
+            for grant in expiries.due(self._connection, account, at):
+                chain.expire(grant)
+        return chain
 
     def write(self, chain: Chain) -> Entry:
         """Move the account to the end of its chain, insert the entries and return the last.
@@ -276,4 +296,6 @@ class EntriesWriter(Entries):
 
     def _insert(self, chain: Chain) -> Entry:
         execute_rows(self._connection, _APPEND, chain.rows)
+        for grant, by in chain.expired:
+            expiries.expired(self._connection, chain.before.id, grant, by)
         return Entry(**dict(zip(_COLUMNS, chain.rows[-1], strict=True)))

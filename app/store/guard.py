@@ -25,8 +25,7 @@ from app.store.anchor import (
     Step,
     judge,
 )
-from app.store.entries import LedgerIdentity, Occasion, Position
-from app.store.opening import SYSTEM
+from app.store.entries import SYSTEM, LedgerIdentity, Occasion, Position
 from app.store.unit_of_work import UnitOfWork, transaction
 
 _account, _release = tables.account.c, tables.release.c

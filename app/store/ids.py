@@ -32,4 +32,9 @@ def shown(name: object) -> str:
 
 def now() -> str:
     """Return the time in UTC as ISO 8601 text with microseconds, which sorts by time."""
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return text_of(datetime.now(UTC))
+
+
+def text_of(moment: datetime) -> str:
+    """Return a moment as :func:`now` returns the present one."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -132,7 +132,7 @@ class KeysWriter(Keys):
             ``invalid-request``: nobody has had a key as ``person``.
         """
         if person is not None:
-            if not self._is_person(person):
+            if not self.is_person(person):
                 raise invalid_request("person", "has no key; leave it out for a new person")
             return person
         found = self._connection.execute(_PERSON_OF, {"named": name, "by": principal})
@@ -140,9 +140,10 @@ class KeysWriter(Keys):
         if known is not None:
             return known
         candidates = chain((name,), (f"{name} #{number}" for number in count(2)))
-        return next(each for each in candidates if not self._is_person(each))
+        return next(each for each in candidates if not self.is_person(each))
 
-    def _is_person(self, person: str) -> bool:
+    def is_person(self, person: str) -> bool:
+        """Say whether anybody of this name has had a key."""
         found = self._connection.execute(_IS_PERSON, {"wanted": person})
         return found.scalar_one_or_none() is not None
 

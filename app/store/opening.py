@@ -12,15 +12,12 @@ from sqlalchemy.exc import DatabaseError
 from app.domain.ledger import SYSTEM_ACCOUNT
 from app.store import tables
 from app.store.engines import migrating_engine, sqlite_file, writing_engine
-from app.store.entries import EntriesWriter, LedgerIdentity, Occasion
+from app.store.entries import SYSTEM, EntriesWriter, LedgerIdentity, Occasion
 from app.store.errors import StoreError
 from app.store.ids import new_id, now
 from app.store.lock import DatabaseLock, DirectoryLock
 from app.store.migrate import check_schema, migrate
 from app.store.unit_of_work import transaction
-
-SYSTEM = "system"
-"""The principal of what the service does by itself."""
 
 
 @dataclass(frozen=True, slots=True)

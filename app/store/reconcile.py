@@ -19,10 +19,10 @@ from sqlalchemy import update
 from app.domain.ledger import ledger_head
 from app.store import tables
 from app.store.anchor import Anchor, Anchored, Standing, judge
-from app.store.entries import LedgerIdentity
+from app.store.entries import SYSTEM, LedgerIdentity
 from app.store.errors import DirectoryLockedError
 from app.store.guard import Burned, burn_up_to, forgotten, read_state, store_results
-from app.store.opening import SYSTEM, Opened, open_database
+from app.store.opening import Opened, open_database
 from app.store.records import Verification
 from app.store.signing import SigningKey, record_key, recorded_keys
 from app.store.unit_of_work import UnitOfWork, transaction

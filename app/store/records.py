@@ -91,6 +91,17 @@ class DatasetRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CapRecord:
+    """A person's slice of an account: at most ``amount`` (None: no cap), ``used`` of it so far."""
+
+    number: int
+    account: str
+    person: str
+    amount: int | None
+    used: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LineageRecord:
     """Which digests a data set's rows have: the SHA-256 of their file, None without one."""
 

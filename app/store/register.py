@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from sqlalchemy import Connection, select
 
 from app.domain.ledger import SYSTEM_ACCOUNT
-from app.store import tables
+from app.store import caps, expiries, tables
 from app.store.datasets import dataset_of
 from app.store.entries import entry_of
 from app.store.ids import shown
@@ -51,6 +51,8 @@ class Register:
         yield from self._same("account", {*accounts} - {SYSTEM_ACCOUNT}, "account_opened")
         yield from self._datasets()
         yield from self._keys()
+        yield from expiries.faults(self._connection)
+        yield from caps.faults(self._connection, self._recorded[caps.CAP_SET])
 
     def _datasets(self) -> Iterator[str]:
         records = [dataset_of(row) for row in self._connection.execute(select(tables.dataset))]

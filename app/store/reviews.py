@@ -84,7 +84,7 @@ class ReviewsWriter:
             fingerprint=fingerprint,
             note=plan_digest(plan),
         )
-        entry = self._entries.append(account, EntryKind.RESERVE, amount, occasion)
+        entry = self._accounts.take(account, EntryKind.RESERVE, amount, occasion)
         made = NewRelease(
             id=release,
             account=account,
@@ -145,7 +145,8 @@ class ReviewsWriter:
         occasion = Occasion(
             principal=principal, release=found.id, fingerprint=found.fingerprint, note=reason
         )
-        self._entries.append(found.account, EntryKind.UNRESERVE, self._amount(found), occasion)
+        amount, person = self._amount(found), found.principal
+        self._accounts.give_back(found.account, amount, occasion, person=person)
         self._connection.execute(_CLOSE, {"wanted": found.id, "final": final.value, "at": now()})
         return self._releases.get_all([found.id])[found.id]
 

@@ -133,6 +133,25 @@ AND NEW.account = OLD.account AND NEW.spec = OLD.spec AND NEW.rows IS NOT DISTIN
 AND NEW.created_by = OLD.created_by AND NEW.created_at = OLD.created_at
 AND OLD.status = 'active' AND NEW.status = 'archived'"""
 
+_EXPIRING_GRANT = """
+NEW.expired_seq IS NULL
+AND NOT EXISTS (SELECT 1 FROM expiring WHERE account = NEW.account AND seq = NEW.seq)
+AND EXISTS (
+    SELECT 1 FROM entry AS g
+    WHERE g.account = NEW.account AND g.seq = NEW.seq AND g.kind = 'grant'
+    AND g.amount = NEW.amount AND g.fingerprint IS NOT NULL)"""
+
+_SAME_GRANT_HAS_EXPIRED = """
+NEW.account = OLD.account AND NEW.seq = OLD.seq AND NEW.amount = OLD.amount
+AND NEW.expires_at = OLD.expires_at AND OLD.expired_seq IS NULL
+AND EXISTS (
+    SELECT 1 FROM entry AS e JOIN entry AS g ON g.account = e.account AND g.hash = e.fingerprint
+    WHERE e.account = NEW.account AND e.seq = NEW.expired_seq AND e.kind = 'expire'
+    AND g.seq = NEW.seq)"""
+
+_SAME_SLICE = """
+NEW.number = OLD.number AND NEW.account = OLD.account AND NEW.person = OLD.person"""
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -239,6 +258,26 @@ RULES: tuple[Rule, ...] = (
         "NOT EXISTS (SELECT 1 FROM lineage WHERE dataset = NEW.dataset)",
         "lineage: written once",
     ),
+    # Grants that end, and slices of an account.
+    Rule("expiring_no_delete", "expiring", "DELETE", None, "expiring: grants stay"),
+    Rule("expiring_grant", "expiring", "INSERT", _EXPIRING_GRANT, "expiring: begins as a grant"),
+    Rule(
+        "expiring_once",
+        "expiring",
+        "UPDATE",
+        _SAME_GRANT_HAS_EXPIRED,
+        "expiring: a grant expires once, by its entry",
+    ),
+    Rule("cap_no_delete", "cap", "DELETE", None, "cap: slices stay"),
+    Rule(
+        "cap_no_replace",
+        "cap",
+        "INSERT",
+        "NOT EXISTS (SELECT 1 FROM cap WHERE number = NEW.number)"
+        " AND NOT EXISTS (SELECT 1 FROM cap WHERE account = NEW.account AND person = NEW.person)",
+        "cap: exists already",
+    ),
+    Rule("cap_same_slice", "cap", "UPDATE", _SAME_SLICE, "cap: slices stay with their persons"),
 )
 """Every rule, in the order in which the triggers are created."""
 

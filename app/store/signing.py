@@ -23,9 +23,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from app.store.entries import EntriesWriter, Occasion
+from app.store.entries import SYSTEM, EntriesWriter, Occasion
 from app.store.errors import StoreError
-from app.store.opening import SYSTEM
 
 KEY_NAME = "receipts.key"
 RECEIPT_KEY = "receipt_key"

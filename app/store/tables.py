@@ -133,6 +133,44 @@ account = Table(
     sqlite_with_rowid=False,
 )
 
+# Grants that end: what of a total goes again, and when it has gone.
+expiring = Table(
+    "expiring",
+    metadata,
+    Column("account", Text, nullable=False),
+    Column("seq", _Int, nullable=False),
+    Column("amount", _Int, nullable=False),
+    Column("expires_at", Text, nullable=False),
+    Column("expired_seq", _Int),
+    PrimaryKeyConstraint("account", "seq", name="pk_expiring"),
+    ForeignKeyConstraint(
+        ["account", "seq"], ["entry.account", "entry.seq"], name="fk_expiring_grant"
+    ),
+    ForeignKeyConstraint(
+        ["account", "expired_seq"], ["entry.account", "entry.seq"], name="fk_expiring_expired"
+    ),
+    CheckConstraint("amount > 0 AND expired_seq > seq", name="ck_expiring"),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
+# Slices of an account: what one person may use of it, and has used while there was a cap.
+cap = Table(
+    "cap",
+    metadata,
+    Column("number", _Int, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("person", Text, nullable=False),
+    Column("amount", _Int),
+    Column("used", _Int, nullable=False),
+    PrimaryKeyConstraint("number", name="pk_cap"),
+    UniqueConstraint("account", "person", name="uq_cap_person"),
+    ForeignKeyConstraint(["account"], ["account.id"], name="fk_cap_account"),
+    CheckConstraint("amount >= 0", name="ck_cap_amount"),
+    CheckConstraint("used >= 0", name="ck_cap_used"),
+    sqlite_strict=True,
+)
+
 dataset = Table(
     "dataset",
     metadata,
@@ -257,6 +295,13 @@ key_use = Table(
 
 # Lists of one person's or one data set's releases, newest first, and what a restart must settle.
 Index("ix_release_principal", release.c.principal, release.c.number)
+Index(
+    "ix_expiring_due",
+    expiring.c.account,
+    expiring.c.expires_at,
+    sqlite_where=expiring.c.expired_seq.is_(None),
+    postgresql_where=expiring.c.expired_seq.is_(None),
+)
 Index("ix_release_dataset", release.c.dataset, release.c.number)
 Index(
     "ix_release_debited",

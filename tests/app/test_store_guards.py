@@ -335,6 +335,12 @@ PINNED = [
     "lineage_no_update",
     "lineage_no_delete",
     "lineage_no_replace",
+    "expiring_no_delete",
+    "expiring_grant",
+    "expiring_once",
+    "cap_no_delete",
+    "cap_no_replace",
+    "cap_same_slice",
 ]
 
 

@@ -52,6 +52,8 @@ MATRIX: dict[tuple[str, str], tuple[int, int, int, int]] = {
     ("GET", "/v1/datasets/{dataset}"): (200, 200, 200, 200),
     ("POST", "/v1/datasets/{dataset}/archive"): (403, 403, 200, 200),
     ("GET", "/v1/datasets/{dataset}/budget"): (200, 200, 200, 200),
+    ("GET", "/v1/datasets/{dataset}/caps"): (403, 403, 200, 200),
+    ("PUT", "/v1/datasets/{dataset}/caps"): (403, 403, 200, 200),
     ("POST", "/v1/datasets/{dataset}/grants"): (403, 403, 201, 201),
     ("GET", "/v1/datasets/{dataset}/ledger"): (403, 403, 200, 200),
     ("POST", "/v1/datasets/{dataset}/previews"): (200, 200, 200, 200),
@@ -123,7 +125,9 @@ def send(
     }
     if operation == ("POST", "/v1/datasets"):
         return send_upload(client, ROWS, spec())
-    body = bodies.get(path) if method == "POST" else None
+    if operation == ("PUT", "/v1/datasets/{dataset}/caps"):
+        bodies[path] = {"person": "bootstrap", "epsilon": "9", "reason": "to be fair"}
+    body = bodies.get(path) if method in ("POST", "PUT") else None
     headers = {"Idempotency-Key": str(uuid4())}
     return client.request(method, path.format(**ids), json=body, headers=headers)
 

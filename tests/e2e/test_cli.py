@@ -284,6 +284,13 @@ def test_a_day_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
     grant = ("datasets", "grant", dataset, "--epsilon", "2", "--reason", "a second wave")
     assert done(*grant, url=url) == "total 3"
     assert invoke(*grant, url=url, key=analyst).exit_code == REFUSED
+    for_a_while = (*grant, "--expires", "2101-01-01T00:00:00Z")
+    assert done(*for_a_while, url=url) == "total 5"
+    cap = ("datasets", "cap", dataset, "bootstrap", "--reason", "to be fair")
+    assert done(*cap, "--epsilon", "1.5", url=url).startswith("cap 1.5  used 0")
+    assert "bootstrap" in done("datasets", "caps", dataset, url=url)
+    assert "yours: cap 1.5" in done("datasets", "budget", dataset, url=url)
+    assert done(*cap, url=url).startswith("cap none")
 
     assert done("datasets", "archive", dataset, "--yes", url=url) == "archived"
     (key,) = [
