@@ -1,4 +1,4 @@
-"""Planted cells appear in no body, no log and not in the database.
+"""Planted cells appear in no body, header, metric or log, and not in the database.
 
 The data set carries values that nothing else in the test contains: an
 outlier to be clamped, an exact number, a refused text, a refused category.
@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.e2e.live import LiveServer, upload
+from tests.e2e.live import ADMIN_KEY, LiveServer, upload
 
 OUTLIER = "86420.97531"
 EXACT = "37.19283"
 TEXT = "SENTINELCELL"
 CATEGORY = "sentinelville"
 PLANTED = re.compile(rf"86420\.9|37\.1928|{TEXT}|{CATEGORY}", re.IGNORECASE)
+CLIENT = "sentinelclient"
+"""What a client says where it may say anything: an address, a header, a wrong key, a name."""
+SAID = re.compile(rf"{CLIENT}|{ADMIN_KEY}", re.IGNORECASE)
 
 COLUMNS: dict[str, Any] = {
     "income": {"type": "number", "lower": 0, "upper": 100},
@@ -104,16 +108,47 @@ def _bad_uploads(client: httpx.Client) -> list[httpx.Response]:
     return answers
 
 
+def _say_anything(client: httpx.Client, dataset: str) -> None:
+    """Put the client's words wherever a request can hold some."""
+    client.get(f"/{CLIENT}?{CLIENT}={CLIENT}")
+    client.get(f"/v1/datasets/{CLIENT}", headers={"User-Agent": CLIENT, "X-Request-Id": CLIENT})
+    client.get("/v1/datasets", headers={"Authorization": f"Bearer {CLIENT}"})
+    client.get("/v1/datasets", params={"cursor": CLIENT, CLIENT: "1"})
+    client.post("/v1/keys", json={"name": CLIENT, "role": "analyst"})
+    client.post("/v1/keys", json={"name": CLIENT, "role": CLIENT})
+    client.post("/v1/keys", content=CLIENT.encode(), headers={"Content-Type": CLIENT})
+    body = {"statistic": {"kind": "mean", "columns": [CLIENT]}, "epsilon": CLIENT, CLIENT: CLIENT}
+    path = f"/v1/datasets/{dataset}/releases"
+    client.post(path, json=body, headers={"Idempotency-Key": CLIENT})
+    client.post(path, content=b"{" + CLIENT.encode(), headers={"Content-Type": "application/json"})
+    grant = {"epsilon": "1", "reason": CLIENT}
+    assert client.post(f"/v1/datasets/{dataset}/grants", json=grant).status_code == 201
+    with socket.create_connection((client.base_url.host, client.base_url.port or 0)) as raw:
+        raw.sendall(f"{CLIENT} {CLIENT}\r\n\r\n".encode())
+        assert raw.recv(1 << 16).startswith(b"HTTP/1.1 400")
+
+
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 def test_planted_cells_are_in_no_body_log_or_database(tmp_path: Path, adjacency: str) -> None:
-    with LiveServer(tmp_path / "data") as server, server.client() as client:
+    level = {"RELEASE_DESK_LOG_LEVEL": "debug"}
+    with LiveServer(tmp_path / "data", **level) as server, server.client() as client:
         extra = {"max_rows": 1000} if adjacency == "add_remove" else {}
         dataset = upload(client, GOOD, COLUMNS, adjacency=adjacency, **extra)["id"]
         answers = _ask_everything(client, dataset) + _bad_uploads(client)
-        answers.append(client.post(f"/v1/datasets/{dataset}/archive"))
+        _say_anything(client, dataset)
+        metrics = client.get("/metrics")
+        answers += [metrics, client.post(f"/v1/datasets/{dataset}/archive")]
+        # nor does a file below the data directory keep the upload as it came
+        for path in (path for path in server.data_dir.rglob("*") if path.is_file()):
+            assert not re.search(f"{TEXT}|{CATEGORY}".encode(), path.read_bytes()), path.name
+    assert metrics.status_code == 200
+    assert not SAID.search(metrics.text)
     for answer in answers:
         text = answer.text + str(dict(answer.headers))
         assert not PLANTED.search(text), (answer.request.url.path, answer.status_code)
-    assert not PLANTED.search(server.log.read_text())
+    log = server.log.read_text()
+    assert '"event": "request"' in log
+    assert not PLANTED.search(log)
+    assert not SAID.search(log)
     for path in server.data_dir.rglob("*.db*"):
         assert not PLANTED.search(path.read_bytes().decode("latin-1")), path.name
