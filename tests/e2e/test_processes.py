@@ -8,17 +8,19 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 
+from app.domain.releases import ReleaseState
 from app.store import inspecting
 from tests.app.conftest import ON_BOTH
 from tests.app.ledgers import Place, place_on
@@ -123,6 +125,96 @@ def test_what_one_server_changes_every_server_knows(
             assert client.get(f"/v1/datasets/{dataset}").json()["status"] == "archived"
             asked = release_mean(client, dataset, column="age", epsilon="1", key="later")
             assert asked.json()["code"] == "dataset-archived"
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("servers", ["postgres"], indirect=True)
+def test_a_key_sent_to_every_server_at_once_is_charged_once(
+    servers: tuple[Place, list[LiveServer]],
+) -> None:
+    place, live = servers
+    keys = 12
+    with live[0].client() as client:
+        dataset = upload(client, ROWS, COLUMNS, budget={"epsilon": "12"})["id"]
+    barrier = threading.Barrier(keys * PROCESSES)
+
+    def send(number: int) -> tuple[int, int, bytes]:
+        with live[number % PROCESSES].client() as client:
+            barrier.wait(60)
+            key = number // PROCESSES
+            answer = release_mean(client, dataset, column="age", epsilon="1", key=f"key {key}")
+            while answer.status_code in (202, 409):
+                # another server has it in hand
+                time.sleep(float(answer.headers.get("retry-after", 0.2)))
+                answer = release_mean(client, dataset, column="age", epsilon="1", key=f"key {key}")
+        return key, answer.status_code, answer.content
+
+    with ThreadPoolExecutor(keys * PROCESSES) as pool:
+        answers = list(pool.map(send, range(keys * PROCESSES)))
+    assert {status for _, status, _ in answers} == {201}
+    assert len({(key, content) for key, _, content in answers}) == keys
+    with inspecting(place.url) as reader:
+        assert reader.verify().ok
+        releases = reader.releases.list(limit=1000)
+    assert len(releases) == keys
+    assert {release.attempts for release in releases} == {1}, "nobody drew what another one had"
+
+
+@pytest.mark.postgres
+def test_what_a_killed_server_had_in_hand_the_others_answer(tmp_path: Path) -> None:
+    with place_on("postgres", tmp_path / "data") as place, ExitStack() as stack:
+        doomed, other = (
+            stack.enter_context(
+                LiveServer(
+                    place.directory,
+                    RELEASE_DESK_DATABASE_URL=place.url,
+                    RELEASE_DESK_RESPONSE_SLOT_MS="0",
+                    RELEASE_DESK_WORKER_LEASE_S="2",
+                )
+            )
+            for _ in range(2)
+        )
+        with other.client() as client:
+            dataset = upload(client, ROWS, COLUMNS, budget={"epsilon": "100"})["id"]
+        enough = threading.Semaphore(0)
+
+        def send(number: int) -> tuple[str, bytes]:
+            """Ask one server until it dies, and then the other one until it answers."""
+            key = ""
+            with suppress(httpx.TransportError), doomed.client() as client:
+                for turn in range(10**6):
+                    key = f"{number} {turn}"
+                    release_mean(client, dataset, column="age", epsilon="0.01", key=key)
+                    enough.release()
+            with other.client() as client:
+                deadline = time.monotonic() + 60
+                while time.monotonic() < deadline:
+                    answer = release_mean(client, dataset, column="age", epsilon="0.01", key=key)
+                    if answer.status_code == 201:
+                        return key, answer.content
+                    assert answer.status_code in (202, 409), answer.text
+                    time.sleep(0.2)
+            raise AssertionError("never answered")
+
+        with ThreadPoolExecutor(16) as pool:
+            futures = [pool.submit(send, number) for number in range(16)]
+            for _ in range(200):
+                assert enough.acquire(timeout=60)
+            doomed.kill()
+            answers = [future.result(120) for future in futures]
+        assert len({content for _, content in answers}) == 16
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with inspecting(place.url) as reader:
+                waiting = len(reader.releases.debited())
+            if not waiting:
+                break
+            time.sleep(0.2)
+        with inspecting(place.url) as reader:
+            assert reader.verify().ok
+            releases = reader.releases.list(limit=10**6)
+        assert {release.state for release in releases} == {ReleaseState.RELEASED}
+        assert max(release.attempts for release in releases) <= 2
 
 
 @pytest.mark.postgres
