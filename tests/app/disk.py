@@ -31,6 +31,7 @@ from sqlalchemy import create_engine
 from app.store import sqlite
 
 SECTOR = 512
+TEMPORARY = "a temporary file"
 ERRORS: dict[str, tuple[type[apsw.Error], int]] = {
     "EIO": (apsw.IOError, errno.EIO),
     "ENOSPC": (apsw.FullError, errno.ENOSPC),
@@ -76,7 +77,8 @@ class Tape:
 class _File(apsw.VFSFile):
     def __init__(self, tape: Tape, name: Any, flags: list[int]) -> None:
         self._tape = tape
-        self._path = name.filename() if isinstance(name, apsw.URIFilename) else str(name)
+        named = name.filename() if isinstance(name, apsw.URIFilename) else name
+        self._path = named or TEMPORARY
         super().__init__("", name, flags)
 
     def _check(self) -> None:
@@ -147,6 +149,8 @@ def image(
                 if fate == "kept" or (fate == "torn" and rng.random() < 0.5):
                     _apply(content, piece)
     for path, content in flushed.items():
+        if path == TEMPORARY:
+            continue
         file = target / Path(path).relative_to(root)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
