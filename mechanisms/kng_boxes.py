@@ -42,11 +42,9 @@ from numpy.typing import NDArray
 from mechanisms.domain import CODE_MAX, Schema
 from mechanisms.objectives.check_loss import (
     GradientLaw,
-    GradientNorm,
-    InterceptHull,
-    Linf,
     Records,
 )
+from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHull, Linf
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import draw

@@ -34,17 +34,18 @@ distance of tau n from [#{y < theta}, #{y <= theta}]: the private quantile.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import Protocol
 
 import numpy as np
 from flint import arb, fmpq
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
+from mechanisms.objectives.gradient_norms import GradientNorm
 from mechanisms.objectives.narrowing import near_minimiser
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.samplers.boxes import Children, Space, Start
@@ -54,9 +55,11 @@ Integers = NDArray[np.int64]
 
 _CHUNK_ROWS = 1 << 16
 _UNIT = 2.0**-52
+_SUM_ERROR = 2.0**-28  # of sums over fewer than 2**22 records, relative to their sizes
 _LOW_BITS = 30
 _SPREAD_BITS = 20
 _FEW_RECORDS = 6
+_LEANING = 0.125
 _SUBSETS = [
     np.array(list(product((0.0, 1.0), repeat=size))).reshape(2**size, size)
     for size in range(_FEW_RECORDS + 1)
@@ -123,64 +126,6 @@ def _spread(rows: Integers, grid_bits: int) -> Integers:
     return (mixed >> np.uint64(44)).astype(np.int64) >> (_SPREAD_BITS - bits) << (wide - bits)
 
 
-class GradientNorm(Protocol):
-    """A norm that grows with the absolute value of each coordinate."""
-
-    def of(self, vector: Sequence[Fraction]) -> Fraction:
-        """Return the exact norm."""
-
-    def floats(self, sizes: Floats) -> Floats:
-        """Return the norms of rows of absolute values (k x d), to a few units in the last place."""
-
-    def dual(self, sizes: Floats) -> Floats:
-        """Return the dual norms of rows of absolute values, to a few units in the last place."""
-
-
-@dataclass(frozen=True, slots=True)
-class Linf:
-    """The largest absolute coordinate."""
-
-    def of(self, vector: Sequence[Fraction]) -> Fraction:
-        """Return the exact norm."""
-        return max(map(abs, vector))
-
-    def floats(self, sizes: Floats) -> Floats:
-        """Return the norms of rows of absolute values."""
-        return np.asarray(sizes.max(axis=1))
-
-    def dual(self, sizes: Floats) -> Floats:
-        """Return the l1 norms of rows of absolute values."""
-        return np.asarray(sizes.sum(axis=1))
-
-
-@dataclass(frozen=True, slots=True)
-class InterceptHull:
-    """The norm of the hull of all changes ``a x - a' x'`` when x starts with the constant 1.
-
-    With M = ``weight`` the hull is ``|u_1| <= 1, |u_j| <= 2M - (2M - 1) |u_1|``, so
-
-        ||u|| = max(|u_1|, max_j (|u_j| + (2M - 1) |u_1|) / (2M)).
-    """
-
-    weight: Fraction
-
-    def of(self, vector: Sequence[Fraction]) -> Fraction:
-        """Return the exact norm."""
-        double, first = 2 * self.weight, abs(vector[0])
-        return max([first, *((abs(u) + (double - 1) * first) / double for u in vector[1:])])
-
-    def floats(self, sizes: Floats) -> Floats:
-        """Return the norms of rows of absolute values."""
-        double = 2 * float(self.weight)
-        rest = (sizes[:, 1:].max(axis=1, initial=0) + (double - 1) * sizes[:, 0]) / double
-        return np.asarray(np.maximum(sizes[:, 0], rest))
-
-    def dual(self, sizes: Floats) -> Floats:
-        """Return the dual norms: the hull's corners have |u_1| = 0 or |u_1| = 1."""
-        rest = sizes[:, 1:].sum(axis=1)
-        return np.asarray(np.maximum(2 * float(self.weight) * rest, sizes[:, 0] + rest))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Undecided:
     """What is known on a box: open records, and the sums of (x, y) over the reached ones."""
@@ -190,10 +135,11 @@ class Undecided:
     width: Floats
 
 
-class _CheckLossLaw:
-    """What the two laws share: which records are decided where."""
+class CheckLossLaw(ABC):
+    """What the two laws share: which records are decided where, and a start near the minimiser."""
 
     floor = 0.0
+    gathers: int
 
     def __init__(self, records: Records, tau: Fraction, rate: Fraction) -> None:
         self.records = records
@@ -204,8 +150,41 @@ class _CheckLossLaw:
         self.total = self.xy.sum(axis=0)
 
     def start(self, space: Space) -> list[Start[Undecided]]:
-        """Return one box: all of Theta."""
-        return [Start(space.root(), self.floor, self.root())]
+        """Return boxes that cover Theta, most records decided on the one at the minimiser."""
+        return near_minimiser(self, space)
+
+    @abstractmethod
+    def split(self, known: Undecided, centres: Floats, half: Floats) -> Children[Undecided]:
+        """Bound E on boxes, as :class:`~mechanisms.samplers.boxes.law.BoxLaw` says."""
+
+    @abstractmethod
+    def gather(
+        self, index: NDArray[np.int32], possible: NDArray[np.bool_], distance: Floats
+    ) -> Floats:
+        """Return sums over some open records (k x ``gathers``).
+
+        ``possible`` (k x n) says on which boxes each is open, ``distance`` how far beyond its
+        target it is at the centre.
+        """
+
+    @abstractmethod
+    def wanted(self, curvature: Floats, widest: float, tail: float) -> tuple[Floats, float]:
+        """Return reaches and nats that should leave little outside a box at the minimiser.
+
+        Hints in scaled units: ``curvature`` is the Hessian's diagonal in u, ``widest`` Theta's
+        width, ``tail`` the nats wanted beyond what the volume outside asks for.
+        """
+
+    @abstractmethod
+    def beyond(self, rise: Floats, largest: Floats) -> Floats:
+        """Return E's lower bounds, less ``least_at``, where rays have passed a point.
+
+        There l has risen by ``rise`` (code times grid steps) and theta moved by ``largest``.
+        """
+
+    @abstractmethod
+    def least_at(self, known: Undecided, point: Floats) -> float:
+        """Return a lower bound of E at the point u that rays start from, if it bounds E on them."""
 
     def root(self) -> Undecided:
         """Return nothing decided."""
@@ -219,15 +198,15 @@ class _CheckLossLaw:
 
     def decide(
         self, known: Undecided, centres: Floats, half: Floats
-    ) -> tuple[list[NDArray[np.int32]], Floats, Floats, Floats]:
+    ) -> tuple[list[NDArray[np.int32]], Floats, Floats]:
         """Decide the open records on each box.
 
         Returns the open indices of each box, the sums of (x, y) over its reached records
-        (k x d+1), and the sums of the positive and negative codes of its open ones.
+        (k x d+1), and what :meth:`gather` says of its open ones.
         """
         boxes, d = centres.shape
         reached = np.tile(known.reached, (boxes, 1))
-        above, below = np.zeros((boxes, d)), np.zeros((boxes, d))
+        gathered = np.zeros((boxes, self.gathers))
         pieces: list[list[NDArray[np.int32]]] = [[] for _ in range(boxes)]
         reach_of_centre = np.abs(centres).max(axis=0) + half
         for start in range(0, len(known.index), _CHUNK_ROWS):
@@ -243,13 +222,11 @@ class _CheckLossLaw:
             possible = distance >= -threshold
             reached += certain @ xy
             possible &= ~certain
-            positive = np.maximum(xy[:, :d], 0)
-            above += possible @ positive
-            below += possible @ (xy[:, :d] - positive)
+            gathered += self.gather(index, possible, distance)
             for box in range(boxes):
                 pieces[box].append(index[possible[box]])
         empty = known.index[:0]
-        return [np.concatenate(p) if p else empty for p in pieces], reached, above, below
+        return [np.concatenate(p) if p else empty for p in pieces], reached, gathered
 
     def knowledge(self, indices: Sequence[NDArray[np.int32]], reached: Floats) -> list[Undecided]:
         """Return what is known on each box."""
@@ -259,7 +236,7 @@ class _CheckLossLaw:
         ]
 
 
-class GradientLaw(_CheckLossLaw):
+class GradientLaw(CheckLossLaw):
     """``E(theta) = rate * N(theta)``: the K-norm gradient law of quantile regression.
 
     Parameters
@@ -279,25 +256,60 @@ class GradientLaw(_CheckLossLaw):
     ) -> None:
         super().__init__(records, tau, rate)
         self.norm = norm
+        d, shear = records.x.shape[1], records.space.shear
+        leaning = np.abs(shear - np.eye(d)).max(axis=0) > _LEANING
+        self.directions = np.hstack([np.eye(d), shear[:, leaning]])
+        self.probes = self.xy[:, :d] @ self.directions
+        self.lengths = norm.dual(np.abs(self.directions.T))
+        self.gathers = 2 * self.probes.shape[1]
 
-    def start(self, space: Space) -> list[Start[Undecided]]:
-        """Return boxes that cover Theta, most records decided on the one at the minimiser."""
-        return near_minimiser(self, space)
+    def gather(
+        self,
+        index: NDArray[np.int32],
+        possible: NDArray[np.bool_],
+        distance: Floats,  # noqa: ARG002
+    ) -> Floats:
+        """Return the sums of the positive probes, then of the negative ones."""
+        probes = self.probes[index]
+        positive = np.maximum(probes, 0)
+        return np.asarray(possible @ np.hstack([positive, probes - positive]))
+
+    def wanted(self, curvature: Floats, widest: float, tail: float) -> tuple[Floats, float]:
+        """Return reaches with an equal rise of the loss, twice what the nats ask of the worst."""
+        dual = self.norm.dual(np.abs(self.records.space.shear.T)) / float(self.rate)
+        nats = tail + float(np.maximum(0, np.log(widest * curvature / dual)).sum())
+        root = np.sqrt(curvature)
+        return 4 * nats * (dual / root).max() / root, nats
+
+    def beyond(self, rise: Floats, largest: Floats) -> Floats:
+        """Return ``rate (l(b) - l(p)) / h(b - p)``."""
+        return np.asarray(rise / self.norm.dual(largest) * (float(self.rate) / CODE_MAX))
+
+    def least_at(self, known: Undecided, point: Floats) -> float:  # noqa: ARG002
+        """Return 0: the norm at the minimiser is no bound elsewhere."""
+        return 0.0
 
     def split(self, known: Undecided, centres: Floats, half: Floats) -> Children[Undecided]:
-        """Bound the norm on boxes from integer bounds of the gradient."""
-        indices, reached, above, below = self.decide(known, centres, half)
+        """Bound the norm on boxes from bounds of the gradient g along some directions.
+
+        For any w with dual norm h(w), ``||g|| >= |w'g| / h(w)``. Besides theta's coordinates w is
+        each of u's, in which open records far from the others weigh little.
+        """
+        indices, reached, gathered = self.decide(known, centres, half)
+        above, below = np.hsplit(gathered, 2)
         d = centres.shape[1]
-        offset = float(self.tau) * self.total[:d]
-        settled = reached[:, :d] - offset
-        # the float of tau, its product and two sums: within 4 u of the sizes added
-        rounding = 4 * _UNIT * (np.abs(self.total[:d]) + np.abs(reached[:, :d]) + above - below)
-        sizes = np.maximum(settled + below, -settled - above)
-        norms = self.norm.floats(np.maximum(0, sizes - rounding))
+        settled = reached[:, :d] - float(self.tau) * self.total[:d]
+        # the float of tau, products and sums: within some u of the sizes added
+        sizes = (np.abs(self.total[:d]) + np.abs(reached[:, :d])) @ np.abs(self.directions)
+        rounding = (d + 4) * _UNIT * sizes + _SUM_ERROR * (above - below)
+        along = settled @ self.directions
+        least = np.maximum(0, np.maximum(along + below, -along - above) - rounding)
+        norms = np.maximum(self.norm.floats(least[:, :d]), (least / self.lengths).max(axis=1))
         for box, index in enumerate(indices):
             if d > 1 and 0 < len(index) <= _FEW_RECORDS:
                 sums = settled[box] + _SUBSETS[len(index)] @ self.xy[index, :d]
-                norms[box] = self.norm.floats(np.maximum(0, np.abs(sums) - rounding[box])).min()
+                exact = self.norm.floats(np.maximum(0, np.abs(sums) - rounding[box, :d])).min()
+                norms[box] = max(norms[box], exact)
         low = norms / CODE_MAX * float(self.rate) * (1 - 16 * _UNIT)
         return Children(low, self.knowledge(indices, reached))
 
@@ -326,7 +338,7 @@ class GradientLaw(_CheckLossLaw):
         return np.asarray(self.xy[index, :-1].sum(axis=0))
 
 
-class LossLaw(_CheckLossLaw):
+class LossLaw(CheckLossLaw):
     """``E(theta) = rate * l(theta)``: the exponential mechanism's law on the check loss.
 
     ``rate`` is epsilon / (2 Delta); with M = max(tau, 1 - tau) a record's loss lies in
@@ -335,6 +347,23 @@ class LossLaw(_CheckLossLaw):
 
     def __init__(self, records: Records, *, tau: Fraction, rate: Fraction) -> None:
         super().__init__(records, tau, rate)
+        self.gathers = records.x.shape[1] + 1
+
+    def wanted(self, curvature: Floats, widest: float, tail: float) -> tuple[Floats, float]:
+        """Return reaches at which a quadratic has risen by twice the nats."""
+        sharpness = float(self.rate) * curvature
+        nats = tail + float(np.maximum(0, np.log(widest * np.sqrt(sharpness))).sum())
+        return np.sqrt(4 * nats / sharpness), nats
+
+    def beyond(self, rise: Floats, largest: Floats) -> Floats:  # noqa: ARG002
+        """Return ``rate (l(b) - l(p))``."""
+        return np.asarray(rise * self._unit())
+
+    def least_at(self, known: Undecided, point: Floats) -> float:
+        """Return a lower bound of E there."""
+        distance = self.records.z[known.index] @ point - self.records.target[known.index]
+        reached = known.reached + self.xy[known.index[distance > 0]].sum(axis=0)
+        return self._plane(reached, point, np.zeros(len(point)))
 
     def split(self, known: Undecided, centres: Floats, half: Floats) -> Children[Undecided]:
         """Bound the loss on boxes by its tangent planes at their centres.
@@ -342,18 +371,25 @@ class LossLaw(_CheckLossLaw):
         For any a_i in [-tau, 1 - tau] a record's loss is at least ``a_i (x_i'theta - y_i)``, and
         equal at the centre where a_i is the gradient's weight there.
         """
-        indices, reached, _, _ = self.decide(known, centres, half)
+        indices, reached, ahead = self.decide(known, centres, half)
         low = [
-            self._tangent(Undecided(index, sums, half), centre, half)
-            for index, sums, centre in zip(indices, reached, centres, strict=True)
+            self._plane(sums, centre, half)
+            for sums, centre in zip(reached + ahead, centres, strict=True)
         ]
         return Children(np.array(low), self.knowledge(indices, reached))
 
-    def _tangent(self, known: Undecided, centre: Floats, half: Floats) -> float:
-        """Return a certified lower bound of E on a box, by the tangent plane at its centre."""
+    def gather(
+        self, index: NDArray[np.int32], possible: NDArray[np.bool_], distance: Floats
+    ) -> Floats:
+        """Return the sums of (x, y) over those reached at the centre."""
+        return np.asarray((possible & (distance > 0)) @ self.xy[index])
+
+    def _plane(self, reached: Floats, centre: Floats, half: Floats) -> float:
+        """Return a certified lower bound of E on a box, by a plane below it.
+
+        ``reached`` are the sums over the records whose weight is 1 - tau, the rest having -tau.
+        """
         shear, tau = self.records.space.shear, float(self.tau)
-        distance = self.records.z[known.index] @ centre - self.records.target[known.index]
-        reached = known.reached + self.xy[known.index[distance > 0]].sum(axis=0)
         weighted = reached - tau * self.total
         slope = weighted[:-1] @ shear
         target = np.ldexp(weighted[-1], self.records.grid_bits)

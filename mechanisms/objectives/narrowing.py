@@ -6,10 +6,11 @@ theta - p = s (b - p), s >= 1, so that for every theta outside C
 
     ||g(theta)||_K >= (l(b) - l(p)) / h(b - p),    h the dual norm of ||.||_K,
 
-and the least right side over the boundary of C bounds the norm everywhere outside. On a patch
-of the boundary l is above its tangent plane at the patch's centre, and h is at most its value at
-the largest coordinates. All of it in floats with a certified margin: only the records open on C
-are summed one by one, the others are linear there.
+and the least right side over the boundary of C bounds the norm everywhere outside. Likewise
+``l(theta) >= l(p) + (l(b) - l(p))`` there, which bounds the loss itself. On a patch of the boundary
+l is above its tangent plane at the patch's centre, and h is at most its value at the largest
+coordinates. All of it in floats with a certified margin: only the records open on C are summed
+one by one, the others are linear there.
 
 p and C are hints from a smoothed Newton search. They decide how long a draw takes, not its law;
 where they are poor the bound is poor, and the engine splits boxes as it would without them.
@@ -30,7 +31,7 @@ from mechanisms.samplers.boxes import Box, Space, Start
 from mechanisms.samplers.boxes.faces import Patches, box_around, inner_faces, patches
 
 if TYPE_CHECKING:
-    from mechanisms.objectives.check_loss import GradientLaw, Undecided
+    from mechanisms.objectives.check_loss import CheckLossLaw, Undecided
 
 Floats = NDArray[np.float64]
 
@@ -44,7 +45,7 @@ _UNIT = 2.0**-52
 _MARGIN = 2.0**-30
 
 
-def near_minimiser(law: GradientLaw, space: Space) -> list[Start[Undecided]]:
+def near_minimiser(law: CheckLossLaw, space: Space) -> list[Start[Undecided]]:
     """Return boxes that cover Theta: one around the minimiser, and what lies outside of it."""
     root = Start(space.root(), law.floor, law.root())
     hint = _search(law) if len(law.records.y) > _FEW_ROWS else None
@@ -56,19 +57,19 @@ def near_minimiser(law: GradientLaw, space: Space) -> list[Start[Undecided]]:
         if box is None:
             break
         parts = _parts(law, root, box, hint.point)
-        if parts[-1].exponent >= hint.nats * _ENOUGH:
+        if parts[-1].exponent - parts[0].exponent >= hint.nats * _ENOUGH:
             break
     return parts
 
 
 def _parts(
-    law: GradientLaw, root: Start[Undecided], box: Box, point: Floats
+    law: CheckLossLaw, root: Start[Undecided], box: Box, point: Floats
 ) -> list[Start[Undecided]]:
     """Return the box with what is known there, and what is outside with its bound."""
     half = np.array(box.sides) / 2
     centre = np.array(box.lower) + half
-    indices, reached, _, _ = law.decide(root.known, centre[None, :], half)
-    known = law.knowledge(indices, reached)[0]
+    child = law.split(root.known, centre[None, :], half)
+    known = child.knowledge[0]
     slabs = root.box.less(box)
     inside = (np.abs(point - centre) < half).all()
     faces = inner_faces(box, root.box)
@@ -76,7 +77,7 @@ def _parts(
     if inside and faces:
         outside = _least_outside(_Losses(law, known, point), patches(box, faces))
     return [
-        Start(box, law.floor, known),
+        Start(box, max(law.floor, float(child.exponents[0])), known),
         *(Start(slab, outside, root.known) for slab in slabs),
     ]
 
@@ -131,7 +132,7 @@ class _Smoothed:
         )
 
 
-def _search(law: GradientLaw) -> _Hint | None:
+def _search(law: CheckLossLaw) -> _Hint | None:
     """Minimise the loss smoothed by kernels of shrinking width, in floats."""
     records, d = law.records, law.records.x.shape[1]
     every = _Smoothed(
@@ -154,12 +155,8 @@ def _search(law: GradientLaw) -> _Hint | None:
     if not np.isfinite(u).all() or not (curvature > 0).all():
         return None
     scale = 2.0**records.grid_bits
-    dual, root = law.norm.dual(np.abs(records.space.shear.T)) / float(law.rate), np.sqrt(curvature)
-    spread = dual / curvature
     widest = 2 * records.space.radius / scale
-    nats = _TAIL_NATS + float(np.maximum(0, np.log(widest / spread)).sum())
-    # an equal rise of the loss in every direction, twice what the nats ask of the worst
-    reach = 4 * nats * (dual / root).max() / root
+    reach, nats = law.wanted(curvature, widest, _TAIL_NATS)
     return _Hint(point=u * scale, reach=reach * scale, nats=nats)
 
 
@@ -172,17 +169,18 @@ def _least_outside(losses: _Losses, boundary: Patches) -> float:
         part = slice(first, first + chunk)
         c, w = boundary.centres[part], boundary.halves[part]
         largest = np.abs((c - losses.point) @ shear.T) + w @ np.abs(shear).T
-        dual = law.norm.dual(largest) * (1 + _MARGIN)
-        least = min(least, float((losses.least_rise(c, w, largest) / dual).min()))
-    return max(law.floor, least / CODE_MAX * float(law.rate) * (1 - _MARGIN))
+        rise = losses.least_rise(c, w, largest)
+        least = min(least, float(law.beyond(rise, largest * (1 + _MARGIN)).min()))
+    start = law.least_at(losses.known, losses.point)
+    return max(law.floor, start + least - _MARGIN * (abs(least) + abs(start)))
 
 
 class _Losses:
     """``l(u) - l(p)`` on the box known, where only the open records are not linear."""
 
-    def __init__(self, law: GradientLaw, known: Undecided, point: Floats) -> None:
+    def __init__(self, law: CheckLossLaw, known: Undecided, point: Floats) -> None:
         records, d = law.records, len(point)
-        self.law = law
+        self.law, self.known = law, known
         self.point, self.tau, self.shear = point, float(law.tau), records.space.shear
         open_sums = law.xy[known.index].sum(axis=0)[:d]
         # the decided records' gradient, and a few units in the last place of its parts

@@ -16,14 +16,13 @@ from mechanisms.exponential_boxes import loss_sensitivity
 from mechanisms.kng_boxes import MOST_ROWS, read_records
 from mechanisms.objectives.check_loss import (
     GradientLaw,
-    GradientNorm,
-    InterceptHull,
-    Linf,
     LossLaw,
     Records,
 )
+from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHull, Linf
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.boxes import Box, Cover, draw
+from mechanisms.samplers.rounding import working_precision
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.base import InvalidStatisticError
 from mechanisms.statistics.quantile_regression import QuantileRegression, gradient_sensitivity
@@ -276,6 +275,66 @@ def test_the_start_near_the_minimiser_is_a_cover_with_true_bounds(
             if part.exponent:
                 tightest = min(tightest, float(exact) / part.exponent)
     assert 1 <= tightest < 12
+
+
+@pytest.mark.parametrize("tau", [HALF, HIGH])
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_the_loss_starts_near_its_minimiser_with_true_bounds(dimension: int, tau: Fraction) -> None:
+    records = many(dimension, 20_000)
+    law = LossLaw(records, tau=tau, rate=Fraction(1))
+    parts, randomness = law.start(records.space), seeded_randomness(4)
+    assert len(parts) > dimension
+    assert sum(part.box.points for part in parts) == records.space.root().points
+    inner, tightest = parts[0].box, np.inf
+    for part in parts:
+        lower = [max(a, b - 2) for a, b in zip(part.box.lower, inner.lower, strict=True)]
+        sides = [
+            max(1, min(a + n, b + m + 2) - first)
+            for a, n, b, m, first in zip(
+                part.box.lower, part.box.sides, inner.lower, inner.sides, lower, strict=True
+            )
+        ]
+        for box in [part.box] * 20 + [Box(tuple(lower), tuple(sides))] * 60:
+            point = records.space.draw_point(box, randomness)
+            exact = float(law.rate * law.loss(part.known, point))
+            assert exact == pytest.approx(float(law.rate * law.loss(law.root(), point)))
+            assert part.exponent <= exact
+            tightest = min(tightest, exact - part.exponent)
+
+    assert parts[-1].exponent > 30
+    assert 0 <= tightest < 60
+
+
+@pytest.mark.parametrize("kind", ["gradient", "loss"])
+@pytest.mark.parametrize("dimension", [2, 4])
+def test_bounds_on_boxes_are_below_every_point(dimension: int, kind: str) -> None:
+    """Down random paths of the tree, on correlated columns, whose shear is not the identity."""
+    records = many(dimension, 1500)
+    assert np.abs(records.space.shear - np.eye(dimension)).max() > 0.2
+    law: GradientLaw | LossLaw = (
+        LossLaw(records, tau=HIGH, rate=Fraction(1, 10))
+        if kind == "loss"
+        else GradientLaw(records, tau=HIGH, rate=Fraction(1, 4), norm=InterceptHull(HIGH))
+    )
+    rng, randomness, informative = np.random.default_rng(1), seeded_randomness(3), 0
+    for _ in range(6):
+        [start] = law.start(records.space)
+        box, known, exponent = start.box, start.known, start.exponent
+        for _ in range(16):
+            parts = box.parts([2] * dimension)
+            half = np.array([part.sides for part in parts]).max(axis=0) / 2
+            centres = np.array([part.lower for part in parts]) + half
+            children = law.split(known, centres, half)
+            pick = int(rng.integers(len(parts)))
+            box, known = parts[pick], children.knowledge[pick]
+            exponent = max(exponent, float(children.exponents[pick]))
+            informative += exponent > 0.1
+            for _ in range(3):
+                point = records.space.draw_point(box, randomness)
+                with working_precision(128):
+                    exact = law.exponent(known, point, 128)
+                assert exponent <= float(exact.upper())
+    assert informative > 20
 
 
 def test_a_minimiser_outside_theta_starts_with_all_of_it_bounded_truly() -> None:

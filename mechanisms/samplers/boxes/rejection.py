@@ -67,6 +67,7 @@ class Cover(Generic[Knowledge]):
         self.free: list[int] = []
         for part in law.start(space):
             self.add(_Cell(part.box, part.exponent, part.known))
+        self.rebase()
 
     def add(self, cell: _Cell[Knowledge]) -> None:
         if self.free:
