@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -24,6 +24,7 @@ Model = TypeVar("Model", bound=BaseModel)
 _MONEY: Final = frozenset({"epsilon", "max_epsilon_per_release"})
 _MAX_DEPTH = 32
 _MAX_DIGITS = 400
+_MAX_REMEMBERED_BYTES = 4096
 
 
 class _RefusedError(ValueError):
@@ -117,11 +118,28 @@ def read_json(body: bytes) -> object:
 def read_model(model: type[Model], body: bytes) -> Model:
     """Parse and validate a JSON document strictly: no coercion, no unknown members.
 
+    Short documents that were valid are remembered, for the same question is
+    asked again and again; models are immutable.
+
     Raises
     ------
     Problem
         ``invalid-request`` with one entry per place that is wrong.
     """
+    if len(body) > _MAX_REMEMBERED_BYTES:
+        return _read_model(model, body)
+    found = _remembered(model, body)
+    if not isinstance(found, model):
+        raise AssertionError("a model is read as itself")
+    return found
+
+
+@lru_cache(maxsize=512)
+def _remembered(model: type[BaseModel], body: bytes) -> BaseModel:
+    return _read_model(model, body)
+
+
+def _read_model(model: type[Model], body: bytes) -> Model:
     value = read_json(body)
     try:
         # pydantic is strict in the sense of JSON (lists are tuples, text is not a number)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -150,7 +150,7 @@ class ReleaseRequest(Request):
     )
     epsilon: ReleaseEpsilon
 
-    @property
+    @cached_property
     def question(self) -> Question:
         """Return what is asked, as the services know it."""
         return Question(

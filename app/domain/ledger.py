@@ -90,15 +90,16 @@ class Balance:
                     raise invalid_request(
                         "epsilon", f"the total must be at most {Epsilon(MAX_TOTAL_NANOS)}"
                     )
-                return replace(self, total=self.total + amount)
+                return Balance(self.total + amount, self.spent, self.reserved)
             case EntryKind.EXPIRE:
-                return replace(self, total=max(self.spent + self.reserved, self.total - amount))
+                left = max(self.spent + self.reserved, self.total - amount)
+                return Balance(left, self.spent, self.reserved)
             case EntryKind.DEBIT | EntryKind.BURN:
-                return replace(self, spent=self.spent + amount)
+                return Balance(self.total, self.spent + amount, self.reserved)
             case EntryKind.RESERVE:
-                return replace(self, reserved=self.reserved + amount)
+                return Balance(self.total, self.spent, self.reserved + amount)
             case EntryKind.UNRESERVE:
-                return replace(self, reserved=self.reserved - amount)
+                return Balance(self.total, self.spent, self.reserved - amount)
 
     def approved(self, amount: int) -> Balance:
         """Return the balance after the debit of something reserved: it moves to what is spent.

@@ -68,12 +68,19 @@ class DrawService:
         """Draw, make the result durable, and only then return it."""
         loop = asyncio.get_running_loop()
         try:
-            answer = await loop.run_in_executor(
-                self._pool, draw_answer, record, facts, question, plan, self._plane
+            result = await loop.run_in_executor(
+                self._pool, self._draw_result, record, facts, question, plan
             )
         except Exception as error:
             return await self.void(record, error)
-        return await self.finish(record, answer)
+        return await self._store_result(record, result)
+
+    def _draw_result(
+        self, record: ReleaseRecord, facts: DatasetFacts, question: Question, plan: Plan
+    ) -> bytes:
+        """Draw and sign, which takes as long as a small draw, off the event loop."""
+        answer = draw_answer(record, facts, question, plan, self._plane)
+        return self._receipts.attach(record, answer)
 
     async def redraw(self, record: ReleaseRecord) -> ReleaseRecord:
         """Draw a release from what is stored of it, unless it is final; its attempt counts."""
@@ -103,7 +110,10 @@ class DrawService:
             result = self._receipts.attach(record, answer)
         except Exception as error:
             return await self.void(record, error)
-        return await self._settle(record, Finish(release=record.id, result=result))
+        return await self._store_result(record, result)
+
+    async def _store_result(self, record: ReleaseRecord, result: bytes) -> ReleaseRecord:
+        return await self._settle(record, Finish(release=record.id, result=result, known=record))
 
     async def void(self, record: ReleaseRecord, error: Exception | None = None) -> ReleaseRecord:
         """Give a release up: after the debit there is one failure, whatever happened."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select
@@ -67,7 +68,12 @@ class Bulk:
         """Take each release its step, and return those that could."""
         finish = {name: step.result for name, step in steps.items() if isinstance(step, Finish)}
         void = [name for name, step in steps.items() if isinstance(step, Void)]
-        return {**self._releases.finish_all(finish), **self._releases.void_all(void)}
+        known = {
+            name: step.known
+            for name, step in steps.items()
+            if isinstance(step, Finish) and step.known is not None
+        }
+        return {**self._releases.finish_all(finish, known), **self._releases.void_all(void)}
 
     def _charge(self, debits: Sequence[Debit]) -> Sequence[Outcome]:
         """Charge in order, each account in one update, and insert what was charged for."""
@@ -97,6 +103,9 @@ class _Batch:
         self._entries = entries
         self._slices = slices
         self._at = at
+        # The same question is asked again and again, so its digests are kept meanwhile.
+        self._fingerprint = cache(request_fingerprint)
+        self._plan_digest = cache(plan_digest)
         self.chains: dict[str, Chain] = {}
         self.made: dict[tuple[str, str], NewRelease] = {}
 
@@ -116,13 +125,13 @@ class _Batch:
         except Problem as refused:
             return refused
         self._slices.take(account, debit.principal, debit.amount)
-        fingerprint = request_fingerprint(dataset=debit.dataset, request=debit.request)
+        fingerprint = self._fingerprint(dataset=debit.dataset, request=debit.request)
         occasion = Occasion(
             principal=debit.principal,
             release=release,
             idem=debit.idem,
             fingerprint=fingerprint,
-            note=plan_digest(debit.plan),
+            note=self._plan_digest(debit.plan),
         )
         entry_hash = chain.add(EntryKind.DEBIT, debit.amount, after, occasion)
         self.made[key] = NewRelease(

@@ -64,6 +64,8 @@ class Debit(Command[Charged]):
 class Finish(Command[ReleaseRecord]):
     """Store a debited release's answer. Comes to its :class:`ReleaseRecord`, ``released``.
 
+    ``known`` is the release's record before, which the writer then need not read.
+
     Raises
     ------
     Problem
@@ -72,6 +74,7 @@ class Finish(Command[ReleaseRecord]):
 
     release: str
     result: bytes
+    known: ReleaseRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from app.store import expiries, tables
 from app.store.errors import LostUpdateError
 from app.store.ids import now
 from app.store.records import AccountRecord
-from app.store.rows import execute_rows
+from app.store.rows import change_rows, insert_of, select_rows
 
 SYSTEM = "system"
 """The principal of what the service does by itself."""
@@ -48,13 +48,13 @@ _BEFORE = (
 _MOVED = select(tables.account).where(_account.id.in_(bindparam("touched", expanding=True)))
 # A cross join keeps its order on SQLite: a few ranges of entries, whatever the ledger's length.
 _DEBITS = (
-    "WITH moved (account, low, high) AS (VALUES {values}) SELECT count(*) AS debits"
-    " FROM moved CROSS JOIN entry WHERE entry.account = moved.account"
-    " AND entry.seq > moved.low AND entry.seq <= moved.high AND entry.kind = 'debit'"
+    "SELECT count(*) AS debits FROM (VALUES {values}) AS moved CROSS JOIN entry"
+    " WHERE entry.account = column1 AND entry.seq > column2 AND entry.seq <= column3"
+    " AND entry.kind = 'debit'"
 )
 _OPEN = insert(tables.account)
 _COLUMNS = tuple(field.name for field in fields(Entry))
-_APPEND = f"INSERT INTO entry ({', '.join(_COLUMNS)}) VALUES {{values}}"  # noqa: S608 - constants
+_APPEND = insert_of("entry", _COLUMNS)
 # The condition is checked by the database in the same statement that charges. In
 # one writer the values read a moment ago cannot have changed; should that ever
 # stop being so, this statement is what still holds.
@@ -292,10 +292,10 @@ class EntriesWriter(Entries):
             for name, move in moves.items()
             if name != SYSTEM_ACCOUNT
         ]
-        return sum(row.debits for row in execute_rows(self._connection, _DEBITS, rows))
+        return sum(row.debits for row in select_rows(self._connection, _DEBITS, rows))
 
     def _insert(self, chain: Chain) -> Entry:
-        execute_rows(self._connection, _APPEND, chain.rows)
+        change_rows(self._connection, _APPEND, chain.rows)
         for grant, by in chain.expired:
             expiries.expired(self._connection, chain.before.id, grant, by)
         return Entry(**dict(zip(_COLUMNS, chain.rows[-1], strict=True)))

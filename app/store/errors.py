@@ -6,6 +6,7 @@
     ``ServerSettingError``: PostgreSQL does not.
     ``UnsupportedDatabaseError``: not a database this version can use.
     ``TamperedSchemaError``: a table or trigger is not the one the migrations made.
+    ``SomeRefusedError``: of several steps taken together not all could be.
     ``StoreClosedError``: a write after closing.
     ``LostUpdateError``: somebody else writes to the database.
     ``UnknownCommitError``: the database went away in the middle of a COMMIT.
@@ -36,6 +37,10 @@ class UnsupportedDatabaseError(StoreError):
 
 class TamperedSchemaError(StoreError):
     """A trigger is missing or is not the one the migrations made."""
+
+
+class SomeRefusedError(StoreError):
+    """Of several steps taken together not all could be; the writer takes each alone."""
 
 
 class StoreClosedError(StoreError):

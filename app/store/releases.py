@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Update, bindparam, or_, select, update
+from sqlalchemy import Connection, Row, Update, bindparam, func, or_, select, update
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState, may_be_redrawn, plan_digest, request_fingerprint
 from app.store import tables
 from app.store.accounts import AccountsWriter
+from app.store.errors import SomeRefusedError
 from app.store.ids import new_id, now
 from app.store.records import ReleaseRecord
-from app.store.rows import execute_rows
+from app.store.rows import change_rows, insert_of, select_rows
 from app.store.workers import LIVE_WORKERS
 
 _release, _entry = tables.release.c, tables.entry.c
@@ -37,45 +38,37 @@ _BY_IDEM = (
     .where(_entry.principal == bindparam("by"), _entry.idem == bindparam("idem_key"))
 )
 _KNOWN = (
-    "WITH asked (person, key) AS (VALUES {values}) SELECT entry.principal, entry.idem,"
-    " entry.release FROM asked JOIN entry"
-    " ON entry.principal = asked.person AND entry.idem = asked.key"
+    "SELECT entry.principal, entry.idem, entry.release FROM (VALUES {values}) AS asked"
+    " JOIN entry ON entry.principal = asked.column1 AND entry.idem = asked.column2"
 )
 _DEBITED = (
     select(*_ALL).where(_release.state == ReleaseState.DEBITED.value).order_by(_release.number)
 )
-_NEW = (
-    "id", "account", "seq", "dataset", "principal", "state", "attempts", "request", "plan",
-    "fingerprint", "created_at", "worker",
+_INSERT = insert_of(
+    "release",
+    (
+        "id", "account", "seq", "dataset", "principal", "state", "attempts", "request", "plan",
+        "fingerprint", "created_at", "worker", "number",
+    ),
 )  # fmt: skip
-_INSERT = f"INSERT INTO release ({', '.join(_NEW)}) VALUES {{values}} RETURNING id, number"  # noqa: S608 - constants
+_LAST_NUMBER = select(func.coalesce(func.max(_release.number), 0))
 
 
 def _step_to(state: ReleaseState, assignments: str) -> str:
-    """Return the update that moves releases forward to a final state, giving their ids.
-
-    Its rows are ids with the values that ``assignments`` names ``new_...``.
-    """
+    """Return the update that moves releases, each the first value of its row, to a final state."""
     before = ", ".join(f"'{earlier}'" for earlier in ReleaseState if earlier.may_become(state))
-    given = ", ".join(part.split(" = ")[1] for part in assignments.split(", "))
     return (
-        f"WITH step (wanted, {given}) AS (VALUES {{values}})"  # noqa: S608 - constants
-        f" UPDATE release SET state = '{state}', {assignments} FROM step"
-        " WHERE release.id = step.wanted"
+        f"UPDATE release SET state = '{state}', {assignments}"  # noqa: S608 - constants
+        " FROM (VALUES {values}) AS step WHERE release.id = step.column1"
         # an expression, so that no index of states is walked for each row of the list
-        f" AND coalesce(release.state, '') IN ({before}) RETURNING release.id"
+        f" AND coalesce(release.state, '') IN ({before})"
     )
 
 
-_FINAL = select(_release.id).where(
-    _release.id.in_(bindparam("wanted", expanding=True)),
-    _release.state.in_([ReleaseState.RELEASED.value, ReleaseState.VOID.value]),
-)
 _FINISH = _step_to(
-    ReleaseState.RELEASED,
-    "finished_at = new_time, result = new_result, result_hash = new_hash",
+    ReleaseState.RELEASED, "finished_at = column2, result = column3, result_hash = column4"
 )
-_VOID = _step_to(ReleaseState.VOID, "finished_at = new_time")
+_VOID = _step_to(ReleaseState.VOID, "finished_at = column2")
 _TO_DRAW = (
     select(*_ALL)
     .where(
@@ -118,7 +111,7 @@ class Releases:
 
     def known(self, keys: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], ReleaseRecord]:
         """Return the releases that these people's Idempotency-Keys already have."""
-        rows = execute_rows(self._connection, _KNOWN, [*keys])
+        rows = select_rows(self._connection, _KNOWN, [*keys])
         if not rows:
             return {}
         found = self.get_all([row.release for row in rows])
@@ -151,8 +144,7 @@ class Releases:
         return tuple(_present(row) for row in self._connection.execute(_DEBITED))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewRelease:
+class NewRelease(NamedTuple):
     """A release that begins: ``(account, seq)`` is its entry, made at ``created_at``.
 
     It is ``debited`` and in its first attempt, or ``reserved`` and in none.
@@ -271,9 +263,12 @@ class ReleasesWriter(Releases):
 
     def insert(self, made: Sequence[NewRelease]) -> Mapping[str, ReleaseRecord]:
         """Insert releases that have just been charged, by their ids."""
-        rows = execute_rows(self._connection, _INSERT, [release.row for release in made])
-        numbers = {row.id: row.number for row in rows}
-        return {release.id: release.record(numbers[release.id]) for release in made}
+        # The writers of a ledger take turns, so nobody else numbers releases meanwhile.
+        last = self._connection.execute(_LAST_NUMBER).scalar_one()
+        numbered = list(enumerate(made, start=last + 1))
+        rows = [(*release.row, number) for number, release in numbered]
+        change_rows(self._connection, _INSERT, rows)
+        return {release.id: release.record(number) for number, release in numbered}
 
     def finish(self, release: str, result: bytes) -> ReleaseRecord:
         """Store the answer's bytes; the release is ``released`` and never changes again.
@@ -285,16 +280,38 @@ class ReleasesWriter(Releases):
         """
         return _only(self.finish_all({release: result}))
 
-    def finish_all(self, results: Mapping[str, bytes]) -> Mapping[str, ReleaseRecord]:
-        """Do what :meth:`finish` does for many; what is not waiting is left out."""
+    def finish_all(
+        self, results: Mapping[str, bytes], known: Mapping[str, ReleaseRecord] | None = None
+    ) -> Mapping[str, ReleaseRecord]:
+        """Do what :meth:`finish` does for many, or for none of them.
+
+        ``known`` are records of the releases before, which are not read again.
+
+        Raises
+        ------
+        SomeRefusedError
+            Not every one of several was waiting; of one alone nothing is returned.
+        """
         at = now()
-        rows = [
-            (release, at, result, hashlib.sha256(result).hexdigest())
+        hashes = {
+            release: hashlib.sha256(result).hexdigest() for release, result in results.items()
+        }
+        rows = [(release, at, result, hashes[release]) for release, result in results.items()]
+        if not self._step_all(_FINISH, rows):
+            return {}
+        self._settled.update(results)
+        if known is None or not results.keys() <= known.keys():
+            return self.get_all([*results])
+        return {
+            release: replace(
+                known[release],
+                state=ReleaseState.RELEASED,
+                result=result,
+                result_hash=hashes[release],
+                finished_at=at,
+            )
             for release, result in results.items()
-        ]
-        stepped = execute_rows(self._connection, _FINISH, rows)
-        self._settled.update((row.id, results[row.id]) for row in stepped)
-        return self._stepped(stepped)
+        }
 
     def begin(self) -> None:
         """Forget what the transaction before has settled."""
@@ -302,11 +319,12 @@ class ReleasesWriter(Releases):
 
     def settled(self) -> Mapping[str, bytes | None]:
         """Return what the present transaction has settled: results, and None for what is void."""
-        if not self._settled:
-            return {}
-        wanted = {"wanted": [*self._settled]}
-        final = {row.id for row in self._connection.execute(_FINAL, wanted)}
-        return {name: result for name, result in self._settled.items() if name in final}
+        return dict(self._settled)
+
+    def forget_since(self, count: int) -> None:
+        """Forget all that was settled after the first ``count``: it has been rolled back."""
+        while len(self._settled) > count:
+            self._settled.popitem()
 
     def void(self, release: str) -> ReleaseRecord:
         """Give the release up; its charge stays.
@@ -319,12 +337,25 @@ class ReleasesWriter(Releases):
         return _only(self.void_all([release]))
 
     def void_all(self, releases: Sequence[str]) -> Mapping[str, ReleaseRecord]:
-        """Do what :meth:`void` does for many; what is not waiting is left out."""
+        """Do what :meth:`void` does for many, or for none of them.
+
+        Raises
+        ------
+        SomeRefusedError
+            As :meth:`finish_all`.
+        """
         at = now()
-        rows = [(release, at) for release in releases]
-        stepped = execute_rows(self._connection, _VOID, rows)
-        self._settled.update((row.id, None) for row in stepped)
-        return self._stepped(stepped)
+        if not self._step_all(_VOID, [(release, at) for release in releases]):
+            return {}
+        self._settled.update(dict.fromkeys(releases))
+        return self.get_all(releases)
+
+    def _step_all(self, statement: str, rows: Sequence[Sequence[object]]) -> bool:
+        """Return whether all releases took the step; with several, it is all or an error."""
+        changed = change_rows(self._connection, statement, rows)
+        if changed != len(rows) and len(rows) > 1:
+            raise SomeRefusedError("not every release was waiting for its step")
+        return bool(rows) and changed == len(rows)
 
     def claim(self, worker: str) -> ReleaseRecord | None:
         """Give a worker the oldest release that nobody draws; None when there is none.

@@ -226,12 +226,14 @@ class Writer:
         An error of the savepoint itself is not its fault: it means that the
         transaction is gone, and it ends the whole batch.
         """
+        settled = len(self._work.releases.settled())
         self._connection.exec_driver_sql("SAVEPOINT job")
         try:
             outcome = _Outcome(value=action())
         except BaseException as error:
             outcome = _Outcome(error=error)
             self._connection.exec_driver_sql("ROLLBACK TO job")
+            self._work.releases.forget_since(settled)
         self._connection.exec_driver_sql("RELEASE job")
         return outcome
 

@@ -144,7 +144,16 @@ def describe_noise(
         The correlation of two coordinates, zero under most balls.
     """
 
+    known: dict[int, tuple[float, float]] = {}
+
     def spread(leaf: Leaf) -> tuple[float, float]:
+        """Return standard deviation and half width; both walks of the tree ask for them."""
+        found = known.get(id(leaf))
+        if found is None:
+            found = known[id(leaf)] = of_leaf(leaf)
+        return found
+
+    def of_leaf(leaf: Leaf) -> tuple[float, float]:
         parts = {at: float(slope * unit) for at, slope in leaf.slopes.items()}
         if len(parts) == 1:
             ((at, slope),) = parts.items()
