@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from studies import accuracy, draws, ledger, service, tilt_share, upload
+from studies import accuracy, boxes, draws, ledger, service, tilt_share, upload
 
 _KNG_PROTOTYPE = {"n=1000": (1.85, 0.17), "n=10000": (0.37, 0.060), "n=100000": (0.044, 0.019)}
 
@@ -75,6 +75,17 @@ def bench_ledger() -> None:
     )
 
 
+def bench_boxes() -> None:
+    """Print the time of draws by the box engine."""
+    _say("Time per draw by the box engine, processor time")
+    for timing in boxes.timings():
+        target = f"   [at most {timing.target_s:g} s]" if timing.target_s else ""
+        _say(
+            f"  {timing.what:<57} {timing.median_s:7.2f} s"
+            f"   slowest {timing.slowest_s:7.2f} s{target}"
+        )
+
+
 def bench_service() -> None:
     """Print the two ratios of the service under load."""
     _say("The service over HTTP")
@@ -101,6 +112,7 @@ def bench_upload() -> None:
 
 SECTIONS: dict[str, Callable[[], None]] = {
     "draws": bench_draws,
+    "boxes": bench_boxes,
     "linear": bench_linear,
     "logistic": bench_logistic,
     "tilt": bench_tilt,
