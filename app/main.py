@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from app.api.clock import PublicClock
 from app.api.routes import bare_application
 from app.api.state import AppState, LifespanState, Services
+from app.api.uploads import UploadGate
 from app.drawers import SpawnedDraws
 from app.engine.data import DataEngine
 from app.engine.limits import Limits
@@ -62,9 +63,13 @@ def create_app(settings: Settings) -> FastAPI:
                 await services.lease.begin()
                 services.jobs.start()
             try:
-                clock = PublicClock(settings.response_slot_ms)
-                rates = RateLimiter(settings.rate_limit_per_minute)
-                state = AppState(services=services, settings=settings, clock=clock, rates=rates)
+                state = AppState(
+                    services=services,
+                    settings=settings,
+                    clock=PublicClock(settings.response_slot_ms),
+                    rates=RateLimiter(settings.rate_limit_per_minute),
+                    uploads=UploadGate(settings.max_waiting_uploads),
+                )
                 async with _beside(services.budgets.keep_expiring()):
                     yield {"app": state}
             finally:

@@ -161,6 +161,11 @@ class Settings(BaseSettings):
         le=64,
         description="Uploads that are read in at once; further ones wait on disk.",
     )
+    max_waiting_uploads: int = Field(
+        default=16,
+        ge=1,
+        description="Uploads that may arrive or wait at once; above it requests answer 503 busy.",
+    )
     draw_threads: int = Field(
         default=4, ge=1, le=64, description="Threads that draw releases, beside the event loop."
     )

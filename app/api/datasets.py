@@ -63,10 +63,11 @@ async def create_dataset(
     limits = UploadLimits(
         file_bytes=settings.max_upload_bytes, spec_bytes=settings.max_request_bytes
     )
-    async with receive_upload(request, directory=settings.data_dir, limits=limits) as upload:
-        # a large spec takes long to read: not on the event loop
-        new = await anyio.to_thread.run_sync(_read_spec, upload.spec, settings.max_columns)
-        view = await state.services.datasets.create(new, upload.file, caller=caller)
+    with state.uploads.entered():
+        async with receive_upload(request, directory=settings.data_dir, limits=limits) as upload:
+            # a large spec takes long to read: not on the event loop
+            new = await anyio.to_thread.run_sync(_read_spec, upload.spec, settings.max_columns)
+            view = await state.services.datasets.create(new, upload.file, caller=caller)
     response.headers["Location"] = f"/v1/datasets/{view.facts.id}"
     return dataset_answer(view)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from app.api.clock import PublicClock
+from app.api.uploads import UploadGate
 from app.services.audit import AuditService
 from app.services.budgets import BudgetService
 from app.services.catalog import CatalogService
@@ -48,6 +49,7 @@ class AppState:
     settings: Settings
     clock: PublicClock
     rates: RateLimiter
+    uploads: UploadGate
 
 
 class LifespanState(TypedDict):

@@ -8,8 +8,8 @@ belong to the ledger's volume.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -42,6 +42,30 @@ class Upload:
 
     file: BinaryIO
     spec: bytes
+
+
+class UploadGate:
+    """Lets so many uploads in at once: each may fill ``max_upload_bytes`` of the disk."""
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Hold a place for the block, on the event loop alone.
+
+        Raises
+        ------
+        Problem
+            ``busy``: there is none.
+        """
+        if self._free == 0:
+            raise Problem("busy")
+        self._free -= 1
+        try:
+            yield
+        finally:
+            self._free += 1
 
 
 class _Parts:

@@ -189,12 +189,20 @@ class DatasetService:
                 record = reader.datasets.get(dataset)
             if record is None:
                 raise Problem("not-found", "There is no such data set.")
-            facts = facts_of(record)
-            if len(self._facts) >= _MAX_CACHED:
-                self._facts.clear()
-            # what an archiving has remembered since the look-up is newer
-            known = self._facts.setdefault(dataset, facts)
+            known = self._remembered(record)
         return known
+
+    def _remembered(self, record: DatasetRecord) -> DatasetFacts:
+        """Return the facts of a record; reading a wide data set's spec takes long."""
+        known = self._facts.get(record.id)
+        if known is not None and known.record == record:
+            return known
+        facts = facts_of(record)
+        if len(self._facts) >= _MAX_CACHED:
+            self._facts.clear()
+        # what an archiving has remembered since the look-up is newer
+        self._facts.setdefault(record.id, facts)
+        return facts
 
     def view(self, dataset: str) -> DatasetView:
         """Return a data set's public facts and balance.
@@ -223,7 +231,9 @@ class DatasetService:
                 for account in {record.account for record in records}
                 if (balance := reader.accounts.balance(account)) is not None
             }
-        return [DatasetView(facts_of(record), balances[record.account]) for record in records]
+        return [
+            DatasetView(self._remembered(record), balances[record.account]) for record in records
+        ]
 
     async def archive(self, dataset: str, *, caller: Caller) -> DatasetView:
         """Close a data set to new charges, then erase its rows.

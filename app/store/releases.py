@@ -31,6 +31,7 @@ _ALL = (
     .label("entry_hash"),
 )
 _GET = select(*_ALL).where(_release.id == bindparam("wanted"))
+_OF_PERSON = _GET.where(_release.principal == bindparam("by"))
 _GET_MANY = select(*_ALL).where(_release.id.in_(bindparam("wanted", expanding=True)))
 _BY_IDEM = (
     select(*_ALL)
@@ -99,6 +100,11 @@ class Releases:
     def get(self, release: str) -> ReleaseRecord | None:
         """Return the release, or None."""
         return _record(self._connection.execute(_GET, {"wanted": release}).one_or_none())
+
+    def of_person(self, release: str, principal: str) -> ReleaseRecord | None:
+        """Return the release if this person asked for it, or None."""
+        found = self._connection.execute(_OF_PERSON, {"wanted": release, "by": principal})
+        return _record(found.one_or_none())
 
     def get_all(self, releases: Sequence[str]) -> Mapping[str, ReleaseRecord]:
         """Return those of many releases that there are, by their ids."""

@@ -8,13 +8,23 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from app.api.connections import PatientProtocol
-from tests.contract.service import ADMIN_KEY, Service, ask, assert_problem, running, upload
+from tests.contract.service import (
+    ADMIN_KEY,
+    ROWS,
+    Service,
+    ask,
+    assert_problem,
+    running,
+    send_upload,
+    upload,
+)
 
 HEAD = f"Host: h\r\nAuthorization: Bearer {ADMIN_KEY}\r\n"
 LISTING = f"GET /v1/datasets HTTP/1.1\r\n{HEAD}\r\n".encode()
@@ -161,6 +171,27 @@ def test_a_steady_upload_may_take_its_time(service: Service) -> None:
         assert rest(connection).startswith(b"HTTP/1.1 201")
 
 
+def test_uploads_beyond_the_limit_are_told_to_come_back(tmp_path: Path) -> None:
+    with running(tmp_path / "data", max_waiting_uploads=2) as service, service.client() as admin:
+        head = (
+            f"POST /v1/datasets HTTP/1.1\r\n{HEAD}Content-Type: multipart/form-data; boundary=b\r\n"
+            "Content-Length: 50000\r\n\r\n--b\r\n"
+        )
+        held = [connect(service) for _ in range(2)]
+        for connection in held:
+            connection.sendall(head.encode())
+        deadline = time.monotonic() + 10
+        while (answer := send_upload(admin)).status_code == 201:
+            assert time.monotonic() < deadline
+        assert_problem(answer, 503, "busy")
+        for connection in held:
+            connection.close()
+        while (answer := send_upload(admin, ROWS.replace("40", "41"))).status_code == 503:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert answer.status_code in (201, 409)
+
+
 def test_a_refused_body_is_not_taken_for_ever(service: Service) -> None:
     head = (
         "POST /v1/datasets HTTP/1.1\r\nHost: h\r\nContent-Type: multipart/form-data; boundary=b\r\n"
@@ -231,7 +262,7 @@ def test_one_connection_too_many_is_told_so(service: Service) -> None:
         assert client.get("/livez").status_code == 200
 
 
-def test_a_hundred_slow_clients_hold_nobody_up(tmp_path: Any) -> None:
+def test_a_hundred_slow_clients_hold_nobody_up(tmp_path: Path) -> None:
     with running(tmp_path / "data") as service, service.client() as admin:
         dataset = str(upload(admin)["id"])
         held = [connect(service) for _ in range(100)]
