@@ -130,7 +130,7 @@ def rows_ratio(port: int, *, rounds: int = 6, requests: int = 150) -> float:
     return statistics.median(medians[20_000]) / statistics.median(medians[200])
 
 
-def throughput(port: int, *, connections: int = 16) -> Throughput:
+def throughput(port: int, *, connections: int = 64) -> Throughput:
     """Measure bare requests and whole releases with the same clients, one after the other."""
     dataset = upload(port, 1000)
     body = b'{"statistic":{"kind":"mean","columns":["x"]},"epsilon":"0.001"}'
