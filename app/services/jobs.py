@@ -210,6 +210,18 @@ class JobRunner:
             return
 
     async def _hand_back(self, record: ReleaseRecord) -> None:
+        """Put a release into the queue again, as soon as the database takes it."""
         worker = self._draws.worker
-        await self._draws.surely(lambda work: work.releases.hand_back(record.id, worker=worker))
-        self.wake()
+        while True:
+            try:
+                await self._draws.surely(
+                    lambda work: work.releases.hand_back(record.id, worker=worker)
+                )
+            except Exception as error:
+                _LOG.error("not handed back", extra={"release": record.id, **describe(error)})
+                if self._stopping:
+                    return  # when this process is gone, its lease says so
+                await asyncio.sleep(_PAUSE_S)
+            else:
+                self.wake()
+                return

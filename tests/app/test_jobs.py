@@ -275,10 +275,15 @@ def test_an_outcome_that_cannot_be_stored_is_drawn_again(
     async def scenario() -> None:
         async with opened(place, Fake()) as (_, services):
             draws = services.releases._draws
-            finish = draws.finish
+            finish, surely = draws.finish, draws.surely
 
             async def full(*_: object) -> Any:
                 monkeypatch.setattr(draws, "finish", finish)
+                monkeypatch.setattr(draws, "surely", still_full)
+                raise OSError("no space left on device")
+
+            async def still_full(*_: object) -> Any:
+                monkeypatch.setattr(draws, "surely", surely)
                 raise OSError("no space left on device")
 
             monkeypatch.setattr(draws, "finish", full)
