@@ -238,20 +238,24 @@ def audit_verify(as_json: bool) -> None:
     help="Processes that read the rows.",
 )
 def audit_data(processes: int) -> None:
-    """Hash every stored file and sum every data set's rows anew; exits 1 on any fault.
+    """Hash every stored file, row digests too, and sum all rows anew; exits 1 on any fault.
 
     Reads all rows. Works beside a running service, and without one.
     """
-    from app.services.audit import check_stored_data  # noqa: PLC0415
+    from app.services.audit import check_lineage, check_stored_data  # noqa: PLC0415
 
     broken = False
     with _local():
-        directory = _settings().data_dir
+        settings = _settings()
+        directory = settings.data_dir
         if not directory.is_dir():
             raise click.ClickException("there is no data directory")
         for dataset, fault in check_stored_data(directory, processes=processes):
             click.echo(f"{dataset} ok" if fault is None else f"{dataset} BROKEN: {fault}")
             broken = broken or fault is not None
+        for dataset in check_lineage(directory, settings.resolved_database_url):
+            click.echo(f"{dataset} BROKEN: row digests")
+            broken = True
     if broken:
         sys.exit(REFUSED)
 

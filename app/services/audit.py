@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import anyio.to_thread
@@ -12,8 +13,9 @@ from app.domain.ledger import Entry
 from app.engine.data import DataEngine
 from app.engine.executor import ProcessExecutor
 from app.services.datasets import DatasetService
-from app.store import Store, Verification
-from app.store.vault import Vault
+from app.store import Store, StoreError, Verification, inspecting
+from app.store.lineage import LineageFiles
+from app.store.vault import Vault, VaultError
 
 
 class AuditService:
@@ -43,6 +45,23 @@ class AuditService:
         """
         async with self._turn:
             return await anyio.to_thread.run_sync(self._store.verify)
+
+
+def check_lineage(data_dir: Path, url: str) -> Iterator[str]:
+    """Yield the data sets whose row digests are missing or altered; works as the other does.
+
+    Where there is no ledger there is nothing to compare with.
+    """
+    files, after = LineageFiles(data_dir), 0
+    with suppress(StoreError), inspecting(url) as reader:
+        while records := reader.datasets.lineages(after=after):
+            for record in records:
+                after = record.number
+                try:
+                    files.read(record.dataset, record.sha256 or "")
+                except VaultError:
+                    if record.sha256 is not None:
+                        yield record.dataset
 
 
 def check_stored_data(data_dir: Path, *, processes: int) -> Iterator[tuple[str, str | None]]:

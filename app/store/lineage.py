@@ -37,7 +37,6 @@ class LineageFiles:
 
     def __init__(self, data_dir: Path) -> None:
         self._directory = data_dir / "lineage"
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def key(self) -> bytes:
         """Return the secret that digests are made under; the first call makes it.
@@ -85,6 +84,7 @@ class LineageFiles:
         return self._directory / f"{dataset}.digests"
 
     def _put(self, name: str, content: bytes) -> None:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=self._directory) as file:  # mode 0600
             file.write(content)
             file.flush()

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.services.audit import check_lineage
 from tests.contract.service import (
     Service,
     ask,
@@ -137,12 +138,15 @@ def test_lost_or_altered_digests_let_nothing_in(apart: Service) -> None:
         file = apart.data_dir / "lineage" / f"{first['id']}.digests"
         assert file.stat().st_mode & 0o777 == 0o600
         sound = file.read_bytes()
+        ledger = f"sqlite:///{apart.data_dir / 'release-desk.db'}"
+        assert list(check_lineage(apart.data_dir, ledger)) == []
         for broken in (None, sound[:-8], sound[:-1] + bytes([sound[-1] ^ 1])):
             file.unlink(missing_ok=True)
             if broken is not None:
                 file.write_bytes(broken)
             refused = send_upload(admin, file_of(people(2)), money())
             assert assert_problem(refused, 503, "lineage-lost")["dataset"] == first["id"]
+            assert list(check_lineage(apart.data_dir, ledger)) == [first["id"]]
         # attached to that account there is nothing to compare with
         upload(admin, file_of(people(2)), columns=COLUMNS, account=first["account"], budget=None)
         # an admin takes it upon himself
