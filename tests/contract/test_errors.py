@@ -66,10 +66,10 @@ def _template(path: str) -> str:
 
 @pytest.mark.parametrize("path", sorted({path for _, path in OPERATIONS}))
 def test_a_wrong_method_answers_405(admin: httpx.Client, path: str) -> None:
-    for method in ("PUT", "PATCH"):
+    document = {name.upper() for name in DOCUMENT["paths"][_template(path)]}
+    for method in {"PUT", "PATCH"} - document:
         answer = admin.request(method, path)
         assert_problem(answer, 405, "method-not-allowed")
-        document = {name.upper() for name in DOCUMENT["paths"][_template(path)]}
         assert document <= set(answer.headers["allow"].split(", ")) <= document | {"HEAD"}
 
 
