@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from app.api.answers import Answer, DatasetBudgetAnswer, budget_fields
@@ -9,20 +11,13 @@ from app.services.accounting import Meter
 from app.services.budgets import BudgetView, CapRecord
 
 
-class YoursAnswer(Answer):
-    """The caller's part of a budget, in epsilons as decimal text."""
-
-    spent: str = Field(description="What the caller's own releases have cost.")
-    cap: str | None = Field(description="What they may cost in all; null without a cap.")
-    remaining: str = Field(
-        description="The largest epsilon that a release of the caller's may still have."
-    )
-
-
 class BudgetAnswer(DatasetBudgetAnswer):
     """A budget, and the caller's part of it."""
 
-    yours: YoursAnswer
+    yours: dict[Literal["spent", "cap", "remaining"], str] = Field(
+        description="What the caller's own releases have cost; under a cap also the cap, and the "
+        "largest epsilon that a release of the caller's may still have."
+    )
 
 
 class CapAnswer(Answer):
@@ -36,11 +31,11 @@ class CapAnswer(Answer):
 def budget_answer(view: BudgetView) -> BudgetAnswer:
     """Return a budget."""
     meter, cap = view.meter, None if view.cap is None else view.cap.amount
-    yours = YoursAnswer(
-        spent=str(meter.epsilon(view.yours)),
-        cap=None if cap is None else str(meter.epsilon(cap)),
-        remaining=str(meter.affordable(view.remaining)),
-    )
+    yours: dict[Literal["spent", "cap", "remaining"], str]
+    yours = {"spent": str(meter.epsilon(view.yours))}
+    if cap is not None:
+        yours["cap"] = str(meter.epsilon(cap))
+        yours["remaining"] = str(meter.affordable(view.remaining))
     return BudgetAnswer(**budget_fields(view.balance, meter), yours=yours)
 
 
