@@ -40,7 +40,7 @@ from app.services.receipts import Receipts
 from app.services.releases import ReleaseService
 from app.services.showing import Showing
 from app.settings import PREFIX, Settings
-from app.store import Anchor, FileAnchor, Store, StoreError, new_id, sqlite_file
+from app.store import Anchor, DatabaseAnchor, FileAnchor, Store, StoreError, new_id, sqlite_file
 from app.store.lineage import LineageFiles
 from app.store.vault import Vault
 
@@ -105,8 +105,9 @@ def open_anchor(settings: Settings) -> Anchor | None:
 
     Inside it is better than nowhere, but goes back in time with it.
     """
-    if sqlite_file(settings.resolved_database_url) is None:
-        return None
+    ledger, url = settings.resolved_database_url, settings.anchor_url
+    if sqlite_file(ledger) is None:
+        return None if url is None else DatabaseAnchor(url.get_secret_value(), ledger=ledger)
     directory, place = anchor_place(settings)
     if place != "directory":
         _LOG.warning("the anchor is %s: set %sANCHOR_DIR", place, PREFIX)

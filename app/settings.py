@@ -73,6 +73,11 @@ class Settings(BaseSettings):
         description="Directory of the anchor, which notices when an older database is put back; "
         "on another disk, best. By default `<data_dir>-anchor`. SQLite only.",
     )
+    anchor_url: SecretStr | None = Field(
+        default=None,
+        description="PostgreSQL only: URL of a second database that keeps the anchor, best on "
+        "another server. Without it nothing notices an older database put back.",
+    )
     bootstrap_key: SecretStr | None = Field(
         default=None,
         min_length=32,

@@ -289,7 +289,7 @@ class ReadinessAnswer(StatusAnswer):
     """The answer of a service that can make releases.
 
     ``anchor`` says what would notice an older database put in place of this one:
-    a ``directory``, one ``inside the data directory``, or none (``off``).
+    a ``directory``, one ``inside the data directory``, a ``database``, or none (``off``).
     """
 
     anchor: str

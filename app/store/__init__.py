@@ -80,6 +80,7 @@ a running server.
 from __future__ import annotations
 
 from app.store.anchor import Anchor, Standing
+from app.store.anchor_database import DatabaseAnchor
 from app.store.anchor_file import FileAnchor
 from app.store.backup import back_up
 from app.store.commands import Charged, Debit, Finish, Void
@@ -108,6 +109,7 @@ __all__ = [
     "Anchor",
     "CapRecord",
     "Charged",
+    "DatabaseAnchor",
     "DatasetRecord",
     "DatasetStatus",
     "Debit",

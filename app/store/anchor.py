@@ -13,7 +13,7 @@ database holds. An anchor itself is an :class:`Anchor`: a file
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
@@ -64,12 +64,13 @@ class Step:
     """One transaction that is about to be committed.
 
     ``results`` holds the bytes that it stores, by release: should the database
-    turn out to lack them, they are stored again instead of drawn again.
+    turn out to lack them, they are stored again instead of drawn again. A
+    release that it gives up has None.
     """
 
     moves: Mapping[str, Move]
     unfinished_change: int
-    results: Mapping[str, bytes] = field(default_factory=dict)
+    results: Mapping[str, bytes | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class Anchored:
         return found
 
     @property
-    def results(self) -> Mapping[str, bytes]:
+    def results(self) -> Mapping[str, bytes | None]:
         """Return the results that the last transaction was to store."""
         return self.follows.results if isinstance(self.follows, Step) else {}
 
@@ -148,6 +149,20 @@ def judge(known: Anchored | None, found: LedgerState) -> Standing:
     return Standing.OLDER if older or found.accounts == latest.accounts else Standing.DIFFERENT
 
 
+class Evidence(Protocol):
+    """What the ledger itself says of the time before the present transaction."""
+
+    @property
+    def moved(self) -> Collection[str]:
+        """Return the accounts that the present transaction moves."""
+
+    def positions(self, accounts: Sequence[str]) -> Mapping[str, Position]:
+        """Return where accounts were before the present transaction."""
+
+    def settled(self, releases: Sequence[str]) -> bool:
+        """Return whether any of these releases was settled before the present transaction."""
+
+
 class Anchor(Protocol):
     """Where a ledger's last state is noted. One thread at a time uses it."""
 
@@ -156,11 +171,23 @@ class Anchor(Protocol):
     def read(self) -> Anchored | None:
         """Return what it knows; None when there is nothing yet."""
 
-    def start(self, state: LedgerState) -> None:
-        """Go on from the state that the database has been found in; writes nothing yet."""
+    def start(self, state: LedgerState, *, lost: Step | None) -> None:
+        """Go on from the state that the database has been found in.
+
+        ``lost`` is a transaction that has been noted and has not happened.
+        """
+
+    def settle(self, evidence: Evidence) -> Step | None:
+        """Find out what became of the transaction noted last; return it if it was lost.
+
+        Raises
+        ------
+        AnchorMismatchError
+            The ledger is neither before nor after it.
+        """
 
     def begin(self, step: Step) -> None:
-        """Note a transaction, durably, before its COMMIT; the one before it has been committed.
+        """Note a transaction, durably, before its COMMIT, once the one before it is settled.
 
         Raises
         ------

@@ -19,7 +19,6 @@ because flushing a file that does not grow takes half the time.
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import hashlib
 import json
@@ -34,10 +33,12 @@ from app.store.anchor import (
     Anchored,
     AnchorError,
     AnchorMismatchError,
+    Evidence,
     LedgerState,
     Step,
 )
-from app.store.entries import Move, Position
+from app.store.anchor_records import positions_of, state_of, state_record, step_of, step_record
+from app.store.entries import Position
 from app.store.errors import DirectoryLockedError
 
 LOG_NAME = "anchor.log"
@@ -77,6 +78,7 @@ class FileAnchor:
         self._accounts: dict[str, Position] = {}
         self._last: Step | None = None
         self._last_kept = True
+        self._lost: Step | None = None
 
     def read(self) -> Anchored | None:
         """Return what the file says; None when there is none."""
@@ -88,12 +90,19 @@ class FileAnchor:
             raise AnchorError(f"the anchor cannot be read: {error.strerror}") from error
         return _replayed(_records(content))
 
-    def start(self, state: LedgerState) -> None:
+    def start(self, state: LedgerState, *, lost: Step | None = None) -> None:
         """Go on from a state; the next transaction writes the file anew with it."""
         self._drop_log()
+        self._lost = lost
         self._ledger, self._epoch = state.ledger, state.epoch
         self._accounts, self._unfinished = dict(state.accounts), state.unfinished
         self._last, self._last_kept = None, True
+
+    def settle(self, evidence: Evidence) -> Step | None:
+        """Return what was lost at the start; later the one process here knows what it does."""
+        del evidence
+        lost, self._lost = self._lost, None
+        return lost
 
     def begin(self, step: Step) -> None:
         """Note a transaction with one write and one flush."""
@@ -106,7 +115,7 @@ class FileAnchor:
         for name, move in step.moves.items():
             if self._accounts.get(name) != move.before:
                 raise AnchorMismatchError(f"account {name} is not where the anchor left it")
-        record = _step_json(step, kept=self._last_kept)
+        record = step_record(step, kept=self._last_kept)
         try:
             if self._log is None or self._log.is_long:
                 self._rewrite(self._state_json(), record)
@@ -133,7 +142,7 @@ class FileAnchor:
         try:
             if known is not None:
                 self._keep_aside(state.epoch)
-            records = (_state_record(certain), _state_record(state))
+            records = (state_record(certain), state_record(state))
             self._rewrite(*records)
         except OSError as error:
             raise AnchorError(f"the anchor cannot be written: {error.strerror}") from error
@@ -151,7 +160,7 @@ class FileAnchor:
             os.link(self._directory / LOG_NAME, aside)
 
     def _state_json(self) -> dict[str, Any]:
-        return _state_record(
+        return state_record(
             LedgerState(
                 ledger=self._ledger,
                 epoch=self._epoch,
@@ -270,15 +279,15 @@ def _replayed(records: Iterator[dict[str, Any]]) -> Anchored | None:
     first = next(records, None)
     if first is None:
         return None
-    state = _state_of(first["state"])
+    state = state_of(first["state"])
     accounts = {} if state is None else dict(state.accounts)
     unfinished = 0 if state is None else state.unfinished
     last: dict[str, Any] = {}
     for record in records:
         if "state" in record:
-            return Anchored(state, _state_of(record["state"]))
+            return Anchored(state, state_of(record["state"]))
         if last and record["kept"]:
-            accounts.update(_positions(last["moves"]))
+            accounts.update(positions_of(last["moves"]))
             unfinished += last["unfinished"]
         last = record
     if state is None:
@@ -286,46 +295,4 @@ def _replayed(records: Iterator[dict[str, Any]]) -> Anchored | None:
     certain = LedgerState(
         ledger=state.ledger, epoch=state.epoch, accounts=accounts, unfinished=unfinished
     )
-    return Anchored(certain, _step_of(last, accounts) if last else None)
-
-
-def _state_record(state: LedgerState | None) -> dict[str, Any]:
-    if state is None:
-        return {"state": None}
-    return {
-        "state": {
-            "ledger": state.ledger,
-            "epoch": state.epoch,
-            "unfinished": state.unfinished,
-            "accounts": {n: (at.seq, at.head, at.spent) for n, at in state.accounts.items()},
-        }
-    }
-
-
-def _state_of(fields: dict[str, Any] | None) -> LedgerState | None:
-    if fields is None:
-        return None
-    return LedgerState(**{**fields, "accounts": _positions(fields["accounts"])})
-
-
-def _step_json(step: Step, *, kept: bool) -> dict[str, Any]:
-    pending = {name: move.pending for name, move in step.moves.items()}
-    return {
-        "kept": kept,
-        "moves": {name: (at.seq, at.head, at.spent) for name, at in pending.items()},
-        "unfinished": step.unfinished_change,
-        "results": {name: base64.b64encode(r).decode() for name, r in step.results.items()},
-    }
-
-
-def _step_of(record: dict[str, Any], before: Mapping[str, Position]) -> Step:
-    pending = _positions(record["moves"])
-    return Step(
-        moves={name: Move(before.get(name), at) for name, at in pending.items()},
-        unfinished_change=record["unfinished"],
-        results={name: base64.b64decode(r) for name, r in record["results"].items()},
-    )
-
-
-def _positions(accounts: Mapping[str, Any]) -> dict[str, Position]:
-    return {name: Position(*at) for name, at in accounts.items()}
+    return Anchored(certain, step_of(last, accounts) if last else None)

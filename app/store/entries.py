@@ -5,7 +5,7 @@ Nothing else in the code inserts an entry or moves an account.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -284,6 +284,20 @@ class EntriesWriter(Entries):
             if before != pending:
                 moves[row.id] = Move(before, pending)
         return moves
+
+    @property
+    def moved(self) -> Collection[str]:
+        """Return the accounts that the present transaction has touched."""
+        return self._touched.keys()
+
+    def positions_before(self, accounts: Sequence[str]) -> Mapping[str, Position]:
+        """Return where accounts were before the present transaction, where they were there."""
+        touched = {name: self._touched[name] for name in accounts if name in self._touched}
+        others = {"touched": [name for name in accounts if name not in touched]}
+        found = {name: at for name, at in touched.items() if at is not None}
+        for row in self._connection.execute(_MOVED, others):
+            found[row.id] = Position(row.seq, row.head, row.spent)
+        return found
 
     def debits(self, moves: Mapping[str, Move]) -> int:
         """Return how many releases these moves have charged for."""

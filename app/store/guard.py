@@ -7,7 +7,7 @@ moves budget or leans on what is not known to be the last state.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select
@@ -35,6 +35,9 @@ _UNFINISHED = (
     .select_from(tables.release)
     .where(_release.state == ReleaseState.DEBITED.value)
 )
+
+_LOST = "lost with the last transaction"
+_LOST_LINE = "the last transaction was lost: %d accounts burned, %d results stored again"
 
 _log = logging.getLogger(__name__)
 
@@ -89,35 +92,20 @@ class Guard:
         if self._anchor is None or self.frozen:
             return
         with transaction(self._connection):
-            found = read_state(self._connection)
-        known = self._anchor.read()
-        standing = judge(known, found)
-        if standing.frozen:
-            self.freeze(standing)
-            return
-        self._anchor.start(found)
-        if standing is Standing.BEHIND and known is not None:
-            self._catch_up(identity, found, known)
-
-    def _catch_up(self, identity: LedgerIdentity, found: LedgerState, known: Anchored) -> None:
-        """Charge for what the last transaction would have charged, and store its results.
-
-        Whether it was lost in a crash or taken away with an old copy cannot be
-        told apart: in the latter case what it charged for has been answered.
-        """
-        with transaction(self._connection):
-            work = UnitOfWork(self._connection, identity)
-            work.begin()
-            burned = burn_up_to(
-                work, forgotten(found, known), note="lost with the last transaction"
-            )
-            store_results(work, known.results)
-            self.before_commit(work)
-        _log.warning(
-            "the last transaction was lost: %d accounts burned, %d results stored again",
-            len(burned),
-            len(known.results),
-        )
+            # In one transaction, since on PostgreSQL others may be writing.
+            found, known = read_state(self._connection), self._anchor.read()
+            standing = judge(known, found)
+            if standing.frozen:
+                self.freeze(standing)
+                return
+            behind = standing is Standing.BEHIND and known is not None
+            lost = known.follows if behind and known is not None else None
+            self._anchor.start(found, lost=lost if isinstance(lost, Step) else None)
+        if behind:
+            with transaction(self._connection):
+                work = UnitOfWork(self._connection, identity)
+                work.begin()
+                self.before_commit(work)
 
     def before_commit(self, work: UnitOfWork) -> None:
         """Note where the transaction is about to take the ledger.
@@ -132,17 +120,28 @@ class Guard:
         self.require_open()
         if self._anchor is None:
             return
-        moves, settled = work.entries.moves(), work.releases.settled()
-        step = Step(
-            moves=moves,
-            unfinished_change=work.entries.debits(moves) - len(settled),
-            results={name: result for name, result in settled.items() if result is not None},
-        )
         try:
-            self._anchor.begin(step)
+            self._follow(work)
+            self._anchor.begin(_step_of(work))
         except AnchorMismatchError:
             self.freeze(Standing.DIFFERENT)
             raise Problem("ledger-frozen") from None
+
+    def _follow(self, work: UnitOfWork) -> None:
+        """Charge for what a noted transaction that was lost would have charged; store its results.
+
+        Whether it was lost in a crash or taken away with an old copy cannot be
+        told apart: in the latter case what it charged for has been answered.
+        """
+        lost = None if self._anchor is None else self._anchor.settle(_Evidence(work))
+        if lost is not None:
+            amounts = {
+                name: move.pending.spent - (0 if move.before is None else move.before.spent)
+                for name, move in lost.moves.items()
+            }
+            burned = burn(work, amounts, note=_LOST)
+            store_results(work, lost.results)
+            _log.warning(_LOST_LINE, len(burned), len(lost.results))
 
     def rolled_back(self) -> None:
         """Hear that the transaction noted last has not been committed."""
@@ -171,6 +170,34 @@ class Guard:
             self._anchor.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """What the ledger says of the time before a unit of work."""
+
+    work: UnitOfWork
+
+    @property
+    def moved(self) -> Collection[str]:
+        moved: Collection[str] = self.work.entries.moved
+        return moved
+
+    def positions(self, accounts: Sequence[str]) -> Mapping[str, Position]:
+        return self.work.entries.positions_before(accounts)
+
+    def settled(self, releases: Sequence[str]) -> bool:
+        return self.work.releases.settled_before(releases)
+
+
+def _step_of(work: UnitOfWork) -> Step:
+    """Return what a unit of work has come to."""
+    moves, settled = work.entries.moves(), work.releases.settled()
+    return Step(
+        moves=moves,
+        unfinished_change=work.entries.debits(moves) - len(settled),
+        results=settled,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burned:
     """What an account was charged for what the database has forgotten (in the account's unit)."""
@@ -180,23 +207,23 @@ class Burned:
 
 
 def forgotten(found: LedgerState, known: Anchored) -> Mapping[str, int]:
-    """Return what accounts must have spent, where the database knows of less."""
+    """Return how much more than the database knows of accounts must have spent."""
     there = {name: at.spent for name, at in found.accounts.items()}
-    return {name: most for name, most in known.spent.items() if most > there.get(name, 0)}
+    more = {name: most - there.get(name, 0) for name, most in known.spent.items()}
+    return {name: amount for name, amount in more.items() if amount > 0}
 
 
-def burn_up_to(work: UnitOfWork, spent: Mapping[str, int], *, note: str) -> tuple[Burned, ...]:
-    """Burn what accounts have spent less than they must have; open again those that are gone.
+def burn(work: UnitOfWork, amounts: Mapping[str, int], *, note: str) -> tuple[Burned, ...]:
+    """Burn these amounts; open again the accounts that are gone.
 
     Where an account's total does not cover it, because a grant has been
     forgotten with it, the total is raised to just that: nothing remains.
     """
     burned = []
-    for account, most in sorted(spent.items()):
-        known = work.accounts.get(account)
-        amount = most - (0 if known is None else known.spent)
+    for account, amount in sorted(amounts.items()):
         if amount <= 0:
             continue
+        known = work.accounts.get(account)
         occasion = Occasion(principal=SYSTEM, note=note)
         remaining = 0
         if known is None:
@@ -211,9 +238,10 @@ def burn_up_to(work: UnitOfWork, spent: Mapping[str, int], *, note: str) -> tupl
     return tuple(burned)
 
 
-def store_results(work: UnitOfWork, results: Mapping[str, bytes]) -> None:
+def store_results(work: UnitOfWork, results: Mapping[str, bytes | None]) -> None:
     """Store results whose releases still wait for them; these bytes may have been answered."""
     for name, result in results.items():
         release = work.releases.get(name)
-        if release is not None and release.state is ReleaseState.DEBITED:
+        waits = release is not None and release.state is ReleaseState.DEBITED
+        if waits and result is not None:
             work.releases.finish(name, result)

@@ -21,7 +21,7 @@ from app.store import tables
 from app.store.anchor import Anchor, Anchored, Standing, judge
 from app.store.entries import SYSTEM, LedgerIdentity
 from app.store.errors import DirectoryLockedError
-from app.store.guard import Burned, burn_up_to, forgotten, read_state, store_results
+from app.store.guard import Burned, burn, forgotten, read_state, store_results
 from app.store.opening import Opened, open_database
 from app.store.records import Verification
 from app.store.signing import SigningKey, record_key, recorded_keys
@@ -76,9 +76,7 @@ class Reconciliation:
 
     def _lost(self) -> Mapping[str, int]:
         """Return what each account will be charged."""
-        there = {name: at.spent for name, at in self._found.accounts.items()}
-        spent = forgotten(self._found, self._known or Anchored(None))
-        return {name: most - there.get(name, 0) for name, most in spent.items()}
+        return forgotten(self._found, self._known or Anchored(None))
 
     def _standing(self) -> Standing:
         if not self._own:
@@ -96,7 +94,7 @@ class Reconciliation:
             self._connection.execute(update(tables.ledger).values(epoch=identity.epoch))
             work = UnitOfWork(self._connection, identity)
             work.begin()
-            burned = burn_up_to(work, forgotten(self._found, known), note=_NOTE)
+            burned = burn(work, self._lost(), note=_NOTE)
             store_results(work, known.results)
             for release in work.releases.debited():
                 work.releases.void(release.id)

@@ -66,6 +66,10 @@ def _step_to(state: ReleaseState, assignments: str) -> str:
     )
 
 
+_FINAL = select(_release.id).where(
+    _release.id.in_(bindparam("wanted", expanding=True)),
+    _release.state.in_([ReleaseState.RELEASED.value, ReleaseState.VOID.value]),
+)
 _FINISH = _step_to(
     ReleaseState.RELEASED, "finished_at = column2, result = column3, result_hash = column4"
 )
@@ -331,6 +335,11 @@ class ReleasesWriter(Releases):
         """Forget all that was settled after the first ``count``: it has been rolled back."""
         while len(self._settled) > count:
             self._settled.popitem()
+
+    def settled_before(self, releases: Sequence[str]) -> bool:
+        """Return whether any of these was settled before the present transaction."""
+        wanted = {"wanted": [name for name in releases if name not in self._settled]}
+        return self._connection.execute(_FINAL, wanted).first() is not None
 
     def void(self, release: str) -> ReleaseRecord:
         """Give the release up; its charge stays.

@@ -191,8 +191,9 @@ class Writer:
                 if self._before_commit is not None:
                     self._before_commit(self._work)
                     told = True
-        except BaseException:
-            if told and self._rolled_back is not None:
+        except BaseException as error:
+            unknown = isinstance(error, UnknownCommitError)
+            if told and not unknown and self._rolled_back is not None:
                 self._rolled_back()
             self.failing = True
             raise
