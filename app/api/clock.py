@@ -38,11 +38,10 @@ class PublicClock:
         """Return the future that is done at a moment."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        waiting = self._waiting.get(at_ms)
-        if waiting is None:
-            waiting = self._waiting[at_ms] = []
-            self._ring_at(loop, at_ms)
+        waiting = self._waiting.setdefault(at_ms, [])
         waiting.append(future)
+        if len(waiting) == 1:
+            self._ring_at(loop, at_ms)  # last: a moment that has just passed rings at once
         return future
 
     def _ring_at(self, loop: asyncio.AbstractEventLoop, at_ms: int) -> None:
@@ -59,11 +58,11 @@ class PublicClock:
 class Answer:
     """A block of work that ends at a moment of its schedule, see :meth:`PublicClock.answer`."""
 
-    __slots__ = ("_clock", "_deadline", "_schedule", "_until_ms")
+    __slots__ = ("_clock", "_deadline", "_until_ms", "schedule")
 
     def __init__(self, clock: PublicClock, schedule: Schedule) -> None:
         self._clock = clock
-        self._schedule = schedule
+        self.schedule = schedule
         self._deadline: asyncio.Future[None] | None = None
         self._until_ms = 0
 
@@ -72,9 +71,9 @@ class Answer:
         self._until_ms = until_ms
 
     async def __aenter__(self) -> Self:
-        if self._schedule.wait_ms:
+        if self.schedule.wait_ms:
             # its place among the answers of that tick is that of its arrival
-            self._deadline = self._clock.moment(self._schedule.deadline_ms)
+            self._deadline = self._clock.moment(self.schedule.deadline_ms)
         return self
 
     async def __aexit__(
@@ -87,8 +86,8 @@ class Answer:
         if deadline is None or isinstance(error, asyncio.CancelledError):
             return
         now = now_ms()
-        if self._until_ms > max(now, self._schedule.deadline_ms):
+        if self._until_ms > max(now, self.schedule.deadline_ms):
             deadline = self._clock.moment(self._until_ms)
         elif deadline.done():
-            deadline = self._clock.moment(self._schedule.first_from(now))
+            deadline = self._clock.moment(self.schedule.first_from(now))
         await deadline

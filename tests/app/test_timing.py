@@ -49,9 +49,9 @@ def leaving(work_s: float, slot_ms: int = SLOT_MS) -> tuple[Schedule, float]:
     """Do some work for an answer; return its schedule and when it left, in milliseconds."""
 
     async def scenario() -> tuple[Schedule, float]:
-        async with PublicClock(slot_ms).answer() as schedule:
+        async with PublicClock(slot_ms).answer() as answer:
             await asyncio.sleep(work_s)
-        return schedule, time.time() * 1000
+        return answer.schedule, time.time() * 1000
 
     return asyncio.run(scenario())
 
@@ -60,6 +60,16 @@ def leaving(work_s: float, slot_ms: int = SLOT_MS) -> tuple[Schedule, float]:
 def test_an_answer_is_held_until_its_moment(work_s: float, factor: int) -> None:
     schedule, left = leaving(work_s)
     assert left >= schedule.start_ms + factor * schedule.wait_ms
+
+
+def test_an_answer_is_held_for_as_long_as_its_outcome_is() -> None:
+    async def scenario() -> None:
+        async with PublicClock(SLOT_MS).answer() as answer:
+            until_ms = answer.schedule.deadline_ms + 3 * SLOT_MS
+            answer.hold(until_ms)
+        assert time.time() * 1000 >= until_ms
+
+    asyncio.run(scenario())
 
 
 def test_a_slot_of_nothing_holds_nothing() -> None:
@@ -76,14 +86,25 @@ def test_a_slot_of_nothing_holds_nothing() -> None:
 
 def test_a_failure_is_held_like_an_answer() -> None:
     async def scenario() -> None:
-        async with PublicClock(SLOT_MS).answer() as schedule:
-            held.append(schedule)
+        async with PublicClock(SLOT_MS).answer() as answer:
+            held.append(answer.schedule)
             raise ZeroDivisionError
 
     held: list[Schedule] = []
     with pytest.raises(ZeroDivisionError):
         asyncio.run(scenario())
     assert time.time() * 1000 >= held[0].deadline_ms
+
+
+@pytest.mark.parametrize("late_ms", [0, 1, 1000])
+def test_a_moment_that_has_just_passed_is_not_missed(late_ms: int) -> None:
+    async def scenario() -> None:
+        clock = PublicClock(SLOT_MS)
+        moment = int(time.time() * 1000) - late_ms
+        first, second = clock.moment(moment), clock.moment(moment)
+        await asyncio.wait_for(asyncio.gather(first, second), 5)
+
+    asyncio.run(scenario())
 
 
 def test_answers_of_one_tick_leave_in_the_order_of_their_arrival() -> None:
