@@ -6,9 +6,9 @@ in norms scaled so that the cube [-1, 1]^d lies in their unit ball and its corne
 
 *Bounds.* Over a box each g_j is its value at the centre plus or minus what the sides and a
 remainder allow (:mod:`mechanisms.objectives.logistic_expansion`). A large box gets that from
-chords, by one pass over the rows; a small one from an expansion at a point near it, which it
-inherits, and only gets one of its own where the remainder would spoil the bound. So near the
-minimiser, where draws fall, hardly any box reads a row.
+chords, by one pass over the rows or over cells of near rows; a small one from an expansion at a
+point near it, which it inherits, and only gets one of its own where the remainder would spoil the
+bound. So near the minimiser, where draws fall, hardly any box reads a row.
 
 *Start.* With w = theta - p, the derivative of g along w is at least exp(-s ||w||_1) of that at p,
 so ``g(theta)'w >= g(p)'w + m(||w||_1) w'H w``, m(r) = (1 - exp(-r)) / r. Along a ray from p
@@ -21,8 +21,9 @@ whose least value over patches of the boundary of C bounds the norm everywhere o
 patch w'H w is above its tangent plane at the centre, and h and ||w||_1 at most those of the largest
 coordinates.
 
-*Values* are tried first from the expansion, then by a pass in floats with proved errors, then row
-by row in ball arithmetic; each is a ball around the exact value, so the last word is exact.
+*Values* are tried first from the expansion (or from cells), then by a pass in floats with proved
+errors, then row by row in ball arithmetic; each is a ball around the exact value, so the last word
+is exact.
 """
 
 from __future__ import annotations
@@ -37,8 +38,10 @@ from flint import arb, fmpq
 from numpy.typing import NDArray
 
 from mechanisms.objectives.floats import sigmoid
+from mechanisms.objectives.logistic_cells import Cells, cell_chords
 from mechanisms.objectives.logistic_expansion import (
     MARGIN,
+    Chords,
     Expansion,
     SignedRecords,
     bend,
@@ -137,6 +140,7 @@ class LogisticLaw:
         self.records = records
         self.rate = rate
         self.norm = CubeNorm(norm, records.dimension)
+        self.cells = Cells.build(records)
         self.spans = records.counts @ np.abs(records.zeta @ records.space.shear)
 
     def start(self, space: Space) -> list[Start[Local]]:
@@ -178,7 +182,7 @@ class LogisticLaw:
         shear, side = self.records.space.shear, half * self.records.step
         local: list[Local] = []
         if float((np.abs(shear) @ side).sum()) > _COARSE:
-            for k, each in enumerate(chords(self.records, centres, half)):
+            for k, each in enumerate(self._chords(centres, half)):
                 own = np.abs(each.middle) - np.abs(each.slopes) @ side * (1 + MARGIN) - each.rest
                 sizes[k] = np.maximum(sizes[k], own)
                 local.append(self._coarse(each.slopes))
@@ -188,6 +192,12 @@ class LogisticLaw:
                 sizes[k] = np.maximum(sizes[k], own)
                 local.append(_fine(found))
         return Children(self._low(sizes, centres, half), local)
+
+    def _chords(self, centres: Floats, half: Floats) -> list[Chords]:
+        """Return what chords say of boxes, by cells of rows where those are fine enough."""
+        if self.cells is not None and self.cells.serve(self.records, centres, half):
+            return cell_chords(self.records, self.cells, centres, half)
+        return chords(self.records, centres, half)
 
     def _coarse(self, slopes: Floats) -> Local:
         """Return what is known of a box too large for an expansion: all rows may still matter."""
@@ -273,7 +283,9 @@ class LogisticLaw:
         """Return a ball around E at a grid point: by the expansion, in floats, or row by row."""
         size = arb(sum(map(abs, point))) * arb((1, -self.records.grid_bits))
         factor = arb(fmpq(self.rate.numerator, self.rate.denominator)) / ball_sigmoid(size)
-        if bits <= _FLOAT_BITS:
+        if bits <= _EXPANSION_BITS and known.expansion is None and self.cells is not None:
+            balls = self._by_cells(self.cells, point)
+        elif bits <= _FLOAT_BITS:
             place = np.array(point, dtype=np.float64)
             near = known.expansion
             if near is None or bits > _EXPANSION_BITS:
@@ -283,3 +295,12 @@ class LogisticLaw:
         else:
             balls = exact_gradient(self.records, point)
         return factor * self.norm.ball(balls)
+
+    def _by_cells(self, cells: Cells, point: Sequence[int]) -> list[arb]:
+        """Return wide balls around g: enough where E is far from what it is compared with."""
+        theta = np.array(point, dtype=np.float64)
+        u = np.asarray(np.linalg.solve(self.records.space.shear, theta), dtype=np.float64)
+        half = np.full(len(u), 1.0) + np.abs(u) * _ROUNDING  # the point is within it of u
+        [found] = cell_chords(self.records, cells, u[None, :], half)
+        wide = np.abs(found.slopes) @ half * self.records.step * (1 + MARGIN) + found.rest
+        return [arb(m, r) for m, r in zip(found.middle.tolist(), wide.tolist(), strict=True)]

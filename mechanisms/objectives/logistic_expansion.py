@@ -128,7 +128,7 @@ def _pairs(dimension: int) -> list[tuple[int, int]]:
     return [(j, k) for j in range(dimension) for k in range(j, dimension)]
 
 
-def _symmetric(entries: Floats, dimension: int) -> Floats:
+def symmetric(entries: Floats, dimension: int) -> Floats:
     """Return the symmetric matrix whose upper triangle is given row by row."""
     matrix = np.empty((dimension, dimension))
     for entry, (j, k) in zip(entries, _pairs(dimension), strict=True):
@@ -231,8 +231,8 @@ def _expansion(
 ) -> Expansion:
     gradient, curves, bends = sums
     d, shear = len(point), records.space.shear
-    hessian = _symmetric(curves, d)
-    thirds = np.stack([_symmetric(row, d) for row in bends])
+    hessian = symmetric(curves, d)
+    thirds = np.stack([symmetric(row, d) for row in bends])
     return Expansion(
         point=point,
         gradient=gradient,
@@ -262,14 +262,13 @@ def chords(records: SignedRecords, centres: Floats, half: Floats) -> list[Chords
     d, count, step = records.dimension, len(centres), records.step
     shear = records.space.shear
     points, side = centres @ shear.T * step, half * step
-    reach = float(((np.abs(centres) + half) @ np.abs(shear).T).sum(axis=1).max()) * step
-    slack = 4 * (d + 4) * _UNIT * reach
+    slack, reach = rounding_slack(records, centres, half)
     middle, rest = np.zeros((count, d)), np.zeros((count, d))
     curves = np.zeros((count, records.products.shape[1]))
     for part in records.chunks():
         zeta, counts = records.zeta[part], records.counts[part]
         move = np.abs(zeta @ shear) @ side + slack
-        mean, slope, gap = _chord(points @ zeta.T, move)
+        mean, slope, gap = chord(points @ zeta.T, move)
         middle += (mean * counts) @ zeta
         curves += (slope * counts) @ records.products[part]
         rest += (gap * counts) @ np.abs(zeta)
@@ -278,12 +277,19 @@ def chords(records: SignedRecords, centres: Floats, half: Floats) -> list[Chords
     error = 4 * (records.relative_error(reach) + MARGIN) * total * (1 + reach)
     found = []
     for k in range(count):
-        slopes = _symmetric(curves[k], d) @ shear
+        slopes = symmetric(curves[k], d) @ shear
         found.append(Chords(middle[k], slopes, rest[k] * (1 + MARGIN) + error))
     return found
 
 
-def _chord(t: Floats, move: Floats) -> tuple[Floats, Floats, Floats]:
+def rounding_slack(records: SignedRecords, centres: Floats, half: Floats) -> tuple[float, float]:
+    """Return how far a tilt on boxes may err by rounding, and the largest sum of its sizes."""
+    sizes = (np.abs(centres) + half) @ np.abs(records.space.shear).T
+    reach = float(sizes.sum(axis=1).max()) * records.step
+    return 4 * (records.dimension + 4) * _UNIT * reach, reach
+
+
+def chord(t: Floats, move: Floats) -> tuple[Floats, Floats, Floats]:
     """Return mean, slope, gap: ``|sigma(t + s) - mean - slope s| <= gap`` for |s| <= move."""
     low, low_rest = sigmoid(t - move)
     high, high_rest = sigmoid(t + move)

@@ -16,6 +16,7 @@ from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.kng_boxes import MOST_ROWS
 from mechanisms.kng_logistic import LogisticDraw, changed_records
 from mechanisms.objectives.logistic_boxes import CubeNorm, LogisticLaw, NormName
+from mechanisms.objectives.logistic_cells import cell_chords
 from mechanisms.objectives.logistic_expansion import (
     SignedRecords,
     chords,
@@ -88,10 +89,10 @@ CASES = {"line": LINE, "flat": FLAT, "space": SPACE}
 # 1. Bounds ----------------------------------------------------------------------------------
 
 
-def scattered(dimension: int, rows: int, seed: int) -> SignedRecords:
+def scattered(dimension: int, rows: int, seed: int, spread: float = 1.0) -> SignedRecords:
     """Return correlated rows with labels, on a fine grid of a ball of radius 4."""
     rng = np.random.default_rng(seed)
-    x = rng.uniform(-1, 1, (rows, dimension))
+    x = rng.uniform(-spread, spread, (rows, dimension))
     x[:, 0] = 1
     x[:, -1] = (x[:, -1] + x.mean(axis=1)) / 2
     codes = np.rint(np.clip(x, -1, 1) * CODE_MAX).astype(np.int64)
@@ -124,6 +125,38 @@ def test_expansions_and_chords_hold_the_gradient(dimension: int) -> None:
             tight += bool((error < 1e-3 * (1 + np.abs(exact))).all())
         assert (chord.rest <= records.counts.sum() / 2 + 1e-6).all()
     assert tight >= 40
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 4])
+def test_cells_of_rows_hold_the_gradient(dimension: int) -> None:
+    """On boxes, and at points: few cells, every row of them accounted for."""
+    records = scattered(dimension, 4000, dimension, spread=0.3)
+    law = LogisticLaw(records, rate=Fraction(1, 2), norm="linf")
+    cells = law.cells
+    assert cells is not None
+    assert 4 * len(cells.middle) < len(records.zeta)
+    assert cells.sums.sum(axis=0) == pytest.approx(records.counts @ records.zeta)
+    rng, shear, total = np.random.default_rng(1), records.space.shear, records.counts.sum()
+    known = law._coarse(np.zeros((0, 0)))
+    for size in (0.01, 0.3, 2.0):
+        centre = rng.uniform(-1, 1, dimension) * 2**20
+        half = rng.uniform(0.2, 1, dimension) * size * 2**20
+        found = cell_chords(records, cells, centre[None, :], half)[0]
+        for _ in range(20):
+            v = rng.uniform(-1, 1, dimension) * half
+            theta = [round(t) for t in ((centre + v) @ shear.T).tolist()]
+            place = np.array([theta], dtype=float)
+            exact = records.counts * sigma(records.zeta @ place[0] * records.step) @ records.zeta
+            v = np.linalg.solve(shear, place[0]) - centre
+            straight = found.middle + found.slopes @ v * records.step
+            assert (np.abs(straight - exact) <= found.rest + 1e-5).all()
+            if np.abs(theta).sum() <= records.space.radius:
+                with working_precision(128):
+                    value = law.exponent(known, theta, 128)
+                    sharp = law.exponent(known, theta, 192)
+                assert value.overlaps(sharp)
+                assert float(sharp.rad()) < 1e-6 < float(value.rad())
+        assert (found.rest < total / 2).all()
 
 
 def test_errors_of_floats_are_counted() -> None:
