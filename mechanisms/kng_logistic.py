@@ -35,8 +35,9 @@ direction (Awan & Slavkovic, Theorem 4.5).
 
 **Run time** depends on the data, as in :mod:`mechanisms.kng_boxes`. The public facts it grows with
 are coefficients and rows (or max_rows), by which ``MOST_ROWS`` refuses, and 1 / epsilon: at d <= 3,
-or where rows times epsilon are above 10^5, a draw hardly reads the rows again; at d = 4 and fewer
-it visits a thousand boxes and reads every row in each (``make bench`` has figures).
+or where rows times epsilon are 10^5 or more, a draw hardly reads the rows again; at d = 4 and below
+that it visits a thousand boxes, each reading cells of near rows, or every row (``make bench``
+has figures).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Public facts that bound it: rows (or max_rows), coefficients, the kind of law, epsilon. Within them
 it depends on the data, by how well they determine the coefficients: where epsilon times the rows is
-small a law is spread over much of Theta, and many boxes are looked at, each reading every row. And
-it depends on the draw's own luck. Processor time, codes ready.
+small a law is spread over much of Theta, and many boxes are looked at. And it depends on the
+draw's own luck. Processor time, codes ready.
 """
 
 from __future__ import annotations
