@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -132,7 +133,9 @@ def databases() -> Databases:
 
 
 def _keep() -> None:
-    """Run a server until standard input ends, then remove every trace of it."""
+    """Run a server until standard input ends or a signal says so; leave no trace of it."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit())
     home = Path(tempfile.mkdtemp(prefix="pg-"))
     # The package keeps a lock file there.
     os.environ["XDG_RUNTIME_DIR"] = str(home)
