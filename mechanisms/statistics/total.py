@@ -20,6 +20,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.geometry.contributions import ContributionHull, contribution_hull
 from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import (
@@ -97,11 +98,21 @@ class Sum:
             ]
 
         crossing = {part.crosses_zero for part in parts}
-        whole = len(parts) == 1 or (replace and crossing == {True})
+        whole = len(parts) == 1 or (
+            crossing == {True} if replace else all(part.ratio == 0 for part in parts)
+        )
+        ranges = [
+            (Fraction(weight * part.low, reach), Fraction(weight * part.high, reach))
+            for weight, part in zip(weights, parts, strict=True)
+        ]
         return linear_form(
             self.columns,
             space=_reach_space(
-                len(parts), reach, is_cube=whole, corner=not replace or len(crossing) == 1
+                len(parts),
+                reach,
+                hull=None if whole else contribution_hull(ranges, replace=replace),
+                is_cube=whole,
+                corner=not replace or len(crossing) == 1,
             ),
             total=total,
             offsets=[Fraction(0)] * len(parts),
@@ -130,7 +141,13 @@ class _Contribution:
     ratio: Fraction
     unit: Fraction
     reach: int
-    crosses_zero: bool
+    low: int
+    high: int
+
+    @property
+    def crosses_zero(self) -> bool:
+        """Return whether a record may contribute nothing by its value alone."""
+        return self.low <= 0 <= self.high
 
     @classmethod
     def of(cls, column: NumberColumn, *, replace: bool) -> _Contribution:
@@ -140,7 +157,7 @@ class _Contribution:
         # Replace-one moves within {0} and [low, high]; add-remove from 0 into it.
         span = max(high, 0) - min(low, 0)
         reach = span if replace else max(abs(low), abs(high))
-        return cls(ratio, column.step / ratio.denominator, reach, low <= 0 <= high)
+        return cls(ratio, column.step / ratio.denominator, reach, low, high)
 
     def total(self, count: int, codes: int) -> int:
         """Return the sum of contributions of ``count`` records whose codes sum to ``codes``."""
@@ -158,12 +175,14 @@ def centred_space(dimension: int) -> AdjacentOutputSpace:
     )
 
 
-def _reach_space(dimension: int, reach: int, *, is_cube: bool, corner: bool) -> AdjacentOutputSpace:
+def _reach_space(
+    dimension: int, reach: int, *, hull: ContributionHull | None, is_cube: bool, corner: bool
+) -> AdjacentOutputSpace:
     """Return the space of weighted contributions: within the unit cube.
 
     Where S_T reaches a corner of it, l1 and l2 sensitivities are exact
     (Proposition 3.3), else upper bounds. The hull is the cube only where every
-    combination of signs is reached.
+    combination of signs is reached, else that of :mod:`mechanisms.geometry.contributions`.
     """
     return AdjacentOutputSpace(
         dimension=dimension,
@@ -172,6 +191,7 @@ def _reach_space(dimension: int, reach: int, *, is_cube: bool, corner: bool) -> 
         l2_squared=Fraction(dimension),
         bounds_only=frozenset() if corner else frozenset({"l1", "l2"}),
         hull="cube" if is_cube else "other",
+        norm_ball=hull,
         description=(
             "the cube of one record's largest contributions"
             if is_cube

@@ -175,7 +175,6 @@ PROOFS: tuple[Proof, ...] = (
         cuts=(-4.0, -3.0, -2.0, -1.0),
         caught_at=4,
         noise=True,
-        refused=(("optimal", ADD),),
     ),
     Proof(
         statistic=Sum(columns=("x",), where=WITHIN),

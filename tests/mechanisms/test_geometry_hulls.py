@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 
 from mechanisms.geometry.advisor import MOST_TRIES, advise
 from mechanisms.geometry.balls import NormBall
+from mechanisms.geometry.contributions import contribution_hull
 from mechanisms.geometry.cuts import Cut, CutBall, add_remove_ball, replace_one_ball
 from mechanisms.geometry.histograms import HistogramBall
 from mechanisms.geometry.joint_moments import JointMomentBall
+from mechanisms.geometry.polytopes import Polytope
 from mechanisms.geometry.second_moments import SecondMomentBall
 from mechanisms.geometry.simulation import simulate
 from mechanisms.geometry.smooth import SmoothBall
@@ -174,6 +176,46 @@ def test_a_missing_product_is_refused() -> None:
             SecondMomentBall(effects=2, pairs=pairs)
     with pytest.raises(ValueError, match="permutation"):
         StackedBall(parts=(K2,), order=(0, 0), hull=True)
+
+
+# Contributions that come or go
+
+
+RANGES = [
+    [(0, 1), (0, 1)],
+    [(Fraction(1, 2), 1), (Fraction(1, 2), 1)],
+    [(Fraction(-1, 2), 1), (0, 1), (-1, Fraction(1, 3))],
+]
+
+
+@pytest.mark.parametrize("ranges", RANGES)
+@pytest.mark.parametrize("replace_one", [True, False])
+def test_hulls_of_contributions_are_those_of_their_corners(
+    ranges: list[tuple[Fraction, Fraction]], replace_one: bool
+) -> None:
+    """Every corner lies in the hull, every facet is reached, and the volume is the corners'."""
+    exact = [(Fraction(low), Fraction(high)) for low, high in ranges]
+    hull = contribution_hull(exact, replace=replace_one)
+    assert hull is not None
+    corners = list(itertools.product(*exact))
+    moves = [*corners]
+    if replace_one:
+        moves += [
+            tuple(a - b for a, b in zip(one, two, strict=True))
+            for one in corners
+            for two in corners
+        ]
+    assert max(hull.norm(move) for move in moves) == 1
+    given = Polytope.from_vertices(moves)
+    assert hull.log_volume == pytest.approx(given.log_volume, abs=0.03)
+    for facet in given.normals:
+        assert facet in hull.normals or tuple(-a for a in facet) in hull.normals
+
+
+def test_needles_and_many_columns_are_left_to_the_cube() -> None:
+    assert contribution_hull([(Fraction(99, 100), Fraction(1))] * 3, replace=False) is None
+    assert contribution_hull([(Fraction(0), Fraction(1))] * 7, replace=False) is None
+    assert contribution_hull([(Fraction(0), Fraction(1))], replace=False) is None
 
 
 # Triangle inequalities
