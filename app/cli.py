@@ -217,7 +217,7 @@ def audit_verify(as_json: bool) -> None:
     from app.store import inspecting  # noqa: PLC0415
 
     with _local(), inspecting(_settings().resolved_database_url) as reader:
-        found = reader.verify()
+        found = reader.verify(signed=True)
     if as_json:
         facts = {"ok": found.ok, "entries": found.entries, "head": found.head}
         click.echo(json.dumps({**facts, "faults": list(found.faults)}))

@@ -65,6 +65,14 @@ def plan_digest(plan: str) -> str:
     return digest_of("release-desk plan 1", plan)
 
 
+def result_digest(result: bytes, finished_at: str) -> str:
+    """Return what is kept beside a result, so that neither it nor its time can be edited.
+
+    Not for clients: who has the result could try times until one fits.
+    """
+    return digest_of("release-desk result 1", result, finished_at)
+
+
 def may_be_redrawn(attempts: int) -> bool:
     """Return whether a release left debited by a process death gets another draw."""
     return attempts < MAX_ATTEMPTS

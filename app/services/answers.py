@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -149,8 +150,9 @@ def answer_of(record: ReleaseRecord) -> bytes:
 
 def etag_of(record: ReleaseRecord) -> str:
     """Return the entity tag of a release: it changes exactly when the body does."""
-    content = record.result_hash[:32] if record.result_hash else record.state.value
-    return f'"{content}"'
+    if record.result is None:
+        return f'"{record.state.value}"'
+    return f'"{hashlib.sha256(record.result).hexdigest()[:32]}"'
 
 
 def _bytes(answer: Mapping[str, object]) -> bytes:

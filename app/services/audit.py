@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
@@ -44,7 +45,7 @@ class AuditService:
         A large ledger is walked by processes that yield to this one.
         """
         async with self._turn:
-            return await anyio.to_thread.run_sync(self._store.verify)
+            return await anyio.to_thread.run_sync(partial(self._store.verify, signed=True))
 
 
 def check_lineage(data_dir: Path, url: str) -> Iterator[str]:

@@ -14,34 +14,14 @@ holds a receipt holds the service to that much of its ledger.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from dataclasses import asdict, dataclass
 
 from app.domain.ledger import chain_hash
 from app.domain.problems import invalid_request
 from app.store import RECEIPT_KEY, ReleaseRecord, Store, base64url
-
-_MEMBER = b',"receipt":"'
-_END = b'"}'
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    """What a receipt says: this answer was charged for by this entry of this ledger."""
-
-    ledger: str
-    epoch: int
-    account: str
-    seq: int
-    entry: str
-    release: str
-    answer: str
+from app.store.receipt import END, MEMBER, Receipt, answer_digest, read_token, split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +84,12 @@ class Receipts:
             seq=record.seq,
             entry=record.entry_hash,
             release=record.id,
-            answer=_digest(answer),
+            answer=answer_digest(answer),
         )
         payload = json.dumps(asdict(receipt), separators=(",", ":")).encode()
         signed = f"{self._header}.{base64url(payload)}".encode()
         signature = base64url(self._store.key.sign(signed)).encode()
-        return b"%s%s%s.%s%s" % (answer[:-1], _MEMBER, signed, signature, _END)
+        return b"%s%s%s.%s%s" % (answer[:-1], MEMBER, signed, signature, END)
 
     def check(self, document: Mapping[str, object], content: bytes) -> Finding:
         """Judge a released answer, or its receipt alone.
@@ -138,42 +118,12 @@ class Receipts:
         stored = None if record is None or record.result is None else record.result
         return Finding(
             signature=True,
-            sent=None
-            if len(document) == 1
-            else _digest(without_receipt(content)) == receipt.answer,
+            sent=None if len(document) == 1 else answer_digest(split(content)[0]) == receipt.answer,
             entry=any(
                 (entry.seq, entry.hash, entry.release, chain_hash(entry, self.ledger))
                 == (receipt.seq, receipt.entry, receipt.release, receipt.entry)
                 for entry in entries
             ),
-            stored=stored is not None and _digest(without_receipt(stored)) == receipt.answer,
+            stored=stored is not None and answer_digest(split(stored)[0]) == receipt.answer,
             receipt=receipt,
         )
-
-
-def without_receipt(answer: bytes) -> bytes:
-    """Return the bytes of an answer that its receipt signs."""
-    before, found, rest = answer.strip().rpartition(_MEMBER)
-    whole = found and rest.endswith(_END) and b'"' not in rest.removesuffix(_END)
-    return before + b"}" if whole else answer
-
-
-def read_token(token: str, keys: Mapping[str, str]) -> Receipt | None:
-    """Return what a token says, or None when none of the keys (by name) has signed it."""
-    signed, _, signature = token.rpartition(".")
-    header, _, payload = signed.partition(".")
-    try:
-        public = Ed25519PublicKey.from_public_bytes(_bytes(keys[json.loads(_bytes(header))["kid"]]))
-        public.verify(_bytes(signature), signed.encode())
-        said = json.loads(_bytes(payload))
-        return Receipt(**{field.name: said[field.name] for field in fields(Receipt)})
-    except (InvalidSignature, KeyError, TypeError, ValueError, RecursionError):
-        return None
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _bytes(text: str) -> bytes:
-    return base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)

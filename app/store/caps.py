@@ -17,6 +17,7 @@ from app.domain.ledger import EntryKind
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.store import tables
+from app.store.ids import shown
 from app.store.records import CapRecord
 from mechanisms.privacy import Epsilon
 
@@ -160,11 +161,11 @@ def faults(connection: Connection, notes: Collection[str | None]) -> Iterator[st
     for row in connection.execute(select(tables.cap)).all():
         key = row.account, row.person
         if key not in said or said.pop(key) != row.amount:
-            yield f"account {row.account}: a cap has been edited"
+            yield f"account {shown(row.account)}: a cap has been edited"
         elif row.amount is not None and row.used != used_by(connection, row.account, row.person):
-            yield f"account {row.account}: what a person has used has been edited"
+            yield f"account {shown(row.account)}: what a person has used has been edited"
     for account, _ in said:
-        yield f"account {account}: a cap is missing"
+        yield f"account {shown(account)}: a cap is missing"
 
 
 def _last_said(notes: Collection[str | None]) -> dict[tuple[str, str], int | None]:

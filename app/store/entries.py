@@ -76,6 +76,10 @@ _MOVE = (
 )
 
 
+SYSTEM = "system"
+"""The principal of what the service does by itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerIdentity:
     """What every hash of one ledger binds: its id and its present epoch."""

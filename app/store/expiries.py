@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from app.domain.ledger import Balance, EntryKind, digest_of
 from app.store import tables
+from app.store.ids import shown
 
 _expiring, _entry = tables.expiring.c, tables.entry.c
 
@@ -116,11 +117,11 @@ def faults(connection: Connection) -> Iterator[str]:
     for grant in grants:
         row = rows.pop((grant.account, grant.seq), None)
         if not _fits(row, grant, ends.pop((grant.account, grant.hash), None)):
-            yield f"account {grant.account}, entry {grant.seq}: its end has been edited"
+            yield f"account {shown(grant.account)}, entry {grant.seq}: its end has been edited"
     for account, seq in rows:
-        yield f"account {account}, entry {seq}: it is no grant that ends"
+        yield f"account {shown(account)}, entry {seq}: it is no grant that ends"
     for end in ends.values():
-        yield f"account {end.account}, entry {end.seq}: it ends no grant"
+        yield f"account {shown(end.account)}, entry {end.seq}: it ends no grant"
 
 
 def _fits(row: Row[Any] | None, grant: Row[Any], end: Row[Any] | None) -> bool:

@@ -55,6 +55,8 @@ def open_database(url: str, *, data_dir: Path) -> Opened:
             identity = _identify(connection)
         except DatabaseError as error:
             raise StoreError(f"the database cannot be used: {error.orig}") from error
+        except UnicodeDecodeError as error:
+            raise StoreError("the database cannot be used: its schema is no text") from error
         return Opened(connection, identity, lock, held.pop_all())
 
 

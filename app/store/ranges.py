@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select, text
 
+from app.domain.ledger import SYSTEM_ACCOUNT
+from app.domain.releases import ReleaseState
 from app.store import tables
 from app.store.ids import shown
+from app.store.releases import ENDED_AS, REPEATED
 from app.store.walks import (
     CHARGE_COLUMNS,
     ENTRY_COLUMNS,
@@ -47,6 +51,10 @@ _RELEASES = (
 _RESERVED = text("SELECT release, at FROM entry WHERE kind = 'reserve'")
 _KNOWN = select(tables.release.c.id).where(
     tables.release.c.id.in_(bindparam("wanted", expanding=True))
+)
+_SAID = select(tables.entry.c.kind, tables.entry.c.note, tables.entry.c.at).where(
+    tables.entry.c.account == SYSTEM_ACCOUNT,
+    tables.entry.c.kind.in_([*ENDED_AS.values(), REPEATED]),
 )
 
 
@@ -94,6 +102,8 @@ class EntryRange:
 class ReleaseRange:
     """The releases after one number up to another."""
 
+    ledger: str
+    keys: Mapping[str, str] | None
     after: int | None
     until: int | None
 
@@ -105,14 +115,35 @@ class ReleaseRange:
         where = " AND ".join(condition for condition, _ in given.values())
         query = f"{_RELEASES} {'WHERE ' + where if where else ''} ORDER BY r.number"
         values = {name: value for name, (_, value) in given.items()}
-        walk = ReleaseWalk()
+        walk = ReleaseWalk(ledger=self.ledger, keys=self.keys, before=self.after or 0)
         yield from walk.walk(_rows(connection, query, values))
+        if self.until is not None and walk.number != self.until:
+            yield "the releases: numbers are missing"
         if walk.reviewed:
             for release, at in connection.execute(_RESERVED):
                 if walk.reviewed.get(release) == at:
                     del walk.reviewed[release]
         for release in sorted(walk.reviewed):
             yield f"release {shown(release)}: its time has been edited"
+        if walk.ended or walk.repeated:
+            yield from _unsaid(connection, walk)
+
+
+def _unsaid(connection: Connection, walk: ReleaseWalk) -> Iterator[str]:
+    """Fault releases that ended, or were begun again, without the system account's word."""
+    ended: dict[str, tuple[str, str]] = {}
+    attempts: Counter[str] = Counter()
+    for kind, release, at in connection.execute(_SAID):
+        if kind == REPEATED:
+            attempts[release] += 1
+        else:
+            ended[release] = (kind, at)
+    for release, (state, at) in walk.ended.items():
+        if ended.get(release) != (ENDED_AS[ReleaseState(state)], at):
+            yield f"release {shown(release)}: the system account does not know of its end"
+    for release, count in walk.repeated.items():
+        if attempts[release] != count - 1:
+            yield f"release {shown(release)}: its attempts have been edited"
 
 
 def cut_entries(
@@ -141,14 +172,16 @@ def cut_entries(
         yield EntryRange(ledger=ledger, epoch=epoch, after=after, until=until)
 
 
-def cut_releases(connection: Connection, *, length: int) -> Iterator[ReleaseRange]:
+def cut_releases(
+    connection: Connection, *, ledger: str, keys: Mapping[str, str] | None, length: int
+) -> Iterator[ReleaseRange]:
     """Cut all releases into ranges of about a length; the first and the last are open."""
     number = tables.release.c.number
     low, high = connection.execute(select(func.min(number), func.max(number))).one()
     length = max(length, 0 if low is None else (high - low) // _MOST_RANGES)
     cuts = [] if low is None else [*range(low - 1, high, length)][1:]
     for after, until in zip([None, *cuts], [*cuts, None], strict=True):
-        yield ReleaseRange(after=after, until=until)
+        yield ReleaseRange(ledger=ledger, keys=keys, after=after, until=until)
 
 
 def _between(place: str, after: Place | None, until: Place | None) -> tuple[str, dict[str, Any]]:

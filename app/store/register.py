@@ -7,10 +7,10 @@ of them gone and none brought back.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from app.domain.ledger import SYSTEM_ACCOUNT
 from app.store import caps, expiries, tables
@@ -18,6 +18,8 @@ from app.store.datasets import dataset_of
 from app.store.entries import entry_of
 from app.store.ids import shown
 from app.store.keys import key_of
+from app.store.releases import ENDED_AS, REPEATED
+from app.store.signing import RECEIPT_KEY
 
 _entry = tables.entry.c
 _SYSTEM = (
@@ -26,6 +28,11 @@ _SYSTEM = (
     .order_by(_entry.seq)
     .execution_options(yield_per=1000)
 )
+_release = tables.release.c
+_FAR = select(_release.id, _release.state, _release.finished_at, _release.attempts).where(
+    _release.id.in_(bindparam("wanted", expanding=True))
+)
+_CHUNK = 500
 
 
 class Register:
@@ -36,6 +43,7 @@ class Register:
         # kind -> subject -> what is recorded of it: who, when, and its digest
         self._recorded: defaultdict[str, dict[str, tuple[str, str, str | None]]]
         self._recorded = defaultdict(dict)
+        self._attempts: Counter[str] = Counter()
         self._epoch = 0
         self._opened_at = ""
         for row in connection.execute(_SYSTEM):
@@ -44,6 +52,7 @@ class Register:
             self._epoch = entry.epoch
             known = (entry.principal, entry.at, entry.fingerprint)
             self._recorded[entry.kind][entry.note or ""] = known
+            self._attempts[entry.note or ""] += entry.kind == REPEATED
 
     def faults(self) -> Iterator[str]:
         """Yield every row that only one of the two knows of, or that differs."""
@@ -51,8 +60,14 @@ class Register:
         yield from self._same("account", {*accounts} - {SYSTEM_ACCOUNT}, "account_opened")
         yield from self._datasets()
         yield from self._keys()
+        yield from self._releases()
         yield from expiries.faults(self._connection)
         yield from caps.faults(self._connection, self._recorded[caps.CAP_SET])
+
+    @property
+    def receipt_keys(self) -> Mapping[str, str]:
+        """Return the public keys of receipts, by name."""
+        return {name or "": key for key, (_, _, name) in self._recorded[RECEIPT_KEY].items()}
 
     def _datasets(self) -> Iterator[str]:
         records = [dataset_of(row) for row in self._connection.execute(select(tables.dataset))]
@@ -72,6 +87,26 @@ class Register:
         yield from self._match("key", made, "key_created")
         ended = {x.id: x.revoked_at for x in records if x.revoked_at is not None}
         yield from self._ended("key", ended, "key_revoked")
+
+    def _releases(self) -> Iterator[str]:
+        """Fault releases that are not as far as the system account says."""
+        said = {
+            release: (state.value, at)
+            for state, kind in ENDED_AS.items()
+            for release, (_, at, _) in self._recorded[kind].items()
+        }
+        repeated = {release: count for release, count in self._attempts.items() if count}
+        names = sorted(said.keys() | repeated.keys())
+        for start in range(0, len(names), _CHUNK):
+            wanted = names[start : start + _CHUNK]
+            rows = {row.id: row for row in self._connection.execute(_FAR, {"wanted": wanted})}
+            for name in wanted:
+                row = rows.get(name)
+                far = None if row is None else (row.state, row.finished_at)
+                if name in said and far != said[name]:
+                    yield f"release {shown(name)}: the system account disagrees about its end"
+                if row is None or row.attempts != repeated.get(name, row.attempts - 1) + 1:
+                    yield f"release {shown(name)}: its attempts have been edited"
 
     def _match(
         self, what: str, found: Mapping[str, tuple[str, str, str]], kind: str

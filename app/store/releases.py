@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -10,14 +9,32 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row, Update, bindparam, func, or_, select, update
 
 from app.domain.problems import Problem
-from app.domain.releases import ReleaseState, may_be_redrawn, plan_digest, request_fingerprint
+from app.domain.releases import (
+    TRANSITIONS,
+    ReleaseState,
+    may_be_redrawn,
+    plan_digest,
+    request_fingerprint,
+    result_digest,
+)
 from app.store import tables
 from app.store.accounts import AccountsWriter
+from app.store.entries import SYSTEM
 from app.store.errors import SomeRefusedError
 from app.store.ids import new_id, now
 from app.store.records import ReleaseRecord
 from app.store.rows import change_rows, insert_of, select_rows
 from app.store.workers import LIVE_WORKERS
+
+ENDED_AS: Mapping[ReleaseState, str] = {
+    state: f"release_{state}"
+    for state in ReleaseState
+    if not TRANSITIONS[state] and state is not ReleaseState.RELEASED
+}
+"""The kind of the system entry that says how a release, its note, ended without a result."""
+
+REPEATED = "release_repeated"
+"""The kind of the system entry that says of a release that another attempt has begun."""
 
 _release, _entry = tables.release.c, tables.entry.c
 
@@ -303,9 +320,7 @@ class ReleasesWriter(Releases):
             Not every one of several was waiting; of one alone nothing is returned.
         """
         at = now()
-        hashes = {
-            release: hashlib.sha256(result).hexdigest() for release, result in results.items()
-        }
+        hashes = {release: result_digest(result, at) for release, result in results.items()}
         rows = [(release, at, result, hashes[release]) for release, result in results.items()]
         if not self._step_all(_FINISH, rows):
             return {}
@@ -363,6 +378,9 @@ class ReleasesWriter(Releases):
         if not self._step_all(_VOID, [(release, at) for release in releases]):
             return {}
         self._settled.update(dict.fromkeys(releases))
+        kind = ENDED_AS[ReleaseState.VOID]
+        for release in releases:
+            self._accounts.system_entry(kind, principal=SYSTEM, note=release, at=at)
         return self.get_all(releases)
 
     def _step_all(self, statement: str, rows: Sequence[Sequence[object]]) -> bool:
@@ -386,7 +404,7 @@ class ReleasesWriter(Releases):
             return self._step(found.id, _TAKE, by=worker, deaths=0)
         if not may_be_redrawn(found.attempts):
             return self.void(found.id)
-        return self._step(found.id, _TAKE, by=worker, deaths=1)
+        return self._again(found.id, _TAKE, by=worker, deaths=1)
 
     def hand_back(self, release: str, *, worker: str) -> None:
         """Put a release whose draw its own worker has stopped into the queue again.
@@ -397,7 +415,13 @@ class ReleasesWriter(Releases):
 
     def begin_attempt(self, release: str) -> ReleaseRecord:
         """Count one more attempt at drawing a release that a dead process left behind."""
-        return self._step(release, _ATTEMPT)
+        return self._again(release, _ATTEMPT)
+
+    def _again(self, release: str, statement: Update, **values: object) -> ReleaseRecord:
+        """Take a step that counts another attempt, and record that it does."""
+        stepped = self._step(release, statement, **values)
+        self._accounts.system_entry(REPEATED, principal=SYSTEM, note=release)
+        return stepped
 
     def _step(self, release: str, statement: Update, **values: object) -> ReleaseRecord:
         stepped = self._connection.execute(statement, {"wanted": release, **values})

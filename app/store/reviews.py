@@ -14,9 +14,9 @@ from app.domain.releases import ReleaseState, plan_digest, request_fingerprint
 from app.store import tables
 from app.store.accounts import AccountsWriter
 from app.store.entries import EntriesWriter, Occasion
-from app.store.ids import new_id, now
+from app.store.ids import new_id
 from app.store.records import ReleaseRecord
-from app.store.releases import NewRelease, ReleasesWriter
+from app.store.releases import ENDED_AS, NewRelease, ReleasesWriter
 
 APPROVED = "release_approved"
 """The kind of the system entry that says who approved a release, which is its note."""
@@ -146,8 +146,11 @@ class ReviewsWriter:
             principal=principal, release=found.id, fingerprint=found.fingerprint, note=reason
         )
         amount, person = self._amount(found), found.principal
-        self._accounts.give_back(found.account, amount, occasion, person=person)
-        self._connection.execute(_CLOSE, {"wanted": found.id, "final": final.value, "at": now()})
+        entry = self._accounts.give_back(found.account, amount, occasion, person=person)
+        self._connection.execute(_CLOSE, {"wanted": found.id, "final": final.value, "at": entry.at})
+        self._accounts.system_entry(
+            ENDED_AS[final], principal=principal, note=found.id, at=entry.at
+        )
         return self._releases.get_all([found.id])[found.id]
 
     def _reserved(self, release: str) -> ReleaseRecord:

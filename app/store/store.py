@@ -178,10 +178,10 @@ class Store:
         except (Problem, StoreError):
             _log.info("a note was not written")
 
-    def verify(self) -> Verification:
-        """Walk every chain, sum and result of one snapshot."""
+    def verify(self, *, signed: bool = False) -> Verification:
+        """Walk every chain, sum and result; ``signed``: their receipts too."""
         with self.reading() as reader:
-            return reader.verify()
+            return reader.verify(signed=signed)
 
 
 def _log_lost(done: Future[object]) -> None:
@@ -204,7 +204,7 @@ def inspecting(url: str) -> Iterator[Reader]:
         raise StoreError("there is no ledger at this address")
     try:
         connection = engine.connect()
-    except DatabaseError as error:
+    except (DatabaseError, UnicodeDecodeError) as error:
         raise StoreError("the database cannot be opened") from error
     try:
         yield Reader(connection)

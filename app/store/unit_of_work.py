@@ -33,9 +33,9 @@ class Reader:
         self.keys = Keys(connection)
         self.releases = Releases(connection)
 
-    def verify(self) -> Verification:
-        """Walk every chain, sum and result of the snapshot."""
-        return verify(self._connection, may_end=True)
+    def verify(self, *, signed: bool = False) -> Verification:
+        """Walk every chain, sum and result; ``signed``: their receipts too. Ends the snapshot."""
+        return verify(self._connection, signed=signed, may_end=True)
 
 
 class UnitOfWork:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -64,7 +64,11 @@ class _Soundness:
 
 
 def verify(
-    connection: Connection, *, processes: int | None = None, may_end: bool = False
+    connection: Connection,
+    *,
+    signed: bool = False,
+    processes: int | None = None,
+    may_end: bool = False,
 ) -> Verification:
     """Walk the whole ledger; a damaged database is a fault, not an error.
 
@@ -72,6 +76,9 @@ def verify(
     ----------
     connection
         A reading connection. A small ledger is walked on it alone.
+    signed
+        Whether every result must end in a receipt that a key of the ledger has signed, as
+        the service's results do. Checking a signature takes longer than everything else.
     processes
         How many processes walk a large one; by default as many as there are
         processors, at most four.
@@ -96,7 +103,8 @@ def verify(
             recorded = register.ledger_faults(epoch=ledger.epoch, created_at=ledger.created_at)
             faults += islice(chain(recorded, register.faults()), MOST_FAULTS)
             faults += schema_faults(connection)
-            tasks = _tasks(connection, accounts, ledger_id=ledger.id, epoch=ledger.epoch)
+            keys = register.receipt_keys if signed else None
+            tasks = _tasks(connection, accounts, ledger.id, epoch=ledger.epoch, keys=keys)
     except Exception:
         # Whatever a damaged file makes fail is the finding.
         faults.append(_UNREADABLE)
@@ -113,13 +121,18 @@ def verify(
 
 
 def _tasks(
-    connection: Connection, accounts: Sequence[AccountRecord], *, ledger_id: str, epoch: int
+    connection: Connection,
+    accounts: Sequence[AccountRecord],
+    ledger: str,
+    *,
+    epoch: int,
+    keys: Mapping[str, str] | None,
 ) -> list[Task]:
     """Cut the walk; what takes longest in one piece comes first."""
     tasks: list[Task] = [_Soundness()] if connection.dialect.name == "sqlite" else []
     sizes = [(account.id, account.seq) for account in accounts]
-    tasks += cut_entries(sizes, ledger=ledger_id, epoch=epoch, length=_PIECE)
-    tasks += cut_releases(connection, length=_PIECE)
+    tasks += cut_entries(sizes, ledger=ledger, epoch=epoch, length=_PIECE)
+    tasks += cut_releases(connection, ledger=ledger, keys=keys, length=_PIECE)
     return tasks
 
 

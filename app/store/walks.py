@@ -16,8 +16,10 @@ from functools import lru_cache
 from typing import Any
 
 from app.domain.ledger import GENESIS, Balance, chain_start, hash_of_columns
-from app.domain.releases import ReleaseState, plan_digest, request_fingerprint
+from app.domain.releases import ReleaseState, plan_digest, request_fingerprint, result_digest
 from app.store.ids import shown
+from app.store.receipt import answer_digest, read_token, split
+from app.store.releases import ENDED_AS
 
 Row = tuple[Any, ...]
 
@@ -40,9 +42,12 @@ _CHARGED_BY = {
     ReleaseState.RELEASED: "debit",
     ReleaseState.VOID: "debit",
 }
+_UNANSWERED = frozenset(ENDED_AS)
 _FINAL = frozenset(ReleaseState) - {ReleaseState.RESERVED, ReleaseState.DEBITED}
 _ACCOUNT, _SEQ, _HASHED = map(ENTRY_COLUMNS.index, ("account", "seq", "hash"))
 _NOTHING_BEFORE = ("", 0, 1, "", "", None, None, None, None, 0, 0, 0, 0, "", "", GENESIS, None)
+_RESULT = RELEASE_COLUMNS.index("result")
+_CHARGE_KIND = len(RELEASE_COLUMNS)
 _SHORT = 128
 _TEXT = tuple(f"{chr(0) * 7}{chr(length)}t" for length in range(_SHORT))
 _NUMBER = tuple(f"{chr(0) * 7}{chr(length)}i" for length in range(_SHORT))
@@ -175,16 +180,36 @@ def entry_hash(row: Row, start: str) -> str | None:
 
 
 class ReleaseWalk:
-    """A walk over releases, each beside the entry that charged it."""
+    """A walk over releases, each beside the entry that charged it.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    ledger
+        The ledger's id, which receipts name.
+    keys
+        The public keys of receipts, by name; None where results need no receipt.
+    before
+        The number before the first one: the writer leaves no gaps, and nothing is removed.
+    """
+
+    def __init__(self, *, ledger: str, keys: Mapping[str, str] | None, before: int) -> None:
+        self._ledger = ledger
+        self.number = before
+        self._keys = keys
+        self._charged: dict[str, int] = {}
         self.reviewed: dict[str, str] = {}
         """When releases were made that were charged later, by id: as their reserve says."""
+        self.ended: dict[str, tuple[str, str]] = {}
+        """How and when releases ended without a result, by id."""
+        self.repeated: dict[str, int] = {}
+        """The attempts of releases that were begun again, by id."""
 
     def walk(self, rows: Iterable[Row]) -> Iterator[str]:
-        """Walk rows of :data:`RELEASE_COLUMNS` and of :data:`CHARGE_COLUMNS`."""
+        """Walk rows of :data:`RELEASE_COLUMNS` and of :data:`CHARGE_COLUMNS`, by number."""
         for row in rows:
-            problem = self._fault_of(row)
+            problem = (
+                self._fault_of(row) or self._order_fault_of(row) or self._receipt_fault_of(row)
+            )
             if problem is not None:
                 yield f"release {shown(row[1])}: {problem}"
 
@@ -194,7 +219,11 @@ class ReleaseWalk:
         kind, charged, charged_to, charged_for, noted, charged_at, _ = charge
         if charged_at != created_at:
             self.reviewed[release] = created_at
-        hashed = None if result is None else hashlib.sha256(result).hexdigest()
+        if state in _UNANSWERED:
+            self.ended[release] = (state, finished_at)
+        if attempts > 1:
+            self.repeated[release] = attempts
+        kept = None if result is None or finished_at is None else result_digest(result, finished_at)
         checks = (
             (charged == release and charged_for == fingerprint, "it is not what was charged for"),
             (charged_to == person, "it belongs to another person than was charged"),
@@ -204,9 +233,33 @@ class ReleaseWalk:
             ((state == ReleaseState.RELEASED) == (result is not None), "its state does not fit"),
             ((state in _FINAL) == (finished_at is not None), "its state does not fit its end"),
             (attempts >= 1 if kind == "debit" else attempts == 0, "its attempts do not fit"),
-            (hashed == result_hash, "its result has been edited"),
+            (kept == result_hash, "its result or the time of its end has been edited"),
         )
         return next((fault for holds, fault in checks if not holds), None)
+
+    def _order_fault_of(self, row: Row) -> str | None:
+        """Releases are numbered in the order of their charges, those under review aside."""
+        number, release, account, seq = row[:4]
+        before, self.number = self.number, number
+        if number != before + 1:
+            return "its number does not follow"
+        if release in self.reviewed or row[_CHARGE_KIND] != "debit":
+            return None
+        earlier, self._charged[account] = self._charged.get(account, 0), seq
+        return None if seq > earlier else "it is out of order"
+
+    def _receipt_fault_of(self, row: Row) -> str | None:
+        result = row[_RESULT]
+        if self._keys is None or result is None:
+            return None
+        answer, token = split(result)
+        said = None if token is None else read_token(token, self._keys)
+        if said is None:
+            return "its result has no receipt of this ledger"
+        fits = (self._ledger, *row[2:4], row[1], row[-1], answer_digest(answer))
+        if fits != (said.ledger, said.account, said.seq, said.release, said.entry, said.answer):
+            return "its receipt is for something else"
+        return None
 
 
 @lru_cache(maxsize=64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -181,6 +181,8 @@ REFUSALS = (sqlite3.IntegrityError, psycopg.IntegrityError, psycopg.DataError)
 def raw(where: Place | Path, *, guarded: bool = True) -> Iterator[Any]:
     """A connection that is not ours: with foreign keys on, or with every guard off.
 
+    On a file the triggers are put back at the end: what is left is the edit alone.
+
     For a file it is the driver's own, for a place a :class:`Raw`.
     """
     if isinstance(where, Path):
@@ -205,13 +207,23 @@ def _raw_file(file: Path, *, guarded: bool) -> Iterator[sqlite3.Connection]:
         else:
             connection.execute("PRAGMA foreign_keys = OFF")
             connection.execute("PRAGMA ignore_check_constraints = ON")
-            for (name,) in connection.execute(
-                "SELECT name FROM sqlite_master WHERE type = 'trigger'"
-            ).fetchall():
-                connection.execute(f'DROP TRIGGER "{name}"')
+            connection.execute("PRAGMA synchronous = OFF")
+            triggers = connection.execute(
+                "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+            ).fetchall()
+            _at_once(connection, [f'DROP TRIGGER "{name}"' for name, _ in triggers])
         yield connection
+        if not guarded:
+            _at_once(connection, [statement for _, statement in triggers])
     finally:
         connection.close()
+
+
+def _at_once(connection: sqlite3.Connection, statements: Sequence[str]) -> None:
+    connection.execute("BEGIN")
+    for statement in statements:
+        connection.execute(statement)
+    connection.execute("COMMIT")
 
 
 def _unguard(connection: psycopg.Connection[Any]) -> None:

@@ -20,9 +20,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from app.client import ReceiptError, check_receipt
 from app.domain.ledger import Entry, chain_hash
 from app.domain.problems import Problem
-from app.services.receipts import Finding, Receipts, read_token, without_receipt
+from app.services.receipts import Finding, Receipts
 from app.store import ReleaseRecord, Store, StoreError, base64url
 from app.store import signing as signing_module
+from app.store.receipt import read_token, split
 from app.store.signing import KEY_NAME, SigningKey, thumbprint
 from tests.app.ledgers import Ledger, Place, opened, raw, url_of
 
@@ -67,7 +68,7 @@ def test_a_signed_answer_holds_everywhere(place: Place) -> None:
             (entry,) = r.entries.list(ledger.account, after=record.seq - 1, limit=1)
         assert (entry.hash, entry.release) == (record.entry_hash, record.id)
     assert list(json.loads(content)) == ["id", "value", "receipt"]
-    assert without_receipt(content) == ANSWER
+    assert split(content)[0] == ANSWER
 
 
 def test_the_public_key_is_read_in_every_usual_form(tmp_path: Path) -> None:
@@ -120,8 +121,8 @@ def test_an_edited_answer_is_told_from_the_signed_one(
 def test_one_answer_s_receipt_does_not_fit_another(place: Place) -> None:
     with opened(place) as ledger:
         (_, one), (_, two) = signed(ledger, "one"), signed(ledger, "two")
-        tail = two[len(without_receipt(two)) - 1 :]
-        assert check(ledger, one[: len(without_receipt(one)) - 1] + tail).ok, "equal answers"
+        tail = two[len(split(two)[0]) - 1 :]
+        assert check(ledger, one[: len(split(one)[0]) - 1] + tail).ok, "equal answers"
         other = ANSWER.replace(b"1.50", b"7")[:-1] + tail
         assert check(ledger, other).sent is False
 

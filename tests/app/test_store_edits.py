@@ -1,0 +1,426 @@
+"""A thousand random edits of the file, row by row and byte by byte: every one is found.
+
+*What counts by row*: any other value in any column of any table, but for what is
+no part of the ledger (``NOT_THE_LEDGER``).
+
+*What counts by byte*: flipping bytes so that reading every row of every table, or
+the schema, gives something else or fails, or so that SQLite itself finds the file
+unsound. Other flips (free space, counters in the header) change nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.domain.releases import ReleaseState, result_digest
+from app.domain.roles import Role
+from app.services.receipts import Receipts
+from app.store import StoreError, Verification, inspecting
+from tests.app.ledgers import Ledger, opened, raw
+
+SEED = 20_261_121
+NOT_THE_LEDGER = {
+    # who draws, and until when: running, not record
+    "worker": {"id", "lease_until_ms"},
+    "release": {"worker"},
+    # when a key was used last, to the minute
+    "key_use": {"used_at"},
+    # in which order caps are listed
+    "cap": {"number"},
+}
+ANSWER = b'{"id":"rel","value":{"income":%d}}'
+
+
+def done(ledger: Ledger, idem: str, amount: int = 3) -> str:
+    """Charge, sign and store an answer."""
+    record = ledger.debit(idem, amount)
+    signed = Receipts(ledger.store).attach(record, ANSWER % amount)
+    ledger.store.write(lambda u: u.releases.finish(record.id, signed))
+    return record.id
+
+
+def reserve(ledger: Ledger, idem: str) -> str:
+    return ledger.store.write(
+        lambda u: u.reviews.reserve(
+            account=ledger.account, amount=2, dataset=ledger.dataset, principal="person_ann",
+            request="{}", plan="{}", idem=idem,
+        )
+    ).id  # fmt: skip
+
+
+def everything(ledger: Ledger) -> None:
+    """Leave one of everything that a ledger can hold."""
+    write = ledger.store.write
+    for number in range(5):
+        done(ledger, f"done {number}")
+    ledger.debit("left", 4)
+    void = ledger.debit("void", 1)
+    write(lambda u: u.releases.begin_attempt(void.id))
+    write(lambda u: u.releases.void(void.id))
+    again = ledger.debit("again", 1)
+    write(lambda u: u.releases.begin_attempt(again.id))
+    reserve(ledger, "waiting")
+    approved = reserve(ledger, "approved")
+    record = write(lambda u: u.reviews.approve(approved, principal="person_cleo"))
+    signed = Receipts(ledger.store).attach(record, ANSWER % 9)
+    write(lambda u: u.releases.finish(approved, signed))
+    for end in (ReleaseState.REJECTED, ReleaseState.WITHDRAWN, ReleaseState.EXPIRED):
+        release = reserve(ledger, f"{end}")
+        write(
+            lambda u, r=release, e=end: u.reviews.unreserve(
+                r, e, principal="person_cleo", reason="no"
+            )
+        )
+    ledger.grant(50)
+    write(
+        lambda u: u.accounts.grant(
+            ledger.account, 5, principal="person_cleo", reason="for a while",
+            expires_at="2027-01-01T00:00:00.000000Z",
+        )
+    )  # fmt: skip
+    write(
+        lambda u: u.accounts.set_cap(
+            ledger.account, "person_ann", 60, principal="person_cleo", reason="a slice"
+        )
+    )
+    other = write(lambda u: u.accounts.open(total=7, principal="person_cleo", reason="another"))
+    upload = write(
+        lambda u: u.datasets.insert(
+            name="others", account=other.id, spec="{}", rows=None, principal="person_cleo",
+            lineage="a" * 64,
+        )
+    )  # fmt: skip
+    write(lambda u: u.datasets.archive(upload.id, principal="person_cleo"))
+    for number in range(2):
+        key = write(
+            lambda u, n=number: u.keys.insert(
+                name=f"k{n}", role=Role.ANALYST, person="person_ann", secret_hash=f"{n}" * 64,
+                expires_at="2027-01-01T00:00:00Z" if n else None, principal="person_ada",
+            )
+        )  # fmt: skip
+    write(lambda u: u.keys.note_use(key.id, at="2026-11-21T12:00Z"))
+    write(lambda u: u.keys.revoke(key.id, principal="person_ada"))
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("original")
+    with opened(directory, total=100) as ledger:
+        everything(ledger)
+        return ledger.file
+
+
+@pytest.fixture
+def copy(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(original, tmp_path / "copy.sqlite"))
+
+
+def check(file: Path) -> Verification:
+    with inspecting(f"sqlite:///{file}") as reader:
+        return reader.verify(signed=True)
+
+
+def test_nothing_is_found_where_nothing_is_wrong(copy: Path) -> None:
+    assert check(copy).faults == ()
+
+
+# Rows
+
+
+def tables_of(connection: sqlite3.Connection) -> list[str]:
+    return [
+        name
+        for (name,) in connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+        )
+    ]
+
+
+def content(file: Path) -> dict[str, list[tuple[object, ...]]]:
+    """Return the schema and every row, as a reader of the file gets them."""
+    with closing(sqlite3.connect(f"file:{file}?immutable=1", uri=True)) as connection:
+        found = {
+            name: connection.execute(f'SELECT * FROM "{name}" NOT INDEXED').fetchall()
+            for name in tables_of(connection)
+        }
+        found["schema"] = connection.execute(
+            "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name"
+        ).fetchall()
+    return found
+
+
+def other_value(value: object, column: list[object], rng: random.Random) -> object:
+    """Return another value: slightly changed, one of another row, nothing, or a far one."""
+    others = [each for each in column if each != value]
+    if others and rng.random() < 0.3:
+        return rng.choice(others)
+    if isinstance(value, int):
+        return value + rng.choice((-1, 1, 10**6, -(10**6)))
+    if isinstance(value, bytes):
+        place = rng.randrange(len(value))
+        return value[:place] + bytes([value[place] ^ 1 << rng.randrange(7)]) + value[place + 1 :]
+    if value is None or rng.random() < 0.1:
+        return "x" if value is None else None
+    text = str(value)
+    place = rng.randrange(len(text)) if text else 0
+    return text[:place] + rng.choice("abcdef0123") + text[place + 1 :]
+
+
+def edit_a_cell(connection: sqlite3.Connection, rng: random.Random) -> str | None:
+    """Change one cell of the ledger; return what was done, or None where nothing was."""
+    tables = [table for table in tables_of(connection) if table != "worker"]
+    table = rng.choice(tables)
+    names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+    name = rng.choice(names)
+    if name in NOT_THE_LEDGER.get(table, ()):
+        return None
+    rows = connection.execute(f"SELECT * FROM {table}").fetchall()
+    if not rows:
+        return None
+    row = rng.choice(rows)
+    value = row[names.index(name)]
+    changed = other_value(value, [each[names.index(name)] for each in rows], rng)
+    where = " AND ".join(f"{each} IS ?" for each in names)
+    with contextlib.suppress(sqlite3.IntegrityError):  # what cannot be switched off: types, keys
+        connection.execute(f"UPDATE {table} SET {name} = ? WHERE {where}", (changed, *row))
+        return f"{table}.{name}: {value!r} -> {changed!r}"
+    return None
+
+
+def edits_of_rows(original: Path, directory: Path, count: int) -> Iterator[str]:
+    """Make edits until so many counted, each on a fresh copy, and yield those not found."""
+    rng = random.Random(SEED)
+    seen: set[str] = set()
+    before = content(original)
+    while count:
+        file = Path(shutil.copy(original, directory / "edited.sqlite"))
+        with raw(file, guarded=False) as connection:
+            edit = edit_a_cell(connection, rng)
+        if edit is None or content(file) == before:
+            continue
+        column = edit.partition(":")[0]
+        count -= 1
+        seen.add(column)
+        if check(file).ok:
+            yield edit
+    assert len(seen) > 55, f"the edits must have tried most columns, not {sorted(seen)}"
+
+
+def test_random_edits_of_rows_are_found(original: Path, tmp_path: Path) -> None:
+    assert list(edits_of_rows(original, tmp_path, 250)) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_thousand_edits_of_rows_are_found(original: Path, tmp_path: Path) -> None:
+    assert list(edits_of_rows(original, tmp_path, 1000)) == []
+
+
+# Bytes
+
+
+def flip(file: Path, rng: random.Random) -> str:
+    """Flip one to eight bytes next to each other."""
+    data = bytearray(file.read_bytes())
+    place, length = rng.randrange(len(data)), rng.choice((1, 1, 1, 2, 8))
+    for offset in range(place, min(place + length, len(data))):
+        data[offset] ^= rng.randrange(1, 256)
+    file.write_bytes(data)
+    return f"{length} bytes at {place}"
+
+
+def differs(file: Path, before: dict[str, list[tuple[object, ...]]]) -> bool:
+    """Return whether the flip counts: see this module's docstring."""
+    try:
+        if content(file) != before:
+            return True
+        with closing(sqlite3.connect(f"file:{file}?immutable=1", uri=True)) as connection:
+            return connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)]
+    except (sqlite3.Error, UnicodeDecodeError, OverflowError):
+        return True
+
+
+def is_found(file: Path) -> bool:
+    try:
+        return not check(file).ok
+    except StoreError:
+        return True  # it cannot even be opened
+
+
+def outside(file: Path, before: dict[str, list[tuple[object, ...]]]) -> bool:
+    """Return whether the flip is in what is no part of the ledger, in a sound file."""
+    try:
+        after = content(file)
+        with closing(sqlite3.connect(f"file:{file}?immutable=1", uri=True)) as connection:
+            sound = connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    except (sqlite3.Error, UnicodeDecodeError, OverflowError):
+        return False
+    return sound and stripped(before) == stripped(after)
+
+
+def stripped(found: dict[str, list[tuple[object, ...]]]) -> dict[str, Any]:
+    ledger = dict(found)
+    ledger["key_use"] = [row[:1] for row in found["key_use"]]
+    ledger["cap"] = [row[1:] for row in found["cap"]]
+    ledger.pop("worker")
+    return ledger
+
+
+def flips_of_bytes(original: Path, directory: Path, count: int) -> Iterator[str]:
+    rng = random.Random(SEED)
+    before = content(original)
+    tried = 0
+    while count:
+        tried += 1
+        file = Path(shutil.copy(original, directory / "flipped.sqlite"))
+        done = flip(file, rng)
+        counts = differs(file, before) and not outside(file, before)
+        count -= counts
+        if counts and not is_found(file):
+            yield done
+    assert tried < 20_000
+
+
+def test_random_flips_of_bytes_are_found(original: Path, tmp_path: Path) -> None:
+    assert list(flips_of_bytes(original, tmp_path, 150)) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_thousand_flips_of_bytes_are_found(original: Path, tmp_path: Path) -> None:
+    assert list(flips_of_bytes(original, tmp_path, 1000)) == []
+
+
+# By a plan
+
+
+def raise_the_total(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE account SET total = total + 5 WHERE total > 50")
+
+
+def move_what_is_reserved(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE account SET reserved = 0 WHERE reserved > 0")
+
+
+def drop_a_system_entry(connection: sqlite3.Connection) -> None:
+    connection.execute("DELETE FROM entry WHERE account = '0' AND kind = 'key_revoked'")
+
+
+def edit_a_result_with_its_hash(connection: sqlite3.Connection) -> None:
+    for number, result, at in connection.execute(
+        "SELECT number, result, finished_at FROM release WHERE result IS NOT NULL"
+    ).fetchall():
+        forged = result.replace(b'"income":3', b'"income":4')
+        connection.execute(
+            "UPDATE release SET result = ?, result_hash = ? WHERE number = ?",
+            (forged, result_digest(forged, at), number),
+        )
+
+
+def drop_the_receipt_too(connection: sqlite3.Connection) -> None:
+    forged = b'{"id":"rel","value":{"income":4}}'
+    for number, at in connection.execute(
+        "SELECT number, finished_at FROM release WHERE result IS NOT NULL"
+    ).fetchall():
+        connection.execute(
+            "UPDATE release SET result = ?, result_hash = ? WHERE number = ?",
+            (forged, result_digest(forged, at), number),
+        )
+
+
+def swap_two_results(connection: sqlite3.Connection) -> None:
+    """Give each of two releases the other's signed answer, hash, and time."""
+    one, two = connection.execute(
+        "SELECT number, result, result_hash, finished_at FROM release WHERE state = 'released'"
+    ).fetchmany(2)
+    for (number, *_), (_, *theirs) in ((one, two), (two, one)):
+        connection.execute(
+            "UPDATE release SET result = ?, result_hash = ?, finished_at = ? WHERE number = ?",
+            (*theirs, number),
+        )
+
+
+def draw_a_void_release_again(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE release SET state = 'debited', finished_at = NULL, attempts = 1"
+                       " WHERE state = 'void'")  # fmt: skip
+
+
+def forget_attempts(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE release SET attempts = 1 WHERE state = 'debited'")
+
+
+def swap_the_public_key(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE entry SET note = ? WHERE kind = 'receipt_key'", ("A" * 43,))
+
+
+def drop_a_trigger(connection: sqlite3.Connection) -> None:
+    connection.execute("CREATE TRIGGER entry_no_update AFTER UPDATE ON entry BEGIN SELECT 1; END")
+
+
+def widen_a_dataset(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE dataset SET spec = '{\"policy\": null}'")
+
+
+def become_an_admin(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE api_key SET role = 'admin'")
+
+
+def bring_a_key_back(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE api_key SET revoked_at = NULL")
+
+
+def raise_the_epoch(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE ledger SET epoch = 2")
+
+
+def rename_the_ledger(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE ledger SET id = 'ledger_' || lower(hex(randomblob(16)))")
+
+
+def forget_a_lineage(connection: sqlite3.Connection) -> None:
+    connection.execute("DELETE FROM lineage")
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        raise_the_total,
+        move_what_is_reserved,
+        drop_a_system_entry,
+        edit_a_result_with_its_hash,
+        drop_the_receipt_too,
+        swap_two_results,
+        draw_a_void_release_again,
+        forget_attempts,
+        swap_the_public_key,
+        widen_a_dataset,
+        become_an_admin,
+        bring_a_key_back,
+        raise_the_epoch,
+        rename_the_ledger,
+        forget_a_lineage,
+    ],
+)
+def test_a_planned_edit_is_found(
+    original: Path, copy: Path, attack: Callable[[sqlite3.Connection], None]
+) -> None:
+    with raw(copy, guarded=False) as connection:
+        attack(connection)
+    assert content(copy) != content(original), "the attack must have done something"
+    assert check(copy).faults
+
+
+def test_a_replaced_trigger_is_found(copy: Path) -> None:
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("DROP TRIGGER entry_no_update")
+        drop_a_trigger(connection)
+    assert check(copy).faults == ("the schema's entry_no_update: missing or changed",)
