@@ -98,7 +98,7 @@ class Balance:
                 return Balance(self.total, self.spent + amount, self.reserved)
             case EntryKind.RESERVE:
                 return Balance(self.total, self.spent, self.reserved + amount)
-            case EntryKind.UNRESERVE:
+            case _:  # unreserve
                 return Balance(self.total, self.spent, self.reserved - amount)
 
     def approved(self, amount: int) -> Balance:
@@ -165,11 +165,6 @@ class Entry:
     at: str
     prev: str
     hash: str = ""
-
-    @property
-    def balance_after(self) -> Balance:
-        """Return the account's balance once this entry is made."""
-        return Balance(self.total_after, self.spent_after, self.reserved_after)
 
     def sealed(self, ledger_id: str) -> Entry:
         """Return the entry with its hash filled in."""

@@ -200,8 +200,7 @@ def _rows(connection: Connection, query: str, values: Mapping[str, Any]) -> Iter
     if not connection.in_transaction():
         connection.begin()
     driver = connection.connection.dbapi_connection
-    if driver is None:
-        raise AssertionError("a connection in a transaction has its driver's")
+    assert driver is not None
     if connection.dialect.name == "sqlite":
         cursor = driver.cursor()
     else:

@@ -358,6 +358,10 @@ def forget_attempts(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE release SET attempts = 1 WHERE state = 'debited'")
 
 
+def count_another_attempt(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE release SET attempts = 3 WHERE state = 'debited'")
+
+
 def swap_the_public_key(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE entry SET note = ? WHERE kind = 'receipt_key'", ("A" * 43,))
 
@@ -401,6 +405,7 @@ def forget_a_lineage(connection: sqlite3.Connection) -> None:
         swap_two_results,
         draw_a_void_release_again,
         forget_attempts,
+        count_another_attempt,
         swap_the_public_key,
         widen_a_dataset,
         become_an_admin,

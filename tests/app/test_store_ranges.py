@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain.ledger import Entry, chain_hash, chain_start
+from app.domain.ledger import GENESIS, Entry, chain_hash, chain_start
 from app.domain.roles import Role
 from app.store import Store, Verification, inspecting, verification
 from app.store.ranges import EntryRange, cut_entries
 from app.store.verification import verify
-from app.store.walks import ENTRY_COLUMNS, entry_hash
+from app.store.walks import ENTRY_COLUMNS, EntryWalk, entry_hash
 from tests.app.ledgers import BACKENDS, Ledger, Place, opened, place_on, raw
 
 TEXTS = st.text(max_size=200) | st.sampled_from(["", "é", "\x00" * 9 + "t", "a" * 127, "a" * 128])
@@ -274,6 +275,57 @@ def test_a_process_that_cannot_open_the_database_says_so(tmp_path: Path) -> None
     task = next(cut_entries([("a", 1)], ledger="l", epoch=1, length=9))
     url = f"sqlite:///{tmp_path / 'absent' / 'file'}"
     assert verification._connected(url, task) == ["the database file cannot be read through"]
+
+
+def test_a_process_walks_its_range_on_a_connection_of_its_own(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the processes do, done here: a walk on a fresh connection, out of a server's way."""
+    with opened(place) as ledger:
+        fill(ledger)
+        sizes = [(ledger.account, 9)]
+        parts = cut_entries(sizes, ledger=ledger.store.identity.id, epoch=1, length=4)
+        assert [verification._connected(place.url, part) for part in parts] == [[], [], []]
+        verification._engine(place.url).dispose()
+    steps: list[object] = []
+    monkeypatch.setattr("os.nice", steps.append)
+    monkeypatch.setattr("gc.disable", lambda: steps.append("no cycles"))
+    verification._set_out()
+    assert steps == [10, "no cycles"]
+
+
+def walked(*entries: Entry) -> list[str]:
+    """Walk entries of one account, each made to continue the one before and rightly hashed."""
+    rows: list[tuple[Any, ...]] = []
+    for entry in entries:
+        follows = replace(entry, prev=rows[-1][15] if rows else GENESIS)
+        fitting = replace(follows, hash=chain_hash(follows, "ledger_1"))
+        rows.append((*(getattr(fitting, name) for name in ENTRY_COLUMNS), 1))
+    last = rows[-1]
+    accounts = {last[0]: (last[1], *last[10:13], last[15])}
+    walk = EntryWalk(ledger="ledger_1", epoch=1, accounts=accounts, before=None, ends_inside=False)
+    return [fault.partition(": ")[2] for fault in walk.walk(rows)]
+
+
+OPEN = Entry(
+    account=f"acc_{'a' * 32}", seq=1, epoch=1, kind="open", principal="p", release=None,
+    idem=None, fingerprint=None, note="é", amount=5, total_after=5, spent_after=0,
+    reserved_after=0, at="now", prev="",
+)  # fmt: skip
+
+
+def test_a_rightly_hashed_entry_must_still_be_one_that_can_follow() -> None:
+    grant = replace(OPEN, seq=2, kind="grant", amount=1, total_after=6)
+    assert walked(OPEN, grant) == []
+    opens = "only an account's first entry opens it"
+    assert walked(OPEN, replace(OPEN, seq=2, amount=0)) == [opens]
+    assert walked(grant) == ["an entry before it is missing"]
+    assert walked(replace(grant, seq=1)) == [opens]
+    assert walked(OPEN, replace(grant, total_after=7)) == ["its balance does not follow"]
+    assert walked(OPEN, replace(grant, epoch=2)) == ["its epoch does not follow"]
+    assert walked(OPEN, replace(grant, epoch=0)) == ["its epoch does not follow"]
+    debit = replace(grant, kind="debit", amount=6, total_after=5, spent_after=6)
+    assert walked(OPEN, debit) == ["its balance does not follow"]
 
 
 def test_opening_a_store_leaves_a_ledger_without_a_fault(place: Place) -> None:

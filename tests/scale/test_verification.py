@@ -1,0 +1,139 @@
+"""A million entries, with and without the releases they charged, verified by two processes.
+
+The ledger is written by plain inserts, at the pace of the driver, and signed by
+nobody: what is measured is the walk, its pages and its indexes. Processor time
+stands for time, because tests share their machine; halve it for two processors.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import secrets
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from app.domain.ledger import chain_start
+from app.domain.releases import plan_digest, request_fingerprint, result_digest
+from app.store import inspecting
+from app.store.verification import verify
+from app.store.walks import ENTRY_COLUMNS, RELEASE_COLUMNS, entry_hash
+from tests.app.ledgers import opened
+
+REQUEST = json.dumps({"epsilon": "0.001", "statistic": {"columns": ["income"], "kind": "mean"}})
+PLAN, RESULT = "p" * 1000, b"r" * 1600
+AT = "2026-11-21T12:00:00.000000Z"
+Rows = Iterator[tuple[tuple[object, ...], tuple[object, ...]]]
+
+
+def grants(ledger: str, account: str, head: str) -> Rows:
+    """Yield entries that continue an account just opened with nothing."""
+    start, person, seq = chain_start(ledger), f"person_{'a' * 32}", 1
+    while True:
+        seq += 1
+        entry: tuple[object, ...] = (
+            account, seq, 1, "grant", person, None, None, None, "a reason of some length",
+            1000, 1000 * (seq - 1), 0, 0, AT, head,
+        )  # fmt: skip
+        head = str(entry_hash(entry, start))
+        yield (*entry, head), ()
+
+
+def charges(ledger: str, account: str, dataset: str, head: str, total: int) -> Rows:
+    """Yield entries that continue an account just opened, each with its release."""
+    start, person = chain_start(ledger), f"person_{'a' * 32}"
+    fingerprint = request_fingerprint(dataset=dataset, request=REQUEST)
+    noted, kept = plan_digest(PLAN), result_digest(RESULT, AT)
+    number = 0
+    while True:
+        number += 1
+        seq, release = number + 1, f"rel_{secrets.token_hex(16)}"
+        entry: tuple[object, ...] = (
+            account, seq, 1, "debit", person, release, f"idem-{number:012}", fingerprint, noted,
+            1000, total, 1000 * number, 0, AT, head,
+        )  # fmt: skip
+        head = str(entry_hash(entry, start))
+        yield (
+            (*entry, head),
+            (number, release, account, seq, dataset, person, "released", 1, REQUEST, PLAN,
+             fingerprint, RESULT, kept, AT, AT),
+        )  # fmt: skip
+
+
+def grow(file: Path, rows: Rows, count: int) -> None:
+    """Append so many charges with their releases, the triggers aside."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        triggers = connection.execute(
+            "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+        ).fetchall()
+        connection.execute("BEGIN")
+        for name, _ in triggers:
+            connection.execute(f"DROP TRIGGER {name}")
+        last: tuple[object, ...] = ()
+        while page := list(islice(rows, min(10_000, count))):
+            count -= len(page)
+            for table, columns, place in (
+                ("entry", ENTRY_COLUMNS, 0),
+                ("release", RELEASE_COLUMNS, 1),
+            ):
+                marks = ", ".join("?" * len(columns))
+                connection.executemany(
+                    f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})",
+                    [row[place] for row in page if row[place]],
+                )
+            last = page[-1][0]
+        connection.execute(
+            "UPDATE account SET seq = ?, total = ?, spent = ?, head = ? WHERE id = ?",
+            (last[1], *last[10:12], last[15], last[0]),
+        )
+        for _, statement in triggers:
+            connection.execute(statement)
+        connection.execute("COMMIT")
+
+
+def spent_s() -> float:
+    """Return the processor time of this process and of those that it has waited for."""
+    return sum(
+        usage.ru_utime + usage.ru_stime
+        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("count", [10**5, 10**6])
+@pytest.mark.parametrize("what", ["grants", "charges"])
+def test_a_large_ledger_is_verified(
+    tmp_path: Path, what: str, count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with opened(tmp_path, total=10**18 if what == "charges" else 0) as ledger:
+        with ledger.store.reading() as r:
+            (first,) = r.entries.list(ledger.account)
+        name, account = ledger.store.identity.id, ledger.account
+        rows = grants(name, account, first.hash)
+        if what == "charges":
+            rows = charges(name, account, ledger.dataset, first.hash, first.total_after)
+        file = ledger.file
+    grow(file, rows, count)
+    before, began = spent_s(), time.monotonic()
+    with inspecting(f"sqlite:///{file}") as reader:
+        found = verify(reader._connection, processes=2, may_end=True)
+    took = time.monotonic() - began
+    each_us = (spent_s() - before) / count * 1e6
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\n{count} {what}, {file.stat().st_size / 2**20:.0f} MiB: {took:.1f} s,"
+            f" {each_us:.1f} us of processor each, at most {peak} MiB a process\n"
+        )
+    assert found.faults == ()
+    assert found.entries > count
+    assert peak < 500
