@@ -87,7 +87,7 @@ class _Load:
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(400)]),
+        pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),
         pytest.param(1000, marks=[pytest.mark.long, pytest.mark.timeout(4000)]),
     ],
 )
