@@ -37,7 +37,15 @@ def together(ledger: Ledger, *tasks: Any) -> list[Any]:
 
 
 def codes(outcomes: list[Any]) -> list[str]:
-    return [each.code if isinstance(each, Problem) else "ok" for each in outcomes]
+    """Return what was refused by its code, what failed by its class, and the rest as ok."""
+    return [
+        each.code
+        if isinstance(each, Problem)
+        else type(each).__name__
+        if isinstance(each, BaseException)
+        else "ok"
+        for each in outcomes
+    ]
 
 
 def test_debits_of_one_batch_are_charged_in_order_and_in_one_update(place: Place) -> None:
@@ -243,3 +251,28 @@ def test_a_loop_that_has_ended_holds_nobody_up(place: Place) -> None:
         go.set()
         assert waiting.result(30).fresh
         assert ledger.balance() == (1000, 2, 0)
+
+
+def test_what_is_undone_is_not_told_before_commit(place: Place) -> None:
+    """A function finishes a release and then fails: the hook hears nothing of its result."""
+    with opened(place) as ledger:
+        kept, undone = ledger.debit("kept").id, ledger.debit("undone").id
+        heard: list[Mapping[str, bytes | None]] = []
+        writer = ledger.store._writer
+        before = writer._before_commit
+
+        def listen(work: UnitOfWork) -> None:
+            heard.append(work.releases.settled())
+            if before is not None:
+                before(work)
+
+        def fail(u: UnitOfWork) -> None:
+            u.releases.finish(undone, b"never")
+            raise RuntimeError
+
+        writer._before_commit = listen
+        together(ledger, Finish(release=kept, result=b"1"), fail, Finish(release=kept, result=b"2"))
+        assert heard[1] == {kept: b"1"}
+        (finished,) = together(ledger, Finish(release=undone, result=b"3"))
+        assert finished.result == b"3"
+        assert heard[-1] == {undone: b"3"}
