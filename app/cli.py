@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 def application() -> FastAPI:
     """Return the application over the environment's settings, for server processes."""
     # Imported late: a client command should not wait for the whole service to load.
-    from app.main import create_app  # noqa: PLC0415
+    from app.main import create_app, keep_in_memory  # noqa: PLC0415
 
-    return create_app(_settings())
+    app = create_app(_settings())
+    keep_in_memory()
+    return app
 
 
 @click.group(epilog=__doc__.rsplit("\n\n", maxsplit=1)[-1].strip() if __doc__ else None)

@@ -8,10 +8,12 @@ import os
 import socket
 import statistics
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 
 import httpx
 import numpy as np
@@ -20,26 +22,68 @@ from studies import load
 
 KEY = "bench-bootstrap-key-of-more-than-32-characters"
 BARE_PATH = "/bench/bare"
+CLOCKS_PATH = "/bench/clocks"
+THREADS = {"MainThread": "event loop", "ledger-writer": "writer", "draw": "draws"}
+"""What the server's threads are called here, by how their names begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A load, and the processor time in seconds that each kind of thread spent per request."""
+
+    load: load.Load
+    processor_s: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Requests per second of a bare validated endpoint and of whole releases, same server."""
+    """Bare validated requests and whole releases, turn and turn about on one server."""
 
-    bare: load.Load
-    releases: load.Load
+    bare: tuple[Run, ...]
+    releases: tuple[Run, ...]
 
     @property
     def share(self) -> float:
-        """Return releases per second as a share of bare requests per second."""
-        return self.releases.per_second / self.bare.per_second
+        """Return releases per second as a share of bare requests per second, the median turn's."""
+        pairs = zip(self.releases, self.bare, strict=True)
+        return statistics.median(a.load.per_second / b.load.per_second for a, b in pairs)
+
+    @property
+    def slow_release_s(self) -> float:
+        """Return the latency that one release in a hundred exceeds, over all turns."""
+        latencies = sorted(chain.from_iterable(run.load.latencies_s for run in self.releases))
+        return latencies[int(0.99 * len(latencies))]
+
+
+def per_second(runs: tuple[Run, ...]) -> float:
+    """Return the median turn's requests per second."""
+    return statistics.median(run.load.per_second for run in runs)
+
+
+def processor_us(runs: tuple[Run, ...]) -> Mapping[str, float]:
+    """Return the median turn's microseconds of processor time per request, by kind of thread."""
+    kinds = dict.fromkeys(chain.from_iterable(run.processor_s for run in runs))
+    return {
+        kind: 1e6 * statistics.median(run.processor_s.get(kind, 0.0) for run in runs)
+        for kind in kinds
+    }
+
+
+def _clocks() -> dict[str, float]:
+    """Return the processor time that each kind of thread of this process has spent."""
+    spent = dict.fromkeys((*THREADS.values(), "others"), 0.0)
+    for thread in threading.enumerate():
+        kind = next((k for name, k in THREADS.items() if thread.name.startswith(name)), "others")
+        if thread.ident is not None:
+            spent[kind] += time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+    return spent
 
 
 def _serve(data_dir: str, port: int) -> None:
     import uvicorn  # noqa: PLC0415
 
     from app.api.schemas import ReleaseRequest  # noqa: PLC0415
-    from app.main import create_app  # noqa: PLC0415
+    from app.main import create_app, keep_in_memory  # noqa: PLC0415
     from app.settings import Settings  # noqa: PLC0415
 
     os.environ["RELEASE_DESK_BOOTSTRAP_KEY"] = KEY
@@ -50,10 +94,24 @@ def _serve(data_dir: str, port: int) -> None:
     async def bare(body: ReleaseRequest) -> dict[str, str]:
         return {"epsilon": str(body.epsilon)}
 
+    async def clocks() -> dict[str, float]:
+        return _clocks()
+
     # a local name, which the framework could not look up
     bare.__annotations__["body"] = ReleaseRequest
     app.post(BARE_PATH)(bare)
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="error", access_log=False)
+    app.get(CLOCKS_PATH)(clocks)
+    keep_in_memory()
+    uvicorn.run(
+        app,
+        host="127.0.0.1",
+        port=port,
+        http="app.api.connections:PatientProtocol",
+        ws="none",
+        server_header=False,
+        log_level="error",
+        access_log=False,
+    )
 
 
 @contextmanager
@@ -130,14 +188,33 @@ def rows_ratio(port: int, *, rounds: int = 6, requests: int = 150) -> float:
     return statistics.median(medians[20_000]) / statistics.median(medians[200])
 
 
-def throughput(port: int, *, connections: int = 64) -> Throughput:
-    """Measure bare requests and whole releases with the same clients, one after the other."""
-    dataset = upload(port, 1000)
+def throughput(port: int, *, connections: int = 64, turns: int = 5) -> Throughput:
+    """Measure bare requests and whole releases with the same clients, in turns.
+
+    The first turn of each warms up. Speeds of one turn are compared: what else
+    the machine does changes from turn to turn.
+    """
     body = b'{"statistic":{"kind":"mean","columns":["x"]},"epsilon":"0.001"}'
     bare_request = load.post(BARE_PATH, body, {"Authorization": f"Bearer {KEY}"})
-    warm = load.run(port, lambda _: bare_request, total=500, connections=connections)
-    assert set(warm.statuses) == {200}, warm.statuses
-    bare = load.run(port, lambda _: bare_request, total=8000, connections=connections)
-    releases = load.run(port, _mean_request(dataset, "load"), total=3000, connections=connections)
-    assert set(releases.statuses) == {201}, releases.statuses
-    return Throughput(bare, releases)
+    dataset = upload(port, 1000)
+    bare: list[Run] = []
+    releases: list[Run] = []
+    for turn in range(turns + 1):
+        release = _mean_request(dataset, f"load-{turn}")
+        bare.append(_run(port, lambda _: bare_request, total=2400, connections=connections))
+        releases.append(_run(port, release, total=1200, connections=connections))
+        assert set(bare[-1].load.statuses) == {200}, bare[-1].load.statuses
+        assert set(releases[-1].load.statuses) == {201}, releases[-1].load.statuses
+    return Throughput(tuple(bare[1:]), tuple(releases[1:]))
+
+
+def _run(port: int, request: load.RequestBytes, *, total: int, connections: int) -> Run:
+    before = _read_clocks(port)
+    result = load.run(port, request, total=total, connections=connections)
+    after = _read_clocks(port)
+    return Run(result, {kind: (after[kind] - before[kind]) / total for kind in after})
+
+
+def _read_clocks(port: int) -> dict[str, float]:
+    clocks: dict[str, float] = httpx.get(f"http://127.0.0.1:{port}{CLOCKS_PATH}").json()
+    return clocks

@@ -19,6 +19,7 @@ from app.services.keys import Caller
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_ID = "An opaque id."
 _JSON = "application/json"
 _MAX_KEY_LENGTH = 200
 
@@ -37,17 +38,29 @@ async def _state(request: Request) -> AppState:
 State = Annotated[AppState, Depends(_state)]
 
 
+async def caller_of(request: Request, role: Role) -> Caller:
+    """Return who sent a request, which counts against the key's rate.
+
+    Raises
+    ------
+    Problem
+        ``unauthorized``, ``rate-limited``, ``forbidden``; ``invalid-request``
+        for a query parameter that the route does not have.
+    """
+    state = state_of(request)
+    known = await state.services.keys.recognise(_bearer(request))
+    request.scope["key_id"] = known.key
+    state.rates.take(known.key)
+    known.require(role)
+    if request.scope["query_string"]:
+        _check_query(request)
+    return known
+
+
 def _caller_at_least(role: Role) -> Callable[[Request], Awaitable[Caller]]:
     # a coroutine, because key look-ups belong on the event loop (see KeyService)
     async def caller(request: Request) -> Caller:
-        state = state_of(request)
-        known = await state.services.keys.recognise(_bearer(request))
-        request.scope["key_id"] = known.key
-        state.rates.take(known.key)
-        known.require(role)
-        if request.scope["query_string"]:
-            _check_query(request)
-        return known
+        return await caller_of(request, role)
 
     return caller
 
@@ -67,7 +80,7 @@ def _query_names(needs: Dependant) -> set[str]:
 
 def _bearer(request: Request) -> bytes:
     """Return the bytes of the bearer token; any text may be a bootstrap key."""
-    found = [value for name, value in request.scope["headers"] if name == b"authorization"]
+    found = _headers(request, b"authorization")
     scheme, _, secret = found[0].partition(b" ") if len(found) == 1 else (b"", b"", b"")
     if scheme.lower() != b"bearer":
         raise Problem("unauthorized")
@@ -79,12 +92,22 @@ Curator = Annotated[Caller, Depends(_caller_at_least(Role.CURATOR))]
 Admin = Annotated[Caller, Depends(_caller_at_least(Role.ADMIN))]
 
 
+def _headers(request: Request, name: bytes) -> list[bytes]:
+    """Return the values of a header; names arrive in lower case."""
+    return [value for known, value in request.scope["headers"] if known == name]
+
+
+def id_in_path(request: Request, name: str) -> str:
+    """Return an id that the route's path holds."""
+    return _of_an_id(request.scope["path_params"][name])
+
+
 def _of_an_id(text: str) -> str:
     """Return the text, or what no id is: some databases cannot even be asked for a NUL."""
     return text if text.isprintable() else ""
 
 
-Id = Annotated[str, Path(description="An opaque id."), AfterValidator(_of_an_id)]
+Id = Annotated[str, Path(description=_ID), AfterValidator(_of_an_id)]
 IdFilter = Annotated[str | None, AfterValidator(lambda text: text and _of_an_id(text))]
 
 
@@ -96,9 +119,20 @@ def json_body(model: type[Model]) -> Any:
     """
 
     async def read(request: Request) -> Model:
-        return read_model(model, await _json_bytes(request))
+        return await read_body(request, model)
 
     return Depends(read)
+
+
+async def read_body(request: Request, model: type[Model]) -> Model:
+    """Return the JSON body of a request, read exactly.
+
+    Raises
+    ------
+    Problem
+        ``unsupported-media-type``, ``too-large``, ``invalid-request``.
+    """
+    return read_model(model, await _json_bytes(request))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +154,17 @@ async def _document(request: Request) -> Document:
 AnyDocument = Annotated[Document, Depends(_document)]
 
 
+def id_parameter(name: str) -> dict[str, Any]:
+    """Return the OpenAPI description of an id in the path of a direct route."""
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": _ID,
+        "schema": {"type": "string", "title": name.capitalize(), "description": _ID},
+    }
+
+
 def body_of(model: type[BaseModel]) -> dict[str, Any]:
     """Return the OpenAPI description of a JSON body."""
     schema = {"$ref": f"#/components/schemas/{model.__name__}"}
@@ -127,8 +172,8 @@ def body_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 async def _json_bytes(request: Request) -> bytes:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != _JSON:
+    kinds = _headers(request, b"content-type")
+    if not kinds or kinds[0].partition(b";")[0].strip().lower() != _JSON.encode():
         raise Problem("unsupported-media-type", "Send the body as application/json.")
     limit = state_of(request).settings.max_request_bytes
     body = b""
@@ -153,8 +198,8 @@ def idempotency_key_of(request: Request) -> str:
         ``idempotency-key-missing`` when it is absent, empty, given twice or
         not printable ASCII of at most 200 characters.
     """
-    found = request.headers.getlist("idempotency-key")
-    key = found[0] if len(found) == 1 else ""
+    found = _headers(request, b"idempotency-key")
+    key = found[0].decode("latin-1") if len(found) == 1 else ""
     if not (1 <= len(key) <= _MAX_KEY_LENGTH and key.isascii() and key.isprintable()):
         raise Problem("idempotency-key-missing")
     return key

@@ -15,27 +15,35 @@ from app.api.dependencies import (
     IdFilter,
     State,
     body_of,
+    caller_of,
+    id_in_path,
+    id_parameter,
     idempotency_key_of,
-    json_body,
+    read_body,
+    state_of,
 )
+from app.api.direct import DirectRoute
 from app.api.paging import Page, Paging, encode_cursor
 from app.api.problems import documented
 from app.api.schemas import ReleaseRequest
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
+from app.domain.roles import Role
 from app.services.answers import answer_of, etag_of
 from app.services.releases import ReleaseRecord
 from app.services.showing import Showing
 
 router = APIRouter(prefix="/v1", tags=["releases"])
+direct = APIRouter(prefix="/v1", tags=["releases"], route_class=DirectRoute)
 
 _JSON = "application/json"
 _ACCEPTED = (
     "A job: charged, and drawn in the background. Ask at `Location` again after `Retry-After` "
     "seconds, or send the same request again."
 )
-_KEY = {
+_PARAMETERS = {
     "parameters": [
+        id_parameter("dataset"),
         {
             "name": "Idempotency-Key",
             "in": "header",
@@ -43,17 +51,17 @@ _KEY = {
             "description": "Yours to choose, once per question. It belongs to the person, not to "
             "the API key, and never expires: the same body again gives the same stored answer.",
             "schema": {"type": "string", "minLength": 1, "maxLength": 200},
-        }
+        },
     ]
 }
 
 
-@router.post(
+@direct.post(
     "/datasets/{dataset}/releases",
     operation_id="createRelease",
     status_code=201,
     response_class=Response,
-    openapi_extra=body_of(ReleaseRequest) | _KEY,
+    openapi_extra=body_of(ReleaseRequest) | _PARAMETERS,
     responses=documented(
         "idempotency-key-missing", "unauthorized", "not-found", "budget-exceeded",
         "dataset-archived", "too-large", "unsupported-media-type", "invalid-request",
@@ -65,18 +73,15 @@ _KEY = {
         },
     ),
 )  # fmt: skip
-async def create_release(
-    request: Request,
-    caller: Analyst,
-    dataset: Id,
-    body: Annotated[ReleaseRequest, json_body(ReleaseRequest)],
-    state: State,
-) -> Response:
+async def create_release(request: Request) -> Response:
     """Charge the budget and release a statistic. The same key and body replay the answer.
 
     A draw that may take long is a job, by a public rule that previews tell. Every answer, a
     refusal too, leaves at a tick of a public clock.
     """
+    caller = await caller_of(request, Role.ANALYST)
+    body = await read_body(request, ReleaseRequest)
+    dataset, state = id_in_path(request, "dataset"), state_of(request)
     releases = state.services.releases
     async with state.clock.answer() as answer:
         record = await releases.submit(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 import anyio.to_thread
@@ -18,10 +18,12 @@ from app.domain.releases import ReleaseState, may_be_redrawn
 from app.engine.run import run
 from app.logs import describe
 from app.services.answers import release_answer
+from app.services.batches import Batches
 from app.services.datasets import DataPlane, DatasetFacts, DatasetService
 from app.services.plans import PlanService
 from app.services.questions import Question, read_question
 from app.services.receipts import Receipts
+from app.services.work import expected_ms
 from app.store import Finish, ReleaseRecord, Store, Task, Void
 from mechanisms.statistics.base import Plan
 
@@ -60,16 +62,16 @@ class DrawService:
         self._plans = plans
         self._plane = plane
         self._receipts = receipts
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="draw")
+        self._batches = Batches(threads=threads, name="draw")
 
     async def draw(
         self, record: ReleaseRecord, facts: DatasetFacts, question: Question, plan: Plan
     ) -> ReleaseRecord:
         """Draw, make the result durable, and only then return it."""
-        loop = asyncio.get_running_loop()
         try:
-            result = await loop.run_in_executor(
-                self._pool, self._draw_result, record, facts, question, plan
+            result = await self._batches.submit(
+                partial(self._draw_result, record, facts, question, plan),
+                expected_ms=expected_ms(question.statistic, plan, facts.schema),
             )
         except Exception as error:
             return await self.void(record, error)
@@ -146,7 +148,7 @@ class DrawService:
 
     def close(self) -> None:
         """Begin no further draw."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._batches.close()
 
 
 def draw_answer(

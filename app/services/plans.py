@@ -6,16 +6,20 @@ question; the last few are remembered.
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
 import anyio.to_thread
 
 from app.domain.problems import Problem, invalid_request
+from app.services.answers import plan_json
 from app.services.datasets import DatasetFacts
 from app.services.questions import Question
+from app.services.work import Job, job_of
 from mechanisms.catalog import calibrate
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.base import InvalidStatisticError, Plan
@@ -26,12 +30,26 @@ _MAX_CACHED = 64
 _TOP_LEVEL = frozenset({"statistic", "mechanism", "norm", "epsilon"})
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A plan, the job that a release of it is, and what is charged and kept for it.
+
+    ``cost`` is in the account's unit; ``text`` is what the release keeps of
+    plan and job, as JSON.
+    """
+
+    plan: Plan
+    job: Job | None
+    cost: int
+    text: str
+
+
 class PlanService:
     """Calibration, off the event loop, with a memory."""
 
     def __init__(self, *, threads: int = 1) -> None:
         self._turns = anyio.CapacityLimiter(threads)
-        self._known: OrderedDict[tuple[str, str], Plan] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], Offer] = OrderedDict()
 
     async def plan(self, facts: DatasetFacts, question: Question) -> Plan:
         """Return the plan of a question.
@@ -42,16 +60,26 @@ class PlanService:
             ``invalid-request`` when the question does not fit the data set's
             public description or is not offered; ``empty-dataset``.
         """
+        return (await self.offer(facts, question)).plan
+
+    async def offer(self, facts: DatasetFacts, question: Question) -> Offer:
+        """Return the plan of a question, and what follows from it before any data.
+
+        Raises
+        ------
+        Problem
+            As :meth:`plan`.
+        """
         key = (facts.id, question.canonical)
-        plan = self._known.get(key)
-        if plan is None:
-            plan = await self.compute(make_plan, facts, question)
-            self._known[key] = plan
+        offer = self._known.get(key)
+        if offer is None:
+            offer = await self.compute(_make_offer, facts, question)
+            self._known[key] = offer
             if len(self._known) > _MAX_CACHED:
                 self._known.popitem(last=False)
         else:
             self._known.move_to_end(key)
-        return plan
+        return offer
 
     async def compute(self, function: Callable[..., T], *arguments: object) -> T:
         """Run a calculation in another thread; only so many run at once."""
@@ -78,6 +106,17 @@ def make_plan(facts: DatasetFacts, question: Question) -> Plan:
         )
     except InvalidStatisticError as error:
         raise _refusal(error) from None
+
+
+def _make_offer(facts: DatasetFacts, question: Question) -> Offer:
+    plan = make_plan(facts, question)
+    job = job_of(question.statistic, plan, facts.schema)
+    kept = {
+        **plan_json(plan, question.epsilon),
+        "job": None if job is None else job.to_json(),
+    }
+    cost = facts.meter.cost(plan.guarantee)
+    return Offer(plan, job, cost, json.dumps(kept, allow_nan=False))
 
 
 def _refusal(error: InvalidStatisticError) -> Problem:

@@ -9,7 +9,6 @@ durable first and is replayed for ever. A client that goes away stops nothing.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
@@ -20,17 +19,14 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState, request_fingerprint
 from app.domain.roles import Role
 from app.services.accounting import refusal_of
-from app.services.answers import plan_json
 from app.services.datasets import DatasetFacts, DatasetService, require_active
 from app.services.draws import DrawService
 from app.services.jobs import JobRunner
 from app.services.keys import Caller
-from app.services.plans import PlanService
+from app.services.plans import Offer, PlanService
 from app.services.questions import Question, read_question
 from app.services.showing import Showing, job_of_record
-from app.services.work import Job, job_of
 from app.store import Debit, ReleaseRecord, Store
-from mechanisms.statistics.base import Plan
 
 __all__ = ["ReleaseRecord", "ReleaseService"]
 
@@ -125,7 +121,7 @@ class ReleaseService:
         self, facts: DatasetFacts, question: Question, request: str, *, idem: str, principal: str
     ) -> ReleaseRecord:
         try:
-            plan, job = await self._prepare(facts, question)
+            offer = await self._prepare(facts, question)
         except Problem:
             # a request that would be refused today may have been answered before: that wins
             found = await anyio.to_thread.run_sync(self._find, principal, idem)
@@ -137,14 +133,14 @@ class ReleaseService:
                     dataset=facts.id,
                     principal=principal,
                     idem=idem,
-                    amount=facts.meter.cost(plan.guarantee),
+                    amount=offer.cost,
                     request=request,
-                    plan=_public_text(plan, job, question),
-                    worker=self._draws.worker if job is None else None,
+                    plan=offer.text,
+                    worker=self._draws.worker if offer.job is None else None,
                 )
             )
-            if charged.fresh and job is None:
-                return await self._draws.draw(charged.record, facts, question, plan)
+            if charged.fresh and offer.job is None:
+                return await self._draws.draw(charged.record, facts, question, offer.plan)
             found = charged.record
         _require_same(found, facts.id, request)
         return await self._found(found)
@@ -153,14 +149,13 @@ class ReleaseService:
         with self._store.reading() as reader:
             return reader.releases.find_by_idem(principal, idem)
 
-    async def _prepare(self, facts: DatasetFacts, question: Question) -> tuple[Plan, Job | None]:
+    async def _prepare(self, facts: DatasetFacts, question: Question) -> Offer:
         """Judge everything that can be judged without the data."""
         if len(self._running) > self._max_waiting:
             raise Problem("busy")
         require_active(facts.record)
         enforce(facts.policy, Ask(kinds=question.kinds, epsilon=question.epsilon))
-        plan = await self._plans.plan(facts, question)
-        return plan, job_of(question.statistic, plan, facts.schema)
+        return await self._plans.offer(facts, question)
 
     async def _found(self, known: ReleaseRecord) -> ReleaseRecord:
         """Return a release that is charged and not drawn here and now, as it may be shown.
@@ -237,7 +232,7 @@ class ReleaseService:
 
 def _require_same(known: ReleaseRecord, dataset: str, request: str) -> None:
     asked = request_fingerprint(dataset=dataset, request=request)
-    if asked not in (known.fingerprint, _fingerprint_today(known)):
+    if asked != known.fingerprint and asked != _fingerprint_today(known):
         raise Problem("idempotency-key-reused")
 
 
@@ -252,9 +247,3 @@ def _fingerprint_today(known: ReleaseRecord) -> str:
     except (KeyError, ValueError):
         return known.fingerprint
     return request_fingerprint(dataset=known.dataset, request=request)
-
-
-def _public_text(plan: Plan, job: Job | None, question: Question) -> str:
-    """Return what the release keeps of its plan, as JSON."""
-    public = plan_json(plan, question.epsilon)
-    return json.dumps({**public, "job": None if job is None else job.to_json()}, allow_nan=False)

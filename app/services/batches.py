@@ -1,0 +1,128 @@
+"""Short calculations handed to threads many at a time.
+
+Waking a thread and being woken by it costs more than a small draw takes, and
+while many threads want the interpreter each of them waits for all the others.
+So whatever one turn of the event loop asks for is handed over together, and
+told together when it is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+MOST_MS = 10.0
+"""Together calculations are expected to take no longer than this; a longer one goes alone."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What to calculate, about how long it takes, and who waits for it."""
+
+    function: Callable[[], Any]
+    expected_ms: float
+    waiter: asyncio.Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a call returned, or what it raised."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+    def tell(self, waiter: asyncio.Future[Any]) -> None:
+        if waiter.done():  # a task that has gone away
+            return
+        if self.error is None:
+            waiter.set_result(self.value)
+        else:
+            waiter.set_exception(self.error)
+
+
+class Batches:
+    """Threads, and the calls that wait for the event loop's turn to end.
+
+    **Privacy.** Which calls share a hand-over follows from when they were
+    asked for and from how long each is *expected* to take, a public estimate.
+    How long one really takes delays the others by no more than it would in
+    threads of their own, which share one interpreter.
+    """
+
+    def __init__(self, *, threads: int, name: str) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._waiting: list[_Call] = []
+
+    def submit(self, function: Callable[[], T], *, expected_ms: float) -> asyncio.Future[T]:
+        """Have a function called in a thread; return the future of its result."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[T] = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._hand_over, loop)  # after all that this turn still asks for
+        self._waiting.append(_Call(function, expected_ms, waiter))
+        return waiter
+
+    def close(self) -> None:
+        """Begin no further call; those not begun are cancelled."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        waiting, self._waiting = self._waiting, []
+        for batch in _packed(waiting):
+            try:
+                job = self._threads.submit(_call_all, batch)
+            except RuntimeError:  # the threads have been closed
+                _cancel(batch)
+            else:
+                job.add_done_callback(partial(_report, loop, batch))
+
+
+def _packed(calls: Sequence[_Call]) -> Iterator[Sequence[_Call]]:
+    """Yield the calls in order, as many together as :data:`MOST_MS` allows."""
+    batch: list[_Call] = []
+    expected_ms = 0.0
+    for call in calls:
+        if batch and expected_ms + call.expected_ms > MOST_MS:
+            yield batch
+            batch, expected_ms = [], 0.0
+        batch.append(call)
+        expected_ms += call.expected_ms
+    yield batch
+
+
+def _call_all(batch: Sequence[_Call]) -> Sequence[_Outcome]:
+    return [_outcome_of(call.function) for call in batch]
+
+
+def _outcome_of(function: Callable[[], Any]) -> _Outcome:
+    try:
+        return _Outcome(value=function())
+    except BaseException as error:  # whoever waits for it is told
+        return _Outcome(error=error)
+
+
+def _report(
+    loop: asyncio.AbstractEventLoop, batch: Sequence[_Call], job: Future[Sequence[_Outcome]]
+) -> None:
+    with suppress(RuntimeError):  # the event loop has ended, and its tasks with it
+        loop.call_soon_threadsafe(_tell, batch, job)
+
+
+def _tell(batch: Sequence[_Call], job: Future[Sequence[_Outcome]]) -> None:
+    if job.cancelled():
+        _cancel(batch)
+        return
+    for call, outcome in zip(batch, job.result(), strict=True):
+        outcome.tell(call.waiter)
+
+
+def _cancel(batch: Sequence[_Call]) -> None:
+    for call in batch:
+        call.waiter.cancel()

@@ -1,0 +1,146 @@
+"""Short calculations share a hand-over; long ones, failing ones and left ones harm no other."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+
+import pytest
+
+from app.services.batches import MOST_MS, Batches
+
+
+class Counted(Batches):
+    """Batches that count the hand-overs."""
+
+    def __init__(self, *, threads: int) -> None:
+        super().__init__(threads=threads, name="test")
+        self.sizes: list[int] = []
+        submit = self._threads.submit
+
+        def counted(function: Callable[..., object], *arguments: object) -> Future[object]:
+            (batch,) = arguments
+            assert isinstance(batch, list)
+            self.sizes.append(len(batch))
+            return submit(function, *arguments)
+
+        self._threads.submit = counted  # type: ignore[method-assign, assignment]
+
+
+@pytest.fixture
+def batches() -> Iterator[Counted]:
+    made = Counted(threads=4)
+    yield made
+    made.close()
+
+
+def run(work: Callable[[], Awaitable[object]]) -> None:
+    async def limited() -> None:
+        await asyncio.wait_for(work(), 20)
+
+    asyncio.run(limited())
+
+
+def test_what_one_turn_asks_for_is_handed_over_once(batches: Counted) -> None:
+    async def work() -> None:
+        async def ask(number: int) -> tuple[int, int]:
+            return await batches.submit(
+                lambda: (number, threading.get_ident()), expected_ms=MOST_MS / 100
+            )
+
+        answers = await asyncio.gather(*map(ask, range(50)))
+        assert [number for number, _ in answers] == [*range(50)]
+        assert len({thread for _, thread in answers} - {threading.get_ident()}) == 1
+        assert batches.sizes == [50]
+
+    run(work)
+
+
+def test_together_they_are_expected_to_take_no_longer_than_said(batches: Counted) -> None:
+    expected = [0.5, 0.4, 0.2, 3.0, 0.5, 0.5, 0.1]
+
+    async def work() -> None:
+        asked = [batches.submit(lambda: None, expected_ms=part * MOST_MS) for part in expected]
+        await asyncio.gather(*asked)
+        assert batches.sizes == [2, 1, 1, 2, 1]
+
+    run(work)
+
+
+def test_a_long_one_holds_no_short_one_up(batches: Counted) -> None:
+    last = threading.Event()
+
+    async def work() -> None:
+        long = batches.submit(lambda: last.wait(15), expected_ms=5 * MOST_MS)
+        short = [batches.submit(lambda: 1, expected_ms=0.1) for _ in range(20)]
+        assert await asyncio.gather(*short) == [1] * 20
+        assert not long.done()
+        last.set()
+        assert await long
+
+    run(work)
+
+
+def test_one_that_fails_fails_alone(batches: Counted) -> None:
+    def fail() -> None:
+        raise ValueError("its own")
+
+    async def work() -> None:
+        asked = [
+            batches.submit(function, expected_ms=0.1) for function in (int, fail, int, fail, int)
+        ]
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        assert batches.sizes == [5]
+        assert [type(outcome) for outcome in outcomes] == [int, ValueError, int, ValueError, int]
+
+    run(work)
+
+
+def test_one_that_nobody_waits_for_any_more_is_passed_over(batches: Counted) -> None:
+    async def work() -> None:
+        asked = [batches.submit(int, expected_ms=0.1) for _ in range(3)]
+        asked[1].cancel()
+        assert await asked[0] == await asked[2] == 0
+
+    run(work)
+
+
+def test_the_end_cancels_what_has_not_begun() -> None:
+    made, begun, last = Counted(threads=1), threading.Event(), threading.Event()
+
+    def first() -> bool:
+        begun.set()
+        return last.wait(15)
+
+    async def work() -> None:
+        running = made.submit(first, expected_ms=MOST_MS)
+        queued = made.submit(int, expected_ms=MOST_MS)
+        await asyncio.to_thread(begun.wait, 15)
+        late = made.submit(int, expected_ms=MOST_MS)
+        made.close()
+        last.set()
+        for waiter in (queued, late):
+            with pytest.raises(asyncio.CancelledError):
+                await waiter
+        assert await running
+
+    run(work)
+
+
+def test_an_event_loop_that_has_ended_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    made, begun, last = Counted(threads=1), threading.Event(), threading.Event()
+
+    def first() -> bool:
+        begun.set()
+        return last.wait(15)
+
+    async def leave() -> None:
+        made.submit(first, expected_ms=1)
+        await asyncio.to_thread(begun.wait, 15)
+
+    asyncio.run(leave())
+    last.set()
+    made._threads.shutdown(wait=True)
+    assert not caplog.records
