@@ -44,6 +44,7 @@ from app.settings import PREFIX, Settings
 from app.store import Anchor, DatabaseAnchor, FileAnchor, Store, StoreError, new_id, sqlite_file
 from app.store.lineage import LineageFiles
 from app.store.vault import Vault
+from app.storers import StoringProcesses
 
 _COLLECT_AFTER = 10_000
 """New objects between two looks for garbage: a few dozen requests make so many."""
@@ -78,6 +79,7 @@ def create_app(settings: Settings) -> FastAPI:
                     yield {"app": state}
             finally:
                 await services.releases.close(timeout_s=settings.drain_timeout_s)
+                await services.datasets.close()
                 await services.lease.end()
         finally:
             await anyio.to_thread.run_sync(store.close)
@@ -145,8 +147,14 @@ def build_services(settings: Settings, store: Store) -> Services:
     """Put the use cases together, and clear away what a crash left in the vault."""
     vault = Vault(settings.data_dir)
     files = LineageFiles(settings.data_dir)
-    plane = DataEngine(vault, limits=upload_limits(settings), lineage_key=files.key())
-    lineage = LineageService(store, files)
+    limits = upload_limits(settings)
+    storing = StoringProcesses(
+        data_dir=settings.data_dir,
+        memory_bytes=limits.upload_memory_bytes,
+        log_level=settings.log_level,
+    )
+    plane = DataEngine(vault, limits=limits, lineage_key=files.key(), storing=storing)
+    lineage = LineageService(store, files, storing.compare)
     datasets = DatasetService(store, plane, lineage, threads=settings.upload_threads)
     if store.alone and store.frozen is None:
         _clear_up(vault, datasets)

@@ -7,34 +7,35 @@ below); the composition root puts the two together.
 from __future__ import annotations
 
 import json
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial, reduce
-from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
-from app.engine.cells import DROPPED
+from app.domain.datasets import ColumnsSpec, parse_columns
 from app.engine.executor import Executor, Part, SerialExecutor
 from app.engine.limits import Limits
-from app.engine.reading import SHARED, Lineage
-from app.engine.row_digests import RowDigests
+from app.engine.reader import Task
 from app.engine.schema import schema_of
-from app.engine.sketching import SUMMARY, SketchBuilder, column_file, number_columns, read_column
-from mechanisms.domain import CategoryColumn, Column
+from app.engine.sketching import (
+    GRAM,
+    SUMMARY,
+    column_file,
+    number_columns,
+    read_column,
+    read_gram,
+)
+from app.engine.storing import Ingested, Storing, StoringHere, Writer
+from mechanisms.domain import Column
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import Ordered, Sketch
 from mechanisms.statistics.base import Block
 
-_MAX_PART_ROWS = 1 << 18
-_MAX_PART_CELLS = 1 << 23
 DEFAULT_CACHE_BYTES = 1 << 28
 
 Value = TypeVar("Value")
@@ -60,17 +61,6 @@ class Stored(Protocol):
     def verify(self) -> None: ...
 
 
-class Writer(Protocol):
-    """An upload in progress."""
-
-    @property
-    def directory(self) -> Path: ...
-    @property
-    def parts(self) -> Sequence[Part]: ...
-    def write(self, block: Mapping[str, NDArray[np.integer[Any]]], /) -> Part: ...
-    def attach(self, name: str, content: bytes, /) -> None: ...
-
-
 WriterT = TypeVar("WriterT", bound=Writer)
 
 
@@ -78,24 +68,9 @@ class Vault(Protocol[WriterT]):
     """Where data sets are kept."""
 
     def writer(self, dataset_id: str, /) -> AbstractContextManager[WriterT]: ...
-    def publish(self, writer: WriterT, facts: Mapping[str, object], /) -> None: ...
+    def publish(self, writer: WriterT, /) -> None: ...
     def open(self, dataset_id: str, /) -> Stored: ...
     def erase(self, dataset_id: str, /) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Ingested:
-    """What became of an upload. Counts are for curators' eyes only.
-
-    ``rows`` are those stored; ``filled`` counts the cells of each column that
-    took its public fill value; ``dropped`` counts rows left out. ``digests``
-    tell the rows again later, None when there is no key to make them with.
-    """
-
-    rows: int
-    filled: Mapping[str, int]
-    dropped: int
-    digests: RowDigests | None = None
 
 
 class MismatchError(Exception):
@@ -115,7 +90,8 @@ class VaultData:
         self._cache = cache
         self.columns = stored_columns(stored)
         summary = json.loads(stored.attached[SUMMARY].read())
-        self._gram: list[list[int]] = summary["gram"]
+        gram = stored.attached.get(GRAM)
+        self._gram = read_gram(None if gram is None else gram.read(), summary)
         self._categories: dict[str, list[int]] = summary["categories"]
         self._places = {name: 1 + i for i, name in enumerate(number_columns(self.columns))}
 
@@ -126,8 +102,7 @@ class VaultData:
 
     def gram(self, columns: Sequence[str]) -> list[list[int]]:
         """Return the exact Gram matrix of (1, codes of the named number columns)."""
-        picked = [0, *(self._places[name] for name in columns)]
-        return [[self._gram[i][j] for j in picked] for i in picked]
+        return self._gram.some([0, *(self._places[name] for name in columns)])
 
     def ordered(self, column: str) -> Ordered:
         """Return a number column's distinct codes, ascending, and their counts."""
@@ -145,7 +120,7 @@ class VaultData:
 
     def size(self) -> int:
         """Return about how many bytes the summary takes."""
-        return 48 * len(self._gram) ** 2 + 4096
+        return self._gram.nbytes + 4096
 
 
 class DataEngine(Generic[WriterT]):
@@ -163,6 +138,8 @@ class DataEngine(Generic[WriterT]):
         Where checks are computed.
     lineage_key
         The secret of row digests; without one none are made.
+    storing
+        What writes an upload's files: this process, unless told otherwise.
     """
 
     def __init__(
@@ -173,12 +150,14 @@ class DataEngine(Generic[WriterT]):
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         executor: Executor | None = None,
         lineage_key: bytes | None = None,
+        storing: Storing | None = None,
     ) -> None:
         self._vault = vault
         self._limits = limits or Limits()
         self._cache = _Cache(cache_bytes)
         self._executor = executor or SerialExecutor()
         self._lineage_key = lineage_key
+        self._storing = storing or StoringHere()
 
     def store(self, dataset_id: str, stream: BinaryIO, spec: ColumnsSpec) -> Ingested:
         """Store an upload whole or not at all.
@@ -188,30 +167,11 @@ class DataEngine(Generic[WriterT]):
         Problem
             ``invalid-upload`` or ``too-large``; see :mod:`app.engine.reading`.
         """
-        columns = schema_of(spec, rows=None).columns
-        counts: Counter[str] = Counter()
-        rows = 0
-        key = self._lineage_key
-        lineage = None if key is None else Lineage(key)
         with self._vault.writer(dataset_id) as writer:
-            sketches = SketchBuilder(columns)
-            blocks = SHARED.blocks(
-                stream,
-                spec,
-                limits=self._limits,
-                scratch=writer.directory,
-                counts=counts,
-                lineage=lineage,
-            )
-            with _Background() as background:
-                for part in regroup(blocks, part_rows(len(columns))):
-                    rows += _height(part)
-                    background.run(partial(_store_part, writer, sketches, columns, part))
-            for name, content in sketches.files(writer.parts):
-                writer.attach(name, content)
-            self._vault.publish(writer, _facts(spec, counts))
-        dropped = counts.pop(DROPPED, 0)
-        return Ingested(rows, dict(counts), dropped, None if lineage is None else lineage.digests)
+            task = Task.of(spec, self._limits, lineage_key=self._lineage_key)
+            ingested = self._storing.take_in(writer, stream, task, limits=self._limits)
+            self._vault.publish(writer)
+        return ingested
 
     def open(self, dataset_id: str) -> VaultData:
         """Return a stored data set for draws."""
@@ -225,6 +185,10 @@ class DataEngine(Generic[WriterT]):
         """Remove a data set from disk and memory; nothing happens when there is none."""
         self._vault.erase(dataset_id)
         self._cache.forget(dataset_id)
+
+    def close(self) -> None:
+        """End what takes uploads in."""
+        self._storing.close()
 
     def check(self, dataset_id: str) -> None:
         """Hash every file, and compute the sketches anew from the rows.
@@ -255,65 +219,6 @@ def stored_columns(stored: Stored) -> Mapping[str, Column]:
     return schema_of(spec, rows=None).columns
 
 
-def part_rows(columns: int) -> int:
-    """Return how many rows a full part has: 2**18, or fewer when there are many columns."""
-    return min(_MAX_PART_ROWS, _MAX_PART_CELLS // columns)
-
-
-def regroup(blocks: Iterable[Block], rows: int) -> Iterator[Block]:
-    """Yield the same rows in blocks of exactly ``rows`` rows, the last one of what is left."""
-    waiting: list[Block] = []
-    have = 0
-    for block in blocks:
-        start, height = 0, _height(block)
-        while height - start >= rows - have:
-            stop = start + rows - have
-            waiting.append(_rows(block, start, stop))
-            yield _joined(waiting)
-            waiting, have, start = [], 0, stop
-        if start < height:
-            waiting.append(_rows(block, start, height))
-            have += height - start
-    if waiting:
-        yield _joined(waiting)
-
-
-def _height(block: Block) -> int:
-    return len(next(iter(block.values())))
-
-
-def _rows(block: Block, start: int, stop: int) -> Block:
-    return {name: codes[start:stop] for name, codes in block.items()}
-
-
-def _joined(blocks: Sequence[Block]) -> Block:
-    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-
-
-def _store_part(
-    writer: Writer, sketches: SketchBuilder, columns: Mapping[str, Column], part: Block
-) -> None:
-    writer.write({name: _narrowed(codes, columns[name]) for name, codes in part.items()})
-    sketches.add(part)
-
-
-def _narrowed(codes: NDArray[np.int32], column: Column) -> NDArray[np.integer[Any]]:
-    """Return category indices in the narrowest type that holds them; numbers as they are."""
-    if isinstance(column, CategoryColumn):
-        return codes.astype(np.min_scalar_type(len(column.values)))
-    return codes
-
-
-def _facts(spec: ColumnsSpec, counts: Counter[str]) -> dict[str, object]:
-    return {
-        "columns": columns_json(spec),
-        "adjacency": spec.adjacency.value,
-        "max_rows": spec.max_rows,
-        "filled": {name: count for name, count in counts.items() if name != DROPPED},
-        "dropped": counts[DROPPED],
-    }
-
-
 def _same(sketch: Sketch, data: VaultData) -> bool:
     numbers = list(sketch.ordered)
     return (
@@ -333,34 +238,6 @@ def _same_counts(one: Ordered, other: Ordered) -> bool:
 
 def _ordered_size(ordered: Ordered) -> int:
     return ordered[0].nbytes + ordered[1].nbytes
-
-
-class _Background:
-    """Runs one thing at a time beside the caller, who waits only to hand over the next."""
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ingest")
-        self._running: Future[None] | None = None
-
-    def __enter__(self) -> _Background:
-        return self
-
-    def run(self, task: Callable[[], None]) -> None:
-        """Wait for the task before, then start this one."""
-        self._wait()
-        self._running = self._thread.submit(task)
-
-    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
-        try:
-            if failure is None:
-                self._wait()
-        finally:
-            self._thread.shutdown()
-
-    def _wait(self) -> None:
-        running, self._running = self._running, None
-        if running is not None:
-            running.result()
 
 
 class _Cache:

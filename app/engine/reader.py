@@ -2,61 +2,36 @@
 
 An uploaded file is hostile until it has been read: a few bytes can declare
 gigabytes, a decoder that gives up may end its process or print cells. So every
-file is read in a process of its own, with a bounded address space and
-processor time, at the lowest priority, that can write to nothing but its
-channel and is the first to go when the machine runs out of memory.
+file is read in a process of its own (:mod:`app.engine.forking`), with a bounded
+address space and processor time, at the lowest priority, that can write to
+nothing but its channel and is the first to go when the machine runs out of
+memory. :mod:`app.engine.reading` is the other end.
 
-:func:`host` is what the service starts once: it has loaded the decoders, holds
-nothing of the service (no environment, no descriptor, no key) and forks for
-every upload. :mod:`app.engine.reading` is the other end.
-
-*Channel.* The reader gets one :class:`Task` as JSON. Each message it sends is
-one byte that says what it is (:class:`Message`) and a body.
+*Channel.* The reader gets one :class:`Task` as JSON. It sends blocks, digests,
+and an outcome: the counts of :func:`app.engine.ingest.ingest`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import resource
-import select
-import signal
-import socket
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from enum import IntEnum
+from dataclasses import dataclass, fields
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
 from app.domain.problems import Problem
 from app.engine.cells import Codes
+from app.engine.forking import Message, confine, send
 from app.engine.ingest import ingest
 from app.engine.limits import Limits
 from app.engine.row_digests import RowDigester
 from mechanisms.privacy import Adjacency
 
 _MESSAGE_BYTES = 1 << 20
-_NICENESS = 10
-
-
-class Message(IntEnum):
-    """What a message's body is."""
-
-    BLOCK = 0
-    """The declared columns' int32 codes, one column after the other."""
-    COUNTS = 1
-    """JSON: the counts of :func:`app.engine.ingest.ingest`; the last message."""
-    PROBLEM = 2
-    """JSON: code, detail and extras of a refusal; the last message."""
-    FAILED = 3
-    """The class of an exception that is none of ours; the last message."""
-    DIGESTS = 4
-    """:class:`app.engine.row_digests.RowDigests`, if the task has a key; before the counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +55,18 @@ class Task:
             columns=columns_json(spec),
             adjacency=spec.adjacency.value,
             max_rows=spec.max_rows,
-            limits=asdict(limits),
+            limits={each.name: getattr(limits, each.name) for each in fields(limits)},
             lineage_key=None if lineage_key is None else lineage_key.hex(),
         )
+
+    def to_json(self) -> bytes:
+        """Return the task as it is sent; a thousand columns are copied only once."""
+        return json.dumps({each.name: getattr(self, each.name) for each in fields(self)}).encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Task:
+        """Return the inverse of :meth:`to_json`."""
+        return cls(**json.loads(content))
 
     def spec(self) -> ColumnsSpec:
         """Return the declared columns."""
@@ -90,81 +74,52 @@ class Task:
             self.columns, adjacency=Adjacency(self.adjacency), max_rows=self.max_rows
         )
 
+    def key(self) -> bytes | None:
+        """Return the key of row digests."""
+        return None if self.lineage_key is None else bytes.fromhex(self.lineage_key)
+
     def digester(self) -> RowDigester | None:
         """Return what makes the rows' digests, if that is asked for."""
-        if self.lineage_key is None:
-            return None
-        return RowDigester(bytes.fromhex(self.lineage_key), self.spec())
+        key = self.key()
+        return None if key is None else RowDigester(key, self.spec())
 
 
-def host(descriptor: int) -> None:
-    """Fork a reader for every pair of descriptors (the file, its channel) until the other end goes.
-
-    The decoders' threads start with their first use, so there is one thread here to fork.
-    """
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # readers need not be waited for
-    with socket.socket(fileno=descriptor) as orders:
-        while True:
-            _, descriptors, _, _ = socket.recv_fds(orders, 1, 2)
-            if not descriptors:
-                return
-            with suppress(OSError):  # no process to be had: the channel closes, and that is told
-                if os.fork() == 0:
-                    orders.close()
-                    _be_reader(*descriptors)
-            for each in descriptors:
-                os.close(each)
-
-
-def _be_reader(file: int, channel: int) -> None:
-    """Read one file and leave, come what may."""
-    try:
-        with Connection(channel) as sending:
-            threading.Thread(target=_leave_with, args=(channel,), daemon=True).start()
-            _read(file, sending)
-    except BrokenPipeError:
-        pass
-    finally:
-        os._exit(0)
-
-
-def _leave_with(channel: int) -> None:
-    """End this process when nobody listens any more."""
-    hung_up = select.poll()
-    hung_up.register(channel, 0)
-    hung_up.poll()
-    os._exit(0)
+def work(file: int, channel: int) -> None:
+    """Read one file; see :mod:`app.engine.forking`."""
+    with Connection(channel) as sending, suppress(BrokenPipeError):
+        _read(file, sending)
 
 
 def _read(file: int, channel: Connection) -> None:
-    task = Task(**json.loads(channel.recv_bytes()))
+    task = Task.from_json(channel.recv_bytes())
     limits = Limits(**task.limits)
     try:
         _confine(limits)
         digester = task.digester()
         for message, body in _messages(file, task.spec(), limits, digester):
-            channel.send_bytes(bytes([message]) + body)
+            send(channel, message, body)
     except BrokenPipeError:
         raise
     except Problem as problem:
-        told = {"code": problem.code, "detail": problem.detail, "extras": problem.extras}
-        channel.send_bytes(bytes([Message.PROBLEM]) + json.dumps(told).encode())
+        send(channel, Message.PROBLEM, problem_json(problem))
     except BaseException as error:  # a decoder's panic is no Exception; what it says is dropped
-        channel.send_bytes(bytes([Message.FAILED]) + type(error).__qualname__.encode())
+        send(channel, Message.FAILED, type(error).__qualname__.encode())
 
 
 def _confine(limits: Limits) -> None:
-    """Give this process what it may use, for good."""
-    with suppress(OSError):  # Linux alone has this
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    os.nice(_NICENESS)
-    for kind, most in (
-        (resource.RLIMIT_AS, limits.upload_memory_bytes),
-        (resource.RLIMIT_CPU, limits.upload_cpu_s),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        resource.setrlimit(kind, (most, most))
+    """Let this process read, and do nothing else for long; it is the first to go."""
+    allowed = {
+        resource.RLIMIT_AS: limits.upload_memory_bytes,
+        resource.RLIMIT_CPU: limits.upload_cpu_s,
+        resource.RLIMIT_FSIZE: 0,
+    }
+    confine(allowed, oom_score=1000)
+
+
+def problem_json(problem: Problem) -> bytes:
+    """Return the body of a refusal's message."""
+    told = {"code": problem.code, "detail": problem.detail, "extras": problem.extras}
+    return json.dumps(told).encode()
 
 
 def _messages(
@@ -178,7 +133,7 @@ def _messages(
                 yield Message.BLOCK, body
     if digester is not None:
         yield Message.DIGESTS, digester.finish().to_bytes()
-    yield Message.COUNTS, json.dumps(counts).encode()
+    yield Message.OUTCOME, json.dumps(counts).encode()
 
 
 def _bodies(columns: list[Codes]) -> Iterator[bytes]:

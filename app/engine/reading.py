@@ -12,18 +12,13 @@ from __future__ import annotations
 import atexit
 import json
 import logging
-import os
 import re
 import shutil
-import socket
-import subprocess
-import sys
 import tempfile
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import BinaryIO
@@ -33,23 +28,16 @@ import numpy as np
 from app.domain.datasets import CategorySpec, ColumnSpec, ColumnsSpec
 from app.domain.problems import Problem
 from app.engine.cells import Codes
+from app.engine.forking import Forks, Message, receive
 from app.engine.limits import Limits
-from app.engine.reader import Message, Task
+from app.engine.reader import Task
 from app.engine.row_digests import MalformedError, RowDigests, key_name
 from app.engine.trouble import UNREADABLE, Trouble, Troubles
 from mechanisms.domain import CODE_MAX
 
 _LOG = logging.getLogger(__name__)
 _REFUSALS = ("invalid-upload", "too-large")
-_START = """
-import json, sys
-sys.path[:] = json.loads(sys.argv[1])
-from app.engine.reader import host
-host(int(sys.argv[2]))
-"""
-_MAX_THREADS = 4
 _CLASS = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}")
-_MAX_MESSAGE_BYTES = 1 << 24
 
 
 @dataclass(slots=True)
@@ -64,9 +52,7 @@ class UploadReader:
     """Reads uploads, each in a process of its own. Any number of threads may use it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        # by process: a forked one does not use its parent's
-        self._hosts: dict[int, _Host] = {}
+        self.forks = Forks("app.engine.reader", quiet=True)
 
     def blocks(
         self,
@@ -94,49 +80,26 @@ class UploadReader:
         Problem
             As there. A reader that was lost to its limits is an ``invalid-upload`` too.
         """
-        with ExitStack() as held:
-            file = held.enter_context(_file_of(stream, scratch))
-            channel = held.enter_context(self._reader(file.fileno()))
-            task = Task.of(spec, limits, lineage_key=None if lineage is None else lineage.key)
+        task = Task.of(spec, limits, lineage_key=None if lineage is None else lineage.key)
+        with self.reading(stream, task, scratch=scratch) as channel:
+            yield from checked_blocks(channel, spec, limits=limits, counts=counts, lineage=lineage)
+
+    @contextmanager
+    def reading(
+        self, stream: BinaryIO, task: Task, *, scratch: Path | None = None
+    ) -> Iterator[Connection]:
+        """Have a file read, as long as anybody holds the channel that this gives."""
+        ours, theirs = Pipe()
+        with ours:
+            with theirs, _file_of(stream, scratch) as file:
+                self.forks.order(file.fileno(), theirs.fileno())
             with suppress(OSError):  # a reader that is gone already is noticed next
-                channel.send_bytes(json.dumps(asdict(task)).encode())
-            while (message := _received(channel, limits.silence_s))[0] is Message.BLOCK:
-                yield _block(message[1], spec)
-            if message[0] is Message.DIGESTS and lineage is not None:
-                lineage.digests = _digests(message[1], lineage.key)
-                message = _received(channel, limits.silence_s)
-        found = _outcome(*message)
-        if counts is not None:
-            counts.update(found)
+                ours.send_bytes(task.to_json())
+            yield ours
 
     def close(self) -> None:
         """Let go of the process that starts readers; a later upload starts another."""
-        with self._lock:
-            self._drop()
-
-    @contextmanager
-    def _reader(self, file: int) -> Iterator[Connection]:
-        """Have a file read for as long as the block lasts; the reader ends with its channel."""
-        ours, theirs = Pipe()
-        with ours:
-            with theirs:
-                self._order(file, theirs.fileno())
-            yield ours
-
-    def _order(self, file: int, channel: int) -> None:
-        with self._lock:
-            try:
-                self._host().order(file, channel)
-            except OSError:  # the host was lost since the last upload
-                self._drop()
-                self._host().order(file, channel)
-
-    def _host(self) -> _Host:
-        return self._hosts.get(os.getpid()) or self._hosts.setdefault(os.getpid(), _Host.start())
-
-    def _drop(self) -> None:
-        if (host := self._hosts.pop(os.getpid(), None)) is not None:
-            host.stop()
+        self.forks.close()
 
 
 SHARED = UploadReader()
@@ -144,45 +107,23 @@ SHARED = UploadReader()
 atexit.register(SHARED.close)
 
 
-@dataclass(frozen=True, slots=True)
-class _Host:
-    """The process that starts readers, and the way to it."""
-
-    orders: socket.socket
-    process: subprocess.Popen[bytes]
-
-    @classmethod
-    def start(cls) -> _Host:
-        """Start one.
-
-        It gets nothing of this process but the module path, has nowhere to
-        print to, and does not hear the terminal's Ctrl-C: uploads under way are
-        read to their end.
-        """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            modules = json.dumps([str(Path(entry).absolute()) for entry in sys.path])
-            threads = max(1, min(_MAX_THREADS, (os.cpu_count() or 2) // 2))
-            process = subprocess.Popen(  # noqa: S603 - fixed words, this interpreter
-                [sys.executable, "-I", "-c", _START, modules, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                env={"POLARS_MAX_THREADS": str(threads), "OPENBLAS_NUM_THREADS": "1"},
-                start_new_session=True,
-            )
-        return cls(ours, process)
-
-    def order(self, file: int, channel: int) -> None:
-        """Have a reader started for a file and its channel."""
-        socket.send_fds(self.orders, [b"r"], [file, channel])
-
-    def stop(self) -> None:
-        """End the process; readers that run are not touched."""
-        self.orders.close()
-        self.process.kill()
-        self.process.wait()
+def checked_blocks(
+    channel: Connection,
+    spec: ColumnsSpec,
+    *,
+    limits: Limits,
+    counts: Counter[str] | None = None,
+    lineage: Lineage | None = None,
+) -> Iterator[Mapping[str, Codes]]:
+    """Yield what a reader sends, once it is found sound; see :meth:`UploadReader.blocks`."""
+    while (message := _received(channel, limits.silence_s))[0] is Message.BLOCK:
+        yield _block(message[1], spec)
+    if message[0] is Message.DIGESTS and lineage is not None:
+        lineage.digests = _digests(message[1], lineage.key)
+        message = _received(channel, limits.silence_s)
+    found = _outcome(*message)
+    if counts is not None:
+        counts.update(found)
 
 
 @contextmanager
@@ -202,10 +143,7 @@ def _file_of(stream: BinaryIO, scratch: Path | None) -> Iterator[BinaryIO]:
 def _received(channel: Connection, patience_s: float) -> tuple[Message, memoryview]:
     """Return the next message; a reader that is silent, gone or talks nonsense is unreadable."""
     try:
-        if not channel.poll(patience_s):
-            raise _unreadable()
-        content = channel.recv_bytes(_MAX_MESSAGE_BYTES)
-        return Message(content[0]), memoryview(content)[1:]
+        return receive(channel, patience_s)
     except (EOFError, OSError, ValueError, IndexError):  # stopped by its own limits mostly
         raise _unreadable() from None
 
@@ -248,10 +186,10 @@ def _outcome(message: Message, body: memoryview) -> dict[str, int]:
         failure = name if _CLASS.fullmatch(name) else "unknown"
         _LOG.warning("upload unreadable", extra={"failure": failure})
         raise _unreadable()
-    if message not in (Message.COUNTS, Message.PROBLEM):
+    if message not in (Message.OUTCOME, Message.PROBLEM):
         raise _unreadable()
     told = json.loads(bytes(body))
-    if message is Message.COUNTS:
+    if message is Message.OUTCOME:
         return {name: int(count) for name, count in told.items()}
     if told["code"] not in _REFUSALS:
         raise _unreadable()

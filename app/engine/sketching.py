@@ -6,10 +6,15 @@ places instead of by sorting and merging, for so many columns at a time, and
 each column's counts become a file of their own, so that a mean never loads
 what only a quantile needs.
 
-*Stored form.* ``sketch.json``: row count, Gram matrix of (1, number columns in
-declared order) and category counts, all integers. ``column-<i>.npy`` for the
-i-th number column: its distinct codes ascending (int32), then their counts
-(the narrowest unsigned type), as two arrays in numpy's own format.
+*Stored form.* ``sketch.json``: row count and category counts. ``gram.npy``: the
+Gram matrix of (1, number columns in declared order), as two arrays in numpy's
+own format: what its integers are above 32 bits (the narrowest signed type), and
+their lowest 32 bits. As JSON, a million integers take the interpreter to
+themselves for as long as they are read. ``column-<i>.npy`` for the i-th number
+column: its distinct codes ascending (int32), then their counts (the narrowest
+unsigned type).
+
+Data sets stored before there was a ``gram.npy`` have the matrix in ``sketch.json``.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +34,7 @@ from mechanisms.sketches import SUM_ROWS, Ordered, distinct, gram_of_some
 from mechanisms.statistics.base import Block
 
 SUMMARY = "sketch.json"
+GRAM = "gram.npy"
 DENSE_COLUMNS = 16
 """Columns counted at a time: 16 MiB each."""
 SORTED_ROWS = 1 << 17
@@ -68,7 +75,9 @@ class SketchBuilder:
         Columns that were not counted on the way are counted from the parts,
         so many at a time.
         """
-        yield SUMMARY, self._summary()
+        categories = {name: counts.tolist() for name, counts in self._categories.items()}
+        yield SUMMARY, json.dumps({"rows": self._rows, "categories": categories}).encode()
+        yield GRAM, self._gram.words().to_bytes()
         for start in range(0, len(self._numbers), DENSE_COLUMNS):
             names = self._numbers[start : start + DENSE_COLUMNS]
             counters = self._counters if start == 0 else {name: _Counter() for name in names}
@@ -81,19 +90,48 @@ class SketchBuilder:
                 yield column_file(index), _column_bytes(counters[name].ordered())
             counters.clear()
 
-    def _summary(self) -> bytes:
-        categories = {name: counts.tolist() for name, counts in self._categories.items()}
-        # Row by row: encoded in one go, a large matrix would hold every other thread up.
-        gram = ",".join(json.dumps(row, separators=(",", ":")) for row in self._gram.rows())
-        counted = json.dumps(categories, separators=(",", ":"))
-        return f'{{"rows":{self._rows},"gram":[{gram}],"categories":{counted}}}'.encode()
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GramWords:
+    """A matrix of integers of up to 95 bits: ``high * 2**32 + low``.
+
+    A million integers of Python would take six times the memory.
+    """
+
+    high: NDArray[np.signedinteger[Any]]
+    low: NDArray[np.uint32]
+
+    def some(self, places: Sequence[int]) -> list[list[int]]:
+        """Return the rows and columns at these places, as Python integers."""
+        picked = np.ix_(places, places)
+        return [
+            [(above << _WORD) + below for above, below in zip(*row, strict=True)]
+            for row in zip(self.high[picked].tolist(), self.low[picked].tolist(), strict=True)
+        ]
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory it takes."""
+        return self.high.nbytes + self.low.nbytes
+
+    def to_bytes(self) -> bytes:
+        """Return the stored form."""
+        return _arrays_bytes(self.high, self.low)
+
+
+def read_gram(gram: bytes | None, summary: Mapping[str, Any]) -> GramWords:
+    """Return the stored Gram matrix, from its own file or else from the summary."""
+    if gram is not None:
+        high, low = _arrays_of(gram)
+        return GramWords(high, low)
+    rows = summary["gram"]
+    high = np.array([[each >> _WORD for each in row] for row in rows], dtype=np.int64)
+    low = np.array([[each & _LOW_BITS for each in row] for row in rows], dtype=np.uint32)
+    return GramWords(high, low)
 
 
 class _Gram:
-    """An exact sum of up to 2**31 matrices of 64 bits, in two words.
-
-    Sums of a million integers of Python would hold every other thread up.
-    """
+    """An exact sum of up to 2**31 matrices of 64 bits, in two words."""
 
     __slots__ = ("_high", "_low")
 
@@ -108,11 +146,11 @@ class _Gram:
         self._high += self._low >> _WORD
         self._low &= _LOW_BITS
 
-    def rows(self) -> Iterator[list[int]]:
-        """Yield the rows of the sum."""
-        for high, low in zip(self._high, self._low, strict=True):
-            words = zip(high.tolist(), low.tolist(), strict=True)
-            yield [(above << _WORD) + below for above, below in words]
+    def words(self) -> GramWords:
+        """Return the sum."""
+        lowest, highest = int(self._high.min()), int(self._high.max())
+        narrowest = np.min_scalar_type(min(lowest, -1 - highest))
+        return GramWords(self._high.astype(narrowest), self._low.astype(np.uint32))
 
 
 class _Counter:
@@ -154,16 +192,23 @@ def column_file(index: int) -> str:
 
 def _column_bytes(ordered: Ordered) -> bytes:
     codes, counts = ordered
-    buffer = io.BytesIO()
-    np.save(buffer, codes, allow_pickle=False)
     narrowest = np.min_scalar_type(int(counts.max(initial=0)))
-    np.save(buffer, counts.astype(narrowest), allow_pickle=False)
-    return buffer.getvalue()
+    return _arrays_bytes(codes, counts.astype(narrowest))
 
 
 def read_column(content: bytes) -> Ordered:
     """Return the inverse of what :meth:`SketchBuilder.files` gave for a column."""
-    buffer = io.BytesIO(content)
-    codes: NDArray[np.int32] = np.load(buffer, allow_pickle=False)
-    counts: NDArray[Any] = np.load(buffer, allow_pickle=False)
+    codes, counts = _arrays_of(content)
     return codes, counts.astype(np.int64)
+
+
+def _arrays_bytes(*arrays: NDArray[Any]) -> bytes:
+    buffer = io.BytesIO()
+    for array in arrays:
+        np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _arrays_of(content: bytes) -> tuple[NDArray[Any], NDArray[Any]]:
+    buffer = io.BytesIO(content)
+    return np.load(buffer, allow_pickle=False), np.load(buffer, allow_pickle=False)

@@ -18,7 +18,7 @@ from app.domain.ledger import Balance
 from app.domain.policies import Policy
 from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
-from app.engine.row_digests import RowDigests
+from app.engine.forking import ProcessLostError
 from app.engine.schema import schema_of
 from app.services.accounting import Meter, meter_of
 from app.services.keys import Caller
@@ -86,7 +86,7 @@ class Stored(Protocol):
         """Return how many rows were stored."""
 
     @property
-    def digests(self) -> RowDigests | None:
+    def digests(self) -> bytes | None:
         """Return what tells the rows again, None where nothing is to be told."""
 
 
@@ -101,6 +101,9 @@ class DataPlane(Protocol):
 
     def erase(self, dataset_id: str) -> None:
         """Remove a data set's rows; nothing happens when there are none."""
+
+    def close(self) -> None:
+        """End what takes uploads in."""
 
 
 class DatasetService:
@@ -144,27 +147,26 @@ class DatasetService:
 
     async def _admit(self, dataset: str, new: NewDataset, stored: Stored, person: str) -> None:
         """Register a stored upload, once it has been compared with everything registered before."""
-        digests, sha256 = stored.digests, None
+        digests, kept = stored.digests, None
         comparison = Comparison()
         try:
             if digests is not None:
-                sha256 = await anyio.to_thread.run_sync(self._lineage.keep, dataset, digests)
+                kept = await anyio.to_thread.run_sync(self._lineage.keep, dataset, digests)
             while True:
-                if digests is not None:
-                    comparison = await anyio.to_thread.run_sync(
-                        partial(
-                            self._lineage.compare, digests, account=new.account, since=comparison
-                        )
+                if kept is not None:
+                    compare = partial(
+                        self._lineage.compare, kept, account=new.account, since=comparison
                     )
+                    comparison = await anyio.to_thread.run_sync(compare, limiter=self._turns)
                 if new.overlap_reason is None:
                     require_unrelated(comparison)
                 admission = _Admission(
                     dataset=dataset, new=new, rows=stored.rows, person=person,
-                    sha256=sha256, comparison=comparison,
+                    sha256=None if kept is None else kept.sha256, comparison=comparison,
                 )  # fmt: skip
                 if await self._store.awrite(partial(_register, admission)):
                     return
-        except Problem:
+        except (Problem, ProcessLostError):
             await anyio.to_thread.run_sync(self._lineage.forget, dataset)
             raise
 
@@ -249,6 +251,10 @@ class DatasetService:
         self._facts[dataset] = facts_of(record)
         _LOG.info("data set archived", extra={"dataset": dataset})
         return await anyio.to_thread.run_sync(self.view, dataset)
+
+    async def close(self) -> None:
+        """End the uploads that are still being taken in."""
+        await anyio.to_thread.run_sync(self._plane.close)
 
     def with_rows(self) -> frozenset[str]:
         """Return the data sets whose rows must be kept: open ones, and what charges still need."""

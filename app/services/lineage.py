@@ -9,17 +9,39 @@ spent on twice. What a refusal tells is the earlier data set; see
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from app.domain.problems import Problem
 from app.engine.overlap import tables_overlap
-from app.engine.row_digests import MalformedError, RowDigests, key_name
+from app.engine.row_digests import MalformedError, RowDigests
 from app.store import LineageRecord, Store
 from app.store.lineage import LineageFiles
 from app.store.vault import VaultError
 
 _LOG = logging.getLogger(__name__)
-_PAGE = 100
+_PAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Digested:
+    """A data set whose rows' digests are kept, and the SHA-256 of their file."""
+
+    dataset: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Which of some data sets an upload overlaps, the first of them, and whose digests are lost."""
+
+    found: str | None = None
+    lost: tuple[str, ...] = ()
+
+
+Comparing = Callable[[Digested, Sequence[Digested]], Verdict]
+"""Compares an upload with earlier data sets, here or elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,49 +64,82 @@ class Comparison:
 
 
 class LineageService:
-    """Compares uploads with earlier data, and keeps their digests."""
+    """Compares uploads with earlier data, and keeps their digests.
 
-    def __init__(self, store: Store, files: LineageFiles) -> None:
+    Parameters
+    ----------
+    store
+        Which data sets there are.
+    files
+        Their digests.
+    comparing
+        What compares them: this process, unless told otherwise.
+    """
+
+    def __init__(
+        self, store: Store, files: LineageFiles, comparing: Comparing | None = None
+    ) -> None:
         self._store = store
         self._files = files
-        self._key = key_name(files.key())
+        self._compare = comparing or partial(compare, files)
 
-    def compare(self, digests: RowDigests, *, account: str | None, since: Comparison) -> Comparison:
+    def compare(self, upload: Digested, *, account: str | None, since: Comparison) -> Comparison:
         """Compare an upload with the data sets registered since an earlier comparison."""
-        upto, found, lost = since.upto, since.found, list(since.lost)
+        upto, found, lost = since.upto, since.found, since.lost
         while records := self._registered(after=upto):
-            for record in records:
-                upto = record.number
-                if found is not None or record.sha256 is None or record.account == account:
-                    continue
-                earlier = self._read(record)
-                if earlier is None:
-                    lost.append(record.dataset)
-                elif tables_overlap(digests, earlier):
-                    found = record
-        return Comparison(upto, found, tuple(lost))
+            upto = records[-1].number
+            others = {
+                record.dataset: record
+                for record in records
+                if record.sha256 is not None and record.account != account
+            }
+            if found is None and others:
+                earlier = [Digested(each.dataset, each.sha256 or "") for each in others.values()]
+                verdict = self._compare(upload, earlier)
+                found = None if verdict.found is None else others[verdict.found]
+                lost = (*lost, *verdict.lost)
+        return Comparison(upto, found, lost)
 
     def _registered(self, *, after: int) -> tuple[LineageRecord, ...]:
         with self._store.reading() as reader:
             return reader.datasets.lineages(after=after, limit=_PAGE)
 
-    def _read(self, record: LineageRecord) -> RowDigests | None:
-        """Return a data set's digests, or None when they are not what they were."""
-        try:
-            content = self._files.read(record.dataset, record.sha256 or "")
-            digests = RowDigests.from_bytes(content)
-        except (VaultError, MalformedError):
-            _LOG.error("row digests lost", extra={"dataset": record.dataset})
-            return None
-        return digests if digests.key == self._key else None
-
-    def keep(self, dataset: str, digests: RowDigests) -> str:
-        """Store an upload's digests and return their SHA-256."""
-        return self._files.keep(dataset, digests.to_bytes())
+    def keep(self, dataset: str, digests: bytes) -> Digested:
+        """Store an upload's digests."""
+        return Digested(dataset, self._files.keep(dataset, digests))
 
     def forget(self, dataset: str) -> None:
         """Drop the digests of an upload that was refused."""
         self._files.forget(dataset)
+
+
+def compare(files: LineageFiles, upload: Digested, earlier: Sequence[Digested]) -> Verdict:
+    """Compare an upload with data sets one by one, until it overlaps one.
+
+    Raises
+    ------
+    VaultError, MalformedError
+        The upload's own digests are not what they were a moment ago.
+    """
+    new = RowDigests.from_bytes(files.read(upload.dataset, upload.sha256))
+    lost: list[str] = []
+    for each in earlier:
+        old = _read(files, each, new.key)
+        if old is None:
+            lost.append(each.dataset)
+        elif tables_overlap(new, old):
+            return Verdict(each.dataset, tuple(lost))
+    return Verdict(None, tuple(lost))
+
+
+def _read(files: LineageFiles, kept: Digested, key: str) -> RowDigests | None:
+    """Return a data set's digests, or None when they are not what they were."""
+    try:
+        digests = RowDigests.from_bytes(files.read(kept.dataset, kept.sha256))
+    except (VaultError, MalformedError):
+        _LOG.error("row digests lost", extra={"dataset": kept.dataset})
+        return None
+    return digests if digests.key == key else None
 
 
 def require_unrelated(comparison: Comparison) -> None:

@@ -2,16 +2,19 @@
 
 ::
 
-    datasets/<id>/manifest.json        facts, and every file with its size and SHA-256
+    datasets/<id>/manifest.json        facts, and everything below with its size and SHA-256
     datasets/<id>/part-00000.parquet   at most 2**18 rows of integer codes
-    datasets/<id>/<sketch files>       whatever the engine attached
+    datasets/<id>/attached.bin         whatever the engine attached, one after the other
     staging/<id>-<random>/             uploads in progress, and scratch files
     stale/<id>-<random>/               data sets that the database does not know
 
-A data set is written in staging, flushed to disk file by file, and becomes
-visible by one rename, so a crash at any instant leaves either all of it or
-nothing. It never changes afterwards. A file is hashed the first time this
-process reads it and again whenever its size or time stamp has changed.
+A data set is written in staging, by whatever process takes the upload in, and
+flushed to disk; then it becomes visible by one rename, so a crash at any
+instant leaves either all of it or nothing. It never changes afterwards. A part
+is hashed the first time this process reads it and again whenever its size or
+time stamp has changed. What is attached lies in one file, since a thousand
+files would be flushed one by one; data sets stored by version 1 of the
+manifest have a file each.
 
 The vault knows bytes and integers, not what they mean.
 """
@@ -37,8 +40,11 @@ from numpy.typing import NDArray
 
 MAX_PART_ROWS = 1 << 18
 MANIFEST = "manifest.json"
+ATTACHED = "attached.bin"
 STALE = "stale"
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2
+_FILE_EACH = 1
+"""The manifest's version that kept every attached file by itself."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 
 
@@ -70,10 +76,16 @@ class StoredFile:
         TamperedError
             The file is gone or differs from what was published.
         """
-        try:
-            content = self.path.read_bytes()
-        except OSError:
-            raise TamperedError(f"{self.path.name} cannot be read") from None
+        return self.checked(_bytes_of(self.path))
+
+    def checked(self, content: bytes) -> bytes:
+        """Return the bytes, if they are those that were published.
+
+        Raises
+        ------
+        TamperedError
+            They are not.
+        """
         if len(content) != self.size or hashlib.sha256(content).hexdigest() != self.sha256:
             raise TamperedError(f"{self.path.name} differs from what was published")
         return content
@@ -97,6 +109,27 @@ class StoredFile:
 
 
 _CHECKED: dict[tuple[Path, str], tuple[int, int, int, int]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPiece:
+    """A run of bytes in a published file, and what it must hash to."""
+
+    run: StoredFile
+    start: int
+
+    def read(self) -> bytes:
+        """Return the bytes, after checking them.
+
+        Raises
+        ------
+        TamperedError
+            The file is gone, or this run of it differs from what was published.
+        """
+        return self.run.checked(_bytes_of(self.run.path, self.start, self.run.size))
+
+
+Attached = StoredFile | StoredPiece
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +160,10 @@ class StoredDataset:
     rows: int
     facts: Mapping[str, Any]
     parts: tuple[StoredPart, ...]
-    attached: Mapping[str, StoredFile]
+    attached: Mapping[str, Attached]
 
     def verify(self) -> None:
-        """Read and hash every file.
+        """Read and hash everything.
 
         Raises
         ------
@@ -139,8 +172,14 @@ class StoredDataset:
         """
         for part in self.parts:
             part.file.read()
+        ends: dict[Path, int] = {}
         for file in self.attached.values():
             file.read()
+            if isinstance(file, StoredPiece):
+                ends[file.run.path] = file.start + file.run.size
+        for path, end in ends.items():
+            if path.stat().st_size != end:
+                raise TamperedError(f"{path.name} differs from what was published")
 
 
 @dataclass(slots=True)
@@ -150,7 +189,8 @@ class VaultWriter:
     id: str
     directory: Path
     parts: list[StoredPart] = field(default_factory=list)
-    attached: dict[str, StoredFile] = field(default_factory=dict)
+    attached: dict[str, StoredPiece] = field(default_factory=dict)
+    _attached_bytes: int = 0
 
     def write(self, block: Mapping[str, NDArray[np.integer[Any]]]) -> StoredPart:
         """Write the next part and flush it to disk.
@@ -168,28 +208,39 @@ class VaultWriter:
         name = f"part-{len(self.parts):05d}.parquet"
         # A view that an error keeps alive would make the buffer complain when it goes.
         with buffer.getbuffer() as content:
-            part = StoredPart(self._store(name, content), rows)
-        self.parts.append(part)
-        return part
+            path = self.directory / name
+            _write_durably(path, content)
+            file = StoredFile(path, len(content), hashlib.sha256(content).hexdigest())
+        self.parts.append(StoredPart(file, rows))
+        return self.parts[-1]
 
     def attach(self, name: str, content: bytes) -> None:
-        """Store one more file beside the parts."""
-        self.attached[_checked_name(name)] = self._store(name, memoryview(content))
+        """Store one more run of bytes beside the parts; :meth:`finish` flushes them all."""
+        path = self.directory / ATTACHED
+        with path.open("ab") as file:
+            file.write(content)
+        run = StoredFile(path, len(content), hashlib.sha256(content).hexdigest())
+        self.attached[_checked_name(name)] = StoredPiece(run, self._attached_bytes)
+        self._attached_bytes += run.size
 
-    def _store(self, name: str, content: memoryview) -> StoredFile:
-        path = self.directory / name
-        _write_durably(path, content)
-        return StoredFile(path, len(content), hashlib.sha256(content).hexdigest())
+    def finish(self, facts: Mapping[str, object]) -> None:
+        """Write the manifest, and have everything on disk before this returns."""
+        if self.attached:
+            _flush(self.directory / ATTACHED)
+        manifest = json.dumps(self._manifest(facts), allow_nan=False).encode()
+        _write_durably(self.directory / MANIFEST, memoryview(manifest))
+        _flush(self.directory)
 
-    def manifest(self, facts: Mapping[str, object]) -> dict[str, object]:
-        """Return what the manifest says of everything written so far."""
+    def _manifest(self, facts: Mapping[str, object]) -> dict[str, object]:
         return {
             "version": MANIFEST_VERSION,
             "id": self.id,
             "rows": sum(part.rows for part in self.parts),
             "facts": dict(facts),
-            "parts": [{**_entry(part.file), "rows": part.rows} for part in self.parts],
-            "attached": [_entry(file) for file in self.attached.values()],
+            "parts": [
+                {**_entry(part.file.path.name, part.file), "rows": part.rows} for part in self.parts
+            ],
+            "attached": [_entry(name, piece.run) for name, piece in self.attached.items()],
         }
 
 
@@ -219,24 +270,23 @@ class Vault:
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
-    def publish(self, writer: VaultWriter, facts: Mapping[str, object]) -> None:
-        """Make the writer's data set visible, durably and all at once.
+    def publish(self, writer: VaultWriter) -> None:
+        """Make a finished data set visible, durably and all at once.
 
         Raises
         ------
         VaultError
-            A data set of this id exists.
+            It is not finished, or a data set of this id exists.
         """
-        manifest = json.dumps(writer.manifest(facts), allow_nan=False).encode()
-        _write_durably(writer.directory / MANIFEST, memoryview(manifest))
-        _flush_directory(writer.directory)
+        if not (writer.directory / MANIFEST).exists():
+            raise VaultError("a data set is finished before it is published")
         target = self._datasets / writer.id
         try:
             writer.directory.rename(target)
         except OSError:
             raise VaultError("the data set cannot be published under this id") from None
-        _flush_directory(self._datasets)
-        _flush_directory(self._staging)
+        _flush(self._datasets)
+        _flush(self._staging)
 
     def open(self, dataset_id: str) -> StoredDataset:
         """Return a published data set; its files are checked as they are read.
@@ -273,9 +323,9 @@ class Vault:
             (self._datasets / dataset_id).rename(doomed)
         except FileNotFoundError:
             return
-        _flush_directory(self._datasets)
+        _flush(self._datasets)
         shutil.rmtree(doomed, ignore_errors=True)
-        _flush_directory(self._staging)
+        _flush(self._staging)
 
     def recover(self, *, keep: Collection[str], known: Collection[str]) -> Sequence[str]:
         """Remove what a crash left: staging, and data sets not to ``keep``.
@@ -301,12 +351,13 @@ class Vault:
         stale = self._datasets.with_name(STALE)
         stale.mkdir(mode=0o700, exist_ok=True)
         (self._datasets / dataset_id).rename(stale / f"{dataset_id}-{secrets.token_hex(8)}")
-        _flush_directory(stale)
-        _flush_directory(self._datasets)
+        _flush(stale)
+        _flush(self._datasets)
 
 
 def _stored_dataset(directory: Path, manifest: Mapping[str, Any]) -> StoredDataset:
-    if manifest["version"] != MANIFEST_VERSION or manifest["id"] != directory.name:
+    version = manifest["version"]
+    if version not in (_FILE_EACH, MANIFEST_VERSION) or manifest["id"] != directory.name:
         raise ValueError("another manifest")
     parts = tuple(
         StoredPart(_stored_file(directory, entry), int(entry["rows"]))
@@ -314,7 +365,8 @@ def _stored_dataset(directory: Path, manifest: Mapping[str, Any]) -> StoredDatas
     )
     if sum(part.rows for part in parts) != manifest["rows"]:
         raise ValueError("the rows do not add up")
-    attached = {entry["file"]: _stored_file(directory, entry) for entry in manifest["attached"]}
+    kept_apart = version == _FILE_EACH
+    attached = (_files_of if kept_apart else _pieces_of)(directory, manifest["attached"])
     return StoredDataset(
         id=manifest["id"],
         rows=manifest["rows"],
@@ -324,12 +376,35 @@ def _stored_dataset(directory: Path, manifest: Mapping[str, Any]) -> StoredDatas
     )
 
 
+def _files_of(directory: Path, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Attached]:
+    return {entry["file"]: _stored_file(directory, entry) for entry in entries}
+
+
+def _pieces_of(directory: Path, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Attached]:
+    path, start = directory / ATTACHED, 0
+    found: dict[str, Attached] = {}
+    for entry in entries:
+        run = StoredFile(path, entry["size"], entry["sha256"])
+        found[entry["file"]] = StoredPiece(run, start)
+        start += run.size
+    return found
+
+
 def _stored_file(directory: Path, entry: Mapping[str, Any]) -> StoredFile:
     return StoredFile(directory / _checked_name(entry["file"]), entry["size"], entry["sha256"])
 
 
-def _entry(file: StoredFile) -> dict[str, object]:
-    return {"file": file.path.name, "size": file.size, "sha256": file.sha256}
+def _entry(name: str, file: StoredFile) -> dict[str, object]:
+    return {"file": name, "size": file.size, "sha256": file.sha256}
+
+
+def _bytes_of(path: Path, start: int = 0, size: int = -1) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read(size)
+    except OSError:
+        raise TamperedError(f"{path.name} cannot be read") from None
 
 
 def _checked_name(name: str) -> str:
@@ -345,8 +420,8 @@ def _write_durably(path: Path, content: memoryview) -> None:
         os.fsync(file.fileno())
 
 
-def _flush_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

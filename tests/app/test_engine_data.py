@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ import pytest
 
 from app.domain.datasets import ColumnsSpec
 from app.domain.problems import Problem
-from app.engine import data as data_module
-from app.engine import sketching
-from app.engine.data import DataEngine, Ingested, MismatchError, part_rows, regroup
+from app.engine import sketching, storing
+from app.engine.data import DataEngine, MismatchError
 from app.engine.executor import ProcessExecutor
 from app.engine.limits import Limits
 from app.engine.schema import schema_of
+from app.engine.storing import Ingested, part_rows, regroup
 from app.store.vault import AbsentError, TamperedError, Vault
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData, Sketch
@@ -60,7 +61,7 @@ def _expect_equal(engine: DataEngine[Any], whole: ArrayData) -> None:
 def test_parts_and_sketches_equal_the_whole_file_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    monkeypatch.setattr(data_module, "_MAX_PART_ROWS", 100)
+    monkeypatch.setattr(storing, "_MAX_PART_ROWS", 100)
     monkeypatch.setattr(sketching, "SORTED_ROWS", 150)
     text, spec = sample_csv(rows, seed=rows), columns_spec()
     engine = _stored(tmp_path, text.encode(), spec, chunk_bytes=999)
@@ -73,7 +74,7 @@ def test_parts_and_sketches_equal_the_whole_file_at_once(
 
 def test_columns_counted_from_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sketching, "DENSE_COLUMNS", 3)
-    monkeypatch.setattr(data_module, "_MAX_PART_ROWS", 64)
+    monkeypatch.setattr(storing, "_MAX_PART_ROWS", 64)
     content, spec = _wide(8, 300)
     engine = _stored(tmp_path, content, spec)
     engine.check("ds_1")
@@ -110,7 +111,7 @@ def test_what_was_filled_and_dropped_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_refused_upload_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_module, "_MAX_PART_ROWS", 10)
+    monkeypatch.setattr(storing, "_MAX_PART_ROWS", 10)
     content = sample_csv(200).encode() + b"north,,words,1\n"
     with pytest.raises(Problem):
         _stored(tmp_path, content, columns_spec(), chunk_bytes=500)
@@ -142,7 +143,8 @@ def test_check_by_processes_notices_sketches_of_other_rows(tmp_path: Path) -> No
                 writer.write({**block, "income": block["income"] // 2})
             for name, file in vault.open("ds_1").attached.items():
                 writer.attach(name, file.read())
-            vault.publish(writer, vault.open("ds_1").facts)
+            writer.finish(vault.open("ds_1").facts)
+            vault.publish(writer)
         with pytest.raises(MismatchError):
             engine.check("ds_2")
     finally:
@@ -188,9 +190,44 @@ def test_the_cache_is_bounded_and_serves_the_same_numbers(tmp_path: Path) -> Non
 
 def test_a_mean_reads_no_column_and_no_part(tmp_path: Path) -> None:
     engine = _stored(tmp_path, sample_csv(50).encode(), columns_spec())
-    for path in [*tmp_path.rglob("part-*"), *tmp_path.rglob("column-*")]:
+    for path in tmp_path.rglob("part-*"):
         path.unlink()
-    assert engine.open("ds_1").gram(["income"])[0][0] == 50
+    (attached,) = tmp_path.rglob("attached.bin")
+    content = attached.read_bytes()
+    counts = content.index(b"NUMPY", content.index(b"NUMPY", content.index(b"NUMPY") + 1) + 1)
+    attached.write_bytes(content[: counts - 1])  # behind the two arrays of the matrix
+    data = engine.open("ds_1")
+    assert data.gram(["income"])[0][0] == 50
+    with pytest.raises(TamperedError):
+        data.ordered("income")
+
+
+def test_a_matrix_kept_as_json_is_read(tmp_path: Path) -> None:
+    """What was stored before the matrix had a file of its own stays as it is."""
+    text, spec = sample_csv(60), columns_spec()
+    engine = _stored(tmp_path, text.encode(), spec)
+    vault = Vault(tmp_path)
+    stored, data = vault.open("ds_1"), engine.open("ds_1")
+    summary = json.loads(stored.attached["sketch.json"].read())
+    with vault.writer("ds_2") as writer:
+        for part in stored.parts:
+            writer.write(part.read(["income", "region", "owner"]))
+        summary |= {"gram": data.gram(["income", "owner"])}
+        writer.attach("sketch.json", json.dumps(summary).encode())
+        for name in ("column-00000.npy", "column-00001.npy"):
+            writer.attach(name, stored.attached[name].read())
+        writer.finish(stored.facts)
+        vault.publish(writer)
+    engine.check("ds_2")
+    assert engine.open("ds_2").gram(["owner", "income"]) == data.gram(["owner", "income"])
+
+
+def test_a_matrix_of_integers_of_any_size_is_kept() -> None:
+    largest = 1 << 93
+    for rows in ([[0]], [[1]], [[-1]], [[largest, -largest], [-largest, 1 << 32]], [[127 << 32]]):
+        words = sketching.read_gram(None, {"gram": rows})
+        again = sketching.read_gram(words.to_bytes(), {})
+        assert again.some(range(len(rows))) == rows
 
 
 @pytest.mark.parametrize("sizes", [[], [3], [10], [11], [4, 6], [25, 1, 0, 9], [1] * 31])

@@ -29,7 +29,8 @@ def _parts(tmp_path_factory: pytest.TempPathFactory) -> tuple[StoredPart, ...]:
     with vault.writer("ds_1") as writer:
         for seed in range(7):
             writer.write(plainly(sample_csv(40 + seed, seed=seed), columns_spec()))
-        vault.publish(writer, {})
+        writer.finish({})
+        vault.publish(writer)
     return vault.open("ds_1").parts
 
 

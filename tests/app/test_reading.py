@@ -18,8 +18,8 @@ import pytest
 
 from app.domain.problems import Problem
 from app.engine import reading
+from app.engine.forking import Forks, Message
 from app.engine.limits import Limits
-from app.engine.reader import Message
 from app.engine.reading import SHARED, UploadReader
 from app.engine.trouble import UNREADABLE
 from tests.app.bombs import gzip_bomb, nested_gzip, parquet, parquet_bombs
@@ -34,7 +34,7 @@ def _files_of(process: int) -> set[str]:
 
 
 def _host(reader: UploadReader = SHARED) -> int:
-    return reader._hosts[os.getpid()].process.pid
+    return reader.forks.host
 
 
 def _children(process: int) -> list[int]:
@@ -174,12 +174,12 @@ def test_a_reader_that_is_killed_ends_its_upload_alone(whom: str) -> None:
 def _told(monkeypatch: pytest.MonkeyPatch, *messages: bytes) -> list[Any]:
     """Let a stand-in that has been taken over read an upload and send these messages."""
 
-    def order(self: UploadReader, file: int, channel: int) -> None:
+    def order(self: Forks, file: int, channel: int) -> None:
         with Connection(os.dup(channel)) as sending:
             for message in messages:
                 sending.send_bytes(message)
 
-    monkeypatch.setattr(UploadReader, "_order", order)
+    monkeypatch.setattr(Forks, "order", order)
     return list(SHARED.blocks(io.BytesIO(b""), NUMBER, limits=Limits(silence_s=5)))
 
 
@@ -187,7 +187,7 @@ def _block(*codes: int) -> bytes:
     return bytes([Message.BLOCK]) + np.array(codes, dtype=np.int32).tobytes()
 
 
-END = bytes([Message.COUNTS]) + b"{}"
+END = bytes([Message.OUTCOME]) + b"{}"
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_sound_message_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_silent_reader_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     held = []
-    monkeypatch.setattr(UploadReader, "_order", lambda _self, _f, c: held.append(os.dup(c)))
+    monkeypatch.setattr(Forks, "order", lambda _self, _f, c: held.append(os.dup(c)))
     with pytest.raises(Problem):
         list(SHARED.blocks(io.BytesIO(b""), NUMBER, limits=Limits(silence_s=0.05)))
     for each in held:

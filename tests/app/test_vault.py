@@ -28,7 +28,8 @@ def _publish(vault: Vault, name: str = "ds_1") -> None:
         writer.write(BLOCK)
         writer.write({column: codes[:2] for column, codes in BLOCK.items()})
         writer.attach("sketch.json", b"[1,2]")
-        vault.publish(writer, {"columns": {}})
+        writer.finish({"columns": {}})
+        vault.publish(writer)
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -49,7 +50,8 @@ def test_round_trip(tmp_path: Path) -> None:
 def test_a_data_set_without_rows(tmp_path: Path) -> None:
     vault = Vault(tmp_path)
     with vault.writer("empty") as writer:
-        vault.publish(writer, {})
+        writer.finish({})
+        vault.publish(writer)
     assert (vault.open("empty").rows, vault.open("empty").parts) == (0, ())
 
 
@@ -80,7 +82,7 @@ def test_a_published_data_set_is_not_replaced(tmp_path: Path) -> None:
     vault.open("ds_1").verify()
 
 
-@pytest.mark.parametrize("crash_at", ["write", "attach", "manifest", "rename"])
+@pytest.mark.parametrize("crash_at", ["write", "attach", "manifest", "finish", "rename"])
 def test_a_process_that_dies_leaves_nothing_visible(tmp_path: Path, crash_at: str) -> None:
     script = textwrap.dedent(
         """
@@ -96,9 +98,11 @@ def test_a_process_that_dies_leaves_nothing_visible(tmp_path: Path, crash_at: st
             if sys.argv[2] == "write": die()
             writer.attach("sketch.json", b"{}")
             if sys.argv[2] == "attach": die()
-            if sys.argv[2] == "manifest": module._flush_directory = die
+            if sys.argv[2] == "manifest": module._flush = die
+            writer.finish({})
+            if sys.argv[2] == "finish": die()
             if sys.argv[2] == "rename": Path.rename = die
-            vault.publish(writer, {})
+            vault.publish(writer)
         """
     )
     dead = subprocess.run(
@@ -177,12 +181,65 @@ def test_a_tampered_part_is_detected(tmp_path: Path, change: str) -> None:
     assert stored.parts[1].read(["a"])["a"].tolist() == [0, 1]
 
 
-def test_a_tampered_sketch_is_detected(tmp_path: Path) -> None:
+def test_what_is_attached_lies_in_one_file(tmp_path: Path) -> None:
+    vault = Vault(tmp_path)
+    contents = {f"column-{number}": bytes([number]) * number for number in range(200)}
+    with vault.writer("ds_1") as writer:
+        for name, content in contents.items():
+            writer.attach(name, content)
+        writer.finish({})
+        vault.publish(writer)
+    assert len(list((tmp_path / "datasets" / "ds_1").iterdir())) == 2
+    attached = vault.open("ds_1").attached
+    assert {name: piece.read() for name, piece in attached.items()} == contents
+
+
+@pytest.mark.parametrize("change", ["flip", "append", "cut", "remove"])
+def test_a_tampered_sketch_is_detected(tmp_path: Path, change: str) -> None:
+    vault = Vault(tmp_path)
+    with vault.writer("ds_1") as writer:
+        writer.attach("first", b"[0]")
+        writer.attach("sketch.json", b"[1,2]")
+        writer.finish({})
+        vault.publish(writer)
+    path = tmp_path / "datasets" / "ds_1" / "attached.bin"
+    content = {"flip": b"[0][1,3]", "append": b"[0][1,2]3", "cut": b"[0][1,2"}.get(change)
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    stored = vault.open("ds_1")
+    with pytest.raises(TamperedError):
+        stored.verify()
+    if change == "append":  # what is read is what was published
+        assert stored.attached["sketch.json"].read() == b"[1,2]"
+    else:
+        with pytest.raises(TamperedError):
+            stored.attached["sketch.json"].read()
+
+
+def test_a_data_set_with_a_file_each_is_read(tmp_path: Path) -> None:
+    """What version 1 of the manifest stored stays as it is."""
     vault = Vault(tmp_path)
     _publish(vault)
-    (tmp_path / "datasets" / "ds_1" / "sketch.json").write_bytes(b"[1,3]")
+    place = tmp_path / "datasets" / "ds_1"
+    manifest = json.loads((place / "manifest.json").read_bytes())
+    (place / "attached.bin").rename(place / "sketch.json")
+    (place / "manifest.json").write_text(json.dumps(manifest | {"version": 1}))
+    stored = vault.open("ds_1")
+    stored.verify()
+    assert stored.attached["sketch.json"].read() == b"[1,2]"
+    (place / "sketch.json").write_bytes(b"[1,2] ")
     with pytest.raises(TamperedError):
-        vault.open("ds_1").attached["sketch.json"].read()
+        stored.verify()
+
+
+def test_only_a_finished_data_set_is_published(tmp_path: Path) -> None:
+    vault = Vault(tmp_path)
+    with vault.writer("ds_1") as writer:
+        writer.write(BLOCK)
+        with pytest.raises(VaultError, match="finished"):
+            vault.publish(writer)
 
 
 def test_a_manifest_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
@@ -190,14 +247,16 @@ def test_a_manifest_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
     _publish(vault)
     path = tmp_path / "datasets" / "ds_1" / "manifest.json"
     sound = json.loads(path.read_bytes())
-    for change in ({"rows": 8}, {"id": "ds_2"}, {"version": 2}, {"parts": None}):
+    for change in ({"rows": 8}, {"id": "ds_2"}, {"version": 3}, {"parts": None}):
         path.write_text(json.dumps(sound | change))
         with pytest.raises(TamperedError):
             vault.open("ds_1")
     path.write_text("{")
     with pytest.raises(TamperedError):
         vault.open("ds_1")
-    path.write_text(json.dumps(sound | {"attached": [{"file": "../x", "size": 0, "sha256": ""}]}))
+    path.write_text(
+        json.dumps(sound | {"parts": [{"file": "../x", "size": 0, "sha256": "", "rows": 7}]})
+    )
     with pytest.raises(VaultError):
         vault.open("ds_1")
 

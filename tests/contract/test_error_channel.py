@@ -200,7 +200,7 @@ def test_an_erased_file_is_no_channel(service: Service, admin: httpx.Client) -> 
     place = Path(service.data_dir) / "datasets" / dataset
     for path in place.glob("*.parquet"):
         path.write_bytes(b"")
-    (place / "sketch.json").write_bytes(b"{}")
+    (place / "attached.bin").write_bytes(b"{}")
     statistics = [STATISTICS[0], STATISTICS[11]]
     answers = [ask(admin, dataset, statistic, epsilon="0.01") for statistic in statistics]
     assert {answer.status_code for answer in answers} == {500}
