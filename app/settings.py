@@ -109,7 +109,8 @@ class Settings(BaseSettings):
     upload_memory_bytes: int = Field(
         default=2**31,
         ge=2**29,
-        description="Address space of each process that reads an upload, in bytes.",
+        description="Address space of each process that reads an upload, in bytes; "
+        "one that stores it has half a GiB more.",
     )
     upload_cpu_s: int = Field(
         default=1_800,

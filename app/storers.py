@@ -41,6 +41,8 @@ from app.store.vault import VaultWriter
 
 _LOG = logging.getLogger(__name__)
 _OOM_SCORE = 500
+_LIBRARIES_BYTES = 1 << 29
+"""Address space that libraries take before anything is stored."""
 _FORKS = Forks("app.storers", quiet=False)
 atexit.register(_FORKS.close)
 
@@ -68,7 +70,7 @@ class StoringProcesses:
     data_dir
         Where the digests are.
     memory_bytes
-        Address space of each process.
+        Address space of each process, beside what libraries take.
     log_level
         Least severe line of their logs.
     """
@@ -169,7 +171,8 @@ def work(*descriptors: int) -> None:
     with Connection(channel) as answering, suppress(BrokenPipeError):
         order = _Order(**json.loads(answering.recv_bytes()))
         configure_logs(level=order.log_level)
-        confine({resource.RLIMIT_AS: order.memory_bytes}, oom_score=_OOM_SCORE)
+        allowed = {resource.RLIMIT_AS: order.memory_bytes + _LIBRARIES_BYTES}
+        confine(allowed, oom_score=_OOM_SCORE)
         try:
             if reading:
                 with Connection(reading[0]) as blocks:

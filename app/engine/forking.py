@@ -171,7 +171,8 @@ class _Host:
 def host(work: Callable[..., None], descriptor: int) -> None:
     """Fork a process for every order until the other end goes.
 
-    Threads of libraries start with their first use, so there is one thread here to fork.
+    No thread of ours runs here: those of the libraries start with their first use, but for
+    a few of their allocators', which know about forks.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for what is forked
     with socket.socket(fileno=descriptor) as orders:

@@ -1,0 +1,214 @@
+"""Storing processes: the same files as within the server, and nothing when one is lost."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import storers
+from app.domain.problems import Problem
+from app.engine.data import DataEngine
+from app.engine.forking import ProcessLostError
+from app.engine.limits import Limits
+from app.engine.row_digests import RowDigests
+from app.services.lineage import Digested, Verdict, compare
+from app.store.lineage import LineageFiles
+from app.store.vault import Vault
+from app.storers import StoringProcesses
+from tests.app.uploads import SENTINEL, columns_spec, sample_csv
+
+KEY = bytes(range(32))
+NUMBER = columns_spec({"x": {"type": "number", "lower": 0, "upper": 2}})
+LONG = b"x\n" + b"1\n" * 3_000_000
+
+
+@pytest.fixture
+def storing(tmp_path: Path) -> Iterator[StoringProcesses]:
+    found = processes(tmp_path)
+    yield found
+    found.close()
+
+
+def processes(directory: Path, *, memory_bytes: int = 1 << 31) -> StoringProcesses:
+    return StoringProcesses(data_dir=directory, memory_bytes=memory_bytes, log_level="error")
+
+
+def engine(directory: Path, storing: StoringProcesses | None, **limits: Any) -> DataEngine[Any]:
+    chosen = Limits(**limits)
+    return DataEngine(Vault(directory), limits=chosen, lineage_key=KEY, storing=storing)
+
+
+def files_below(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()]
+
+
+def storing_process() -> int:
+    """Wait for the one process that stores, and return its id."""
+    host = storers._FORKS.host
+    children = Path(f"/proc/{host}/task/{host}/children")
+    wait(lambda: children.read_text().split())
+    (process,) = children.read_text().split()
+    return int(process)
+
+
+def wait(condition: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+class Upload(threading.Thread):
+    """A long upload under way, and what became of it."""
+
+    def __init__(self, data: DataEngine[Any]) -> None:
+        super().__init__()
+        self._data = data
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._data.store("ds_1", io.BytesIO(LONG), NUMBER)
+        except Exception as error:
+            self.failure = error
+
+
+def test_what_is_stored_is_the_same_as_here(tmp_path: Path, storing: StoringProcesses) -> None:
+    content, spec = sample_csv(300).encode(), columns_spec()
+    here = engine(tmp_path / "here", None)
+    there = engine(tmp_path / "there", storing)
+    one = here.store("ds_1", io.BytesIO(content), spec)
+    other = there.store("ds_1", io.BytesIO(content), spec)
+    assert one == other
+    assert RowDigests.from_bytes(other.digests or b"").kept
+    found = [
+        {path.name: path.read_bytes() for path in files_below(tmp_path / place)}
+        for place in ("here", "there")
+    ]
+    assert found[0] == found[1]
+    there.check("ds_1")
+
+
+def test_refusals_are_the_same_as_here(tmp_path: Path, storing: StoringProcesses) -> None:
+    there = engine(tmp_path, storing, max_upload_rows=10)
+    spec = columns_spec()
+    for content in (f"income,region,owner\n{SENTINEL},north,1\n".encode(), sample_csv(20).encode()):
+        told = []
+        for data in (there, engine(tmp_path / "here", None, max_upload_rows=10)):
+            with pytest.raises(Problem) as refusal:
+                data.store("ds_1", io.BytesIO(content), spec)
+            told.append((refusal.value.code, refusal.value.detail, refusal.value.extras))
+        assert told[0] == told[1]
+        assert SENTINEL not in str(told)
+    assert files_below(tmp_path) == []
+
+
+def test_a_storing_process_that_is_killed_leaves_nothing(
+    tmp_path: Path, storing: StoringProcesses
+) -> None:
+    data = engine(tmp_path, storing)
+    upload = Upload(data)
+    upload.start()
+    process = storing_process()
+    wait(lambda: list(tmp_path.glob("staging/*/part-*")))
+    assert os.getpriority(os.PRIO_PROCESS, process) == 10
+    assert (
+        f"Max address space         {(1 << 31) + (1 << 29)}"
+        in Path(f"/proc/{process}/limits").read_text()
+    )
+    assert Path(f"/proc/{process}/oom_score_adj").read_text().strip() == "500"
+    os.kill(process, signal.SIGKILL)
+    upload.join()
+    assert isinstance(upload.failure, ProcessLostError)
+    assert list((tmp_path / "staging").iterdir()) == files_below(tmp_path) == []
+    assert data.store("ds_1", io.BytesIO(b"x\n1\n"), NUMBER).rows == 1
+
+
+def test_closing_ends_what_is_under_way(tmp_path: Path) -> None:
+    storing = processes(tmp_path)
+    upload = Upload(engine(tmp_path, storing))
+    upload.start()
+    process = storing_process()
+    wait(lambda: list(tmp_path.glob("staging/*/part-*")))
+    storing.close()
+    upload.join(10)
+    assert isinstance(upload.failure, ProcessLostError)
+    assert not Path(f"/proc/{process}").exists()
+    assert files_below(tmp_path) == []
+    with pytest.raises(ProcessLostError, match="no longer"):
+        engine(tmp_path, storing).store("ds_1", io.BytesIO(b"x\n1\n"), NUMBER)
+
+
+def test_a_storing_process_that_fails_says_where_and_not_what(
+    tmp_path: Path, storing: StoringProcesses, capfd: pytest.CaptureFixture[str]
+) -> None:
+    storers._FORKS.close()  # the next host writes to what is captured now
+    vault = Vault(tmp_path)
+    with vault.writer("ds_1") as writer:
+        (writer.directory / "part-00000.parquet").write_text(SENTINEL)  # in the way
+        data = DataEngine(_Given(writer), storing=storing)
+        with pytest.raises(ProcessLostError, match="failed"):
+            data.store("ds_1", io.BytesIO(b"x\n1\n"), NUMBER)
+    storers._FORKS.close()
+    line = json.loads(capfd.readouterr().err)
+    assert (line["event"], line["failure"]) == ("upload failed", "FileExistsError")
+    assert line["dataset"] == "ds_1"
+    assert any(frame.startswith("vault.py") for frame in line["where"])
+    assert str(tmp_path) not in json.dumps(line)
+
+
+class _Given:
+    """A vault that has nothing but one writer."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+
+    def writer(self, dataset_id: str) -> Any:
+        from contextlib import nullcontext
+
+        return nullcontext(self._writer)
+
+    def publish(self, writer: Any) -> None:
+        raise AssertionError("there is nothing to publish")
+
+    open = erase = publish
+
+
+def test_memory_runs_out(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(6_000)]  # a Gram matrix of 550 MB
+    spec = columns_spec({name: {"type": "boolean"} for name in names})
+    content = ",".join(names) + "\n" + ",".join("1" * len(names)) + "\n"
+    data = DataEngine(Vault(tmp_path), storing=processes(tmp_path, memory_bytes=1 << 29))
+    with pytest.raises(ProcessLostError, match="failed"):
+        data.store("ds_1", io.BytesIO(content.encode()), spec)
+    assert files_below(tmp_path) == []
+
+
+def test_comparing_is_the_same_as_here(tmp_path: Path, storing: StoringProcesses) -> None:
+    files = LineageFiles(tmp_path)
+    data, kept = engine(tmp_path, storing), {}
+    for name, seed in (("a", 1), ("b", 2), ("b again", 2), ("c", 3)):
+        content = io.BytesIO(sample_csv(200, seed=seed).encode())
+        digests = data.store(f"ds_{name[0]}{len(kept)}", content, columns_spec()).digests
+        assert digests is not None
+        dataset = f"ds_{name.replace(' ', '_')}"
+        kept[name] = Digested(dataset, files.keep(dataset, digests))
+    new = kept.pop("b again")
+    unlike = Digested("ds_c", "0" * 64)
+    for earlier in ([kept["a"]], list(kept.values()), [unlike, kept["b"]], [unlike]):
+        verdict = storing.compare(new, earlier)
+        assert verdict == compare(files, new, earlier)
+        assert verdict.found == ("ds_b" if kept["b"] in earlier else None)
+        assert verdict.lost == (("ds_c",) if unlike in earlier else ())
+    assert Verdict() == storing.compare(new, [])
+    with pytest.raises(ProcessLostError):
+        storing.compare(Digested("ds_none", ""), [new])
