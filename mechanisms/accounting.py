@@ -166,8 +166,6 @@ def _checked(delta: Fraction) -> Fraction:
 
 def _within(rho: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
     """Return whether an order was found that proves (epsilon, delta)-DP; False is no proof."""
-    if rho == 0:
-        return True
     cost, target = float(rho), float(epsilon)
 
     def log_delta(place: float) -> float:

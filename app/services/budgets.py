@@ -67,8 +67,6 @@ class BudgetService:
             balance = reader.accounts.balance(account)
             yours = reader.accounts.spent_by(account, caller.person)
             cap = reader.accounts.cap(account, caller.person)
-        if balance is None:
-            raise Problem("not-found", "There is no such data set.")
         return BudgetView(balance, yours, cap, facts.meter)
 
     async def grant(
@@ -94,12 +92,9 @@ class BudgetService:
         account = facts.record.account
 
         def raise_total(work: UnitOfWork) -> Entry:
-            balance = work.accounts.balance(account)
-            if balance is None:
-                raise Problem("not-found", "There is no such data set.")
             return work.accounts.grant(
                 account,
-                facts.meter.raising(balance.total, epsilon),
+                facts.meter.raising(work.accounts.balance(account).total, epsilon),
                 principal=caller.person,
                 reason=reason,
                 expires_at=None if expires is None else text_of(expires),

@@ -220,8 +220,6 @@ class DatasetService:
             record = reader.datasets.get(dataset) if self._store.shared else facts.record
         if record is not None and record != facts.record:
             facts = self._facts[dataset] = facts_of(record)  # archived by another process
-        if balance is None:
-            raise Problem("not-found", "There is no such data set.")
         return DatasetView(facts, balance)
 
     def list(self, *, before: int | None, limit: int) -> Sequence[DatasetView]:
@@ -229,9 +227,8 @@ class DatasetService:
         with self._store.reading() as reader:
             records = reader.datasets.list(before=before, limit=limit)
             balances = {
-                account: balance
+                account: reader.accounts.balance(account)
                 for account in {record.account for record in records}
-                if (balance := reader.accounts.balance(account)) is not None
             }
         return [
             DatasetView(self._remembered(record), balances[record.account]) for record in records

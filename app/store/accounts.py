@@ -31,11 +31,17 @@ class Accounts:
         """Return what one person's releases have cost the account."""
         return caps.spent_by(self._connection, account, principal)
 
-    def balance(self, account: str) -> Balance | None:
-        """Return the balance that the next charge would find: without grants that are over."""
+    def balance(self, account: str) -> Balance:
+        """Return the balance that the next charge would find: without grants that are over.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
         found = self.get(account)
         if found is None:
-            return None
+            raise Problem("not-found")
         return expiries.without_due(self._connection, account, found.balance, now())
 
     def due(self) -> tuple[str, ...]:
@@ -67,8 +73,7 @@ class AccountsWriter(Accounts):
         self._entries.open_account(account, total, occasion)
         self.system_entry("account_opened", principal=principal, note=account)
         opened = self.get(account)
-        if opened is None:
-            raise AssertionError("an inserted account can be read")
+        assert opened is not None
         return opened
 
     def grant(
@@ -153,9 +158,7 @@ class AccountsWriter(Accounts):
             ``not-found``; ``budget-exceeded`` with nothing written.
         """
         slices, person = caps.Slices(self._connection, [account]), occasion.principal
-        balance = self.balance(account)
-        if balance is not None:
-            slices.check(account, person, amount, remaining=balance.remaining)
+        slices.check(account, person, amount, remaining=self.balance(account).remaining)
         entry = self._move(account, kind, amount, occasion)
         slices.take(account, person, amount)
         slices.write()

@@ -50,12 +50,22 @@ class Reference:
     archived: set[int] = field(default_factory=set)
     releases: dict[str, Release] = field(default_factory=dict)
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
+    caps: dict[tuple[int, str], int] = field(default_factory=dict)
 
-    def refusal(self, which: int, amount: int) -> str | None:
-        """Say why a new release cannot be charged."""
+    def refusal(self, which: int, amount: int, person: str) -> str | None:
+        """Say why a new release cannot be charged, or set aside for."""
         if which in self.archived:
             return "dataset-archived"
+        cap = self.caps.get((which, person))
+        if cap is not None and self.used_by(which, person) + amount > cap:
+            return REFUSED
         return None if self.accounts[which].covers(amount) else REFUSED
+
+    def cap(self, which: int, person: str, amount: int | None) -> None:
+        """Set a person's cap on an account, or lift it."""
+        self.caps.pop((which, person), None)
+        if amount is not None:
+            self.caps[which, person] = amount
 
     def charge(
         self, which: int, amount: int, person: str, key: str, name: str, *, reserve: bool = False
@@ -123,10 +133,15 @@ class Reference:
         return None
 
     def spent_by(self, which: int, person: str) -> int:
+        return self._sum_of(which, person, "debited", "released", "void")
+
+    def used_by(self, which: int, person: str) -> int:
+        return self._sum_of(which, person, "reserved", "debited", "released", "void")
+
+    def _sum_of(self, which: int, person: str, *states: str) -> int:
         account = self.accounts[which]
-        drawn = ("debited", "released", "void")
         return sum(
             release.amount
             for release in self.releases.values()
-            if (release.account is account and release.person == person and release.state in drawn)
+            if (release.account is account and release.person == person and release.state in states)
         )

@@ -270,6 +270,40 @@ def test_a_reconciliation_without_an_anchor_makes_one(tmp_path: Path) -> None:
     anchor.close()
 
 
+def test_the_first_reconciliation_torn_has_never_been(tmp_path: Path) -> None:
+    """What it begins from is whole, and that is nothing: there is still no anchor."""
+    anchor = FileAnchor(tmp_path)
+    anchor.adopt(replace(state(a=at(4, 2)), epoch=2))
+    anchor.close()
+    file = tmp_path / LOG_NAME
+    content = file.read_bytes().rstrip(b"\0")
+    for length in range(len(content)):
+        file.write_bytes(content[:length])
+        assert reread(tmp_path) is None, length
+
+
+def test_a_reconciliation_that_cannot_be_noted_leaves_the_anchor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = state(a=at(1))
+    anchor = FileAnchor(tmp_path)
+    anchor.start(first)
+    taken = step(first, a=at(2, 5))
+    anchor.begin(taken)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", full)
+        with pytest.raises(AnchorError, match="cannot be written: No space"):
+            anchor.adopt(replace(first, epoch=2))
+    assert anchor.read() == Anchored(first, taken)
+    anchor.adopt(replace(first, epoch=2))
+    assert anchor.read() == Anchored(first, replace(first, epoch=2))
+    anchor.close()
+
+
 def test_judgements() -> None:
     first = state(a=at(1))
     taken = step(first, 1, a=at(2, 5))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psycopg
@@ -13,10 +14,28 @@ from sqlalchemy.engine import make_url
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.store import DatabaseAnchor, Debit, Finish, Standing, Store, StoreError, reconciling
-from app.store.anchor import AnchorError
+from app.store import (
+    DatabaseAnchor,
+    Debit,
+    DirectoryLockedError,
+    Finish,
+    Standing,
+    Store,
+    StoreError,
+    reconciling,
+)
+from app.store.anchor import (
+    Anchored,
+    AnchorError,
+    AnchorMismatchError,
+    LedgerState,
+    Step,
+    judge,
+)
+from app.store.entries import Move, Position
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, place_on
 from tests.app.postgres import databases
+from tests.app.test_anchor import at, state, step
 
 pytestmark = pytest.mark.postgres
 
@@ -240,3 +259,148 @@ def test_an_anchor_that_cannot_be_reached_stops_writes(pair: Pair) -> None:
         charge(store, ledger, "one")
         assert spent(store, ledger.account) == 1
         assert store.frozen is None
+
+
+def test_reconciling_needs_the_ledger_to_itself(pair: Pair) -> None:
+    store = pair.open()
+    anchor = DatabaseAnchor(pair.anchor_url, ledger=pair.url)
+    with (
+        closing(store),
+        pytest.raises(DirectoryLockedError, match="a server is running here"),
+        reconciling(pair.url, data_dir=pair.directory, anchor=anchor),
+    ):
+        pass
+
+
+# The anchor by itself: several processes at one
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a ledger in this state says of the time before a transaction."""
+
+    state: LedgerState
+    moved: Sequence[str] = ("a",)
+
+    def positions(self, accounts: Sequence[str]) -> Mapping[str, Position]:
+        return {name: found for name in accounts if (found := self.state.accounts.get(name))}
+
+    def settled(self, releases: Sequence[str]) -> bool:
+        return False
+
+
+@pytest.fixture
+def process() -> Iterator[Callable[[], DatabaseAnchor]]:
+    """Each call is another process at the same anchor."""
+    url, anchors = databases().url(databases().empty()), list[DatabaseAnchor]()
+
+    def another() -> DatabaseAnchor:
+        anchors.append(DatabaseAnchor(url, ledger="postgresql:///ledger"))
+        return anchors[-1]
+
+    yield another
+    for anchor in anchors:
+        anchor.close()
+
+
+def test_a_transaction_is_known_before_and_after(process: Callable[[], DatabaseAnchor]) -> None:
+    first = state(a=at(1))
+    one, other = process(), process()
+    assert one.read() is None
+    one.start(first)
+    assert one.read() == Anchored(first)
+    assert one.settle(Told(first)) is None
+    taken = step(first, 1, a=at(2, 5), b=at(1))
+    one.begin(taken)
+    assert other.read() == Anchored(first, taken)
+    second = first.after(taken)
+    assert other.settle(Told(second)) is None, "it has been committed"
+    following = step(second, 2, a=at(3, 7))
+    other.begin(following)
+    known = process().read()
+    assert known == Anchored(second, following)
+    assert process().settle(Told(second)) == following, "it has been lost"
+    # a process that starts goes on from what is there
+    process().start(second)
+    assert one.read() == known
+
+
+def test_an_undone_transaction_is_not_counted(process: Callable[[], DatabaseAnchor]) -> None:
+    first = state(a=at(1))
+    one, other = process(), process()
+    one.start(first)
+    one.settle(Told(first))
+    one.begin(step(first, 1, a=at(2, 5)))
+    one.undo()
+    assert one.read() == Anchored(first)
+    assert other.settle(Told(first)) is None
+    taken = step(first, 1, a=at(2, 1))
+    other.begin(taken)
+    one.undo()  # is not its own any more
+    assert one.read() == Anchored(first, taken)
+
+
+def test_what_changes_nothing_is_not_noted(process: Callable[[], DatabaseAnchor]) -> None:
+    first = state(a=at(1))
+    one, other = process(), process()
+    one.start(first)
+    for anchor in (one, other):
+        anchor.settle(Told(first))
+    one.begin(Step(moves={}, unfinished_change=0))
+    other.begin(step(first, a=at(2, 5)))  # nobody has been here
+    assert one.read() == Anchored(first, step(first, a=at(2, 5)))
+
+
+def test_a_transaction_from_somewhere_else_is_refused(
+    process: Callable[[], DatabaseAnchor],
+) -> None:
+    first = state(a=at(1))
+    one, other = process(), process()
+    one.start(first)
+    for anchor in (one, other):
+        anchor.settle(Told(first))
+    for wrong in (
+        Move(at(1, 1), at(2, 2)),
+        Move(None, at(1)),
+        Move(replace(at(1), head="f" * 64), at(2)),
+    ):
+        with pytest.raises(AnchorMismatchError, match="account a"):
+            one.begin(Step(moves={"a": wrong}, unfinished_change=0))
+    one.begin(step(first, a=at(2, 5)))
+    with pytest.raises(AnchorMismatchError, match="somebody else"):
+        other.begin(step(first, a=at(2, 6)))
+    assert one.read() == Anchored(first, step(first, a=at(2, 5)))
+
+
+def test_a_reconciliation_holds_either_way(process: Callable[[], DatabaseAnchor]) -> None:
+    first = state(a=at(1))
+    one, other = process(), process()
+    one.start(first)
+    one.settle(Told(first))
+    taken = step(first, a=at(2, 5))
+    one.begin(taken)
+    adopted = replace(first, epoch=2, accounts={"0": at(2), "a": at(2, 5)})
+    process().adopt(adopted)
+    known = other.read()
+    assert known == Anchored(first, adopted)
+    assert judge(known, adopted) is Standing.CURRENT
+    assert judge(known, first.after(taken)).frozen, "it can be begun again after a crash"
+    with pytest.raises(AnchorMismatchError, match="not been started from"):
+        one.settle(Told(first.after(taken)))
+    other.start(adopted)
+    assert other.read() == Anchored(adopted)
+    assert other.settle(Told(adopted)) is None
+
+
+def test_a_reconciliation_without_an_anchor_makes_one(
+    process: Callable[[], DatabaseAnchor],
+) -> None:
+    found = replace(state(a=at(4, 2)), epoch=2)
+    one = process()
+    one.adopt(found)
+    assert one.read() == Anchored(None, found)
+    assert judge(one.read(), state(a=at(4, 2))) is Standing.OLDER
+    with pytest.raises(AnchorMismatchError, match="emptied"):
+        one.settle(Told(found))
+    one.start(found)
+    assert one.read() == Anchored(found)

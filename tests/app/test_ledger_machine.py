@@ -24,7 +24,8 @@ from tests.app.reference import Account, Reference
 
 ACCOUNTS = st.integers(0, 1)
 AMOUNTS = st.integers(1, 12)
-PEOPLE = st.sampled_from([ANALYST, "person_bob"])
+EVERYBODY = [ANALYST, "person_bob"]
+PEOPLE = st.sampled_from(EVERYBODY)
 KEYS = st.integers(0, 400).map(str)
 ANY = st.integers(0, 10**6)
 CHARGES = st.tuples(ACCOUNTS, AMOUNTS, PEOPLE, KEYS)
@@ -85,7 +86,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if known is not None:
             assert (outcome.record.id, outcome.fresh) == (known, False)
             return
-        refused = self.reference.refusal(which, amount)
+        refused = self.reference.refusal(which, amount, person)
         if refused is not None:
             assert isinstance(outcome, Problem)
             assert outcome.code == refused
@@ -122,7 +123,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 principal=person, request="{}", plan="{}", idem=key,
             ).id  # fmt: skip
 
-        refused = self.reference.refusal(which, amount)
+        refused = self.reference.refusal(which, amount, person)
         if refused is not None:
             assert code_of(lambda: self.store.write(set_aside)) == refused
             return
@@ -171,6 +172,18 @@ class LedgerMachine(RuleBasedStateMachine):
         if self.reference.releases[name].attempts < MAX_ATTEMPTS:
             code = code_of(lambda: self.store.write(lambda u: u.releases.begin_attempt(name)))
             assert code == self.reference.attempt(name)
+
+    @rule(which=ACCOUNTS, person=PEOPLE, more=st.none() | st.integers(-5, 40))
+    def cap(self, which: int, person: str, more: int | None) -> None:
+        """Cap a person near what they have used, which is where it matters, or lift the cap."""
+        amount = None if more is None else max(0, self.reference.used_by(which, person) + more)
+        record = self.store.write(
+            lambda u: u.accounts.set_cap(
+                self.names[which], person, amount, principal=CURATOR, reason="r"
+            )
+        )
+        assert record.amount == amount
+        self.reference.cap(which, person, amount)
 
     @rule(which=ACCOUNTS, amount=AMOUNTS)
     def grant(self, which: int, amount: int) -> None:
@@ -245,6 +258,15 @@ class LedgerMachine(RuleBasedStateMachine):
                 assert found is not None
                 assert (found.total, found.spent, found.reserved) == account.amounts
                 assert found.seq == len(account.log)
+            for which, name in enumerate(self.names):
+                used = {
+                    (which, cap.person): (cap.amount, cap.used) for cap in r.accounts.caps(name)
+                }
+                assert used == {
+                    key: (cap, self.reference.used_by(*key))
+                    for key, cap in self.reference.caps.items()
+                    if key[0] == which
+                }
 
     def everything_agrees(self) -> None:
         with self.store.reading() as r:
@@ -252,7 +274,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 entries = r.entries.list(name, limit=10**6)
                 account = self.reference.accounts[which]
                 assert [(entry.kind, entry.amount) for entry in entries] == account.log
-                for person in (ANALYST, "person_bob"):
+                for person in EVERYBODY:
                     spent = self.reference.spent_by(which, person)
                     assert r.accounts.spent_by(name, person) == spent
             for name, release in self.reference.releases.items():

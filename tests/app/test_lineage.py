@@ -17,6 +17,8 @@ from app.engine.ingest import ingest
 from app.engine.overlap import tables_overlap
 from app.engine.row_digests import MalformedError, RowDigester, RowDigests
 from app.engine.samples import Sampler
+from app.store.lineage import LineageFiles
+from app.store.vault import VaultError
 from mechanisms.privacy import Adjacency
 
 KEY = bytes(range(32))
@@ -325,3 +327,14 @@ def test_other_bytes_are_no_digests() -> None:
         with pytest.raises(MalformedError):
             RowDigests.from_bytes(broken)
     assert io.BytesIO(sound).read() == sound
+
+
+def test_a_key_of_another_length_is_no_key(tmp_path: Path) -> None:
+    """It is refused rather than replaced: digests under a new one would match nothing."""
+    files = LineageFiles(tmp_path)
+    key = files.key()
+    assert files.key() == key
+    (tmp_path / "lineage" / "key").write_bytes(key[:31])
+    with pytest.raises(VaultError, match="not a key of 32 bytes"):
+        files.key()
+    assert (tmp_path / "lineage" / "key").read_bytes() == key[:31]

@@ -14,6 +14,7 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.store import ids
 from app.store.commands import Debit
+from app.store.entries import Occasion
 from app.store.ids import text_of
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened, raw
 
@@ -183,6 +184,15 @@ def ended(balance: Balance, waiting: list[tuple[str, int, int]], clock: Clock) -
             balance = balance.after(EntryKind.EXPIRE, grant_[2])
             waiting.remove(grant_)
     return balance
+
+
+def test_an_end_without_a_grant_is_found(ledger: Ledger) -> None:
+    """It lowers the total, so nobody is overspent by it; still nobody may enter one."""
+    occasion = Occasion(principal=CURATOR, fingerprint="f" * 64, note="not of any grant")
+    ledger.store.write(lambda u: u.entries.append(ledger.account, EntryKind.EXPIRE, 100, occasion))
+    assert ledger.balance() == (900, 0, 0)
+    (fault,) = ledger.store.verify().faults
+    assert fault == f"account {ledger.account}, entry 2: it ends no grant"
 
 
 # Caps

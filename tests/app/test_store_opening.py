@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,20 @@ from sqlalchemy.exc import DBAPIError
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.store import DirectoryLockedError, Standing, Store, StoreError, engines, inspecting, sqlite
+from app.store import (
+    DirectoryLockedError,
+    Standing,
+    Store,
+    StoreError,
+    UnitOfWork,
+    engines,
+    inspecting,
+    sqlite,
+)
+from app.store import lock as lock_module
 from app.store.errors import PragmaMismatchError, StoreClosedError, UnsupportedDatabaseError
-from tests.app.ledgers import Place, left_behind, opened, url_of
+from app.store.lock import DirectoryLock
+from tests.app.ledgers import CURATOR, Place, left_behind, opened, url_of
 
 
 def test_a_second_server_is_refused(tmp_path: Path) -> None:
@@ -54,6 +66,26 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         Store.open(url_of(tmp_path), data_dir=tmp_path / "file")
     with pytest.raises(StoreError, match="cannot be used"):
         Store.open(f"sqlite:///{tmp_path}/none/x.sqlite", data_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "told"),
+    [
+        (b"CREATE TRIGGER", "its schema is no text"),
+        (b"CREATE TABLE account", "malformed database schema"),
+        (b"SQLite format 3", "file is not a database"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, damaged: bytes, told: str) -> None:
+    with opened(tmp_path) as ledger:
+        file = ledger.file
+    sound = file.read_bytes()
+    file.write_bytes(sound.replace(damaged, damaged[:-1] + b"\xff", 1))
+    for _ in range(2):
+        with pytest.raises(StoreError, match=f"the database cannot be used: {told}"):
+            Store.open(url_of(tmp_path), data_dir=tmp_path)
+    file.write_bytes(sound)
+    Store.open(url_of(tmp_path), data_dir=tmp_path).close()
 
 
 def test_two_data_directories_cannot_share_a_database(tmp_path: Path) -> None:
@@ -217,3 +249,66 @@ def test_a_void_release_takes_no_result(place: Place) -> None:
                     )
                 )
             assert refused.value.code == "release-void"
+
+
+def test_who_shares_a_directory_waits_for_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one has it to itself while it clears away what a crash left."""
+    first = DirectoryLock(tmp_path, shared=True)
+    assert first.alone
+    monkeypatch.setattr(lock_module, "_SHARE_TIMEOUT_S", 0.1)
+    with pytest.raises(DirectoryLockedError, match="another Release Desk"):
+        DirectoryLock(tmp_path, shared=True)
+    monkeypatch.setattr(lock_module, "_SHARE_TIMEOUT_S", 30)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(DirectoryLock, tmp_path, shared=True)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.2)
+        first.share()
+        second = waiting.result(10)
+    assert not second.alone
+    with pytest.raises(DirectoryLockedError):
+        DirectoryLock(tmp_path)
+    for held in (first, second):
+        held.release()
+    DirectoryLock(tmp_path).release()
+
+
+def test_whose_directory_it_is_must_be_readable_and_writable(tmp_path: Path) -> None:
+    lock = DirectoryLock(tmp_path)
+    in_the_way = tmp_path / "ledger.new"
+    in_the_way.mkdir()
+    with pytest.raises(StoreError, match="cannot be used: Is a directory"):
+        lock.belongs_to("ledger_a")
+    in_the_way.rmdir()
+    assert lock.belongs_to("ledger_a")
+    assert not lock.belongs_to("ledger_b")
+    note = tmp_path / "ledger.id"
+    note.unlink()
+    note.mkdir()
+    with pytest.raises(StoreError, match="cannot be used: Is a directory"):
+        lock.belongs_to("ledger_a")
+    lock.release()
+
+
+def test_a_note_that_cannot_be_written_is_dropped_and_logged(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    with opened(place) as ledger:
+
+        def fail(u: UnitOfWork) -> None:
+            u.accounts.grant(ledger.account, 5, principal=CURATOR, reason="undone")
+            raise ZeroDivisionError("the cell 77191")
+
+        ledger.store.write_later(fail)
+        ledger.grant(1)  # comes after it
+        assert ledger.balance() == (1001, 0, 0)
+        ledger.store._guard.freeze(Standing.DIFFERENT)
+        ledger.store.write_later(lambda u: u.accounts.expire_due())
+    ledger.store._guard.frozen = None
+    ledger.store.write_later(lambda u: u.accounts.expire_due())
+    said = [each for each in caplog.records if each.getMessage() == "a note was not written"]
+    assert [getattr(each, "failure", None) for each in said] == ["ZeroDivisionError", None, None]
+    assert "the cell" not in str([vars(each) for each in caplog.records])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -12,7 +13,7 @@ import pytest
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import DBAPIError
 
-from app.store import Store, StoreError, UnitOfWork, engines, inspecting, postgresql
+from app.store import Store, StoreError, UnitOfWork, engines, inspecting, postgresql, privileges
 from app.store.errors import ServerSettingError, UnknownCommitError
 from app.store.rules import RULES, postgresql_triggers
 from app.store.tables import metadata
@@ -61,6 +62,14 @@ def test_a_server_that_may_lose_what_it_committed_is_refused(
         postgresql.check_server(connection)
         with pytest.raises(ServerSettingError, match=told):
             postgresql.check_server(Pretending(connection, **{name: value}))
+
+
+def test_a_server_that_is_too_old_is_refused(place: Place) -> None:
+    with psycopg.connect(place.url) as connection:
+        old = Pretending(connection)
+        old.info = SimpleNamespace(server_version=130016)
+        with pytest.raises(ServerSettingError, match="PostgreSQL 14 or newer"):
+            postgresql.check_server(old)
 
 
 def test_full_page_writes_off_is_noticed_on_a_real_server(place: Place) -> None:
@@ -173,6 +182,8 @@ def test_a_user_who_is_only_a_member_can_serve_and_not_migrate(place: Place, use
     plain = as_user(place, user)
     with pytest.raises(StoreError, match=r"permission denied|cannot act as the role"):
         plain.open()
+    with pytest.raises(StoreError, match="cannot act as the role"):
+        engines.reading_engine(plain.url).connect()
     with raw(place) as db:
         db.execute(f"GRANT release_desk_service TO {user}")
     with opened(plain) as ledger:
@@ -205,6 +216,29 @@ def test_an_owner_without_more_rights_can_migrate_an_empty_database(
         db.execute(f"REVOKE release_desk_service FROM {user}")
         with psycopg.connect(databases().url(name), autocommit=True) as inside:
             inside.execute(b"REASSIGN OWNED BY plain TO postgres")
+
+
+def test_a_user_who_may_not_make_the_role_is_told_how(
+    place: Place, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(privileges, "ROLE", "release_desk_of_tests")
+    with raw(place) as db, engines.migrating_engine(place.url).connect() as administrator:
+        with (
+            engines.migrating_engine(as_user(place, user).url).connect() as connection,
+            connection.begin(),
+            pytest.raises(StoreError, match="CREATE ROLE release_desk_of_tests NOLOGIN; GRANT"),
+        ):
+            privileges.grant(connection)
+        with administrator.begin() as transaction:
+            privileges.grant(administrator)
+            held = administrator.exec_driver_sql(
+                "SELECT has_table_privilege('release_desk_of_tests', 'entry', 'INSERT'),"
+                " has_table_privilege('release_desk_of_tests', 'entry', 'UPDATE')"
+            ).one()
+            transaction.rollback()
+        found = db.execute("SELECT 1 FROM pg_roles WHERE rolname = 'release_desk_of_tests'")
+        assert found.fetchone() is None
+    assert tuple(held) == (True, False)
 
 
 # A COMMIT without an answer

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.ledger import SYSTEM_ACCOUNT
+from app.domain.ledger import SYSTEM_ACCOUNT, EntryKind
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState, request_fingerprint
 from app.domain.roles import Role
 from app.store import DatasetStatus, UnitOfWork
+from app.store.entries import Occasion
+from app.store.errors import LostUpdateError
+from app.store.ids import now
 from tests.app.ledgers import ANALYST, CURATOR, Place, opened
 
 
@@ -28,9 +31,24 @@ def test_an_account_records_why_it_was_opened_and_raised(place: Place) -> None:
 
 @pytest.mark.parametrize("account", ["acc_unknown", SYSTEM_ACCOUNT])
 def test_there_is_no_budget_where_there_is_no_account(place: Place, account: str) -> None:
-    with opened(place) as ledger, pytest.raises(Problem) as refused:
-        ledger.store.write(lambda u: u.accounts.grant(account, 1, principal=CURATOR, reason="r"))
-    assert code_of(refused) == "not-found"
+    with opened(place) as ledger:
+
+        def charge(u: UnitOfWork) -> object:
+            return u.releases.debit(
+                account=account, amount=1, dataset=ledger.dataset, principal=ANALYST,
+                request="{}", plan="{}", idem="k",
+            )  # fmt: skip
+
+        def raise_total(u: UnitOfWork) -> object:
+            return u.accounts.grant(account, 1, principal=CURATOR, reason="r")
+
+        for write in (charge, raise_total):
+            with pytest.raises(Problem) as refused:
+                ledger.store.write(write)
+            assert code_of(refused) == "not-found"
+        with ledger.store.reading() as r, pytest.raises(Problem) as refused:
+            r.accounts.balance("acc_unknown")
+        assert code_of(refused) == "not-found"
 
 
 def test_a_release_keeps_its_request_plan_and_result(place: Place) -> None:
@@ -187,4 +205,21 @@ def test_the_system_account_takes_entries_of_any_kind_but_money(place: Place) ->
             )
         )
         assert (entry.account, entry.amount, entry.total_after) == (SYSTEM_ACCOUNT, 0, 0)
+        assert ledger.store.verify().ok
+
+
+def test_an_account_that_has_moved_on_is_not_moved_again(place: Place) -> None:
+    """A chain that begins where the account was is refused by the update itself."""
+    with opened(place) as ledger:
+
+        def move_twice(u: UnitOfWork) -> None:
+            stale = u.entries.chain(ledger.account, now())
+            u.accounts.grant(ledger.account, 5, principal=CURATOR, reason="first")
+            occasion = Occasion(principal=CURATOR, note="second")
+            stale.add(EntryKind.GRANT, 7, stale.balance.after(EntryKind.GRANT, 7), occasion)
+            u.entries.write(stale)
+
+        with pytest.raises(LostUpdateError):
+            ledger.store.write(move_twice)
+        assert ledger.balance() == (1000, 0, 0)
         assert ledger.store.verify().ok

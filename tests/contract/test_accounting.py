@@ -87,6 +87,22 @@ def test_a_grant_raises_the_target(admin: httpx.Client) -> None:
     assert found["rho"]["total"] == "0.185069840653"  # type: ignore[index]
 
 
+def test_no_target_grows_beyond_what_is_certified(admin: httpx.Client) -> None:
+    """Neither by a grant nor for one person: conversions are certified up to 10,000."""
+    dataset = upload(admin, budget={"epsilon": "9999", "delta": "1e-6"})["id"]
+    before = budget(admin, dataset)
+    for method, path, body in (
+        ("POST", "grants", {"epsilon": "2", "reason": "too much"}),
+        ("PUT", "caps", {"epsilon": "10001", "person": "bootstrap", "reason": "too much"}),
+    ):
+        answer = admin.request(method, f"/v1/datasets/{dataset}/{path}", json=body)
+        problem = assert_problem(answer, 422, "invalid-request")
+        assert [error["field"] for error in problem["errors"]] == ["epsilon"]
+    assert budget(admin, dataset) == before
+    grant = {"epsilon": "1", "reason": "up to the brim"}
+    assert admin.post(f"/v1/datasets/{dataset}/grants", json=grant).status_code == 201
+
+
 def test_the_kind_is_fixed_when_the_account_is_opened(admin: httpx.Client) -> None:
     first = upload(admin, budget=TARGET)
     second = upload(admin, budget=None, account=first["account"])

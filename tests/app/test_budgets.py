@@ -1,0 +1,61 @@
+"""Budgets without HTTP: the ends of grants are entered, whatever comes between."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.domain.problems import Problem
+from app.services import budgets as budgets_module
+from mechanisms.privacy import Epsilon
+from tests.app.test_services import ADA, SECRET, new_dataset, opened
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def test_a_grant_ends_although_the_ledger_was_busy_and_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(budgets_module, "_LOOK_EVERY_S", 0.01)
+    caplog.set_level("INFO")
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as (store, services):
+            dataset = await new_dataset(services)
+            account = services.datasets.facts(dataset).record.account
+            await services.budgets.grant(
+                dataset, Epsilon.parse("2"), "a while", caller=ADA, expires=LONG_AGO
+            )
+            write, troubles = store.awrite, [Problem("busy"), OSError(SECRET)]
+
+            async def troubled(task: Any) -> Any:
+                if troubles:
+                    raise troubles.pop(0)
+                return await write(task)
+
+            monkeypatch.setattr(store, "awrite", troubled)
+            keeping = asyncio.create_task(services.budgets.keep_expiring())
+            kinds: list[str] = []
+            async with asyncio.timeout(20):
+                while "expire" not in kinds:
+                    await asyncio.sleep(0.01)
+                    with store.reading() as reader:
+                        kinds = [entry.kind for entry in reader.entries.list(account)]
+            keeping.cancel()
+            with suppress(asyncio.CancelledError):
+                await keeping
+            assert (troubles, kinds) == ([], ["open", "grant", "expire"])
+            assert store.verify().ok
+
+    asyncio.run(scenario())
+    said = [each for each in caplog.records if each.msg == "grants not ended yet"]
+    assert [(each.levelname, vars(each).get("code")) for each in said] == [
+        ("INFO", "busy"), ("ERROR", None),
+    ]  # fmt: skip
+    assert vars(said[1])["failure"] == "OSError"
+    assert SECRET not in str([vars(each) for each in caplog.records])

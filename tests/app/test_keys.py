@@ -1,0 +1,111 @@
+"""Keys without HTTP: what is looked up, what is remembered, and what a revocation ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from app.domain.problems import Problem
+from app.domain.roles import Role
+from app.services import keys as keys_module
+from app.services.keys import Caller, KeyService
+from app.store import Reader, Store
+from tests.app.ledgers import Place, opened
+
+ADMIN = Caller(key="key_ada", person="ada", role=Role.ADMIN)
+
+
+def looked_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the list that the thread of every reading will be entered in."""
+    threads: list[int] = []
+    reading = store.reading
+
+    def noted() -> object:
+        threads.append(threading.get_ident())
+        return reading()
+
+    monkeypatch.setattr(store, "reading", noted)
+    return threads
+
+
+def refused(action: Callable[[], object]) -> tuple[str, str | None]:
+    with pytest.raises(Problem) as problem:
+        action()
+    return problem.value.code, problem.value.detail
+
+
+async def make(keys: KeyService, count: int) -> list[tuple[str, bytes]]:
+    made = [
+        await keys.create(name=f"person {n}", role=Role.ANALYST, expires=None, caller=ADMIN)
+        for n in range(count)
+    ]
+    return [(each.record.id, each.secret.encode()) for each in made]
+
+
+def test_a_secret_of_an_impossible_length_is_refused_unseen(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(place) as ledger:
+        keys, asked = KeyService(ledger.store), looked_up(ledger.store, monkeypatch)
+        unknown = refused(lambda: keys.authenticate(b"x" * 1000))
+        assert len(asked) == 1
+        for secret in (b"", b"x" * 1001):
+            assert refused(lambda s=secret: keys.authenticate(s)) == unknown
+        assert len(asked) == 1
+
+
+def test_a_server_of_several_looks_a_key_up_off_its_loop(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And every time, since another server may have revoked it."""
+    with opened(place) as ledger:
+        keys, other = KeyService(ledger.store), KeyService(ledger.store)
+
+        async def scenario() -> None:
+            ((key, secret),) = await make(keys, 1)
+            asked = looked_up(ledger.store, monkeypatch)
+            for _ in range(3):
+                assert (await keys.recognise(secret)).key == key
+            loop = threading.get_ident()
+            if ledger.store.shared:
+                assert len(asked) == 3
+                assert loop not in asked
+                await other.revoke(key, caller=ADMIN)
+            else:
+                assert asked == [loop]
+                await keys.revoke(key, caller=ADMIN)
+            with pytest.raises(Problem, match="unauthorized"):
+                await keys.recognise(secret)
+
+        asyncio.run(scenario())
+
+
+def test_what_is_remembered_of_keys_is_bounded(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys_module, "_MAX_CACHED", 2)
+
+    def used(reader: Reader) -> int:
+        return sum(key.used_at is not None for key in reader.keys.list())
+
+    with opened(place) as ledger:
+        keys = KeyService(ledger.store)
+
+        async def scenario() -> None:
+            made = await make(keys, 5)
+            for key, secret in made * 2:
+                assert keys.authenticate(secret).key == key
+                assert max(len(keys._found), len(keys._noted)) <= 2
+            await keys.revoke(made[0][0], caller=ADMIN)
+            for key, secret in made[1:]:
+                assert keys.authenticate(secret).key == key
+            with pytest.raises(Problem, match="unauthorized"):
+                keys.authenticate(made[0][1])
+
+        asyncio.run(scenario())
+        ledger.grant(1)  # comes after the notes
+        with ledger.store.reading() as reader:
+            assert used(reader) == 5
