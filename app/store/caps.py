@@ -8,6 +8,7 @@ that the person has ever been charged on the account, before the cap was set too
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -53,6 +54,18 @@ _LIST = (
 )
 _OF_ACCOUNTS = select(tables.cap).where(
     _cap.account.in_(bindparam("wanted", expanding=True)), _cap.amount.is_not(None)
+)
+_CAPPED = select(_cap.account).where(_cap.amount.is_not(None))
+_ALL_SPENT = (
+    select(_entry.account, _entry.principal, func.sum(_entry.amount))
+    .where(_entry.account.in_(_CAPPED), _entry.kind == EntryKind.DEBIT.value)
+    .group_by(_entry.account, _entry.principal)
+)
+_ALL_RESERVED = (
+    select(_release.account, _release.principal, func.sum(_entry.amount))
+    .join(tables.entry, (_release.account == _entry.account) & (_release.seq == _entry.seq))
+    .where(_release.account.in_(_CAPPED), _release.state == ReleaseState.RESERVED.value)
+    .group_by(_release.account, _release.principal)
 )
 _OPEN = insert(tables.cap)
 _SET = (
@@ -157,15 +170,24 @@ class Slices:
 
 def faults(connection: Connection, notes: Collection[str | None]) -> Iterator[str]:
     """Yield where caps are not what the ledger's notes, oldest first, and its entries say."""
-    said = _last_said(notes)
+    said, used = _last_said(notes), _used(connection)
     for row in connection.execute(select(tables.cap)).all():
         key = row.account, row.person
         if key not in said or said.pop(key) != row.amount:
             yield f"account {shown(row.account)}: a cap has been edited"
-        elif row.amount is not None and row.used != used_by(connection, row.account, row.person):
+        elif row.amount is not None and row.used != used[key]:
             yield f"account {shown(row.account)}: what a person has used has been edited"
     for account, _ in said:
         yield f"account {shown(account)}: a cap is missing"
+
+
+def _used(connection: Connection) -> Counter[tuple[str, str]]:
+    """Return what everybody has used of the accounts with caps; each is read once."""
+    used: Counter[tuple[str, str]] = Counter()
+    for query in (_ALL_SPENT, _ALL_RESERVED):
+        for account, person, amount in connection.execute(query):
+            used[account, person] += int(amount)
+    return used
 
 
 def _last_said(notes: Collection[str | None]) -> dict[tuple[str, str], int | None]:

@@ -35,6 +35,15 @@ _ACCOUNTS = (
     .distinct()
     .order_by(_expiring.account)
 )
+# One scan of all entries finds both.
+_GRANTS_AND_ENDS = (
+    select(tables.entry)
+    .where(
+        (_entry.kind == EntryKind.EXPIRE.value)
+        | ((_entry.kind == EntryKind.GRANT.value) & _entry.fingerprint.is_not(None))
+    )
+    .order_by(_entry.account, _entry.seq)
+)
 _REGISTER = insert(tables.expiring)
 _EXPIRED = (
     update(tables.expiring)
@@ -103,16 +112,10 @@ def expired(connection: Connection, account: str, grant: int, by: int) -> None:
 def faults(connection: Connection) -> Iterator[str]:
     """Yield where grants and their ends do not fit the entries, both ways."""
     rows = {(row.account, row.seq): row for row in connection.execute(select(tables.expiring))}
-    grants = connection.execute(
-        select(tables.entry).where(
-            _entry.kind == EntryKind.GRANT.value, _entry.fingerprint.is_not(None)
-        )
-    ).all()
+    entries = connection.execute(_GRANTS_AND_ENDS).all()
+    grants = [each for each in entries if each.kind == EntryKind.GRANT.value]
     ends = {
-        (end.account, end.fingerprint): end
-        for end in connection.execute(
-            select(tables.entry).where(_entry.kind == EntryKind.EXPIRE.value)
-        )
+        (end.account, end.fingerprint): end for end in entries if end.kind == EntryKind.EXPIRE.value
     }
     for grant in grants:
         row = rows.pop((grant.account, grant.seq), None)

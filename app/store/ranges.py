@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select, text
@@ -13,16 +14,10 @@ from sqlalchemy import Connection, bindparam, func, select, text
 from app.domain.ledger import SYSTEM_ACCOUNT
 from app.domain.releases import ReleaseState
 from app.store import tables
+from app.store.blocks import ENTRY_COLUMNS, Place, Row
 from app.store.ids import shown
 from app.store.releases import ENDED_AS, REPEATED
-from app.store.walks import (
-    CHARGE_COLUMNS,
-    ENTRY_COLUMNS,
-    RELEASE_COLUMNS,
-    EntryWalk,
-    ReleaseWalk,
-    Row,
-)
+from app.store.walks import CHARGE_COLUMNS, RELEASE_COLUMNS, EntryWalk, ReleaseWalk, place_of
 
 _PAGE = 1000
 _MOST_RANGES = 1000
@@ -31,17 +26,18 @@ _END = 2**62
 
 _NAMED = re.compile(r":(\w+)")
 
-Place = tuple[str, int]
-"""An account and a sequence number; ranges begin after one and end at one."""
-
 
 def _listed(alias: str, columns: Sequence[str]) -> str:
     return ", ".join(f"{alias}.{column}" for column in columns)
 
 
-_ENTRIES = (
-    f"SELECT {_listed('e', ENTRY_COLUMNS)}, r.number FROM entry AS e LEFT JOIN release AS r"  # noqa: S608 - constants
-    " ON r.account = e.account AND r.seq = e.seq"
+_ENTRIES = f"SELECT {_listed('e', ENTRY_COLUMNS)} FROM entry AS e"  # noqa: S608 - constants
+_CHARGED = "SELECT count(*) FROM release AS r"
+_UNCHARGED = (
+    "SELECT e.account, e.seq FROM entry AS e"
+    " {where} AND e.kind = 'debit' AND NOT EXISTS"
+    " (SELECT 1 FROM release AS r WHERE r.account = e.account AND r.seq = e.seq)"
+    " ORDER BY e.account, e.seq"
 )
 _ACCOUNTS = "SELECT a.id, a.seq, a.total, a.spent, a.reserved, a.head FROM account AS a"
 _RELEASES = (
@@ -49,7 +45,7 @@ _RELEASES = (
     " FROM release AS r LEFT JOIN entry AS e ON e.account = r.account AND e.seq = r.seq"
 )
 _RESERVED = text("SELECT release, at FROM entry WHERE kind = 'reserve'")
-_KNOWN = select(tables.release.c.id).where(
+_KNOWN = select(tables.release.c.id, tables.release.c.account, tables.release.c.seq).where(
     tables.release.c.id.in_(bindparam("wanted", expanding=True))
 )
 _SAID = select(tables.entry.c.kind, tables.entry.c.note, tables.entry.c.at).where(
@@ -80,14 +76,31 @@ class EntryRange:
         )
         where, values = _between("e.account, e.seq", self.after, self.until)
         query = f"{_ENTRIES} {where} ORDER BY e.account, e.seq"
-        yield from walk.walk(_rows(connection, query, values))
-        reserved = [*walk.reserved]
+        yield from walk.walk(_blocks(connection, query, values))
+        yield from self._without_release(connection, walk)
+
+    def _without_release(self, connection: Connection, walk: EntryWalk) -> Iterator[str]:
+        """Fault charges without their release.
+
+        A release is at one entry. So where as many releases are in the range as charges
+        are, and nothing is wrong with the releases themselves, every charge has its own.
+        """
+        waiting, reserved = 0, [*walk.reserved]
         for start in range(0, len(reserved), _PAGE):
             some = reserved[start : start + _PAGE]
-            known = {*connection.execute(_KNOWN, {"wanted": some}).scalars()}
+            rows = connection.execute(_KNOWN, {"wanted": some})
+            known = {row.id: (row.account, row.seq) for row in rows}
+            waiting += sum(known.get(release) == walk.reserved[release] for release in some)
             for release in some:
                 if release not in known:
-                    yield f"{walk.reserved[release]}: its release is missing"
+                    yield f"{place_of(*walk.reserved[release])}: its release is missing"
+        where, values = _between("r.account, r.seq", self.after, self.until)
+        ((count,),) = _rows(connection, f"{_CHARGED} {where}", values)
+        if count != walk.debits + waiting:
+            where, values = _between("e.account, e.seq", self.after, self.until)
+            query = _UNCHARGED.format(where=where or "WHERE true")
+            for account, seq in _rows(connection, query, values):
+                yield f"{place_of(account, seq)}: its release is missing"
 
     def _before(self, connection: Connection) -> Row | None:
         if self.after is None or self.after[1] == _END:
@@ -116,7 +129,7 @@ class ReleaseRange:
         query = f"{_RELEASES} {'WHERE ' + where if where else ''} ORDER BY r.number"
         values = {name: value for name, (_, value) in given.items()}
         walk = ReleaseWalk(ledger=self.ledger, keys=self.keys, before=self.after or 0)
-        yield from walk.walk(_rows(connection, query, values))
+        yield from walk.walk(_blocks(connection, query, values))
         if self.until is not None and walk.number != self.until:
             yield "the releases: numbers are missing"
         if walk.reviewed:
@@ -196,6 +209,12 @@ def _between(place: str, after: Place | None, until: Place | None) -> tuple[str,
 
 
 def _rows(connection: Connection, query: str, values: Mapping[str, Any]) -> Iterator[Row]:
+    return chain.from_iterable(_blocks(connection, query, values))
+
+
+def _blocks(
+    connection: Connection, query: str, values: Mapping[str, Any]
+) -> Iterator[Sequence[Row]]:
     """Yield the driver's own tuples, a page in memory at a time, of one transaction's snapshot."""
     if not connection.in_transaction():
         connection.begin()
@@ -210,6 +229,6 @@ def _rows(connection: Connection, query: str, values: Mapping[str, Any]) -> Iter
     try:
         cursor.execute(query, values)
         while page := cursor.fetchmany(_PAGE):
-            yield from page
+            yield page
     finally:
         cursor.close()

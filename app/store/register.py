@@ -32,7 +32,15 @@ _release = tables.release.c
 _FAR = select(_release.id, _release.state, _release.finished_at, _release.attempts).where(
     _release.id.in_(bindparam("wanted", expanding=True))
 )
+_RECEIPT_KEYS = select(_entry.note, _entry.fingerprint).where(
+    _entry.account == SYSTEM_ACCOUNT, _entry.kind == RECEIPT_KEY
+)
 _CHUNK = 500
+
+
+def receipt_keys(connection: Connection) -> Mapping[str, str]:
+    """Return the public keys of receipts, by name."""
+    return {row.fingerprint or "": row.note or "" for row in connection.execute(_RECEIPT_KEYS)}
 
 
 class Register:
@@ -63,11 +71,6 @@ class Register:
         yield from self._releases()
         yield from expiries.faults(self._connection)
         yield from caps.faults(self._connection, self._recorded[caps.CAP_SET])
-
-    @property
-    def receipt_keys(self) -> Mapping[str, str]:
-        """Return the public keys of receipts, by name."""
-        return {name or "": key for key, (_, _, name) in self._recorded[RECEIPT_KEY].items()}
 
     def _datasets(self) -> Iterator[str]:
         records = [dataset_of(row) for row in self._connection.execute(select(tables.dataset))]

@@ -1,32 +1,27 @@
 """The walks of a verification, each over one range of raw rows.
 
 Nothing here trusts what triggers, constraints or the writer's own arithmetic
-have let through: an entry's hash is computed here a second time, in a way of its
-own, and a release is compared with the entry that charged it column by column.
-Rows are tuples as the driver gives them, because a million of them are walked.
+have let through: an entry's hash and its balance are computed a second time, and
+a release is compared with the entry that charged it column by column. Rows are
+tuples as the driver gives them, a block at a time, because a million of them are
+walked (:mod:`app.store.blocks`).
 
 A walk yields what is wrong, as places and fixed words, never as values.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from itertools import chain
 
-from app.domain.ledger import GENESIS, Balance, chain_start, hash_of_columns
+from app.domain.ledger import GENESIS, Balance, hash_of_columns
 from app.domain.releases import ReleaseState, plan_digest, request_fingerprint, result_digest
+from app.store.blocks import ENTRY_COLUMNS, Place, Row, all_follow, entry_hashes
 from app.store.ids import shown
 from app.store.receipt import answer_digest, read_token, split
 from app.store.releases import ENDED_AS
 
-Row = tuple[Any, ...]
-
-ENTRY_COLUMNS = (
-    "account", "seq", "epoch", "kind", "principal", "release", "idem", "fingerprint", "note",
-    "amount", "total_after", "spent_after", "reserved_after", "at", "prev", "hash",
-)  # fmt: skip
 RELEASE_COLUMNS = (
     "number", "id", "account", "seq", "dataset", "principal", "state", "attempts", "request",
     "plan", "fingerprint", "result", "result_hash", "created_at", "finished_at",
@@ -44,14 +39,12 @@ _CHARGED_BY = {
 }
 _UNANSWERED = frozenset(ENDED_AS)
 _FINAL = frozenset(ReleaseState) - {ReleaseState.RESERVED, ReleaseState.DEBITED}
-_ACCOUNT, _SEQ, _HASHED = map(ENTRY_COLUMNS.index, ("account", "seq", "hash"))
-_NOTHING_BEFORE = ("", 0, 1, "", "", None, None, None, None, 0, 0, 0, 0, "", "", GENESIS, None)
+_ACCOUNT, _SEQ, _EPOCH, _KIND, _RELEASE, _HASHED = map(
+    ENTRY_COLUMNS.index, ("account", "seq", "epoch", "kind", "release", "hash")
+)
+_NOTHING_BEFORE = ("", 0, 1, "", "", None, None, None, None, 0, 0, 0, 0, "", "", GENESIS)
 _RESULT = RELEASE_COLUMNS.index("result")
 _CHARGE_KIND = len(RELEASE_COLUMNS)
-_SHORT = 128
-_TEXT = tuple(f"{chr(0) * 7}{chr(length)}t" for length in range(_SHORT))
-_NUMBER = tuple(f"{chr(0) * 7}{chr(length)}i" for length in range(_SHORT))
-_NOTHING = f"{chr(0) * 8}n"
 
 
 class EntryWalk:
@@ -80,57 +73,76 @@ class EntryWalk:
         ends_inside: bool,
     ) -> None:
         self._ledger = ledger
-        self._start = chain_start(ledger)
         self._epoch = epoch
         self._accounts = dict(accounts)
         self._ends_inside = ends_inside
         self._last = before
-        self.reserved: dict[str, str] = {}
-        """Where releases were reserved whose charge is another entry, if there is one: by id."""
+        self.debits = 0
+        """How many entries have charged a release."""
+        self.reserved: dict[str, Place] = {}
+        """Where releases were reserved, by id."""
 
-    def walk(self, rows: Iterable[Row]) -> Iterator[str]:
-        """Walk rows of :data:`ENTRY_COLUMNS` and the number of the release they charged."""
-        last, start = self._last, self._start
-        for row in rows:
-            # What nearly every entry is, in one condition; `_fault_of` looks at the others.
-            if not (
-                last is not None
-                and row[3] == "debit"
-                and row[0] == last[0]
-                and row[1] == last[1] + 1
-                and row[2] == last[2] <= self._epoch
-                and row[14] == last[15]
-                and row[16] is not None
-                and row[9] > 0
-                and row[11] == last[11] + row[9]
-                and row[12] == last[12] >= 0
-                and row[11] + row[12] <= row[10] == last[10]
-                and row[15] == entry_hash(row, start)
-            ):
-                if last is not None and last[_ACCOUNT] != row[_ACCOUNT]:
-                    yield from self._close(last)
-                    last = None
-                problem = self._fault_of(row, last)
-                if problem is not None:
-                    yield f"{_place(row)}: {problem}"
-            last = row
+    def walk(self, blocks: Iterable[Sequence[Row]]) -> Iterator[str]:
+        """Walk blocks of :data:`ENTRY_COLUMNS`."""
+        for block in blocks:
+            columns = list(zip(*block, strict=True))
+            self._count(columns)
+            hashed = entry_hashes(columns, self._ledger) == columns[_HASHED]
+            last = self._last
+            if not (hashed and columns[_EPOCH][-1] <= self._epoch and all_follow(columns, last)):
+                yield from self._one_by_one(block, hashed=hashed)
+            self._last = block[-1]
+        last = self._last
         if last is not None and not (self._ends_inside and last[_ACCOUNT] not in self._accounts):
             yield from self._close(last)
         for account in sorted(self._accounts):
             yield f"account {shown(account)}: it has no entries"
 
-    def _fault_of(self, row: Row, last: Row | None) -> str | None:
+    def _count(self, columns: Sequence[Row]) -> None:
+        kinds = columns[_KIND]
+        self.debits += kinds.count("debit")
+        if "reserve" in kinds:
+            places = zip(kinds, columns[_RELEASE], columns[_ACCOUNT], columns[_SEQ], strict=True)
+            self.reserved |= {
+                of: (name, seq) for kind, of, name, seq in places if kind == "reserve"
+            }
+
+    def _one_by_one(self, block: Iterable[Row], *, hashed: bool) -> Iterator[str]:
+        last = self._last
+        for row in block:
+            # What nearly every entry is, in one condition; `_fault_of` looks at the others.
+            if not (
+                last is not None
+                and hashed
+                and row[3] == "debit"
+                and row[0] == last[0]
+                and row[1] == last[1] + 1
+                and row[2] == last[2] <= self._epoch
+                and row[14] == last[15]
+                and row[9] > 0
+                and row[11] == last[11] + row[9]
+                and row[12] == last[12] >= 0
+                and row[11] + row[12] <= row[10] == last[10]
+            ):
+                if last is not None and last[_ACCOUNT] != row[_ACCOUNT]:
+                    yield from self._close(last)
+                    last = None
+                problem = self._fault_of(row, last, hashed=hashed)
+                if problem is not None:
+                    yield f"{place_of(row[_ACCOUNT], row[_SEQ])}: {problem}"
+            last = row
+
+    def _fault_of(self, row: Row, last: Row | None, *, hashed: bool) -> str | None:
         """Return what is wrong with an entry, given the one before it; in the order of a row."""
-        (_, seq, epoch, kind, _, release, _, _, _, amount, total, spent, reserved, _, prev, stated,
-         number) = row  # fmt: skip
+        (_, seq, epoch, kind, _, _, _, _, _, amount, total, spent, reserved, _, prev, stated) = row
         (_, seq_before, since, _, _, _, _, _, _, _, total_before, spent_before, reserved_before,
-         _, _, head, _) = last or _NOTHING_BEFORE  # fmt: skip
+         _, _, head) = last or _NOTHING_BEFORE  # fmt: skip
         fault = None
         if seq != seq_before + 1:
             fault = "an entry before it is missing"
         elif prev != head:
             fault = "it does not continue the entry before it"
-        elif stated != entry_hash(row, self._start) and stated != self._slow_hash(row):
+        elif not hashed and stated != hash_of_columns(row[:_HASHED], self._ledger):
             fault = "it has been edited"
         elif (kind == "open") != (last is None):
             fault = "only an account's first entry opens it"
@@ -140,10 +152,6 @@ class EntryWalk:
             fault = "its balance does not follow"
         elif not since <= epoch <= self._epoch:
             fault = "its epoch does not follow"
-        elif number is None and kind == "debit":
-            fault = "its release is missing"
-        elif number is None and kind == "reserve":
-            self.reserved[release] = _place(row)
         return fault
 
     def _close(self, last: Row) -> Iterator[str]:
@@ -154,38 +162,10 @@ class EntryWalk:
         elif account != (last[1], *last[10:13], last[15]):
             yield f"account {shown(last[0])}: its balance is not its last entry's"
 
-    def _slow_hash(self, row: Row) -> str:
-        return hash_of_columns(row[:_HASHED], self._ledger)
 
-
-def _place(row: Row) -> str:
-    return f"account {shown(row[_ACCOUNT])}, entry {row[_SEQ]}"
-
-
-def entry_hash(row: Row, start: str) -> str | None:
-    """Return the hash of an entry of short ASCII texts; None for others.
-
-    The same bytes as :func:`app.domain.ledger.chain_hash`, put together in one go.
-    """
-    account, seq, epoch, kind, person, release, idem, fingerprint, note = row[:9]
-    numbers = (str(seq), str(epoch), *map(str, row[9:13]))
-    seq, epoch, amount, total, spent, reserved = numbers
-    at, prev = row[13:15]
-    try:
-        text = (
-            f"{start}{_TEXT[len(account)]}{account}{_NUMBER[len(seq)]}{seq}"
-            f"{_NUMBER[len(epoch)]}{epoch}{_TEXT[len(kind)]}{kind}{_TEXT[len(person)]}{person}"
-            f"{_NOTHING if release is None else _TEXT[len(release)] + release}"
-            f"{_NOTHING if idem is None else _TEXT[len(idem)] + idem}"
-            f"{_NOTHING if fingerprint is None else _TEXT[len(fingerprint)] + fingerprint}"
-            f"{_NOTHING if note is None else _TEXT[len(note)] + note}"
-            f"{_NUMBER[len(amount)]}{amount}{_NUMBER[len(total)]}{total}"
-            f"{_NUMBER[len(spent)]}{spent}{_NUMBER[len(reserved)]}{reserved}"
-            f"{_TEXT[len(at)]}{at}{_TEXT[len(prev)]}{prev}"
-        )
-    except IndexError:
-        return None
-    return hashlib.sha256(text.encode()).hexdigest() if text.isascii() else None
+def place_of(account: str, seq: int) -> str:
+    """Return how an entry is called."""
+    return f"account {shown(account)}, entry {seq}"
 
 
 class ReleaseWalk:
@@ -213,9 +193,9 @@ class ReleaseWalk:
         self.repeated: dict[str, int] = {}
         """The attempts of releases that were begun again, by id."""
 
-    def walk(self, rows: Iterable[Row]) -> Iterator[str]:
-        """Walk rows of :data:`RELEASE_COLUMNS` and of :data:`CHARGE_COLUMNS`, by number."""
-        for row in rows:
+    def walk(self, blocks: Iterable[Sequence[Row]]) -> Iterator[str]:
+        """Walk blocks of :data:`RELEASE_COLUMNS` and :data:`CHARGE_COLUMNS`, by number."""
+        for row in chain.from_iterable(blocks):
             problem = (
                 self._fault_of(row) or self._order_fault_of(row) or self._receipt_fault_of(row)
             )
