@@ -201,27 +201,22 @@ def hash_of_columns(columns: Sequence[str | int | None], ledger_id: str) -> str:
             return hashlib.sha256(text.encode()).hexdigest()
     except IndexError:
         pass  # a long column
-    content = b"".join((chain_start(ledger_id).encode(), *map(_canonical, columns)))
+    content = b"".join((chain_start(ledger_id).encode(), *map(canonical_bytes, columns)))
     return hashlib.sha256(content).hexdigest()
 
 
 @lru_cache(maxsize=8)
 def chain_start(ledger_id: str) -> str:
     """Return what every entry's bytes begin with."""
-    return (_CHAIN_TAG + _canonical(ledger_id)).decode()
+    return (_CHAIN_TAG + canonical_bytes(ledger_id)).decode()
 
 
 def digest_of(*parts: str | int | bytes | None) -> str:
     """Return the SHA-256, in hex, of length-prefixed and typed parts."""
-    return hashlib.sha256(b"".join(_canonical(part) for part in parts)).hexdigest()
+    return hashlib.sha256(b"".join(canonical_bytes(part) for part in parts)).hexdigest()
 
 
-def ledger_head(account_heads: Iterable[str]) -> str:
-    """Return the SHA-256 over the sorted heads of all accounts."""
-    return hashlib.sha256("".join(sorted(account_heads)).encode()).hexdigest()
-
-
-def _canonical(value: str | int | bytes | None) -> bytes:
+def canonical_bytes(value: str | int | bytes | None) -> bytes:
     """Return length, type and content; no two different values share these bytes."""
     match value:
         case None:
@@ -235,6 +230,11 @@ def _canonical(value: str | int | bytes | None) -> bytes:
     return len(content).to_bytes(8, "big") + kind + content
 
 
+def ledger_head(account_heads: Iterable[str]) -> str:
+    """Return the SHA-256 over the sorted heads of all accounts."""
+    return hashlib.sha256("".join(sorted(account_heads)).encode()).hexdigest()
+
+
 def _short_prefixes(kind: str) -> tuple[str, ...]:
     """Return the length and type that precede a short content, by its length."""
     return tuple(f"{chr(0) * 7}{chr(length)}{kind}" for length in range(128))
@@ -242,4 +242,4 @@ def _short_prefixes(kind: str) -> tuple[str, ...]:
 
 _TEXT_PREFIXES = _short_prefixes("t")
 _INTEGER_PREFIXES = _short_prefixes("i")
-_NOTHING = _canonical(None).decode()
+_NOTHING = canonical_bytes(None).decode()

@@ -1,4 +1,4 @@
-"""Entries a block at a time: their hashes, and whether each follows the one before it.
+"""Entries and releases a block at a time: hashes, sums, and whether each follows the one before.
 
 A million entries are verified in seconds because Python does as little as it can
 for each of them. A block is a page of rows turned into columns. Most columns of a
@@ -13,18 +13,25 @@ A block that does not pass is looked at row by row, which finds and words the fa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from itertools import accumulate, islice
 from typing import Any
 
 from app.domain.ledger import MAX_TOTAL_NANOS, chain_start
+from app.domain.releases import plan_digest, request_fingerprint, result_digests
 
 Column = tuple[Any, ...]
 Row = tuple[Any, ...]
 Place = tuple[str, int]
 """An account and a sequence number."""
 
+RELEASE_COLUMNS = (
+    "number", "id", "account", "seq", "dataset", "principal", "state", "attempts", "request",
+    "plan", "fingerprint", "result", "result_hash", "created_at", "finished_at",
+)  # fmt: skip
+CHARGE_COLUMNS = ("kind", "release", "principal", "fingerprint", "note", "at", "hash")
 ENTRY_COLUMNS = (
     "account", "seq", "epoch", "kind", "principal", "release", "idem", "fingerprint", "note",
     "amount", "total_after", "spent_after", "reserved_after", "at", "prev", "hash",
@@ -116,6 +123,47 @@ def all_follow(columns: Sequence[Column], last: Row | None) -> bool:
         and last[11] + last[12] <= last[10]
         and spents[-1] + reserveds[-1] <= totals[-1] <= MAX_TOTAL_NANOS
     )
+
+
+def all_answered(columns: Sequence[Column], before: int) -> bool:
+    """Return whether a block of releases is what was charged for, each at once, and answered.
+
+    The block is given as :data:`RELEASE_COLUMNS` and :data:`CHARGE_COLUMNS`, and is to be
+    numbered from after ``before``.
+    """
+    (numbers, ids, _, _, datasets, persons, states, attempts, requests, plans, fingerprints,
+     results, hashes, created, finished, kinds, charged, charged_to, charged_for, notes,
+     charged_at, _) = columns  # fmt: skip
+    return (
+        is_one(states, "released")
+        and is_one(kinds, "debit")
+        and is_one(attempts, 1)
+        and numbers == tuple(range(before + 1, before + 1 + len(numbers)))
+        and (ids, persons, fingerprints, created) == (charged, charged_to, charged_for, charged_at)
+        and fingerprints == _each(fingerprint_of, datasets, requests)
+        and notes == _each(plan_digest_of, plans)
+        and None not in (*results, *finished)
+        and hashes == result_digests(results, finished)
+    )
+
+
+@lru_cache(maxsize=64)
+def fingerprint_of(dataset: str, request: str) -> str:
+    """Return :func:`app.domain.releases.request_fingerprint`, which is often asked for again."""
+    return request_fingerprint(dataset=dataset, request=request)
+
+
+@lru_cache(maxsize=64)
+def plan_digest_of(plan: str) -> str:
+    """Return :func:`app.domain.releases.plan_digest`, which is often asked for again."""
+    return plan_digest(plan)
+
+
+def _each(function: Callable[..., str], *columns: Column) -> Column:
+    """Return a function's values; long texts that are all the same are looked at once."""
+    if all(is_one(column, column[0]) for column in columns):
+        return (function(*(column[0] for column in columns)),) * len(columns[0])
+    return tuple(map(function, *columns))
 
 
 def is_one(column: Column, value: object) -> bool:

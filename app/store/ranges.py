@@ -14,10 +14,10 @@ from sqlalchemy import Connection, bindparam, func, select, text
 from app.domain.ledger import SYSTEM_ACCOUNT
 from app.domain.releases import ReleaseState
 from app.store import tables
-from app.store.blocks import ENTRY_COLUMNS, Place, Row
+from app.store.blocks import CHARGE_COLUMNS, ENTRY_COLUMNS, RELEASE_COLUMNS, Place, Row
 from app.store.ids import shown
 from app.store.releases import ENDED_AS, REPEATED
-from app.store.walks import CHARGE_COLUMNS, RELEASE_COLUMNS, EntryWalk, ReleaseWalk, place_of
+from app.store.walks import EntryWalk, ReleaseWalk, place_of
 
 _PAGE = 1000
 _MOST_RANGES = 1000

@@ -11,22 +11,26 @@ A walk yields what is wrong, as places and fixed words, never as values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 
 from app.domain.ledger import GENESIS, Balance, hash_of_columns
-from app.domain.releases import ReleaseState, plan_digest, request_fingerprint, result_digest
-from app.store.blocks import ENTRY_COLUMNS, Place, Row, all_follow, entry_hashes
+from app.domain.releases import ReleaseState, result_digest
+from app.store.blocks import (
+    CHARGE_COLUMNS,
+    ENTRY_COLUMNS,
+    RELEASE_COLUMNS,
+    Place,
+    Row,
+    all_answered,
+    all_follow,
+    entry_hashes,
+    fingerprint_of,
+    plan_digest_of,
+)
 from app.store.ids import shown
 from app.store.receipt import answer_digest, read_token, split
 from app.store.releases import ENDED_AS
-
-RELEASE_COLUMNS = (
-    "number", "id", "account", "seq", "dataset", "principal", "state", "attempts", "request",
-    "plan", "fingerprint", "result", "result_hash", "created_at", "finished_at",
-)  # fmt: skip
-CHARGE_COLUMNS = ("kind", "release", "principal", "fingerprint", "note", "at", "hash")
 
 _CHARGED_BY = {
     ReleaseState.RESERVED: "reserve",
@@ -43,8 +47,12 @@ _ACCOUNT, _SEQ, _EPOCH, _KIND, _RELEASE, _HASHED = map(
     ENTRY_COLUMNS.index, ("account", "seq", "epoch", "kind", "release", "hash")
 )
 _NOTHING_BEFORE = ("", 0, 1, "", "", None, None, None, None, 0, 0, 0, 0, "", "", GENESIS)
-_RESULT = RELEASE_COLUMNS.index("result")
-_CHARGE_KIND = len(RELEASE_COLUMNS)
+_ANSWER = RELEASE_COLUMNS.index("result")
+_ID = RELEASE_COLUMNS.index("id")
+_CHARGED = (*RELEASE_COLUMNS, *("charge_" + name for name in CHARGE_COLUMNS))
+_order_of = itemgetter(
+    *map(_CHARGED.index, ("id", "account", "seq", "created_at", "charge_kind", "charge_at"))
+)
 
 
 class EntryWalk:
@@ -195,15 +203,35 @@ class ReleaseWalk:
 
     def walk(self, blocks: Iterable[Sequence[Row]]) -> Iterator[str]:
         """Walk blocks of :data:`RELEASE_COLUMNS` and :data:`CHARGE_COLUMNS`, by number."""
-        for row in chain.from_iterable(blocks):
-            problem = (
-                self._fault_of(row) or self._order_fault_of(row) or self._receipt_fault_of(row)
-            )
+        for block in blocks:
+            columns = list(zip(*block, strict=True))
+            yield from self._out_of_order(columns)
+            if all_answered(columns, self.number):
+                self.number = block[-1][0]
+            else:
+                yield from self._one_by_one(block, self._fault_of)
+            if self._keys is not None:
+                yield from self._one_by_one(block, self._receipt_fault_of)
+
+    def _one_by_one(
+        self, block: Iterable[Row], fault_of: Callable[[Row], str | None]
+    ) -> Iterator[str]:
+        for row in block:
+            problem = fault_of(row)
             if problem is not None:
-                yield f"release {shown(row[1])}: {problem}"
+                yield f"release {shown(row[_ID])}: {problem}"
+
+    def _out_of_order(self, columns: Sequence[Row]) -> Iterator[str]:
+        """Fault releases that are not numbered in the order of their charges, reviews aside."""
+        charged = self._charged
+        for release, account, seq, made, kind, at in zip(*_order_of(columns), strict=True):
+            if kind == "debit" and made == at:
+                if seq <= charged.get(account, 0):
+                    yield f"release {shown(release)}: it is out of order"
+                charged[account] = seq
 
     def _fault_of(self, row: Row) -> str | None:
-        (_, release, _, _, dataset, person, state, attempts, request, plan, fingerprint,
+        (number, release, _, _, dataset, person, state, attempts, request, plan, fingerprint,
          result, result_hash, created_at, finished_at, *charge) = row  # fmt: skip
         kind, charged, charged_to, charged_for, noted, charged_at, _ = charge
         if charged_at != created_at:
@@ -212,33 +240,24 @@ class ReleaseWalk:
             self.ended[release] = (state, finished_at)
         if attempts > 1:
             self.repeated[release] = attempts
+        before, self.number = self.number, number
         kept = None if result is None or finished_at is None else result_digest(result, finished_at)
         checks = (
             (charged == release and charged_for == fingerprint, "it is not what was charged for"),
             (charged_to == person, "it belongs to another person than was charged"),
-            (_fingerprint(dataset, request) == fingerprint, "its request has been edited"),
-            (_plan_digest(plan) == noted, "its plan has been edited"),
+            (fingerprint_of(dataset, request) == fingerprint, "its request has been edited"),
+            (plan_digest_of(plan) == noted, "its plan has been edited"),
             (_CHARGED_BY.get(state) == kind, "its state does not fit its charge"),
             ((state == ReleaseState.RELEASED) == (result is not None), "its state does not fit"),
             ((state in _FINAL) == (finished_at is not None), "its state does not fit its end"),
             (attempts >= 1 if kind == "debit" else attempts == 0, "its attempts do not fit"),
             (kept == result_hash, "its result or the time of its end has been edited"),
+            (number == before + 1, "its number does not follow"),
         )
         return next((fault for holds, fault in checks if not holds), None)
 
-    def _order_fault_of(self, row: Row) -> str | None:
-        """Releases are numbered in the order of their charges, those under review aside."""
-        number, release, account, seq = row[:4]
-        before, self.number = self.number, number
-        if number != before + 1:
-            return "its number does not follow"
-        if release in self.reviewed or row[_CHARGE_KIND] != "debit":
-            return None
-        earlier, self._charged[account] = self._charged.get(account, 0), seq
-        return None if seq > earlier else "it is out of order"
-
     def _receipt_fault_of(self, row: Row) -> str | None:
-        result = row[_RESULT]
+        result = row[_ANSWER]
         if self._keys is None or result is None:
             return None
         answer, token = split(result)
@@ -249,13 +268,3 @@ class ReleaseWalk:
         if fits != (said.ledger, said.account, said.seq, said.release, said.entry, said.answer):
             return "its receipt is for something else"
         return None
-
-
-@lru_cache(maxsize=64)
-def _fingerprint(dataset: str, request: str) -> str:
-    return request_fingerprint(dataset=dataset, request=request)
-
-
-@lru_cache(maxsize=64)
-def _plan_digest(plan: str) -> str:
-    return plan_digest(plan)
