@@ -19,6 +19,7 @@ from app.settings import PREFIX
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 REFUSED, UNREACHABLE = 1, 3
+_AWAITING_REVIEW = "awaiting_review"
 _CLEAR = "\x1b[K"
 Command = Callable[..., None]
 
@@ -209,6 +210,10 @@ def releases_ask(
             **choice,
         )
     click.echo(release.body.decode())
+    if release.status == _AWAITING_REVIEW:
+        click.echo(
+            f"{release.id} awaits a review: `releases show` tells what becomes of it", err=True
+        )
 
 
 @releases.command("derive")
@@ -244,6 +249,41 @@ def releases_list(desk: ReleaseDesk, *, as_json: bool) -> None:
     """List your releases; a curator sees everybody's."""
     columns = ("id", "dataset", "status", "mechanism", "norm", "epsilon")
     _print(desk.releases(), columns, as_json=as_json)
+
+
+@releases.command("reviews")
+@as_json_option
+@connected
+def releases_reviews(desk: ReleaseDesk, *, as_json: bool) -> None:
+    """List the releases that await a review; a curator sees everybody's."""
+    columns = ("id", "dataset", "requested_by", "mechanism", "norm", "epsilon")
+    _print(desk.releases(status=_AWAITING_REVIEW), columns, as_json=as_json)
+
+
+@releases.command("approve")
+@click.argument("release")
+@_REASON
+@connected
+def releases_approve(desk: ReleaseDesk, *, release: str, reason: str) -> None:
+    """Approve RELEASE, which awaits a review: it is charged and drawn. Never one's own."""
+    click.echo(desk.approve(release, reason=reason).status)
+
+
+@releases.command("reject")
+@click.argument("release")
+@click.option("--reason", required=True, help="Kept in the ledger, and shown to who asked.")
+@connected
+def releases_reject(desk: ReleaseDesk, *, release: str, reason: str) -> None:
+    """Reject RELEASE, which awaits a review; its budget is given back. Never one's own."""
+    click.echo(desk.reject(release, reason=reason).status)
+
+
+@releases.command("withdraw")
+@click.argument("release")
+@connected
+def releases_withdraw(desk: ReleaseDesk, *, release: str) -> None:
+    """Withdraw RELEASE, one's own, which awaits a review; its budget is given back."""
+    click.echo(desk.withdraw(release).status)
 
 
 @releases.command("show")

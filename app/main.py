@@ -9,6 +9,7 @@ import os
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import fields
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from app.services.previews import PreviewService
 from app.services.rates import RateLimiter
 from app.services.receipts import Receipts
 from app.services.releases import ReleaseService
+from app.services.reviews import ReviewService
 from app.services.showing import Showing
 from app.settings import PREFIX, Settings
 from app.store import Anchor, DatabaseAnchor, FileAnchor, Store, StoreError, new_id, sqlite_file
@@ -75,7 +77,10 @@ def create_app(settings: Settings) -> FastAPI:
                     rates=RateLimiter(settings.rate_limit_per_minute),
                     uploads=UploadGate(settings.max_waiting_uploads),
                 )
-                async with _beside(services.budgets.keep_expiring()):
+                async with (
+                    _beside(services.budgets.keep_expiring()),
+                    _beside(services.reviews.keep_expiring()),
+                ):
                     yield {"app": state}
             finally:
                 await services.releases.close(timeout_s=settings.drain_timeout_s)
@@ -170,13 +175,14 @@ def build_services(settings: Settings, store: Store) -> Services:
         worker=new_id("wrk"),
     )
     jobs = build_jobs(settings, store, datasets, draws)
+    showing = Showing(settings.response_slot_ms)
     releases = ReleaseService(
         store=store,
         datasets=datasets,
         plans=plans,
         draws=draws,
         jobs=jobs,
-        showing=Showing(settings.response_slot_ms),
+        showing=showing,
         max_waiting=settings.max_waiting_draws,
     )
     return Services(
@@ -192,6 +198,14 @@ def build_services(settings: Settings, store: Store) -> Services:
         previews=PreviewService(datasets, plans),
         receipts=receipts,
         releases=releases,
+        reviews=ReviewService(
+            store=store,
+            datasets=datasets,
+            plans=plans,
+            jobs=jobs,
+            showing=showing,
+            longest=timedelta(days=settings.review_days),
+        ),
     )
 
 

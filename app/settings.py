@@ -194,6 +194,13 @@ class Settings(BaseSettings):
         ge=1,
         description="Releases that may be under way at once; above it requests answer 503 busy.",
     )
+    review_days: float = Field(
+        default=30.0,
+        gt=0,
+        le=36_500,
+        description="After how many days a release that waits for a review, and that nobody has "
+        "decided on, is given up and its budget given back.",
+    )
     response_slot_ms: int = Field(
         default=100,
         ge=0,

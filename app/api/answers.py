@@ -82,6 +82,15 @@ class NoiseAnswer(Answer):
     interval_95: dict[str, Any]
 
 
+class ReviewAnswer(Answer):
+    """What became of the review of a release; nulls while it waits for one."""
+
+    decided_at: str | None
+    reason: str | None = Field(
+        description="Why it was not approved. The reason of an approval is in the ledger."
+    )
+
+
 class ReleaseAnswer(Answer):
     """A release. `value` is null while it has no result."""
 
@@ -102,6 +111,10 @@ class ReleaseAnswer(Answer):
     created_at: str
     released_at: str | None
     citation: str | None
+    review: ReviewAnswer | None = Field(
+        default=None,
+        description="Null where there is none to wait for; absent once it has a result.",
+    )
     receipt: str | None = Field(
         description="A signature (compact JWS, EdDSA) that anybody can check offline; last member."
     )
@@ -172,6 +185,10 @@ class PreviewAnswer(Answer):
     guarantee: GuaranteeAnswer
     grid: dict[str, Any]
     details: dict[str, Any]
+    review: bool = Field(
+        description="Whether it would wait for a curator's approval. Nothing is charged before; "
+        "then it is a job."
+    )
     job: JobAnswer | None = Field(
         description="Null where the release would be answered while its client waits."
     )

@@ -18,6 +18,7 @@ from app.api.problems import ProblemAnswer, documented
 from app.api.schemas import (
     CapRequest,
     DatasetSpec,
+    DecisionRequest,
     DerivationRequest,
     GrantRequest,
     KeyRequest,
@@ -35,6 +36,7 @@ Lists are paged: `limit` and `cursor` in, `items` and `next` out. Every refusal 
 """
 _BODIES = (
     DatasetSpec,
+    DecisionRequest,
     DerivationRequest,
     GrantRequest,
     CapRequest,

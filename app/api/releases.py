@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
@@ -27,9 +27,9 @@ from app.api.paging import Page, Paging, encode_cursor
 from app.api.problems import documented
 from app.api.schemas import ReleaseRequest
 from app.domain.problems import Problem
-from app.domain.releases import ReleaseState
+from app.domain.releases import GIVEN_BACK, ReleaseState
 from app.domain.roles import Role
-from app.services.answers import answer_of, etag_of
+from app.services.answers import answer_of, etag_of, state_called
 from app.services.releases import ReleaseRecord
 from app.services.showing import Showing
 
@@ -38,9 +38,16 @@ direct = APIRouter(prefix="/v1", tags=["releases"], route_class=DirectRoute)
 
 _JSON = "application/json"
 _ACCEPTED = (
-    "A job: charged, and drawn in the background. Ask at `Location` again after `Retry-After` "
-    "seconds, or send the same request again."
+    "A job: charged, and drawn in the background. Or it waits for a review: its budget is set "
+    "aside, and it is a job once a curator has approved it. Ask at `Location` again after "
+    "`Retry-After` seconds, or send the same request again."
 )
+_UNFINISHED = (ReleaseState.RESERVED, ReleaseState.DEBITED)
+_STATUS = (
+    "Only releases that wait for a review, or ended without approval. There is no list by what a "
+    "draw leads to: when it ends is not public before its deadline."
+)
+Reviewed = Literal["awaiting_review", "rejected", "withdrawn", "expired"]
 _PARAMETERS = {
     "parameters": [
         id_parameter("dataset"),
@@ -65,8 +72,8 @@ _PARAMETERS = {
     responses=documented(
         "idempotency-key-missing", "unauthorized", "not-found", "budget-exceeded",
         "dataset-archived", "too-large", "unsupported-media-type", "invalid-request",
-        "policy-refused", "empty-dataset", "idempotency-key-reused", "release-void", "internal",
-        "busy",
+        "policy-refused", "empty-dataset", "idempotency-key-reused", "release-closed",
+        "release-void", "internal", "busy",
         answers={
             201: {"model": ReleaseAnswer},
             202: {"model": ReleaseAnswer, "description": _ACCEPTED},
@@ -87,8 +94,10 @@ async def create_release(request: Request) -> Response:
         record = await releases.submit(
             dataset, body.question, idem=idempotency_key_of(request), caller=caller
         )
-        if record.state is ReleaseState.DEBITED:
-            return _running(record, releases.showing)
+        if record.state in _UNFINISHED:
+            return unfinished(record, releases.showing)
+        if record.state in GIVEN_BACK:
+            raise Problem("release-closed", outcome=record.state.value, release=record.id)
         answer.hold(releases.showing.from_ms(record))
         if record.state is ReleaseState.VOID:
             raise Problem("release-void")
@@ -100,13 +109,15 @@ async def create_release(request: Request) -> Response:
         )
 
 
-def _running(record: ReleaseRecord, showing: Showing) -> Response:
+def unfinished(record: ReleaseRecord, showing: Showing) -> Response:
+    """Return the answer about a release that is under way, or waits for a review."""
     return Response(
         answer_of(record),
         status_code=202,
         media_type=_JSON,
         headers={
             "Location": _location(record),
+            "ETag": etag_of(record),
             "Retry-After": str(showing.retry_after_s(record)),
         },
     )
@@ -131,10 +142,15 @@ def list_releases(
     dataset: Annotated[
         IdFilter, Query(max_length=100, description="Only releases of this data set.")
     ] = None,
+    status: Annotated[Reviewed | None, Query(description=_STATUS)] = None,
 ) -> Response:
     """List your releases, newest first; a curator sees everybody's."""
     records = state.services.releases.list(
-        caller=caller, dataset=dataset, before=cut.position, limit=cut.limit + 1
+        caller=caller,
+        dataset=dataset,
+        state=None if status is None else state_called(status),
+        before=cut.position,
+        limit=cut.limit + 1,
     )
     shown = records[: cut.limit]
     # stored answers are joined, not parsed: what is listed is what was answered
@@ -159,7 +175,7 @@ async def get_release(request: Request, caller: Analyst, release: Id, state: Sta
     record = await state.services.releases.get(release, caller=caller)
     tag = etag_of(record)
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-    if record.state is ReleaseState.DEBITED:
+    if record.state in _UNFINISHED:
         headers["Retry-After"] = str(state.services.releases.showing.retry_after_s(record))
     if _matches(request.headers.get("if-none-match"), tag):
         return Response(status_code=304, headers=headers)

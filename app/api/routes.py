@@ -21,6 +21,7 @@ from app.api import (
     metrics,
     previews,
     releases,
+    reviews,
 )
 from app.api.middleware import RequestContext
 from app.api.openapi import install_openapi
@@ -35,6 +36,7 @@ _ROUTERS = (
     budgets.router,
     previews.router,
     derivations.router,
+    reviews.router,
     ledger.router,
     keys.router,
     catalog.router,

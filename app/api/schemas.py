@@ -25,11 +25,12 @@ from pydantic_core import PydanticCustomError
 
 from app.domain.datasets import InvalidSpecError, parse_columns
 from app.domain.ledger import MAX_TOTAL_NANOS
-from app.domain.policies import Policy
+from app.domain.policies import Policy, Review
 from app.domain.problems import invalid_request
 from app.domain.roles import Role
 from app.services.datasets import NewDataset
 from app.services.questions import POLICY_KINDS, AnyStatistic, Question
+from app.services.reviews import Decision
 from mechanisms.accounting import parse_delta
 from mechanisms.privacy import MAX_EPSILON_NANOS, Adjacency, Epsilon, InvalidEpsilonError
 from mechanisms.statistics.stack import MechanismName, NormName
@@ -268,11 +269,20 @@ class OverlapSpec(Request):
     reason: Reason
 
 
+def _known_review(text: str) -> str:
+    try:
+        return str(Review.parse(text))
+    except ValueError as error:
+        raise refusal(str(error)) from None
+
+
 class PolicySpec(Request):
     """What one release may ask for."""
 
-    review: Annotated[str, Field(max_length=50)] = Field(
-        default="never", description="`never`; this version has no review of releases."
+    review: Annotated[str, Field(max_length=50), AfterValidator(_known_review)] = Field(
+        default="never",
+        description="Which releases wait for a curator's approval: `never`, `always`, or "
+        "`above:0.5` for those that cost strictly more than that.",
     )
     max_epsilon_per_release: ReleaseEpsilon | None = None
     allowed: tuple[str, ...] | None = Field(
@@ -283,8 +293,6 @@ class PolicySpec(Request):
 
     @model_validator(mode="after")
     def _known(self) -> PolicySpec:
-        if self.review != "never":
-            raise refusal("review must be never: this version of the service has no review")
         if self.allowed is not None and not set(self.allowed) <= set(POLICY_KINDS):
             raise refusal(f"allowed may name {', '.join(POLICY_KINDS)}")
         return self
@@ -340,6 +348,7 @@ class DatasetSpec(Request):
             account=self.account,
             overlap_reason=None if self.overlap is None else self.overlap.reason,
             policy=Policy(
+                review=Review.parse(self.policy.review),
                 allowed=self.policy.allowed,
                 max_epsilon_per_release=self.policy.max_epsilon_per_release,
             ),
@@ -373,6 +382,15 @@ def _ahead(moment: datetime) -> datetime:
 
 
 Ahead = Annotated[AwareDatetime, AfterValidator(_ahead)]
+
+
+class DecisionRequest(Request):
+    """What a reviewer says about a release that waits for a review, and why."""
+
+    decision: Decision
+    reason: Reason = Field(
+        description="Kept in the ledger; who asked reads why a release was rejected."
+    )
 
 
 class GrantRequest(Request):

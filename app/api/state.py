@@ -20,6 +20,7 @@ from app.services.previews import PreviewService
 from app.services.rates import RateLimiter
 from app.services.receipts import Receipts
 from app.services.releases import ReleaseService
+from app.services.reviews import ReviewService
 from app.settings import Settings
 
 
@@ -39,6 +40,7 @@ class Services:
     previews: PreviewService
     receipts: Receipts
     releases: ReleaseService
+    reviews: ReviewService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -174,7 +174,8 @@ class ReleaseDesk:
         """Release a statistic and charge its epsilon, once, however often it is sent.
 
         A release that is drawn in the background is waited for, however long
-        that takes: it is charged already.
+        that takes: it is charged already. One that needs a review is not: it
+        comes back with the ``status`` ``awaiting_review``.
 
         Parameters
         ----------
@@ -207,7 +208,7 @@ class ReleaseDesk:
         body = question(statistic, epsilon, mechanism, norm)
         headers = {"Idempotency-Key": key}
         response = self._repeatable("POST", path, json=body, headers=headers)
-        if response.status_code == _ACCEPTED and wait:
+        if response.status_code == _ACCEPTED and wait and _release(response).status == _RUNNING:
             self._wait(response, key, on_wait)
             # the stored bytes, or the refusal that says it has none
             response = self._repeatable("POST", path, json=body, headers=headers)
@@ -232,17 +233,39 @@ class ReleaseDesk:
         From a release of ``moments``: any linear regression, mean, sum, variance,
         covariance and correlation of its columns.
         """
-        owner = release.id if isinstance(release, Release) else release
-        path, body = f"/v1/releases/{owner}/derivations", {"statistic": dict(statistic)}
+        path, body = f"{_at(release)}/derivations", {"statistic": dict(statistic)}
         return Derivation.model_validate_json(self._repeatable("POST", path, json=body).content)
 
-    def releases(self) -> Iterator[Release]:
-        """Yield the caller's releases; a curator sees everybody's."""
-        return map(Release.model_validate, self._items("/v1/releases"))
+    def releases(self, *, status: str | None = None) -> Iterator[Release]:
+        """Yield the caller's releases, of one status if it is named; a curator sees everybody's.
+
+        ``status``: ``awaiting_review``, ``rejected``, ``withdrawn`` or ``expired``.
+        """
+        return map(Release.model_validate, self._items("/v1/releases", status=status))
 
     def released(self, release: str) -> Release:
         """Return one release by its id."""
         return _release(self._read(f"/v1/releases/{release}"))
+
+    # Reviews
+
+    def approve(self, release: Release | str, *, reason: str) -> Release:
+        """Approve a release that awaits a review: it is charged and drawn (curators)."""
+        return self._decide(release, "approve", reason)
+
+    def reject(self, release: Release | str, *, reason: str) -> Release:
+        """Reject a release that awaits a review; its budget is given back (curators)."""
+        return self._decide(release, "reject", reason)
+
+    def _decide(self, release: Release | str, decision: str, reason: str) -> Release:
+        path = _at(release)
+        seen = self._read(path).headers["ETag"]
+        body, headers = {"decision": decision, "reason": reason}, {"If-Match": seen}
+        return _release(self._send("POST", f"{path}/decision", json=body, headers=headers))
+
+    def withdraw(self, release: Release | str) -> Release:
+        """Withdraw a release of one's own that awaits a review."""
+        return _release(self._repeatable("POST", f"{_at(release)}/withdrawal"))
 
     # The ledger
 
@@ -295,10 +318,12 @@ class ReleaseDesk:
 
     # Sending
 
-    def _items(self, path: str) -> Iterator[dict[str, Any]]:
+    def _items(self, path: str, **filters: str | None) -> Iterator[dict[str, Any]]:
         cursor: str | None = None
         while True:
-            page = self._read(path, params={"cursor": cursor} if cursor else None).json()
+            wanted = {**filters, "cursor": cursor}
+            params = {name: text for name, text in wanted.items() if text is not None}
+            page = self._read(path, params=params).json()
             yield from page["items"]
             cursor = page.get("next")
             if not cursor:
@@ -346,6 +371,10 @@ def question(
 
 def _of(dataset: Dataset | str) -> str:
     return f"/v1/datasets/{dataset.id if isinstance(dataset, Dataset) else dataset}"
+
+
+def _at(release: Release | str) -> str:
+    return f"/v1/releases/{release.id if isinstance(release, Release) else release}"
 
 
 def _release(response: httpx.Response) -> Release:

@@ -60,14 +60,15 @@ class Dataset(Answer):
 class Preview(Answer):
     """What a release would cost and how noisy it would be; no data was read.
 
-    ``job`` says by when a release that is drawn in the background is shown;
-    it is None for one that is answered at once.
+    ``review`` says whether it would await a curator's approval, ``job`` by when a
+    release that is drawn in the background is shown; None: it is answered at once.
     """
 
     mechanism: str
     norm: str | None = None
     epsilon: str
     noise: dict[str, Any] | None = None
+    review: bool = False
     job: dict[str, Any] | None = None
 
 
@@ -75,7 +76,8 @@ class Release(Answer):
     """A sanitized answer. ``body`` holds the bytes exactly as the service stored them.
 
     ``value`` is None while a release is not ``released``. ``noise`` is None
-    where the law of the noise depends on the data.
+    where the law of the noise depends on the data. ``review`` says why one that
+    needed a review was not approved.
     """
 
     id: str
@@ -87,6 +89,8 @@ class Release(Answer):
     value: dict[str, Any] | None = None
     noise: dict[str, Any] | None = None
     guarantee: dict[str, Any] | None = None
+    requested_by: str | None = None
+    review: dict[str, Any] | None = None
     body: bytes = Field(default=b"", exclude=True, repr=False)
 
 

@@ -13,6 +13,48 @@ from typing import NamedTuple
 from app.domain.problems import Problem
 from mechanisms.privacy import Epsilon
 
+_ABOVE = "above:"
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """Which releases wait for a curator: those that cost strictly more than ``above``.
+
+    None is none of them, and 0 is all of them.
+
+    >>> str(Review.parse("above:0.50")), Review.parse("above:0.5").covers(Epsilon.parse("0.5"))
+    ('above:0.5', False)
+    """
+
+    above: Epsilon | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Review:
+        """Read ``never``, ``always`` or ``above:`` and an epsilon.
+
+        Raises
+        ------
+        ValueError
+            It is none of these.
+        """
+        match text:
+            case "never":
+                return cls()
+            case "always":
+                return cls(Epsilon(0))
+        if not text.startswith(_ABOVE):
+            raise ValueError("must be never, always or above: and an epsilon")
+        return cls(Epsilon.parse(text.removeprefix(_ABOVE)))
+
+    def __str__(self) -> str:
+        if self.above is None:
+            return "never"
+        return f"{_ABOVE}{self.above}" if self.above.nanos else "always"
+
+    def covers(self, epsilon: Epsilon) -> bool:
+        """Return whether a release of this price waits for a review."""
+        return self.above is not None and epsilon > self.above
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
@@ -20,6 +62,7 @@ class Policy:
 
     allowed: tuple[str, ...] | None = None
     max_epsilon_per_release: Epsilon | None = None
+    review: Review = Review()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -199,6 +199,44 @@ _KINDS = (
         "Read the object again and repeat the request with its new ETag.",
     ),
     ProblemKind(
+        "precondition-missing",
+        428,
+        "The If-Match header is missing",
+        "A decision is about what the reviewer has seen, so it carries that state's ETag.",
+        "Read the release and send its `ETag` as `If-Match`.",
+    ),
+    ProblemKind(
+        "own-request",
+        403,
+        "Nobody reviews their own request",
+        "The release was asked for by the same person, with whichever of their keys.",
+        "Ask another curator, or withdraw the release.",
+    ),
+    ProblemKind(
+        "not-awaiting-review",
+        409,
+        "The release does not wait for a review",
+        "It never did, has been decided on or withdrawn, or has waited too long.",
+        "Read the release: its `status` says what became of it.",
+    ),
+    ProblemKind(
+        "plan-changed",
+        409,
+        "The release would be drawn otherwise than was reviewed",
+        "The service has changed since the release was asked for, and would now choose another "
+        "mechanism or parameters. Nothing was charged.",
+        "Reject it; the same question under a new Idempotency-Key has a new plan to review.",
+    ),
+    ProblemKind(
+        "release-closed",
+        409,
+        "The release ended without a draw",
+        "It waited for a review and was rejected or withdrawn, or nobody decided in time. Nothing "
+        "was charged, and its budget was given back.",
+        "Read the release for the reason. To ask again, choose a new Idempotency-Key.",
+        {"outcome": "rejected, withdrawn or expired", "release": "its id"},
+    ),
+    ProblemKind(
         "request-timeout",
         408,
         "The request took too long to arrive",

@@ -54,6 +54,10 @@ TRANSITIONS: Mapping[ReleaseState, frozenset[ReleaseState]] = {
 }
 
 
+GIVEN_BACK = TRANSITIONS[ReleaseState.RESERVED] - {ReleaseState.DEBITED}
+"""How a release may end without ever having been charged."""
+
+
 def request_fingerprint(*, dataset: str, request: str) -> str:
     """Return the digest that tells one request from another under the same Idempotency-Key.
 

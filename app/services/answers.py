@@ -7,14 +7,17 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from app.domain.releases import ReleaseState
+from app.domain.releases import GIVEN_BACK, ReleaseState
 from app.services.datasets import DatasetFacts
 from app.services.questions import Question
 from app.store import ReleaseRecord
 from mechanisms.privacy import Epsilon, Guarantee
 from mechanisms.statistics.base import Noise, Outcome, Plan
 
-_STATUS: Mapping[ReleaseState, str] = {ReleaseState.DEBITED: "running"}
+_STATUS: Mapping[ReleaseState, str] = {
+    ReleaseState.RESERVED: "awaiting_review",
+    ReleaseState.DEBITED: "running",
+}
 """What readers are told of a state, where that is another word than the ledger's."""
 
 
@@ -56,8 +59,8 @@ def release_answer(
 ) -> bytes:
     """Return the bytes of a released answer, which still lacks its receipt.
 
-    Its times are those of the charge, in whole seconds: how long the draw
-    took says something about the noise, so it is not in the answer.
+    Its times are those of the request and the charge, in whole seconds: how long
+    the draw took says something about the noise, so it is not in the answer.
 
     Raises
     ------
@@ -70,7 +73,7 @@ def release_answer(
     ends = {
         "requested_by": record.principal,
         "created_at": _second(record.created_at),
-        "released_at": _second(record.created_at, later_s=1),
+        "released_at": _second(record.charged_at, later_s=1),
         "citation": _citation(record, facts, question),
     }
     return b"{%s,%s,%s,%s,%s}" % (
@@ -138,9 +141,26 @@ def unfinished_answer(record: ReleaseRecord) -> bytes:
         "created_at": _second(record.created_at),
         "released_at": None,
         "citation": None,
+        "review": _review_json(record),
         "receipt": None,
     }
     return _bytes(answer)
+
+
+def _review_json(record: ReleaseRecord) -> dict[str, object] | None:
+    """Return what became of a release's review, or null where there was none to be."""
+    if record.state is ReleaseState.RESERVED:
+        return {"decided_at": None, "reason": None}
+    if record.finished_at is not None and record.state in GIVEN_BACK:
+        return {"decided_at": _second(record.finished_at), "reason": record.reason}
+    if record.charged_at != record.created_at:
+        return {"decided_at": _second(record.charged_at), "reason": None}
+    return None
+
+
+def state_called(status: str) -> ReleaseState:
+    """Return the state that readers are told as this word."""
+    return next(state for state in ReleaseState if _STATUS.get(state, state.value) == status)
 
 
 def answer_of(record: ReleaseRecord) -> bytes:
@@ -174,7 +194,7 @@ def _citation(record: ReleaseRecord, facts: DatasetFacts, question: Question) ->
     return (
         f"{_listed(question.kinds)} of the data set “{facts.record.name}”, "
         f"released with {question.epsilon}-differential privacy ({facts.schema.adjacency}) "
-        f"by Release Desk on {record.created_at[:10]}, release {record.id}."
+        f"by Release Desk on {record.charged_at[:10]}, release {record.id}."
     )
 
 

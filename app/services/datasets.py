@@ -15,8 +15,9 @@ import anyio.to_thread
 
 from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
 from app.domain.ledger import Balance
-from app.domain.policies import Policy
+from app.domain.policies import Policy, Review
 from app.domain.problems import Problem, invalid_request
+from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 from app.engine.forking import ProcessLostError
 from app.engine.schema import schema_of
@@ -33,6 +34,7 @@ from mechanisms.statistics.base import Data
 _LOG = logging.getLogger(__name__)
 _MAX_CACHED = 1_024
 _PAGE = 500
+_ARCHIVED = "the data set has been archived"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,16 +237,14 @@ class DatasetService:
         ]
 
     async def archive(self, dataset: str, *, caller: Caller) -> DatasetView:
-        """Close a data set to new charges, then erase its rows.
+        """Close a data set to new charges, and give back what waits for a review.
 
         Raises
         ------
         Problem
             ``not-found``.
         """
-        record = await self._store.awrite(
-            lambda work: work.datasets.archive(dataset, principal=caller.person)
-        )
+        record = await self._store.awrite(partial(_archive, dataset, caller.person))
         self._facts[dataset] = facts_of(record)
         _LOG.info("data set archived", extra={"dataset": dataset})
         return await anyio.to_thread.run_sync(self.view, dataset)
@@ -305,8 +305,8 @@ def facts_of(record: DatasetRecord) -> DatasetFacts:
     )
 
 
-def require_active(record: DatasetRecord | None) -> None:
-    """Pass for a data set that has its rows.
+def require_active(record: DatasetRecord | None) -> DatasetRecord:
+    """Return a data set that has its rows.
 
     Raises
     ------
@@ -317,6 +317,7 @@ def require_active(record: DatasetRecord | None) -> None:
         raise Problem("not-found", "There is no such data set.")
     if record.status is not DatasetStatus.ACTIVE:
         raise Problem("dataset-archived")
+    return record
 
 
 def _delta_of(spec: Mapping[str, object]) -> Fraction | None:
@@ -356,7 +357,7 @@ def policy_json(policy: Policy) -> dict[str, object]:
     """Return a policy as JSON-ready fields."""
     cap = policy.max_epsilon_per_release
     return {
-        "review": "never",
+        "review": str(policy.review),
         "max_epsilon_per_release": None if cap is None else str(cap),
         "allowed": None if policy.allowed is None else list(policy.allowed),
     }
@@ -365,6 +366,7 @@ def policy_json(policy: Policy) -> dict[str, object]:
 def _read_policy(fields: Mapping[str, object]) -> Policy:
     cap, allowed = fields["max_epsilon_per_release"], fields["allowed"]
     return Policy(
+        review=Review.parse(str(fields["review"])),
         max_epsilon_per_release=Epsilon.parse(cap) if isinstance(cap, str) else None,
         allowed=tuple(allowed) if isinstance(allowed, list) else None,
     )
@@ -416,6 +418,13 @@ def _register(upload: _Admission, work: UnitOfWork) -> bool:
         lineage=upload.sha256,
     )
     return True
+
+
+def _archive(dataset: str, person: str, work: UnitOfWork) -> DatasetRecord:
+    """Archive a data set; what waits for a review could not be drawn any more."""
+    for release in work.reviews.waiting_for(dataset):
+        work.reviews.unreserve(release, ReleaseState.REJECTED, principal=person, reason=_ARCHIVED)
+    return work.datasets.archive(dataset, principal=person)
 
 
 def _occasion(new: NewDataset) -> str:

@@ -34,12 +34,13 @@ _TOP_LEVEL = frozenset({"statistic", "mechanism", "norm", "epsilon"})
 class Offer:
     """A plan, the job that a release of it is, and what is charged and kept for it.
 
-    ``cost`` is in the account's unit; ``text`` is what the release keeps of
-    plan and job, as JSON.
+    ``reviewed`` says whether it waits for a review first. ``cost`` is in the
+    account's unit; ``text`` is what the release keeps of plan and job, as JSON.
     """
 
     plan: Plan
     job: Job | None
+    reviewed: bool
     cost: int
     text: str
 
@@ -110,13 +111,14 @@ def make_plan(facts: DatasetFacts, question: Question) -> Plan:
 
 def _make_offer(facts: DatasetFacts, question: Question) -> Offer:
     plan = make_plan(facts, question)
-    job = job_of(question.statistic, plan, facts.schema)
+    reviewed = facts.policy.review.covers(question.epsilon)
+    job = job_of(question.statistic, plan, facts.schema, reviewed=reviewed)
     kept = {
         **plan_json(plan, question.epsilon),
         "job": None if job is None else job.to_json(),
     }
     cost = facts.meter.cost(plan.guarantee)
-    return Offer(plan, job, cost, json.dumps(kept, allow_nan=False))
+    return Offer(plan, job, reviewed, cost, json.dumps(kept, allow_nan=False))
 
 
 def _refusal(error: InvalidStatisticError) -> Problem:

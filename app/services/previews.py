@@ -13,7 +13,6 @@ from app.services.answers import noise_json, plan_json
 from app.services.datasets import DatasetFacts, DatasetService, require_active
 from app.services.plans import PlanService, make_plan
 from app.services.questions import Question
-from app.services.work import job_of
 from mechanisms.privacy import MAX_EPSILON_NANOS, Epsilon
 from mechanisms.statistics.base import Noise
 
@@ -55,16 +54,17 @@ class PreviewService:
         facts = self._datasets.facts(dataset)
         require_active(facts.record)
         enforce(facts.policy, Ask(kinds=question.kinds, epsilon=question.epsilon))
-        plan = await self._plans.plan(facts, question)
+        offer = await self._plans.offer(facts, question)
+        plan = offer.plan
         noise = await self._plans.compute(plan.preview, wish.assume_rows)
-        job = job_of(question.statistic, plan, facts.schema)
         preview = {
             "dataset": dataset,
             "statistic": question.to_json()["statistic"],
             "cost": str(question.epsilon),
             "charge": charge_json(facts.meter, plan.guarantee),
             **plan_json(plan, question.epsilon),
-            "job": None if job is None else job.to_json(),
+            "review": offer.reviewed,
+            "job": None if offer.job is None else offer.job.to_json(),
             "noise": noise_json(noise),
             "alternatives": [
                 {

@@ -25,6 +25,7 @@ from app.services.jobs import JobRunner
 from app.services.keys import Caller
 from app.services.plans import Offer, PlanService
 from app.services.questions import Question, read_question
+from app.services.reviews import reserve
 from app.services.showing import Showing, job_of_record
 from app.store import Debit, ReleaseRecord, Store
 
@@ -79,7 +80,8 @@ class ReleaseService:
     ) -> ReleaseRecord:
         """Charge for a question, or find the release that its key already has.
 
-        The release that comes back is final, or a job under way. A final one
+        The release that comes back is final, a job under way, or waits for a
+        review: then it is charged once it is approved. A released or void one
         may be answered from the moment :attr:`showing` says.
 
         Raises
@@ -128,17 +130,19 @@ class ReleaseService:
             if found is None:
                 raise
         else:
-            charged = await self._store.awrite(
-                Debit(
-                    dataset=facts.id,
-                    principal=principal,
-                    idem=idem,
-                    amount=offer.cost,
-                    request=request,
-                    plan=offer.text,
-                    worker=self._draws.worker if offer.job is None else None,
-                )
+            charge = Debit(
+                dataset=facts.id,
+                principal=principal,
+                idem=idem,
+                amount=offer.cost,
+                request=request,
+                plan=offer.text,
+                worker=self._draws.worker if offer.job is None else None,
             )
+            if offer.reviewed:
+                charged = await reserve(self._store, charge)
+            else:
+                charged = await self._store.awrite(charge)
             if charged.fresh and offer.job is None:
                 return await self._draws.draw(charged.record, facts, question, offer.plan)
             found = charged.record
@@ -203,14 +207,24 @@ class ReleaseService:
             return reader.releases.of_person(release, caller.person)
 
     def list(
-        self, *, caller: Caller, dataset: str | None, before: int | None, limit: int
+        self,
+        *,
+        caller: Caller,
+        dataset: str | None,
+        before: int | None,
+        limit: int,
+        state: ReleaseState | None = None,
     ) -> Sequence[ReleaseRecord]:
-        """Return the caller's releases, or everybody's for a curator, newest first."""
+        """Return the caller's releases, or everybody's for a curator, newest first.
+
+        ``state`` is one that no draw leads to or from: when that happens is not public.
+        """
         everybody = caller.role.may_act_as(Role.CURATOR)
         with self._store.reading() as reader:
             records = reader.releases.list(
                 principal=None if everybody else caller.person,
                 dataset=dataset,
+                state=state,
                 before=before,
                 limit=limit,
             )

@@ -20,6 +20,7 @@ from app.store import ReleaseRecord
 _LONGEST_MS = 1000 * LONGEST_DEADLINE_S
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_REVIEW_S = 60
 _DRAWN = (ReleaseState.RELEASED, ReleaseState.VOID)
 
 
@@ -50,11 +51,13 @@ class Showing:
         )
 
     def retry_after_s(self, record: ReleaseRecord) -> int:
-        """Return in how many seconds it is worth asking for a running release again."""
+        """Return in how many seconds it is worth asking for an unfinished release again."""
+        if record.state is ReleaseState.RESERVED:
+            return _REVIEW_S
         return max(1, -(-(self.from_ms(record) - now_ms()) // 1000))
 
     def _schedule(self, record: ReleaseRecord) -> Schedule:
-        charged_ms = _ms(record.created_at)
+        charged_ms = _ms(record.charged_at)
         job = job_of_record(record)
         if job is None:
             return response_schedule(arrived_ms=charged_ms, slot_ms=self._slot_ms)
@@ -62,7 +65,7 @@ class Showing:
 
     def _long_ended(self, record: ReleaseRecord) -> bool:
         """Return whether a final release is past its moment, whatever its schedule is."""
-        charged_ms, ended_ms = _ms(record.created_at), _ms(record.finished_at or record.created_at)
+        charged_ms, ended_ms = _ms(record.charged_at), _ms(record.finished_at or record.charged_at)
         return now_ms() > charged_ms + 2 * max(ended_ms - charged_ms, _LONGEST_MS)
 
 

@@ -16,7 +16,8 @@ refused; a PostgreSQL database may be open in many processes (``store.shared``):
         r.accounts.cap(account_id, person) / .caps(account_id, after=number, limit=)
         r.entries.list(account_id, after=seq, limit=) -> list[Entry], oldest first
         r.releases.get(id) / .find_by_idem(principal, idem)
-        r.releases.list(principal=, dataset=, before=number, limit=)   newest first
+        r.releases.list(principal=, dataset=, state=, before=number, limit=)   newest first
+        r.reviews.waiting_since(time) / .waiting_for(dataset)   -> ids of what is reserved
         r.datasets.get(id) / .by_name(name) / .list(before=number, limit=)
         r.keys.get(id) / .by_secret_hash(hash) / .list(before=number, limit=) / .count()
         r.verify()                                    -> Verification of this snapshot
@@ -41,6 +42,11 @@ effects. A full queue refuses with the problem ``busy``::
     u.releases.hand_back(id, worker=)        back into the queue
     u.releases.finish(id, result_bytes)      -> ReleaseRecord, 'released'
     u.releases.void(id)                      -> ReleaseRecord, the charge stays
+    u.reviews.reserve(account=, amount=, dataset=, principal=, request=, plan=, idem=)
+                                             -> ReleaseRecord, 'reserved': nothing is drawn
+    u.reviews.approve(id, principal=, reason=)   -> ReleaseRecord, 'debited'
+    u.reviews.unreserve(id, state, principal=, reason=)   rejected, withdrawn or expired
+    u.reviews.expire(time)                   gives back what has waited since then
     u.datasets.insert(name=, account=, spec=, rows=, principal=, id=None, lineage=None)
     u.datasets.archive(id, principal=)       -> DatasetRecord (idempotent)
     u.keys.insert(name=, role=, person=, secret_hash=, expires_at=, principal=) -> KeyRecord

@@ -44,10 +44,11 @@ class ReleaseRecord:
     """A release: its request, its public plan, and the answer's bytes once there are any.
 
     ``number`` orders releases by creation and serves as a paging cursor.
-    ``(account, seq)`` is the entry that charged it, and ``entry_hash`` that
-    entry's hash. ``request`` and ``plan`` are JSON text; ``result`` is answered
+    ``(account, seq)`` is the entry that charged it, made at ``charged_at``, and
+    ``entry_hash`` that entry's hash; while it waits for a review, the entry that
+    reserved. ``request`` and ``plan`` are JSON text; ``result`` is answered
     byte for byte. ``worker`` is the process that draws it, or drew it; None
-    while it waits in the queue.
+    while it waits in the queue. ``reason`` is why it ended unapproved, if it did.
     """
 
     number: int
@@ -67,6 +68,8 @@ class ReleaseRecord:
     finished_at: str | None
     worker: str | None
     entry_hash: str
+    charged_at: str
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from app.store.entries import SYSTEM
 from app.store.errors import SomeRefusedError
 from app.store.ids import new_id, now
 from app.store.records import ReleaseRecord
+from app.store.release_rows import RELEASE, release_of
 from app.store.rows import change_rows, insert_of, select_rows
 from app.store.workers import LIVE_WORKERS
 
@@ -38,20 +39,11 @@ REPEATED = "release_repeated"
 
 _release, _entry = tables.release.c, tables.entry.c
 
-_CHARGE = tables.entry.alias("charge")
-_ALL = (
-    *tables.release.columns,
-    select(_CHARGE.c.hash)
-    .where(_CHARGE.c.account == _release.account, _CHARGE.c.seq == _release.seq)
-    .correlate(tables.release)
-    .scalar_subquery()
-    .label("entry_hash"),
-)
-_GET = select(*_ALL).where(_release.id == bindparam("wanted"))
+_GET = select(*RELEASE).where(_release.id == bindparam("wanted"))
 _OF_PERSON = _GET.where(_release.principal == bindparam("by"))
-_GET_MANY = select(*_ALL).where(_release.id.in_(bindparam("wanted", expanding=True)))
+_GET_MANY = select(*RELEASE).where(_release.id.in_(bindparam("wanted", expanding=True)))
 _BY_IDEM = (
-    select(*_ALL)
+    select(*RELEASE)
     .join(tables.entry, _entry.release == _release.id)
     .where(_entry.principal == bindparam("by"), _entry.idem == bindparam("idem_key"))
 )
@@ -60,7 +52,7 @@ _KNOWN = (
     " JOIN entry ON entry.principal = asked.column1 AND entry.idem = asked.column2"
 )
 _DEBITED = (
-    select(*_ALL).where(_release.state == ReleaseState.DEBITED.value).order_by(_release.number)
+    select(*RELEASE).where(_release.state == ReleaseState.DEBITED.value).order_by(_release.number)
 )
 _INSERT = insert_of(
     "release",
@@ -92,7 +84,7 @@ _FINISH = _step_to(
 )
 _VOID = _step_to(ReleaseState.VOID, "finished_at = column2")
 _TO_DRAW = (
-    select(*_ALL)
+    select(*RELEASE)
     .where(
         _release.state == ReleaseState.DEBITED.value,
         or_(_release.worker.is_(None), _release.worker.not_in(LIVE_WORKERS)),
@@ -149,18 +141,21 @@ class Releases:
         *,
         principal: str | None = None,
         dataset: str | None = None,
+        state: ReleaseState | None = None,
         before: int | None = None,
         limit: int = 100,
     ) -> tuple[ReleaseRecord, ...]:
         """Return releases, newest first, whose number is below ``before``."""
-        query = select(*_ALL).order_by(_release.number.desc()).limit(limit)
+        query = select(*RELEASE).order_by(_release.number.desc()).limit(limit)
         if principal is not None:
             query = query.where(_release.principal == principal)
         if dataset is not None:
             query = query.where(_release.dataset == dataset)
+        if state is not None:
+            query = query.where(_release.state == bindparam("in", state, literal_execute=True))
         if before is not None:
             query = query.where(_release.number < before)
-        return tuple(_present(row) for row in self._connection.execute(query))
+        return tuple(release_of(row) for row in self._connection.execute(query))
 
     def to_draw(self) -> ReleaseRecord | None:
         """Return the oldest charged release that nobody draws: queued, or left by the dead."""
@@ -168,7 +163,7 @@ class Releases:
 
     def debited(self) -> tuple[ReleaseRecord, ...]:
         """Return the releases that are charged and have no result yet, oldest first."""
-        return tuple(_present(row) for row in self._connection.execute(_DEBITED))
+        return tuple(release_of(row) for row in self._connection.execute(_DEBITED))
 
 
 class NewRelease(NamedTuple):
@@ -224,6 +219,7 @@ class NewRelease(NamedTuple):
             finished_at=None,
             worker=self.worker,
             entry_hash=self.entry_hash,
+            charged_at=self.created_at,
         )
 
 
@@ -432,15 +428,11 @@ class ReleasesWriter(Releases):
 
 
 def _record(row: Row[Any] | None) -> ReleaseRecord | None:
-    return None if row is None else _present(row)
-
-
-def _present(row: Row[Any]) -> ReleaseRecord:
-    return ReleaseRecord(**{**row._mapping, "state": ReleaseState(row.state)})
+    return None if row is None else release_of(row)
 
 
 def _by_id(rows: Iterable[Row[Any]]) -> Mapping[str, ReleaseRecord]:
-    return {row.id: _present(row) for row in rows}
+    return {row.id: release_of(row) for row in rows}
 
 
 def _only(stepped: Mapping[str, ReleaseRecord]) -> ReleaseRecord:

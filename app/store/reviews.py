@@ -6,20 +6,25 @@ back tells nothing: the reviewer has seen the request and nothing else.
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, bindparam, select, update
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, bindparam, func, select, update
 
 from app.domain.ledger import EntryKind
 from app.domain.problems import Problem
-from app.domain.releases import ReleaseState, plan_digest, request_fingerprint
+from app.domain.releases import GIVEN_BACK, ReleaseState, plan_digest, request_fingerprint
 from app.store import tables
 from app.store.accounts import AccountsWriter
-from app.store.entries import EntriesWriter, Occasion
+from app.store.entries import SYSTEM, EntriesWriter, Occasion
 from app.store.ids import new_id
 from app.store.records import ReleaseRecord
 from app.store.releases import ENDED_AS, NewRelease, ReleasesWriter
 
 APPROVED = "release_approved"
-"""The kind of the system entry that says who approved a release, which is its note."""
+"""The kind of the system entry that says who approved a release; its note names it, and why."""
+
+OVERDUE = "nobody decided in time"
+"""The reason of what has waited too long."""
 
 _release = tables.release.c
 _RESERVED = select(tables.entry.c.amount).where(
@@ -35,12 +40,38 @@ _APPROVE = _STEP.values(
     worker=bindparam("by"),
 )
 _CLOSE = _STEP.values(state=bindparam("final"), finished_at=bindparam("at"))
+# Written into the statement, so that the index of what waits is used.
+_WAITING = (
+    select(_release.id)
+    .where(_release.state == bindparam("state", ReleaseState.RESERVED, literal_execute=True))
+    .order_by(_release.number)
+)
+_WAITING_SINCE = _WAITING.where(_release.created_at <= bindparam("since"))
+# An expression, so that the index of a data set's releases is not: of those there may be many.
+_WAITING_FOR = _WAITING.where(func.coalesce(_release.dataset, "") == bindparam("of"))
 
 
-class ReviewsWriter:
+class Reviews:
+    """Releases that wait for a review."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def waiting_since(self, moment: str) -> Sequence[str]:
+        """Return the ids of those that were asked for at a time or before it, oldest first."""
+        return self._connection.execute(_WAITING_SINCE, {"since": moment}).scalars().all()
+
+    def waiting_for(self, dataset: str) -> Sequence[str]:
+        """Return the ids of a data set's, oldest first."""
+        return self._connection.execute(_WAITING_FOR, {"of": dataset}).scalars().all()
+
+
+class ReviewsWriter(Reviews):
     """Setting budget aside for a release, and what may become of it."""
 
-    __slots__ = ("_accounts", "_connection", "_entries", "_releases")
+    __slots__ = ("_accounts", "_entries", "_releases")
 
     def __init__(
         self,
@@ -49,7 +80,7 @@ class ReviewsWriter:
         accounts: AccountsWriter,
         releases: ReleasesWriter,
     ) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._entries = entries
         self._accounts = accounts
         self._releases = releases
@@ -101,10 +132,13 @@ class ReviewsWriter:
         )
         return self._releases.insert([made])[release]
 
-    def approve(self, release: str, *, principal: str, worker: str | None = None) -> ReleaseRecord:
+    def approve(
+        self, release: str, *, principal: str, reason: str | None = None, worker: str | None = None
+    ) -> ReleaseRecord:
         """Spend what is reserved: the release is ``debited``, in its first attempt.
 
-        The charge is the requester's; a system entry says that ``principal`` approved it.
+        The charge is the requester's; a system entry says that ``principal`` approved it,
+        and why. ``worker`` is who will draw it; without one it waits in the queue.
 
         Raises
         ------
@@ -122,7 +156,8 @@ class ReviewsWriter:
             found.account, EntryKind.DEBIT, self._amount(found), occasion, reserved=True
         )
         self._connection.execute(_APPROVE, {"wanted": found.id, "charge": entry.seq, "by": worker})
-        self._accounts.system_entry(APPROVED, principal=principal, note=found.id)
+        note = found.id if reason is None else f"{found.id}: {reason}"
+        self._accounts.system_entry(APPROVED, principal=principal, note=note)
         return self._releases.get_all([found.id])[found.id]
 
     def unreserve(
@@ -139,7 +174,7 @@ class ReviewsWriter:
         ValueError
             ``final`` is not where a reserved release may end undrawn.
         """
-        if final is ReleaseState.DEBITED or not ReleaseState.RESERVED.may_become(final):
+        if final not in GIVEN_BACK:
             raise ValueError("a reserved release cannot end so")
         found = self._reserved(release)
         occasion = Occasion(
@@ -152,6 +187,13 @@ class ReviewsWriter:
             ENDED_AS[final], principal=principal, note=found.id, at=entry.at
         )
         return self._releases.get_all([found.id])[found.id]
+
+    def expire(self, since: str) -> int:
+        """Give back what has waited since a time or longer, and return how many that were."""
+        waiting = self.waiting_since(since)
+        for release in waiting:
+            self.unreserve(release, ReleaseState.EXPIRED, principal=SYSTEM, reason=OVERDUE)
+        return len(waiting)
 
     def _reserved(self, release: str) -> ReleaseRecord:
         found = self._releases.get(release)

@@ -303,6 +303,19 @@ Index(
     postgresql_where=expiring.c.expired_seq.is_(None),
 )
 Index("ix_release_dataset", release.c.dataset, release.c.number)
+# What waits for a review, and why something that did was given back.
+Index(
+    "ix_release_reserved",
+    release.c.number,
+    sqlite_where=release.c.state == "reserved",
+    postgresql_where=release.c.state == "reserved",
+)
+Index(
+    "ix_entry_unreserve",
+    entry.c.release,
+    sqlite_where=entry.c.kind == "unreserve",
+    postgresql_where=entry.c.kind == "unreserve",
+)
 Index(
     "ix_release_debited",
     release.c.number,

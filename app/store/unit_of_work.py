@@ -15,7 +15,7 @@ from app.store.keys import Keys, KeysWriter
 from app.store.postgresql import has_committed, transaction_number
 from app.store.records import Verification
 from app.store.releases import Releases, ReleasesWriter
-from app.store.reviews import ReviewsWriter
+from app.store.reviews import Reviews, ReviewsWriter
 from app.store.verification import verify
 from app.store.workers import WorkersWriter
 
@@ -23,7 +23,7 @@ from app.store.workers import WorkersWriter
 class Reader:
     """All repositories over one snapshot of the database."""
 
-    __slots__ = ("_connection", "accounts", "datasets", "entries", "keys", "releases")
+    __slots__ = ("_connection", "accounts", "datasets", "entries", "keys", "releases", "reviews")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -32,6 +32,7 @@ class Reader:
         self.entries = Entries(connection)
         self.keys = Keys(connection)
         self.releases = Releases(connection)
+        self.reviews = Reviews(connection)
 
     def verify(self, *, signed: bool = False) -> Verification:
         """Walk every chain, sum and result; ``signed``: their receipts too. Ends the snapshot."""

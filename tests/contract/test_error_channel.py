@@ -23,6 +23,7 @@ from app.logs import AllowListFormatter
 from tests.contract.service import Service, ask, make_key, running, upload
 from tests.contract.test_releases import STATISTICS
 
+REVIEW = {"review": "always"}
 HEADER = "income,food,region,owner\n"
 ROWS = 40
 BENIGN = "40,20,south,false\n60,30,north,true\n" * (ROWS // 2)
@@ -95,6 +96,15 @@ def everything(admin: httpx.Client, rows: str, adjacency: str) -> list[tuple[obj
         answers.append(refused)
     for path in ("", "/budget"):
         answers.append(admin.get(f"/v1/datasets/{dataset}{path}"))
+    reviewed = upload(
+        admin, HEADER + rows, adjacency=adjacency, account=found["account"], policy=REVIEW, **bound
+    )
+    waiting = ask(admin, str(reviewed["id"]), STATISTICS[0], epsilon="0.01")
+    assert waiting.status_code == 202
+    withdrawal = admin.post(f"/v1/releases/{waiting.json()['id']}/withdrawal")
+    own = {"decision": "approve", "reason": "mine"}
+    refused = admin.post(f"/v1/releases/{waiting.json()['id']}/decision", json=own)
+    answers += [waiting, withdrawal, refused]
     preview = {"statistic": STATISTICS[0], "epsilon": "0.1"}
     answers.append(admin.post(f"/v1/datasets/{dataset}/previews", json=preview))
     return [told(answer) for answer in answers[:-3]] + [

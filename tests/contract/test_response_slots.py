@@ -11,7 +11,7 @@ import pytest
 
 from app.domain.timing import response_schedule
 from app.services import draws as draw_module
-from tests.contract.service import Service, ask, assert_problem, running, upload
+from tests.contract.service import Service, ask, assert_problem, make_key, running, upload
 
 SLOT_MS = 50
 Ask = Callable[[], httpx.Response]
@@ -58,6 +58,51 @@ def test_no_answer_comes_before_its_tick(client: httpx.Client) -> None:
     }
     for request, status in requests.values():
         answered(request, status)
+
+
+def test_no_answer_about_a_review_comes_before_its_tick(
+    slotted: Service, client: httpx.Client
+) -> None:
+    dataset = str(upload(client, policy={"review": "always"})["id"])
+    with slotted.client(make_key(client, "curator")["secret"]) as curator:
+
+        def decide(decision: str, release: str, tag: str = "reserved") -> httpx.Response:
+            return curator.post(
+                f"/v1/releases/{release}/decision",
+                json={"decision": decision, "reason": "fine"},
+                headers={"If-Match": f'"{tag}"'},
+            )
+
+        approved, rejected, mine = (
+            str(answered(lambda: ask(client, dataset), 202).json()["id"]) for _ in range(3)
+        )
+        answered(lambda: decide("approve", approved), 202)
+        answered(lambda: decide("approve", approved), 412)
+        answered(lambda: decide("reject", rejected), 200)
+        answered(lambda: decide("reject", rejected, "rejected"), 409)
+        answered(lambda: decide("reject", "rel_absent"), 404)
+        withdraw = lambda: client.post(f"/v1/releases/{mine}/withdrawal")  # noqa: E731
+        answered(withdraw, 200)
+        answered(withdraw, 200)
+        answered(lambda: curator.post(f"/v1/releases/{mine}/withdrawal"), 404)
+
+
+def test_an_approved_release_is_shown_at_its_deadline(
+    slotted: Service, client: httpx.Client
+) -> None:
+    """However quickly it is drawn: two seconds after its approval at the earliest."""
+    dataset = str(upload(client, policy={"review": "always"})["id"])
+    release = str(ask(client, dataset).json()["id"])
+    with slotted.client(make_key(client, "curator")["secret"]) as curator:
+        body, headers = {"decision": "approve", "reason": "fine"}, {"If-Match": '"reserved"'}
+        sent = time.time()
+        curator.post(f"/v1/releases/{release}/decision", json=body, headers=headers)
+        while (shown := curator.get(f"/v1/releases/{release}")).json()["status"] == "running":
+            assert shown.headers["etag"] == '"debited"'
+            assert time.time() < sent + 60
+            time.sleep(0.02)
+    assert time.time() >= sent + 2
+    assert shown.json()["status"] == "released"
 
 
 def test_a_failure_after_the_charge_waits_too(

@@ -66,7 +66,9 @@ MATRIX: dict[tuple[str, str], tuple[int, int, int, int]] = {
     ("GET", "/v1/ledger/verification"): (403, 403, 200, 200),
     ("GET", "/v1/releases"): (200, 200, 200, 200),
     ("GET", "/v1/releases/{release}"): (200, 404, 200, 200),
+    ("POST", "/v1/releases/{release}/decision"): (403, 403, 202, 202),
     ("POST", "/v1/releases/{release}/derivations"): (200, 404, 200, 200),
+    ("POST", "/v1/releases/{release}/withdrawal"): (200, 404, 404, 404),
 }
 
 
@@ -79,6 +81,7 @@ class World:
     release: str
     key: str
     answer: bytes
+    reviewed: str
 
 
 def _secret(admin: httpx.Client, role: str, **more: object) -> dict[str, Any]:
@@ -100,6 +103,7 @@ def world(service: Service, admin: httpx.Client, curator: httpx.Client) -> Itera
         made = _secret(admin, "analyst" if name == "owner" else name.split()[-1])
         secrets[name] = made["secret"]
     dataset = str(upload(curator)["id"])
+    reviewed = str(upload(curator, policy={"review": "always"})["id"])
     time.sleep(1.1)
     with ExitStack() as held:
         clients = {
@@ -107,7 +111,7 @@ def world(service: Service, admin: httpx.Client, curator: httpx.Client) -> Itera
         }
         answer = ask(clients["owner"], dataset)
         release = str(answer.json()["id"])
-        yield World(clients, dataset, release, str(made["id"]), answer.content)
+        yield World(clients, dataset, release, str(made["id"]), answer.content, reviewed)
 
 
 def send(
@@ -121,6 +125,7 @@ def send(
         "/v1/datasets/{dataset}/releases": {"statistic": MEAN, "epsilon": "0.001"},
         "/v1/keys": {"name": f"made by {uuid4()}", "role": "analyst"},
         "/v1/ledger/receipts": json.loads(answer),
+        "/v1/releases/{release}/decision": {"decision": "approve", "reason": "fine"},
         "/v1/releases/{release}/derivations": {"statistic": MEAN},
     }
     if operation == ("POST", "/v1/datasets"):
@@ -129,6 +134,8 @@ def send(
         bodies[path] = {"person": "bootstrap", "epsilon": "9", "reason": "to be fair"}
     body = bodies.get(path) if method in ("POST", "PUT") else None
     headers = {"Idempotency-Key": str(uuid4())}
+    if path.endswith("/decision"):
+        headers["If-Match"] = '"reserved"'
     return client.request(method, path.format(**ids), json=body, headers=headers)
 
 
@@ -148,6 +155,8 @@ def _ids(world: World, admin: httpx.Client, operation: tuple[str, str]) -> dict[
         ids["key"] = str(make_key(admin, "analyst")["id"])
     if operation[1].endswith("/archive"):
         ids["dataset"] = str(upload(admin)["id"])
+    if operation[1].endswith(("/decision", "/withdrawal")):
+        ids["release"] = str(ask(world.clients["owner"], world.reviewed).json()["id"])
     return ids
 
 

@@ -156,8 +156,10 @@ BAD_SPECS: dict[str, Any] = {
     "NaN budget": json.dumps(spec()).replace('"10"', "NaN"),
     "unknown account": spec(account="acc_" + "0" * 32),
     "the system's account": spec(account="0"),
-    "review": spec(policy={"review": "always"}),
-    "review above": spec(policy={"review": "above:0.5"}),
+    "unknown review": spec(policy={"review": CELL}),
+    "review of nothing": spec(policy={"review": "above:0"}),
+    "review above a text": spec(policy={"review": f"above:{CELL}"}),
+    "review by number": spec(policy={"review": 0.5}),
     "unknown kind": spec(policy={"allowed": [CELL]}),
     "bad cap": spec(policy={"max_epsilon_per_release": "0"}),
 }
@@ -171,9 +173,9 @@ def test_bad_specs_are_refused(curator: httpx.Client, name: str) -> None:
     assert problem["errors"][0]["field"]
 
 
-def test_a_review_policy_is_refused_in_clear_words(curator: httpx.Client) -> None:
-    answer = send_upload(curator, ROWS, spec(policy={"review": "always"}))
-    assert "no review" in assert_problem(answer, 422)["detail"]
+def test_a_bad_review_policy_is_refused_in_clear_words(curator: httpx.Client) -> None:
+    answer = send_upload(curator, ROWS, spec(policy={"review": "sometimes"}))
+    assert "must be never, always or above:" in assert_problem(answer, 422)["detail"]
 
 
 def test_a_taken_name_is_refused(curator: httpx.Client) -> None:

@@ -302,6 +302,47 @@ def test_a_day_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
     assert invoke("datasets", "list", url=url, key=analyst).exit_code == REFUSED
 
 
+def test_a_review_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
+    url = server.url
+    (tmp_path / "rows.csv").write_text("age\n33\n48\n29\n51\n")
+    spec = {**SPEC, "name": "reviewed ages", "policy": {"review": "always"}}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    files = (str(tmp_path / "rows.csv"), str(tmp_path / "spec.json"))
+    dataset = done("datasets", "upload", *files, url=url)
+    analyst = done("keys", "create", "Ada", "--role", "analyst", url=url)
+    price = ("--epsilon", "0.25")
+    preview = json.loads(done("releases", "preview", dataset, MEAN, *price, url=url, key=analyst))
+    assert preview["review"] is True
+
+    def ask(key: str) -> str:
+        asked = invoke(
+            "releases", "ask", dataset, MEAN, *price, "--idempotency-key", key, url=url, key=analyst
+        )
+        assert asked.exit_code == 0, asked.output
+        release = json.loads(asked.stdout)
+        assert release["status"] == "awaiting_review"
+        assert asked.stderr.startswith(f"{release['id']} awaits a review")
+        return str(release["id"])
+
+    first, second, third = ask("one"), ask("two"), ask("three")
+    assert "reserved 0.75" in done("datasets", "budget", dataset, url=url)
+    waiting = done("releases", "reviews", url=url)
+    assert [line.split()[0] for line in waiting.splitlines()] == ["id", third, second, first]
+    assert "Ada" in waiting
+    reason = ("--reason", "as agreed")
+    own = invoke("releases", "approve", first, *reason, url=url, key=analyst)
+    assert own.exit_code == REFUSED
+    assert "403 forbidden" in own.stderr
+    assert done("releases", "approve", first, *reason, url=url) == "running"
+    assert invoke("releases", "approve", first, *reason, url=url).exit_code == REFUSED
+    assert done("releases", "reject", second, *reason, url=url) == "rejected"
+    assert done("releases", "withdraw", third, url=url, key=analyst) == "withdrawn"
+    assert "as agreed" in done("releases", "show", second, url=url, key=analyst)
+    assert done("releases", "reviews", "--json", url=url) == ""
+    again = ("releases", "ask", dataset, MEAN, *price, "--idempotency-key", "one")
+    assert json.loads(done(*again, url=url, key=analyst))["status"] == "released"
+
+
 def test_verify_beside_a_running_service(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

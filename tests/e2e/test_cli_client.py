@@ -178,6 +178,51 @@ def test_a_job_that_fails_is_a_refusal() -> None:
     assert caught.value.code == "release-void"
 
 
+AWAITING = {**RELEASE, "status": "awaiting_review", "value": None}
+
+
+def test_a_review_is_not_waited_for() -> None:
+    seen: list[str] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request.method)
+        return httpx.Response(202, json=AWAITING, headers={**LOCATION, "Retry-After": "60"})
+
+    with connect(handler) as client:
+        release = client.release("ds_1", MEAN, epsilon="1")
+    assert (release.status, seen) == ("awaiting_review", ["POST"])
+
+
+def test_a_decision_is_sent_once_about_what_was_read() -> None:
+    seen: list[tuple[str, str, str | None]] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append((request.method, request.url.path, request.headers.get("If-Match")))
+        if request.method == "GET":
+            return httpx.Response(200, json=AWAITING, headers={"ETag": '"seen"'})
+        assert json.loads(request.content) == {"decision": "reject", "reason": "no"}
+        raise httpx.ReadTimeout("slow", request=request)
+
+    with connect(handler) as client, pytest.raises(UnreachableError):
+        client.reject("rel_1", reason="no")
+    path = "/v1/releases/rel_1"
+    assert seen == [("GET", path, None), ("POST", f"{path}/decision", '"seen"')]
+
+
+def test_a_list_is_filtered_on_every_page() -> None:
+    seen: list[dict[str, str]] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(dict(request.url.params))
+        next_ = None if len(seen) > 1 else "2"
+        return httpx.Response(200, json={"items": [AWAITING], "next": next_})
+
+    with connect(handler) as client:
+        assert len(list(client.releases(status="awaiting_review"))) == 2
+    status = {"status": "awaiting_review"}
+    assert seen == [status, {**status, "cursor": "2"}]
+
+
 def test_a_service_lost_while_waiting_leaves_the_key() -> None:
     def handler(request: httpx.Request) -> httpx.Response:
         if request.method == "POST":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,31 @@ def _ask_everything(client: httpx.Client, dataset: str) -> list[httpx.Response]:
     return answers
 
 
+def _review(client: httpx.Client, columns: dict[str, Any], **more: Any) -> list[httpx.Response]:
+    """Have one release approved, one rejected, one withdrawn, and one decided on by its own."""
+    dataset = upload(client, GOOD, columns, policy={"review": "always"}, **more)["id"]
+    made = client.post("/v1/keys", json={"name": "a reviewer", "role": "curator"}).json()
+    key = {"Authorization": f"Bearer {made['secret']}", "If-Match": '"reserved"'}
+    answers, asked = [], []
+    for number in range(4):
+        body = {"statistic": STATISTICS[1], "epsilon": "0.01"}
+        path, header = f"/v1/datasets/{dataset}/releases", {"Idempotency-Key": f"r-{number}"}
+        answers.append(client.post(path, json=body, headers=header))
+        asked.append(f"/v1/releases/{answers[-1].json()['id']}")
+    approve, reject = ({"decision": each, "reason": CLIENT} for each in ("approve", "reject"))
+    answers.append(client.post(f"{asked[0]}/decision", json=approve, headers=key))
+    answers.append(client.post(f"{asked[1]}/decision", json=reject, headers=key))
+    answers.append(client.post(f"{asked[2]}/withdrawal"))
+    answers.append(client.post(f"{asked[3]}/decision", json=approve))
+    assert [answer.status_code for answer in answers] == [202] * 5 + [200, 200, 428]
+    while client.get(asked[0]).json()["status"] == "running":
+        time.sleep(0.1)
+    answers += [client.get(path) for path in asked]
+    assert answers[-4].json()["status"] == "released"
+    answers += [client.get("/v1/releases", params={"status": s}) for s in ("rejected", "wrong")]
+    return [*answers, client.get(f"/v1/datasets/{dataset}/ledger")]
+
+
 def _bad_uploads(client: httpx.Client) -> list[httpx.Response]:
     """Upload files that must be refused, each with a planted cell in the wrong place."""
     files = {
@@ -106,6 +132,10 @@ def _bad_uploads(client: httpx.Client) -> list[httpx.Response]:
         assert answer.status_code == 422, (name, answer.text)
         answers.append(answer)
     return answers
+
+
+def _account(client: httpx.Client, dataset: str) -> str:
+    return str(client.get(f"/v1/datasets/{dataset}").json()["account"])
 
 
 def _say_anything(client: httpx.Client, dataset: str) -> None:
@@ -135,6 +165,10 @@ def test_planted_cells_are_in_no_body_log_or_database(tmp_path: Path, adjacency:
         extra = {"max_rows": 1000} if adjacency == "add_remove" else {}
         dataset = upload(client, GOOD, COLUMNS, adjacency=adjacency, **extra)["id"]
         answers = _ask_everything(client, dataset) + _bad_uploads(client)
+        answers += _review(
+            client, COLUMNS, name="reviewed", account=_account(client, dataset),
+            adjacency=adjacency, **extra,
+        )  # fmt: skip
         _say_anything(client, dataset)
         metrics = client.get("/metrics")
         answers += [metrics, client.post(f"/v1/datasets/{dataset}/archive")]

@@ -1,0 +1,399 @@
+"""Reviews without HTTP: deadlines, what waits too long, faults, deaths; on both databases."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partialmethod
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from app.api.schemas import DatasetSpec
+from app.api.state import Services
+from app.domain.policies import Review
+from app.domain.problems import Problem
+from app.domain.releases import ReleaseState
+from app.domain.roles import Role
+from app.services.keys import Caller
+from app.services.plans import PlanService
+from app.services.reviews import Decision
+from app.services.showing import Showing
+from app.store import Finish, ReleaseRecord, Store
+from mechanisms.privacy import Epsilon
+from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened
+from tests.app.test_faults import Trap, raise_fault
+from tests.app.test_jobs import BOB, Fake, drawn, final, question
+from tests.app.test_jobs import opened as serving
+
+ADA = Caller(key="key_ada", person="ada", role=Role.CURATOR)
+AMOUNT = 3
+DAYS = 30
+
+
+async def reviewed_dataset(services: Services) -> str:
+    bounds = {"type": "number", "lower": -1, "upper": 1}
+    spec = DatasetSpec.model_validate(
+        {
+            "name": "three columns",
+            "adjacency": "replace_one",
+            "columns": {"x": bounds, "y": bounds, "z": bounds},
+            "budget": {"epsilon": "10"},
+            "policy": {"review": "above:0.5"},
+        }
+    )
+    rows = io.BytesIO(b"x,y,z\n0,0,0\n1,1,0\n")
+    return (await services.datasets.create(spec.declared(), rows, caller=ADA)).facts.id
+
+
+async def waiting(services: Services, idem: str = "a") -> tuple[str, ReleaseRecord]:
+    """Return a data set and a release that waits for its review."""
+    dataset = await reviewed_dataset(services)
+    record = await services.releases.submit(dataset, question(), idem=idem, caller=BOB)
+    assert (record.state, record.attempts) == (ReleaseState.RESERVED, 0)
+    return dataset, record
+
+
+async def approve(services: Services, release: str) -> ReleaseRecord:
+    return await services.reviews.decide(
+        release, Decision.APPROVE, "fine", unchanged=lambda _: True, caller=ADA
+    )
+
+
+async def state_of(services: Services, release: str) -> ReleaseState:
+    return (await services.releases.get(release, caller=BOB)).state
+
+
+def amounts(services: Services, dataset: str) -> tuple[int, int]:
+    balance = services.budgets.view(dataset, caller=ADA).balance
+    return balance.spent, balance.reserved
+
+
+# Policies
+
+
+@pytest.mark.parametrize(
+    ("text", "covered"), [("never", ()), ("always", ("0.5", "0.500000001")),
+                          ("above:0.5", ("0.500000001",))],
+)  # fmt: skip
+def test_above_is_strict_and_exact(text: str, covered: tuple[str, ...]) -> None:
+    review = Review.parse(text)
+    assert str(review) == text
+    prices = ("0.5", "0.500000001")
+    assert tuple(each for each in prices if review.covers(Epsilon.parse(each))) == covered
+
+
+@pytest.mark.parametrize(
+    "text", ["", "sometimes", "Always", "above", "above:", "above:0", "above:-1", "above:1e-10",
+             "above:0.5 ", "above:10001", "above:0x1"],
+)  # fmt: skip
+def test_what_is_no_review_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must"):
+        Review.parse(text)
+
+
+# Deadlines
+
+
+def test_the_clock_of_a_deadline_begins_with_the_charge(place: Place) -> None:
+    async def scenario() -> None:
+        async with serving(place, Fake()) as (_, services):
+            _, asked = await waiting(services)
+            await asyncio.sleep(0.01)
+            approved = await approve(services, asked.id)
+            assert approved.charged_at > asked.charged_at == asked.created_at
+            assert (approved.created_at, approved.plan) == (asked.created_at, asked.plan)
+            assert json.loads(approved.plan)["job"] == {"deadline_s": 2}
+            # as if it had been asked for an hour earlier, and drawn half a second after approval
+            hour = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+            charged = datetime.now(UTC) - timedelta(milliseconds=900)
+            over = replace(
+                approved, state=ReleaseState.RELEASED, created_at=hour, result=b"{}",
+                charged_at=charged.isoformat(),
+                finished_at=(charged + timedelta(milliseconds=500)).isoformat(),
+            )  # fmt: skip
+            showing = Showing(100)
+            assert showing.from_ms(over) == -(-int(charged.timestamp() * 10**6) // 1000) + 2000
+            assert showing.shown(over).state is ReleaseState.DEBITED
+            assert showing.shown(over).result is None
+
+    asyncio.run(scenario())
+
+
+def test_an_approval_wakes_the_queue_though_its_client_leaves(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with serving(place, Fake()) as (store, services):
+            services.jobs._look_s = None  # nobody looks unless woken
+            services.jobs.start()
+            dataset, asked = await waiting(services)
+            await services.jobs.idle()
+            write, begun = store.awrite, asyncio.Event()
+
+            async def slow(task: Any) -> Any:
+                begun.set()
+                await asyncio.sleep(0.05)
+                return await write(task)
+
+            monkeypatch.setattr(store, "awrite", slow)
+            deciding = asyncio.create_task(approve(services, asked.id))
+            await begun.wait()
+            deciding.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await deciding
+            while await state_of(services, asked.id) is ReleaseState.RESERVED:
+                await asyncio.sleep(0.01)
+            done = await final(services, asked.id)
+            assert (done.state, drawn(done), done.attempts) == (ReleaseState.RELEASED, 1, 1)
+            assert amounts(services, dataset) == (10**9, 0)
+
+    asyncio.run(scenario())
+
+
+def test_what_was_approved_outlives_its_process(place: Place) -> None:
+    async def scenario() -> None:
+        async with serving(place, Fake()) as (_, services):
+            dataset, asked = await waiting(services)
+        async with serving(place, Fake()) as (_, services):
+            # nothing claims it before it is approved
+            services.jobs.start()
+            await services.jobs.idle()
+            assert await state_of(services, asked.id) is ReleaseState.RESERVED
+            assert amounts(services, dataset) == (0, 10**9)
+        async with serving(place, Fake()) as (store, services):
+            approved = await approve(services, asked.id)  # and dies before anything is drawn
+            assert (approved.worker, approved.attempts) == (None, 1)
+            await store.awrite(lambda work: work.releases.claim("wrk_dead"))
+        async with serving(place, Fake()) as (store, services):
+            services.jobs.start()
+            done = await final(services, asked.id)
+            assert (done.state, done.attempts) == (ReleaseState.RELEASED, 2)
+            again = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            assert again.result == done.result
+            assert amounts(services, dataset) == (10**9, 0)
+            assert store.verify(signed=True).ok
+
+    asyncio.run(scenario())
+
+
+def test_a_plan_that_has_changed_is_not_approved(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another version may choose another mechanism, which costs more in zCDP."""
+
+    async def scenario() -> None:
+        async with serving(place, Fake()) as (_, services):
+            dataset, asked = await waiting(services)
+            offer = PlanService.offer
+
+            async def changed_to(self: PlanService, *arguments: Any, **said: str) -> Any:
+                found = await offer(self, *arguments)
+                return replace(found, text=json.dumps({**json.loads(found.text), **said}))
+
+            reworded = partialmethod(changed_to, reason="in other words")
+            another = partialmethod(changed_to, mechanism="other")
+
+            async def gone(*_: Any) -> Any:
+                raise Problem("invalid-request")
+
+            for changed in (another, gone):
+                monkeypatch.setattr(PlanService, "offer", changed)
+                with pytest.raises(Problem, match="plan-changed"):
+                    await approve(services, asked.id)
+            assert amounts(services, dataset) == (0, 10**9)
+            monkeypatch.setattr(PlanService, "offer", reworded)
+            assert (await approve(services, asked.id)).state is ReleaseState.DEBITED
+
+    asyncio.run(scenario())
+
+
+# What waits too long
+
+
+def test_what_waits_too_long_is_given_back(place: Place) -> None:
+    async def scenario() -> None:
+        async with serving(place, Fake()) as (store, services):
+            dataset, asked = await waiting(services)
+            later = datetime.now(UTC) + timedelta(days=DAYS)
+            assert await services.reviews.expire_due(at=later - timedelta(minutes=1)) == 0
+            assert await services.reviews.expire_due(at=later) == 1
+            assert await services.reviews.expire_due(at=later) == 0
+            over = await services.releases.get(asked.id, caller=BOB)
+            assert (over.state, over.reason) == (ReleaseState.EXPIRED, "nobody decided in time")
+            assert amounts(services, dataset) == (0, 0)
+            with store.reading() as reader:
+                last = reader.entries.list(over.account)[-1]
+            assert (last.kind, last.principal, last.release) == ("unreserve", "system", asked.id)
+            for decision in Decision:
+                with pytest.raises(Problem, match="not-awaiting-review"):
+                    await services.reviews.decide(
+                        asked.id, decision, "late", unchanged=lambda _: True, caller=ADA
+                    )
+            replay = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+            assert replay == over
+            assert store.verify().ok
+
+    asyncio.run(scenario())
+
+
+def test_whoever_decides_first_ends_what_is_overdue(place: Place) -> None:
+    async def scenario() -> None:
+        async with serving(place, Fake()) as (_, services):
+            dataset, asked = await waiting(services)
+            services.reviews._longest = timedelta(0)
+            with pytest.raises(Problem, match="not-awaiting-review"):
+                await approve(services, asked.id)
+            assert await state_of(services, asked.id) is ReleaseState.EXPIRED
+            assert amounts(services, dataset) == (0, 0)
+
+    asyncio.run(scenario())
+
+
+def test_a_serving_process_ends_what_is_overdue(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.services.reviews._LOOK_EVERY_S", 0.01)
+
+    async def scenario() -> None:
+        async with serving(place, Fake()) as (store, services):
+            _, asked = await waiting(services)
+            services.reviews._longest = timedelta(0)
+            write = store.awrite
+
+            async def failing(_: Any) -> Any:
+                monkeypatch.setattr(store, "awrite", write if failing in seen else failing_again)
+                seen.append(failing)
+                raise Problem("busy")
+
+            async def failing_again(_: Any) -> Any:
+                monkeypatch.setattr(store, "awrite", write)
+                raise OSError("no space left on device")
+
+            seen: list[Any] = []
+            monkeypatch.setattr(store, "awrite", failing)
+            keeping = asyncio.create_task(services.reviews.keep_expiring())
+            while await state_of(services, asked.id) is ReleaseState.RESERVED:
+                await asyncio.sleep(0.01)
+            keeping.cancel()
+            assert seen
+            assert await state_of(services, asked.id) is ReleaseState.EXPIRED
+
+    asyncio.run(scenario())
+
+
+# Faults
+
+
+def reserve(store: Store, ledger: Ledger, idem: str) -> str:
+    return store.write(
+        lambda u: u.reviews.reserve(
+            account=ledger.account, amount=AMOUNT, dataset=ledger.dataset, principal=ANALYST,
+            request="{}", plan="{}", idem=idem,
+        )
+    ).id  # fmt: skip
+
+
+STEPS = {
+    "reserve": None,
+    "approve": lambda u, r: u.reviews.approve(r, principal=CURATOR, reason="fine"),
+    "reject": lambda u, r: u.reviews.unreserve(
+        r, ReleaseState.REJECTED, principal=CURATOR, reason="no"
+    ),
+    "expire": lambda u, _: u.reviews.expire("9999"),
+}
+ENDS = {
+    "reserve": ReleaseState.RESERVED,
+    "approve": ReleaseState.DEBITED,
+    "reject": ReleaseState.REJECTED,
+    "expire": ReleaseState.EXPIRED,
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_exception_at_any_statement_undoes_it_all(place: Place, step: str) -> None:
+    with opened(place, total=10**6) as ledger:
+        store = ledger.store
+        trap = Trap(store)
+
+        def take(release: str, number: int) -> str:
+            if step == "reserve":
+                return reserve(store, ledger, f"step {number}")
+            store.write(lambda u: STEPS[step](u, release))  # type: ignore[misc]
+            return release
+
+        def begin(number: int) -> str:
+            return "" if step == "reserve" else reserve(store, ledger, f"begin {number}")
+
+        take(begin(-1), -1)
+        first = begin(-2)
+        trap.count = 0
+        take(first, -2)
+        statements = trap.count
+        assert statements >= 8
+        trap.spring = raise_fault
+        for at in range(statements):
+            release = begin(at)
+            before = ledger.balance()
+            trap.count, trap.at = 0, at
+            with pytest.raises(RuntimeError, match="injected"):
+                take(release, at)
+            trap.at = None
+            assert ledger.balance() == before
+            with store.reading() as r:
+                found = r.releases.get(release)
+            assert (found and found.state) == (ReleaseState.RESERVED if release else None)
+            name = take(release, at)
+            with store.reading() as r:
+                stepped = r.releases.get(name)
+            assert stepped is not None
+            assert stepped.state is ENDS[step]
+        verification = store.verify()
+        assert verification.ok, verification.faults
+        assert store.frozen is None
+        done = statements + 2
+        expected = {"reserve": (0, done), "approve": (done, 0)}.get(step, (0, 0))
+        assert ledger.balance()[1:] == tuple(AMOUNT * each for each in expected)
+
+
+def test_an_approved_release_gives_one_answer(place: Place) -> None:
+    with opened(place, total=10) as ledger:
+        release = reserve(ledger.store, ledger, "a")
+        for late in (b"early", b"still early"):
+            with pytest.raises(Problem, match="release-void"):
+                ledger.store.write(Finish(release=release, result=late))
+        ledger.store.write(lambda u: u.reviews.approve(release, principal=CURATOR))
+        with pytest.raises(Problem, match="precondition"):
+            ledger.store.write(lambda u: u.reviews.approve(release, principal=CURATOR))
+        done = ledger.store.write(Finish(release=release, result=b"{}"))
+        assert (done.state, done.result) == (ReleaseState.RELEASED, b"{}")
+        assert ledger.balance() == (10, AMOUNT, 0)
+        assert ledger.store.verify().ok
+
+
+def test_what_waits_is_found_by_its_index(tmp_path: Path) -> None:
+    """However many releases there are: few of them wait at a time."""
+    with opened(tmp_path) as ledger, ledger.store.reading() as r:
+        asked: list[tuple[str, Any]] = []
+
+        def note(_c: Any, _cursor: Any, statement: str, values: Any, *_: Any) -> None:
+            if "FROM release" in statement:
+                asked.append((statement, values))
+
+        event.listen(r._connection, "before_cursor_execute", note)
+        r.reviews.waiting_since("9999")
+        r.reviews.waiting_for(ledger.dataset)
+        r.releases.list(state=ReleaseState.RESERVED)
+        event.remove(r._connection, "before_cursor_execute", note)
+        plans = []
+        for statement, values in asked:
+            rows = r._connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)
+            plans.append(" ".join(str(row[3]) for row in rows))
+    assert len(plans) == 3
+    assert all("USING INDEX ix_release_reserved" in plan for plan in plans), plans
+    assert "USING INDEX ix_entry_unreserve" in plans[-1]
