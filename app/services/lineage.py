@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from app.domain.problems import Problem
-from app.engine.overlap import tables_overlap
+from app.engine.overlap import Newcomer
 from app.engine.row_digests import MalformedError, RowDigests
 from app.store import LineageRecord, Store
 from app.store.lineage import LineageFiles
@@ -121,13 +121,14 @@ def compare(files: LineageFiles, upload: Digested, earlier: Sequence[Digested]) 
     VaultError, MalformedError
         The upload's own digests are not what they were a moment ago.
     """
-    new = RowDigests.from_bytes(files.read(upload.dataset, upload.sha256))
+    digests = RowDigests.from_bytes(files.read(upload.dataset, upload.sha256))
+    newcomer = Newcomer(digests)
     lost: list[str] = []
     for each in earlier:
-        old = _read(files, each, new.key)
+        old = _read(files, each, digests.key)
         if old is None:
             lost.append(each.dataset)
-        elif tables_overlap(new, old):
+        elif newcomer.overlaps(old):
             return Verdict(each.dataset, tuple(lost))
     return Verdict(None, tuple(lost))
 
