@@ -142,7 +142,7 @@ def test_closing_ends_what_is_under_way(tmp_path: Path) -> None:
     storing.close()
     upload.join(10)
     assert isinstance(upload.failure, ProcessLostError)
-    assert not Path(f"/proc/{process}").exists()
+    wait(lambda: not Path(f"/proc/{process}").exists(), 5)
     assert files_below(tmp_path) == []
     with pytest.raises(ProcessLostError, match="no longer"):
         engine(tmp_path, storing).store("ds_1", io.BytesIO(b"x\n1\n"), NUMBER)
