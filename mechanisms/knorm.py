@@ -15,7 +15,7 @@ discrete Laplace noise (l1, the histogram hull, one dimension) needs none.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import sqrt
 from statistics import fmean
@@ -68,6 +68,8 @@ class IntegerNoise:
     steps
         Lattice steps per ring, for a ball that is no l_p ball: a difference between
         neighbours crosses at most a whole number of rings.
+    rate
+        ``epsilon / Delta`` per lattice step, rounded down where Delta is a root.
     """
 
     ball: Ball | NormBall
@@ -75,6 +77,10 @@ class IntegerNoise:
     refinement: int
     rate_squared: Fraction
     steps: int = 1
+    rate: Fraction = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", 1 / upper_root(1 / self.rate_squared))
 
     @classmethod
     def calibrated(
@@ -92,11 +98,6 @@ class IntegerNoise:
         while smooth and squared * refinement**2 < fineness**2:
             refinement *= 2
         return cls(ball, m, refinement, epsilon**2 / (squared * refinement**2))
-
-    @property
-    def rate(self) -> Fraction:
-        """Return epsilon / Delta per lattice step, rounded down where Delta is a root."""
-        return 1 / upper_root(1 / self.rate_squared)
 
     def describe(self) -> tuple[Sequence[NoiseLaw], Fraction]:
         """Return each coordinate's law, and their unit in lattice units of the statistic.

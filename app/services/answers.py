@@ -14,6 +14,9 @@ from app.store import ReleaseRecord
 from mechanisms.privacy import Epsilon, Guarantee
 from mechanisms.statistics.base import Noise, Outcome, Plan
 
+# made once: json.dumps with these would make one for every call
+_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+
 _STATUS: Mapping[ReleaseState, str] = {
     ReleaseState.RESERVED: "awaiting_review",
     ReleaseState.DEBITED: "running",
@@ -176,7 +179,7 @@ def etag_of(record: ReleaseRecord) -> str:
 
 
 def _bytes(answer: Mapping[str, object]) -> bytes:
-    return json.dumps(answer, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+    return _encode(answer).encode()
 
 
 def _members(members: Mapping[str, object]) -> bytes:
@@ -186,7 +189,9 @@ def _members(members: Mapping[str, object]) -> bytes:
 
 def _second(moment: str, *, later_s: int = 0) -> str:
     """Return the whole second a moment lies in, or one ``later_s`` seconds after it."""
-    time = datetime.fromisoformat(moment).replace(microsecond=0) + timedelta(seconds=later_s)
+    time = datetime.fromisoformat(moment).replace(microsecond=0)
+    if later_s:
+        time += timedelta(seconds=later_s)
     return time.isoformat().replace("+00:00", "Z")
 
 

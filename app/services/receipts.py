@@ -16,12 +16,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 
 from app.domain.ledger import chain_hash
 from app.domain.problems import invalid_request
 from app.store import RECEIPT_KEY, ReleaseRecord, Store, base64url
 from app.store.receipt import END, MEMBER, Receipt, answer_digest, read_token, split
+
+_NAMES = tuple(field.name for field in fields(Receipt))
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +63,7 @@ class Receipts:
     def __init__(self, store: Store) -> None:
         self._store = store
         header = {"alg": "EdDSA", "kid": store.key.name}
-        self._header = base64url(json.dumps(header, separators=(",", ":")).encode())
+        self._header = base64url(_encode(header).encode())
         # Keys are recorded at starts only, so what was read at this one stays right.
         with store.reading() as reader:
             recorded = reader.entries.of_system(RECEIPT_KEY)
@@ -86,7 +89,7 @@ class Receipts:
             release=record.id,
             answer=answer_digest(answer),
         )
-        payload = json.dumps(asdict(receipt), separators=(",", ":")).encode()
+        payload = _encode({name: getattr(receipt, name) for name in _NAMES}).encode()
         signed = f"{self._header}.{base64url(payload)}".encode()
         signature = base64url(self._store.key.sign(signed)).encode()
         return b"%s%s%s.%s%s" % (answer[:-1], MEMBER, signed, signature, END)

@@ -48,7 +48,7 @@ class Geometric:
     keeps recent ones.
     """
 
-    __slots__ = ("_digits", "_prefixes", "rate")
+    __slots__ = ("_digits", "_prefixes", "_weights", "rate")
 
     def __init__(self, rate: Fraction) -> None:
         if rate <= 0:
@@ -59,18 +59,19 @@ class Geometric:
             self._digits += 1
         prefixes = [self._prefix(column, _WORD) for column in range(self._digits + 1)]
         self._prefixes = np.array(prefixes, dtype=np.uint32)
+        small = self._digits <= _INT64_DIGITS
+        powers = [1 << column for column in range(self._digits)]
+        self._weights = np.array(powers, dtype=np.int64 if small else object)
 
     def draw(self, randomness: Randomness, count: int) -> NDArray[np.int64] | NDArray[np.object_]:
         """Return ``count`` independent variables, as int64 where they surely fit, else as ints."""
         flips = self._flips(randomness, count)
-        small = self._digits <= _INT64_DIGITS
+        digits = flips[:, :-1]
         values: NDArray[np.int64] | NDArray[np.object_]
-        if small:
-            values = flips[:, :-1] @ (np.int64(1) << np.arange(self._digits, dtype=np.int64))
-        else:
-            weights = np.array([1 << j for j in range(self._digits)], dtype=object)
-            values = flips[:, :-1].astype(object) @ weights
-        for row in np.flatnonzero(flips[:, -1]):
+        if self._weights.dtype == object:
+            digits = digits.astype(object)
+        values = digits @ self._weights
+        for row in flips[:, -1].nonzero()[0]:
             values[row] += self._overflow(randomness)
         return values
 
@@ -88,7 +89,7 @@ class Geometric:
             dtype="<u4",
         ).reshape(count, columns)
         flips: NDArray[np.bool_] = words < self._prefixes
-        for row, column in np.argwhere(words == self._prefixes):
+        for row, column in zip(*(words == self._prefixes).nonzero(), strict=True):
             flips[row, column] = self._settle(randomness, int(column), int(words[row, column]))
         return flips
 
