@@ -216,21 +216,19 @@ def forgotten(found: LedgerState, known: Anchored) -> Mapping[str, int]:
 def burn(work: UnitOfWork, amounts: Mapping[str, int], *, note: str) -> tuple[Burned, ...]:
     """Burn these amounts; open again the accounts that are gone.
 
-    Where an account's total does not cover it, because a grant has been
-    forgotten with it, the total is raised to just that: nothing remains.
+    What waits for a review makes room. Where an account's total still does not
+    cover it, because a grant has been forgotten with it, the total is raised to
+    just that: nothing remains.
     """
     burned = []
     for account, amount in sorted(amounts.items()):
         if amount <= 0:
             continue
-        known = work.accounts.get(account)
         occasion = Occasion(principal=SYSTEM, note=note)
-        remaining = 0
-        if known is None:
+        if work.accounts.get(account) is None:
             work.entries.open_account(account, 0, occasion)
             work.accounts.system_entry("account_opened", principal=SYSTEM, note=account)
-        else:
-            remaining = known.remaining
+        remaining = work.reviews.make_room(account, amount, reason=note)
         if amount > remaining:
             work.entries.append(account, EntryKind.GRANT, amount - remaining, occasion)
         work.entries.append(account, EntryKind.BURN, amount, occasion)

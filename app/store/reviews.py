@@ -48,6 +48,7 @@ _WAITING = (
 )
 _WAITING_SINCE = _WAITING.where(_release.created_at <= bindparam("since"))
 # An expression, so that the index of a data set's releases is not: of those there may be many.
+_WAITING_ON = _WAITING.where(func.coalesce(_release.account, "") == bindparam("of"))
 _WAITING_FOR = _WAITING.where(func.coalesce(_release.dataset, "") == bindparam("of"))
 
 
@@ -194,6 +195,22 @@ class ReviewsWriter(Reviews):
         for release in waiting:
             self.unreserve(release, ReleaseState.EXPIRED, principal=SYSTEM, reason=OVERDUE)
         return len(waiting)
+
+    def make_room(self, account: str, amount: int, *, reason: str) -> int:
+        """Give back what waits on an account, oldest first, until an amount remains.
+
+        Returns what then remains, which may be less.
+        """
+        waiting = self._connection.execute(_WAITING_ON, {"of": account}).scalars().all()
+        for release in waiting:
+            if self._remaining(account) >= amount:
+                break
+            self.unreserve(release, ReleaseState.EXPIRED, principal=SYSTEM, reason=reason)
+        return self._remaining(account)
+
+    def _remaining(self, account: str) -> int:
+        balance = self._accounts.balance(account)
+        return 0 if balance is None else balance.remaining
 
     def _reserved(self, release: str) -> ReleaseRecord:
         found = self._releases.get(release)

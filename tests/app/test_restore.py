@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,10 @@ from app.store import (
 )
 from app.store.anchor_file import LOG_NAME
 from app.store.engines import writing_engine
+from app.store.ids import text_of
 from app.store.unit_of_work import transaction
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, file_of, opened, url_of
+from tests.app.test_reviews import reserve
 
 FILES = ("", "-wal", "-shm")
 
@@ -267,6 +270,63 @@ def test_a_forgotten_grant_does_not_make_room(tmp_path: Path) -> None:
         account = r.accounts.get(ledger.account)
     assert account is not None
     assert (account.total, account.spent, account.remaining) == (35, 35, 0)
+    store.close()
+
+
+def test_what_waits_for_a_review_makes_room(tmp_path: Path) -> None:
+    """An approval that was lost, or taken away: what it spent may not be had a second time."""
+    directory = tmp_path / "data"
+    with opened(place(directory), total=10) as ledger:
+        first, second = (reserve(ledger.store, ledger, idem) for idem in ("first", "second"))
+        copy(directory, tmp_path / "old")
+        ledger.store.write(lambda u: u.reviews.approve(second, principal=CURATOR))
+    put_back(tmp_path / "old", directory)
+    store = assert_runs(directory)
+    with store.reading() as r:
+        account = r.accounts.get(ledger.account)
+        states = {name: r.releases.get(name).state for name in (first, second)}  # type: ignore[union-attr]
+    # 10 - 3 - 3 covers the 3 that were spent
+    assert account is not None
+    assert (account.total, account.spent, account.reserved) == (10, 3, 6)
+    assert set(states.values()) == {ReleaseState.RESERVED}
+    copy(directory, tmp_path / "later")
+    store.write(lambda u: u.reviews.approve(first, principal=CURATOR))
+    store.write(lambda u: u.reviews.approve(second, principal=CURATOR))
+    store.close()
+    put_back(tmp_path / "later", directory)
+    assert reconcile(directory).lost == {ledger.account: 6}
+    store = assert_runs(directory)
+    with store.reading() as r:
+        account = r.accounts.get(ledger.account)
+        given_back = [r.releases.get(name) for name in (first, second)]
+    assert account is not None
+    assert (account.total, account.spent, account.reserved) == (10, 9, 0)
+    assert [each and each.state for each in given_back] == [ReleaseState.EXPIRED] * 2
+    store.close()
+
+
+def test_a_grant_that_has_ended_does_not_make_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The total falls before what was lost is burned, and is raised to just that."""
+    with opened(place(tmp_path), total=10) as ledger:
+        until = text_of(datetime.now(UTC) + timedelta(hours=1))
+        ledger.store.write(
+            lambda u: u.accounts.grant(
+                ledger.account, 40, principal=CURATOR, reason="a while", expires_at=until
+            )
+        )
+        copy(tmp_path, tmp_path / "old")
+        ledger.debit("first", 30)
+    put_back(tmp_path / "old", tmp_path)
+    later = text_of(datetime.now(UTC) + timedelta(hours=2))
+    for module in ("accounts", "entries"):
+        monkeypatch.setattr(f"app.store.{module}.now", lambda: later)
+    store = assert_runs(tmp_path)
+    with store.reading() as r:
+        account = r.accounts.get(ledger.account)
+    assert account is not None
+    assert (account.total, account.spent, account.remaining) == (30, 30, 0)
     store.close()
 
 
