@@ -28,7 +28,7 @@ from app.store.engines import writing_engine
 from app.store.ids import text_of
 from app.store.unit_of_work import transaction
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, file_of, opened, url_of
-from tests.app.test_reviews import reserve
+from tests.app.test_review_faults import reserve
 
 FILES = ("", "-wal", "-shm")
 

@@ -24,10 +24,9 @@ from app.services.keys import Caller
 from app.services.plans import PlanService
 from app.services.reviews import Decision
 from app.services.showing import Showing
-from app.store import Finish, ReleaseRecord, Store
+from app.store import ReleaseRecord
 from mechanisms.privacy import Epsilon
-from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened
-from tests.app.test_faults import Trap, raise_fault
+from tests.app.ledgers import Place, opened
 from tests.app.test_jobs import BOB, Fake, drawn, final, question
 from tests.app.test_jobs import opened as serving
 
@@ -285,95 +284,6 @@ def test_a_serving_process_ends_what_is_overdue(
             assert await state_of(services, asked.id) is ReleaseState.EXPIRED
 
     asyncio.run(scenario())
-
-
-# Faults
-
-
-def reserve(store: Store, ledger: Ledger, idem: str) -> str:
-    return store.write(
-        lambda u: u.reviews.reserve(
-            account=ledger.account, amount=AMOUNT, dataset=ledger.dataset, principal=ANALYST,
-            request="{}", plan="{}", idem=idem,
-        )
-    ).id  # fmt: skip
-
-
-STEPS = {
-    "reserve": None,
-    "approve": lambda u, r: u.reviews.approve(r, principal=CURATOR, reason="fine"),
-    "reject": lambda u, r: u.reviews.unreserve(
-        r, ReleaseState.REJECTED, principal=CURATOR, reason="no"
-    ),
-    "expire": lambda u, _: u.reviews.expire("9999"),
-}
-ENDS = {
-    "reserve": ReleaseState.RESERVED,
-    "approve": ReleaseState.DEBITED,
-    "reject": ReleaseState.REJECTED,
-    "expire": ReleaseState.EXPIRED,
-}
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_an_exception_at_any_statement_undoes_it_all(place: Place, step: str) -> None:
-    with opened(place, total=10**6) as ledger:
-        store = ledger.store
-        trap = Trap(store)
-
-        def take(release: str, number: int) -> str:
-            if step == "reserve":
-                return reserve(store, ledger, f"step {number}")
-            store.write(lambda u: STEPS[step](u, release))  # type: ignore[misc]
-            return release
-
-        def begin(number: int) -> str:
-            return "" if step == "reserve" else reserve(store, ledger, f"begin {number}")
-
-        take(begin(-1), -1)
-        first = begin(-2)
-        trap.count = 0
-        take(first, -2)
-        statements = trap.count
-        assert statements >= 8
-        trap.spring = raise_fault
-        for at in range(statements):
-            release = begin(at)
-            before = ledger.balance()
-            trap.count, trap.at = 0, at
-            with pytest.raises(RuntimeError, match="injected"):
-                take(release, at)
-            trap.at = None
-            assert ledger.balance() == before
-            with store.reading() as r:
-                found = r.releases.get(release)
-            assert (found and found.state) == (ReleaseState.RESERVED if release else None)
-            name = take(release, at)
-            with store.reading() as r:
-                stepped = r.releases.get(name)
-            assert stepped is not None
-            assert stepped.state is ENDS[step]
-        verification = store.verify()
-        assert verification.ok, verification.faults
-        assert store.frozen is None
-        done = statements + 2
-        expected = {"reserve": (0, done), "approve": (done, 0)}.get(step, (0, 0))
-        assert ledger.balance()[1:] == tuple(AMOUNT * each for each in expected)
-
-
-def test_an_approved_release_gives_one_answer(place: Place) -> None:
-    with opened(place, total=10) as ledger:
-        release = reserve(ledger.store, ledger, "a")
-        for late in (b"early", b"still early"):
-            with pytest.raises(Problem, match="release-void"):
-                ledger.store.write(Finish(release=release, result=late))
-        ledger.store.write(lambda u: u.reviews.approve(release, principal=CURATOR))
-        with pytest.raises(Problem, match="precondition"):
-            ledger.store.write(lambda u: u.reviews.approve(release, principal=CURATOR))
-        done = ledger.store.write(Finish(release=release, result=b"{}"))
-        assert (done.state, done.result) == (ReleaseState.RELEASED, b"{}")
-        assert ledger.balance() == (10, AMOUNT, 0)
-        assert ledger.store.verify().ok
 
 
 def test_what_waits_is_found_by_its_index(tmp_path: Path) -> None:
