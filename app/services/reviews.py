@@ -169,13 +169,14 @@ class ReviewService:
     async def expire_due(self, *, at: datetime | None = None) -> int:
         """Give back what has waited too long at a time, by default now; return how many."""
         since = text_of((at or datetime.now(UTC)) - self._longest)
-        if not await anyio.to_thread.run_sync(self._is_due, since):
-            return 0
-        return await self._store.awrite(lambda work: work.reviews.expire(since))
+        expired = 0
+        while await anyio.to_thread.run_sync(self._is_due, since):
+            expired += await self._store.awrite(lambda work: work.reviews.expire(since))
+        return expired
 
     def _is_due(self, since: str) -> bool:
         with self._store.reading() as reader:
-            return bool(reader.reviews.waiting_since(since))
+            return bool(reader.reviews.waiting_since(since, limit=1))
 
     async def keep_expiring(self) -> None:
         """Give back what has waited too long, while somebody serves."""

@@ -46,7 +46,8 @@ effects. A full queue refuses with the problem ``busy``::
                                              -> ReleaseRecord, 'reserved': nothing is drawn
     u.reviews.approve(id, principal=, reason=)   -> ReleaseRecord, 'debited'
     u.reviews.unreserve(id, state, principal=, reason=)   rejected, withdrawn or expired
-    u.reviews.expire(time)                   gives back what has waited since then
+    u.reviews.expire(time)                   -> how many waited since then: given back, not all
+                                             at once; .make_room(account, amount, reason=)
     u.datasets.insert(name=, account=, spec=, rows=, principal=, id=None, lineage=None)
     u.datasets.archive(id, principal=)       -> DatasetRecord (idempotent)
     u.keys.insert(name=, role=, person=, secret_hash=, expires_at=, principal=) -> KeyRecord

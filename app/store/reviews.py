@@ -46,7 +46,7 @@ _WAITING = (
     .where(_release.state == bindparam("state", ReleaseState.RESERVED, literal_execute=True))
     .order_by(_release.number)
 )
-_WAITING_SINCE = _WAITING.where(_release.created_at <= bindparam("since"))
+_WAITING_SINCE = _WAITING.where(_release.created_at <= bindparam("since")).limit(bindparam("most"))
 # An expression, so that the index of a data set's releases is not: of those there may be many.
 _WAITING_ON = _WAITING.where(func.coalesce(_release.account, "") == bindparam("of"))
 _WAITING_FOR = _WAITING.where(func.coalesce(_release.dataset, "") == bindparam("of"))
@@ -60,9 +60,10 @@ class Reviews:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def waiting_since(self, moment: str) -> Sequence[str]:
+    def waiting_since(self, moment: str, *, limit: int = 100) -> Sequence[str]:
         """Return the ids of those that were asked for at a time or before it, oldest first."""
-        return self._connection.execute(_WAITING_SINCE, {"since": moment}).scalars().all()
+        wanted = {"since": moment, "most": limit}
+        return self._connection.execute(_WAITING_SINCE, wanted).scalars().all()
 
     def waiting_for(self, dataset: str) -> Sequence[str]:
         """Return the ids of a data set's, oldest first."""
@@ -190,7 +191,10 @@ class ReviewsWriter(Reviews):
         return self._releases.get_all([found.id])[found.id]
 
     def expire(self, since: str) -> int:
-        """Give back what has waited since a time or longer, and return how many that were."""
+        """Give back what has waited since a time or longer, and return how many that were.
+
+        Not too many at once, which would hold up everybody: repeat until there are none.
+        """
         waiting = self.waiting_since(since)
         for release in waiting:
             self.unreserve(release, ReleaseState.EXPIRED, principal=SYSTEM, reason=OVERDUE)

@@ -25,6 +25,7 @@ from app.services.plans import PlanService
 from app.services.reviews import Decision
 from app.services.showing import Showing
 from app.store import ReleaseRecord
+from app.store.reviews import Reviews
 from mechanisms.privacy import Epsilon
 from tests.app.ledgers import Place, opened
 from tests.app.test_jobs import BOB, Fake, drawn, final, question
@@ -237,6 +238,24 @@ def test_what_waits_too_long_is_given_back(place: Place) -> None:
             replay = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
             assert replay == over
             assert store.verify().ok
+
+    asyncio.run(scenario())
+
+
+def test_however_many_are_overdue_they_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with serving(place, Fake()) as (_, services):
+            dataset, _ = await waiting(services)
+            asked = question("0.6")
+            for idem in "bcdef":
+                await services.releases.submit(dataset, asked, idem=idem, caller=BOB)
+            some = Reviews.waiting_since
+            monkeypatch.setattr(
+                Reviews, "waiting_since", lambda self, at, limit=2: some(self, at, limit=limit)
+            )
+            later = datetime.now(UTC) + timedelta(days=DAYS)
+            assert await services.reviews.expire_due(at=later) == 6
+            assert amounts(services, dataset) == (0, 0)
 
     asyncio.run(scenario())
 
