@@ -73,6 +73,11 @@ def bench_ledger() -> None:
         f" {result.per_second / result.ceiling_per_second:4.2f};"
         f" longest wait {1000 * result.longest_wait_s:.0f} ms   [at most 250]"
     )
+    _say(
+        f"  {result.releases_per_second:,.0f} whole releases/s (a debit, then a result of 2 kB);"
+        f" the writer's processor time {result.debit_us:.0f} us for a debit,"
+        f" {result.release_us:.0f} us for a release"
+    )
 
 
 def bench_boxes() -> None:

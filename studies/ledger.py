@@ -1,5 +1,9 @@
 """The ledger at its own interface: durable debits per second, beside what SQLite itself can do.
 
+A whole release is a debit and, once that is durable, the result's bytes. What
+of it is the processor time of the writer's thread does not depend on how busy
+the machine is.
+
 The ceiling inserts rows of the same kind, hashed beforehand, with the bare
 driver: the same tables, triggers and durability, 64 rows to a transaction, and
 nothing else.
@@ -15,24 +19,35 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from app.domain.ledger import Entry, EntryKind
-from app.store import AccountRecord, Debit, FileAnchor, Store, new_id
+from app.store import AccountRecord, Debit, FileAnchor, Finish, Store, UnitOfWork, new_id
+from app.store.commands import Command
+
+T = TypeVar("T")
 
 CALLERS = 64
 _PERSON = "analyst"
 _AMOUNT = 1_000_000
 _REQUEST = '{"epsilon":"0.001","statistic":{"columns":["x"],"kind":"mean"}}'
+_RESULT = b'{"value":"' + b"0" * 2000 + b'"}'
 _PLAN = '{"mechanism":"k_norm","norm":"linf","epsilon":"0.001"}'
 
 
 @dataclass(frozen=True, slots=True)
 class Debits:
-    """Debits per second through the ledger and by the bare driver, and the longest wait."""
+    """Debits and whole releases per second through the ledger, and debits by the bare driver.
+
+    ``debit_us`` and ``release_us`` are the writer thread's processor time for one.
+    """
 
     per_second: float
+    releases_per_second: float
     ceiling_per_second: float
     longest_wait_s: float
+    debit_us: float
+    release_us: float
 
 
 def measure(*, debits: int = 20_000) -> Debits:
@@ -43,19 +58,48 @@ def measure(*, debits: int = 20_000) -> Debits:
         opened = Store.open(f"sqlite:///{file}", data_dir=Path(folder), anchor=anchor)
         with closing(opened) as store:
             dataset = _open_dataset(store)
-            waits: list[float] = []
-            start = time.perf_counter()
-            asyncio.run(_charge(store, dataset, debits, waits))
-            elapsed_s = time.perf_counter() - start
+            alone = _load(store, dataset, range(debits), result=None)
+            whole = _load(store, dataset, range(debits, debits + debits // 2), result=_RESULT)
             account = _account_of(store, dataset)
-            if account.spent != debits * _AMOUNT:
+            if account.spent != (debits + debits // 2) * _AMOUNT:
                 raise RuntimeError("not every debit was charged once")
             ledger = store.identity.id
         rows = [_row(ledger, account)]
         while len(rows) < debits // 2:
             rows.append(_next_row(ledger, rows[-1]))
         ceiling_s = _write_bare(file, dataset, rows)
-    return Debits(debits / elapsed_s, len(rows) / ceiling_s, max(waits))
+    return Debits(
+        per_second=alone.per_second,
+        releases_per_second=whole.per_second,
+        ceiling_per_second=len(rows) / ceiling_s,
+        longest_wait_s=max(alone.longest_wait_s, whole.longest_wait_s),
+        debit_us=alone.writer_us,
+        release_us=whole.writer_us,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """What a load came to; ``writer_us`` is processor time for one release."""
+
+    per_second: float
+    longest_wait_s: float
+    writer_us: float
+
+
+def _load(store: Store, dataset: str, numbers: range, *, result: bytes | None) -> _Load:
+    """Charge once for each number and, where there is a result, store it."""
+    waits: list[float] = []
+    start, before_s = time.perf_counter(), store.write(_thread_time)
+    asyncio.run(_charge(store, dataset, numbers, waits, result))
+    elapsed_s = time.perf_counter() - start
+    used_s = store.write(_thread_time) - before_s
+    return _Load(len(numbers) / elapsed_s, max(waits), 1e6 * used_s / len(numbers))
+
+
+def _thread_time(_work: UnitOfWork) -> float:
+    """Return the processor time of the thread that this runs in, in seconds."""
+    return time.thread_time()
 
 
 def _open_dataset(store: Store) -> str:
@@ -78,13 +122,20 @@ def _account_of(store: Store, dataset: str) -> AccountRecord:
     return account
 
 
-async def _charge(store: Store, dataset: str, debits: int, waits: list[float]) -> None:
-    numbers = iter(range(debits))
+async def _charge(
+    store: Store, dataset: str, numbers: range, waits: list[float], result: bytes | None
+) -> None:
+    left = iter(numbers)
+
+    async def waited(command: Command[T]) -> T:
+        start = time.perf_counter()
+        outcome = await store.awrite(command)
+        waits.append(time.perf_counter() - start)
+        return outcome
 
     async def caller() -> None:
-        for number in numbers:
-            start = time.perf_counter()
-            await store.awrite(
+        for number in left:
+            charged = await waited(
                 Debit(
                     dataset=dataset,
                     principal=_PERSON,
@@ -94,7 +145,9 @@ async def _charge(store: Store, dataset: str, debits: int, waits: list[float]) -
                     plan=_PLAN,
                 )
             )
-            waits.append(time.perf_counter() - start)
+            if result is not None:
+                record = charged.record
+                await waited(Finish(release=record.id, result=result, known=record))
 
     await asyncio.gather(*(caller() for _ in range(CALLERS)))
 

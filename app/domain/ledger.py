@@ -85,6 +85,8 @@ class Balance:
                 remaining=str(Epsilon(self.remaining)),
             )
         match kind:
+            case EntryKind.DEBIT | EntryKind.BURN:
+                return Balance(self.total, self.spent + amount, self.reserved)
             case EntryKind.OPEN | EntryKind.GRANT:
                 if self.total + amount > MAX_TOTAL_NANOS:
                     raise invalid_request(
@@ -94,8 +96,6 @@ class Balance:
             case EntryKind.EXPIRE:
                 left = max(self.spent + self.reserved, self.total - amount)
                 return Balance(left, self.spent, self.reserved)
-            case EntryKind.DEBIT | EntryKind.BURN:
-                return Balance(self.total, self.spent + amount, self.reserved)
             case EntryKind.RESERVE:
                 return Balance(self.total, self.spent, self.reserved + amount)
             case _:  # unreserve
@@ -213,20 +213,19 @@ def chain_start(ledger_id: str) -> str:
 
 def digest_of(*parts: str | int | bytes | None) -> str:
     """Return the SHA-256, in hex, of length-prefixed and typed parts."""
-    return hashlib.sha256(b"".join(canonical_bytes(part) for part in parts)).hexdigest()
+    return hashlib.sha256(b"".join([canonical_bytes(part) for part in parts])).hexdigest()
 
 
 def canonical_bytes(value: str | int | bytes | None) -> bytes:
     """Return length, type and content; no two different values share these bytes."""
-    match value:
-        case None:
-            kind, content = b"n", b""
-        case int():
-            kind, content = b"i", str(int(value)).encode()
-        case str():
-            kind, content = b"t", value.encode("utf-8", "surrogatepass")
-        case _:
-            kind, content = b"b", value
+    if isinstance(value, str):
+        kind, content = b"t", value.encode("utf-8", "surrogatepass")
+    elif isinstance(value, bytes):
+        kind, content = b"b", value
+    elif value is None:
+        kind, content = b"n", b""
+    else:
+        kind, content = b"i", str(int(value)).encode()
     return len(content).to_bytes(8, "big") + kind + content
 
 

@@ -29,7 +29,15 @@ from app.store.anchor import (
     LedgerState,
     Step,
 )
-from app.store.anchor_records import positions_of, state_of, state_record, step_of, step_record
+from app.store.anchor_records import (
+    as_text,
+    from_text,
+    positions_of,
+    state_of,
+    state_record,
+    step_of,
+    step_record,
+)
 from app.store.entries import Position
 from app.store.errors import UnsupportedDatabaseError
 from app.store.postgresql import check_server
@@ -115,7 +123,7 @@ class DatabaseAnchor:
             state = LedgerState(
                 ledger=ledger, epoch=epoch, unfinished=unfinished, accounts=_by_name(accounts)
             )
-        record = json.loads(follows) if follows else {}
+        record = from_text(follows) if follows else {}
         if "state" in record:
             return Anchored(state, state_of(record["state"]))
         if not record or state is None:
@@ -136,7 +144,7 @@ class DatabaseAnchor:
             if row is None or row[1] is None:
                 raise AnchorMismatchError("the anchor has been emptied")
             self._version, follows = row[0], row[4]
-            record = json.loads(follows) if follows else {"moves": {}, "results": {}}
+            record = from_text(follows) if follows else {"moves": {}, "results": {}}
             if "state" in record:
                 raise AnchorMismatchError("a reconciliation has not been started from")
             names = sorted({*record["moves"], *evidence.moved})
@@ -165,7 +173,7 @@ class DatabaseAnchor:
             "accounts": _json_of(moved),
             "change": 0 if applied is None else applied.unfinished_change,
             "version": self._version,
-            "follows": json.dumps(step_record(step, kept=True)),
+            "follows": as_text(step_record(step, kept=True), step.results),
         }
         with self._connected() as connection:
             won = connection.execute(_NEXT, given).fetchone()
@@ -193,7 +201,7 @@ class DatabaseAnchor:
             self._connection = None
 
     def _write(self, state: LedgerState | None, adopted: LedgerState | None) -> None:
-        follows = None if adopted is None else json.dumps(state_record(adopted))
+        follows = None if adopted is None else as_text(state_record(adopted))
         known = (None, None, None)
         if state is not None:
             known = (state.ledger, state.epoch, state.unfinished)  # type: ignore[assignment]

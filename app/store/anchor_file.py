@@ -5,11 +5,11 @@
     anchor.log      magic, a record of a whole state, a record per transaction, then zeros
     anchor.lock     held while a server runs
 
-A record is its length, a checksum and JSON. Each checksum covers the one before
-it, so a record is valid only where it was written. Reading ends at the first
-one that is not: a crash can tear only the last, whose COMMIT has then never
-begun. Damage in the middle makes the anchor end early, and a database that is
-ahead of its anchor is frozen.
+A record is its length, a checksum, a line of JSON and the bytes of results. Each
+checksum covers the one before it, so a record is valid only where it was
+written. Reading ends at the first one that is not: a crash can tear only the
+last, whose COMMIT has then never begun. Damage in the middle makes the anchor
+end early, and a database that is ahead of its anchor is frozen.
 
 A transaction costs one write and one flush, whatever the number of accounts.
 The file is written anew at the first one after a start, and when it has grown
@@ -21,10 +21,9 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -37,18 +36,43 @@ from app.store.anchor import (
     LedgerState,
     Step,
 )
-from app.store.anchor_records import positions_of, state_of, state_record, step_of, step_record
+from app.store.anchor_records import (
+    as_bytes,
+    from_bytes,
+    from_text,
+    positions_of,
+    state_of,
+    state_record,
+    step_of,
+    step_record,
+)
 from app.store.entries import Position
 from app.store.errors import DirectoryLockedError
 
 LOG_NAME = "anchor.log"
 LOCK_NAME = "anchor.lock"
-MAGIC = b"release-desk anchor 1\n"
+MAGIC = b"release-desk anchor 2\n"
 
+_Check = Callable[[bytes, bytes], bytes]
 _HEADER = struct.Struct(">I16s")
 _SPARE = 1 << 18
 _REWRITE_AT = 1 << 25
 _REWRITE_FACTOR = 8
+
+
+def _checksum(before: bytes, payload: bytes) -> bytes:
+    return hashlib.sha256(before + payload).digest()[:16]
+
+
+def _first_checksum(before: bytes, payload: bytes) -> bytes:
+    return hashlib.blake2b(before + payload, digest_size=16).digest()
+
+
+# By a file's magic: how its records are checked, and read. Only the newest is written.
+_FORMATS: Mapping[bytes, tuple[_Check, Callable[[bytes], dict[str, Any]]]] = {
+    MAGIC: (_checksum, from_bytes),
+    b"release-desk anchor 1\n": (_first_checksum, from_text),
+}
 
 
 class FileAnchor:
@@ -115,10 +139,10 @@ class FileAnchor:
         for name, move in step.moves.items():
             if self._accounts.get(name) != move.before:
                 raise AnchorMismatchError(f"account {name} is not where the anchor left it")
-        record = step_record(step, kept=self._last_kept)
+        record = as_bytes(step_record(step, kept=self._last_kept), step.results)
         try:
             if self._log is None or self._log.is_long:
-                self._rewrite(self._state_json(), record)
+                self._rewrite(as_bytes(self._state_json()), record)
             else:
                 self._log.append(record)
         except OSError as error:
@@ -142,8 +166,7 @@ class FileAnchor:
         try:
             if known is not None:
                 self._keep_aside(state.epoch)
-            records = (state_record(certain), state_record(state))
-            self._rewrite(*records)
+            self._rewrite(as_bytes(state_record(certain)), as_bytes(state_record(state)))
         except OSError as error:
             raise AnchorError(f"the anchor cannot be written: {error.strerror}") from error
         finally:
@@ -169,7 +192,7 @@ class FileAnchor:
             )
         )
 
-    def _rewrite(self, *records: Mapping[str, Any]) -> None:
+    def _rewrite(self, *records: bytes) -> None:
         self._drop_log()
         self._log = _Log(self._directory, records)
 
@@ -182,7 +205,7 @@ class FileAnchor:
 class _Log:
     """The open file, written anew."""
 
-    def __init__(self, directory: Path, records: tuple[Mapping[str, Any], ...]) -> None:
+    def __init__(self, directory: Path, records: tuple[bytes, ...]) -> None:
         fresh, path = directory / f"{LOG_NAME}.new", directory / LOG_NAME
         self._file = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -201,7 +224,7 @@ class _Log:
         """Return whether it is worth being written anew."""
         return self._end > self._rewrite_at
 
-    def append(self, record: Mapping[str, Any]) -> None:
+    def append(self, record: bytes) -> None:
         """Write a record after the last one, and flush it."""
         self._write(self._framed(record))
 
@@ -209,10 +232,9 @@ class _Log:
         """Close the file."""
         os.close(self._file)
 
-    def _framed(self, record: Mapping[str, Any]) -> bytes:
-        payload = json.dumps(record, separators=(",", ":")).encode()
-        self._checksum = _checksum(self._checksum, payload)
-        return _HEADER.pack(len(payload), self._checksum) + payload
+    def _framed(self, record: bytes) -> bytes:
+        self._checksum = _checksum(self._checksum, record)
+        return _HEADER.pack(len(record), self._checksum) + record
 
     def _write(self, content: bytes) -> None:
         end = self._end + len(content)
@@ -254,24 +276,21 @@ def _flush_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _checksum(before: bytes, payload: bytes) -> bytes:
-    return hashlib.blake2b(before + payload, digest_size=16).digest()
-
-
 def _records(content: bytes) -> Iterator[dict[str, Any]]:
     """Yield the records up to the first that is not whole."""
-    checksum, at = MAGIC, len(MAGIC)
-    if not content.startswith(MAGIC):
+    checksum, at = content[: len(MAGIC)], len(MAGIC)
+    if checksum not in _FORMATS:
         return
+    check, read = _FORMATS[checksum]
     while at + _HEADER.size <= len(content):
         length, expected = _HEADER.unpack_from(content, at)
         at += _HEADER.size
         payload = content[at : at + length]
-        checksum = _checksum(checksum, payload)
+        checksum = check(checksum, payload)
         if length == 0 or checksum != expected:
             return
         at += length
-        yield json.loads(payload)
+        yield read(payload)
 
 
 def _replayed(records: Iterator[dict[str, Any]]) -> Anchored | None:

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select
+from sqlalchemy import Connection, Row
 
 from app.domain.ledger import EntryKind
 from app.domain.problems import Problem
 from app.domain.releases import plan_digest, request_fingerprint
-from app.store import tables
 from app.store.caps import Slices
 from app.store.commands import Charged, Command, Debit, Finish, Void
 from app.store.entries import Chain, EntriesWriter, Occasion
 from app.store.ids import new_ids, now
-from app.store.records import DatasetStatus, ReleaseRecord
-from app.store.releases import NewRelease, ReleasesWriter
+from app.store.records import AccountRecord, DatasetStatus, ReleaseRecord
+from app.store.releases import ReleasesWriter
+from app.store.rows import select_rows
 
 Outcome = Charged | ReleaseRecord | Problem
 """What a command comes to, or why it is refused."""
 
-_dataset = tables.dataset.c
-_DATASETS = select(_dataset.id, _dataset.account, _dataset.status).where(
-    _dataset.id.in_(bindparam("wanted", expanding=True))
+# All there is to know of the data sets that a batch charges: a row of the list is one of
+# them and the time, and whether grants are over by then or caps apply is looked into further
+# only where it is so. On SQLite the writer has the whole database to itself.
+_FACTS = (
+    "SELECT dataset.id AS dataset, dataset.status,"
+    " account.id, account.seq, account.total, account.spent, account.reserved, account.head,"
+    " EXISTS (SELECT 1 FROM expiring WHERE expiring.account = account.id"
+    " AND expired_seq IS NULL AND expires_at <= asked.column2) AS due,"
+    " EXISTS (SELECT 1 FROM cap WHERE cap.account = account.id AND amount IS NOT NULL) AS capped,"
+    " (SELECT coalesce(max(number), 0) FROM release) AS last_release"
+    " FROM (VALUES {values}) AS asked JOIN dataset ON dataset.id = asked.column1"
+    " JOIN account ON account.id = dataset.account"
 )
+_LOCKED = {"sqlite": _FACTS, "postgresql": f"{_FACTS} FOR UPDATE OF account"}
 
 
 class Bulk:
@@ -78,68 +88,70 @@ class Bulk:
     def _charge(self, debits: Sequence[Debit]) -> Sequence[Outcome]:
         """Charge in order, each account in one update, and insert what was charged for."""
         known = self._releases.known({(debit.principal, debit.idem) for debit in debits})
-        rows: Iterable[Row[Any]] = self._connection.execute(
-            _DATASETS, {"wanted": [*{debit.dataset for debit in debits}]}
-        )
-        datasets = {row.id: row for row in rows}
-        slices = Slices(self._connection, {row.account for row in datasets.values()})
-        batch = _Batch(self._entries, slices, now())
-        places: list[ReleaseRecord | tuple[NewRelease, bool] | Problem] = []
+        at = now()
+        asked = [(dataset, at) for dataset in {debit.dataset for debit in debits}]
+        rows = select_rows(self._connection, _LOCKED[self._connection.dialect.name], asked)
+        facts = {row.dataset: row for row in rows}
+        slices = Slices(self._connection, {row.id for row in rows if row.capped})
+        batch = _Batch(self._entries, slices, at, rows[0].last_release if rows else 0)
+        outcomes: list[Outcome] = []
         for debit, release in zip(debits, new_ids("rel", len(debits)), strict=True):
-            found = known.get((debit.principal, debit.idem))
-            places.append(found or batch.charge(debit, release, datasets.get(debit.dataset)))
-        for chain in batch.chains.values():
-            if chain.rows:
-                self._entries.write(chain)
-        slices.write()
-        made = self._releases.insert([*batch.made.values()])
-        return [_charged(place, made) for place in places]
+            key = debit.principal, debit.idem
+            found = known.get(key) or batch.made.get(key)
+            outcomes.append(
+                batch.charge(debit, release, facts.get(debit.dataset))
+                if found is None
+                else Charged(found, fresh=False)
+            )
+        if chains := [chain for chain in batch.chains.values() if chain.rows]:
+            self._entries.write_all(chains)
+            slices.write()
+            self._releases.insert([*batch.made.values()])
+        return outcomes
 
 
 class _Batch:
     """The debits of one group commit, judged one after the other before anything is written."""
 
-    def __init__(self, entries: EntriesWriter, slices: Slices, at: str) -> None:
+    def __init__(self, entries: EntriesWriter, slices: Slices, at: str, last_release: int) -> None:
         self._entries = entries
         self._slices = slices
         self._at = at
+        self._last_release = last_release
         # The same question is asked again and again, so its digests are kept meanwhile.
         self._fingerprint = cache(request_fingerprint)
         self._plan_digest = cache(plan_digest)
         self.chains: dict[str, Chain] = {}
-        self.made: dict[tuple[str, str], NewRelease] = {}
+        self.made: dict[tuple[str, str], ReleaseRecord] = {}
 
-    def charge(
-        self, debit: Debit, release: str, dataset: Row[Any] | None
-    ) -> tuple[NewRelease, bool] | Problem:
-        """Return the release charged for and whether that is new, or the refusal."""
-        key = debit.principal, debit.idem
-        if key in self.made:
-            return self.made[key], False
+    def charge(self, debit: Debit, release: str, dataset: Row[Any] | None) -> Charged | Problem:
+        """Return the release charged for, or the refusal."""
+        person, amount = debit.principal, debit.amount
         try:
             chain = self._chain(dataset)
-            remaining = chain.balance.remaining
-            account = chain.before.id
-            self._slices.check(account, debit.principal, debit.amount, remaining=remaining)
-            after = chain.balance.after(EntryKind.DEBIT, debit.amount)
+            account, balance = chain.before.id, chain.balance
+            self._slices.check(account, person, amount, remaining=balance.remaining)
+            after = balance.after(EntryKind.DEBIT, amount)
         except Problem as refused:
             return refused
-        self._slices.take(account, debit.principal, debit.amount)
+        self._slices.take(account, person, amount)
         fingerprint = self._fingerprint(dataset=debit.dataset, request=debit.request)
         occasion = Occasion(
-            principal=debit.principal,
+            principal=person,
             release=release,
             idem=debit.idem,
             fingerprint=fingerprint,
             note=self._plan_digest(debit.plan),
         )
-        entry_hash = chain.add(EntryKind.DEBIT, debit.amount, after, occasion)
-        self.made[key] = NewRelease(
+        entry_hash = chain.add(EntryKind.DEBIT, amount, after, occasion)
+        self._last_release += 1
+        made = self.made[person, debit.idem] = ReleaseRecord.begun(
+            number=self._last_release,
             id=release,
-            account=chain.before.id,
+            account=account,
             seq=chain.seq,
             dataset=debit.dataset,
-            principal=debit.principal,
+            principal=person,
             request=debit.request,
             plan=debit.plan,
             fingerprint=fingerprint,
@@ -147,25 +159,23 @@ class _Batch:
             worker=debit.worker,
             entry_hash=entry_hash,
         )
-        return self.made[key], True
+        return Charged(made, fresh=True)
 
     def _chain(self, dataset: Row[Any] | None) -> Chain:
         if dataset is None:
             raise Problem("not-found", "There is no such data set.")
         if dataset.status != DatasetStatus.ACTIVE:
             raise Problem("dataset-archived")
-        chain = self.chains.get(dataset.account)
+        chain = self.chains.get(dataset.id)
         if chain is None:
-            chain = self.chains[dataset.account] = self._entries.chain(dataset.account, self._at)
+            before = AccountRecord(
+                id=dataset.id,
+                seq=dataset.seq,
+                total=dataset.total,
+                spent=dataset.spent,
+                reserved=dataset.reserved,
+                head=dataset.head,
+            )
+            chain = self._entries.chain_from(before, self._at, due=dataset.due)
+            self.chains[before.id] = chain
         return chain
-
-
-def _charged(
-    place: ReleaseRecord | tuple[NewRelease, bool] | Problem, made: Mapping[str, ReleaseRecord]
-) -> Outcome:
-    if isinstance(place, Problem):
-        return place
-    if isinstance(place, ReleaseRecord):
-        return Charged(place, fresh=False)
-    release, fresh = place
-    return Charged(made[release.id], fresh)

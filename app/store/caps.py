@@ -131,7 +131,7 @@ class Slices:
 
     def __init__(self, connection: Connection, accounts: Collection[str]) -> None:
         self._connection = connection
-        rows = connection.execute(_OF_ACCOUNTS, {"wanted": [*accounts]})
+        rows = connection.execute(_OF_ACCOUNTS, {"wanted": [*accounts]}) if accounts else ()
         self._records = {(row.account, row.person): _record(row) for row in rows}
         self._taken: dict[tuple[str, str], int] = {}
 

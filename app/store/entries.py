@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, select
 
 from app.domain.ledger import (
     GENESIS,
@@ -24,7 +24,7 @@ from app.store import expiries, tables
 from app.store.errors import LostUpdateError
 from app.store.ids import now
 from app.store.records import AccountRecord
-from app.store.rows import change_rows, insert_of, select_rows
+from app.store.rows import change_rows, insert_of
 
 SYSTEM = "system"
 """The principal of what the service does by itself."""
@@ -45,39 +45,20 @@ _OF_KIND = (
 _BEFORE = (
     select(tables.account).where(_account.id == bindparam("of")).with_for_update(of=tables.account)
 )
-_MOVED = select(tables.account).where(_account.id.in_(bindparam("touched", expanding=True)))
-# A cross join keeps its order on SQLite: a few ranges of entries, whatever the ledger's length.
-_DEBITS = (
-    "SELECT count(*) AS debits FROM (VALUES {values}) AS moved CROSS JOIN entry"
-    " WHERE entry.account = column1 AND entry.seq > column2 AND entry.seq <= column3"
-    " AND entry.kind = 'debit'"
-)
+_WHERE = select(tables.account).where(_account.id.in_(bindparam("wanted", expanding=True)))
 _OPEN = insert(tables.account)
 _COLUMNS = tuple(field.name for field in fields(Entry))
 _APPEND = insert_of("entry", _COLUMNS)
 # The condition is checked by the database in the same statement that charges. In
 # one writer the values read a moment ago cannot have changed; should that ever
-# stop being so, this statement is what still holds.
+# stop being so, this statement is what still holds. A row is an account, its
+# number before and after, what is granted, spent and taken, and the new head.
 _MOVE = (
-    update(tables.account)
-    .where(
-        _account.id == bindparam("of"),
-        _account.seq == bindparam("seq_before"),
-        _account.spent + _account.reserved + bindparam("taken")
-        <= _account.total + bindparam("granted"),
-    )
-    .values(
-        seq=bindparam("seq_after"),
-        total=_account.total + bindparam("granted"),
-        spent=_account.spent + bindparam("spend"),
-        reserved=_account.reserved + bindparam("taken") - bindparam("spend"),
-        head=bindparam("new_head"),
-    )
+    "UPDATE account SET seq = column3, total = total + column4, spent = spent + column5,"
+    " reserved = reserved + column6 - column5, head = column7"
+    " FROM (VALUES {values}) AS step WHERE id = column1 AND seq = column2"
+    " AND spent + reserved + column6 <= total + column4"
 )
-
-
-SYSTEM = "system"
-"""The principal of what the service does by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +124,9 @@ def entry_of(row: Row[Any]) -> Entry:
 class Chain:
     """Entries that are to be appended to one account, and where they take it."""
 
-    __slots__ = ("_at", "_identity", "balance", "before", "expired", "head", "rows", "seq")
+    __slots__ = (
+        "_at", "_identity", "balance", "before", "debits", "expired", "head", "rows", "seq",
+    )  # fmt: skip
 
     def __init__(self, before: AccountRecord, identity: LedgerIdentity, at: str) -> None:
         self._identity = identity
@@ -152,6 +135,7 @@ class Chain:
         self.seq = before.seq
         self.head = before.head
         self.balance = before.balance
+        self.debits = 0
         self.rows: list[tuple[Any, ...]] = []
         self.expired: list[tuple[int, int]] = []
 
@@ -168,6 +152,7 @@ class Chain:
         """Add one entry and return its hash."""
         self.seq += 1
         self.balance = after
+        self.debits += kind == EntryKind.DEBIT
         columns = (
             self.before.id, self.seq, self._identity.epoch, str(kind), occasion.principal,
             occasion.release, occasion.idem, occasion.fingerprint, occasion.note, amount,
@@ -177,16 +162,46 @@ class Chain:
         self.rows.append((*columns, self.head))
         return self.head
 
+    @property
+    def move(self) -> tuple[object, ...]:
+        """Return the row of the update that takes the account to the chain's end."""
+        before, after = self.before, self.balance
+        return (
+            before.id, before.seq, self.seq, after.total - before.total,
+            after.spent - before.spent,
+            after.spent + after.reserved - before.spent - before.reserved, self.head,
+        )  # fmt: skip
+
+    @property
+    def last(self) -> Entry:
+        """Return the entry added last."""
+        return Entry(**dict(zip(_COLUMNS, self.rows[-1], strict=True)))
+
+    @property
+    def end(self) -> Position:
+        """Return where the account stands at the chain's end."""
+        return Position(self.seq, self.head, self.balance.spent)
+
+
+class _Taken(NamedTuple):
+    """Where a chain has taken an account, and how many releases it has charged for."""
+
+    account: str
+    to: Position
+    debits: int
+
 
 class EntriesWriter(Entries):
     """Appends the next entries of an account and moves the account to them."""
 
-    __slots__ = ("_identity", "_touched")
+    __slots__ = ("_identity", "_steps", "_touched")
 
     def __init__(self, connection: Connection, identity: LedgerIdentity) -> None:
         super().__init__(connection)
         self._identity = identity
+        # Where accounts were before the transaction, and where it has taken them since.
         self._touched: dict[str, Position | None] = {}
+        self._steps: list[_Taken] = []
 
     def open_account(
         self, account: str, total: int, occasion: Occasion, *, at: str | None = None
@@ -198,7 +213,8 @@ class EntriesWriter(Entries):
         chain.add(EntryKind.OPEN, total, chain.balance.after(EntryKind.OPEN, total), occasion)
         opened = {"id": account, "seq": 1, "total": total, "spent": 0, "reserved": 0}
         self._connection.execute(_OPEN, {**opened, "head": chain.head})
-        return self._insert(chain)
+        self._insert([chain])
+        return chain.last
 
     def append(
         self,
@@ -244,11 +260,14 @@ class EntriesWriter(Entries):
         row = self._connection.execute(_BEFORE, {"of": account}).one_or_none()
         if row is None:
             raise Problem("not-found")
-        self._touched.setdefault(account, Position(row.seq, row.head, row.spent))
-        chain = Chain(AccountRecord(**row._mapping), self._identity, at)
-        if account != SYSTEM_ACCOUNT:
-            for grant in expiries.due(self._connection, account, at):
-                chain.expire(grant)
+        return self.chain_from(AccountRecord(**row._mapping), at, due=account != SYSTEM_ACCOUNT)
+
+    def chain_from(self, before: AccountRecord, at: str, *, due: bool) -> Chain:
+        """Return the chain of an account just read; ``due``: grants may be over."""
+        self._touched.setdefault(before.id, Position(before.seq, before.head, before.spent))
+        chain = Chain(before, self._identity, at)
+        for grant in expiries.due(self._connection, before.id, at) if due else ():
+            chain.expire(grant)
         return chain
 
     def write(self, chain: Chain) -> Entry:
@@ -259,35 +278,38 @@ class EntriesWriter(Entries):
         LostUpdateError
             The account is not where the chain began, or the budget does not cover it.
         """
-        before, after = chain.before, chain.balance
-        moved = self._connection.execute(
-            _MOVE,
-            {
-                "of": before.id,
-                "seq_before": before.seq,
-                "seq_after": chain.seq,
-                "granted": after.total - before.total,
-                "spend": after.spent - before.spent,
-                "taken": after.spent + after.reserved - before.spent - before.reserved,
-                "new_head": chain.head,
-            },
-        )
-        if moved.rowcount != 1:
+        self.write_all([chain])
+        return chain.last
+
+    def write_all(self, chains: Sequence[Chain]) -> None:
+        """Do what :meth:`write` does for the chains of several accounts, or for none of them."""
+        moved = change_rows(self._connection, _MOVE, [chain.move for chain in chains])
+        if moved != len(chains):
             raise LostUpdateError("an account changed under the writer")
-        return self._insert(chain)
+        self._insert(chains)
 
     def begin(self) -> None:
         """Forget the moves of the transaction before."""
         self._touched.clear()
+        self._steps.clear()
 
     def moves(self) -> Mapping[str, Move]:
         """Return what the present transaction has done to each account that it has moved."""
-        moves: dict[str, Move] = {}
-        for row in self._connection.execute(_MOVED, {"touched": [*self._touched]}):
-            before, pending = self._touched[row.id], Position(row.seq, row.head, row.spent)
-            if before != pending:
-                moves[row.id] = Move(before, pending)
-        return moves
+        return {step.account: Move(self._touched[step.account], step.to) for step in self._steps}
+
+    @property
+    def debits(self) -> int:
+        """Return how many releases the present transaction has charged for."""
+        return sum(step.debits for step in self._steps)
+
+    @property
+    def steps(self) -> int:
+        """Return how often the present transaction has moved an account."""
+        return len(self._steps)
+
+    def forget_since(self, steps: int) -> None:
+        """Forget all moves after the first ``steps``: they have been rolled back."""
+        del self._steps[steps:]
 
     @property
     def moved(self) -> Collection[str]:
@@ -297,23 +319,15 @@ class EntriesWriter(Entries):
     def positions_before(self, accounts: Sequence[str]) -> Mapping[str, Position]:
         """Return where accounts were before the present transaction, where they were there."""
         touched = {name: self._touched[name] for name in accounts if name in self._touched}
-        others = {"touched": [name for name in accounts if name not in touched]}
+        others = {"wanted": [name for name in accounts if name not in touched]}
         found = {name: at for name, at in touched.items() if at is not None}
-        for row in self._connection.execute(_MOVED, others):
+        for row in self._connection.execute(_WHERE, others):
             found[row.id] = Position(row.seq, row.head, row.spent)
         return found
 
-    def debits(self, moves: Mapping[str, Move]) -> int:
-        """Return how many releases these moves have charged for."""
-        rows = [
-            (name, 0 if move.before is None else move.before.seq, move.pending.seq)
-            for name, move in moves.items()
-            if name != SYSTEM_ACCOUNT
-        ]
-        return sum(row.debits for row in select_rows(self._connection, _DEBITS, rows))
-
-    def _insert(self, chain: Chain) -> Entry:
-        change_rows(self._connection, _APPEND, chain.rows)
-        for grant, by in chain.expired:
-            expiries.expired(self._connection, chain.before.id, grant, by)
-        return Entry(**dict(zip(_COLUMNS, chain.rows[-1], strict=True)))
+    def _insert(self, chains: Sequence[Chain]) -> None:
+        change_rows(self._connection, _APPEND, [row for chain in chains for row in chain.rows])
+        for chain in chains:
+            self._steps.append(_Taken(chain.before.id, chain.end, chain.debits))
+            for grant, by in chain.expired:
+                expiries.expired(self._connection, chain.before.id, grant, by)

@@ -190,10 +190,10 @@ class _Evidence:
 
 def _step_of(work: UnitOfWork) -> Step:
     """Return what a unit of work has come to."""
-    moves, settled = work.entries.moves(), work.releases.settled()
+    settled = work.releases.settled()
     return Step(
-        moves=moves,
-        unfinished_change=work.entries.debits(moves) - len(settled),
+        moves=work.entries.moves(),
+        unfinished_change=work.entries.debits - len(settled),
         results=settled,
     )
 

@@ -71,6 +71,70 @@ class ReleaseRecord:
     charged_at: str
     reason: str | None = None
 
+    @classmethod
+    def begun(
+        cls,
+        *,
+        number: int,
+        id: str,
+        account: str,
+        seq: int,
+        dataset: str,
+        principal: str,
+        request: str,
+        plan: str,
+        fingerprint: str,
+        created_at: str,
+        worker: str | None,
+        entry_hash: str,
+        reserved: bool = False,
+    ) -> ReleaseRecord:
+        """Return a release that begins: debited and in its first attempt, or reserved."""
+        return cls(
+            number=number,
+            id=id,
+            account=account,
+            seq=seq,
+            dataset=dataset,
+            principal=principal,
+            state=ReleaseState.RESERVED if reserved else ReleaseState.DEBITED,
+            attempts=0 if reserved else 1,
+            request=request,
+            plan=plan,
+            fingerprint=fingerprint,
+            result=None,
+            result_hash=None,
+            created_at=created_at,
+            finished_at=None,
+            worker=worker,
+            entry_hash=entry_hash,
+            charged_at=created_at,
+        )
+
+    def released(self, result: bytes, result_hash: str, finished_at: str) -> ReleaseRecord:
+        """Return it with its answer."""
+        return ReleaseRecord(
+            number=self.number,
+            id=self.id,
+            account=self.account,
+            seq=self.seq,
+            dataset=self.dataset,
+            principal=self.principal,
+            state=ReleaseState.RELEASED,
+            attempts=self.attempts,
+            request=self.request,
+            plan=self.plan,
+            fingerprint=self.fingerprint,
+            result=result,
+            result_hash=result_hash,
+            created_at=self.created_at,
+            finished_at=finished_at,
+            worker=self.worker,
+            entry_hash=self.entry_hash,
+            charged_at=self.charged_at,
+            reason=self.reason,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetRecord:

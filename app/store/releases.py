@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, Row, Update, bindparam, func, or_, select, update
 
@@ -166,63 +165,6 @@ class Releases:
         return tuple(release_of(row) for row in self._connection.execute(_DEBITED))
 
 
-class NewRelease(NamedTuple):
-    """A release that begins: ``(account, seq)`` is its entry, made at ``created_at``.
-
-    It is ``debited`` and in its first attempt, or ``reserved`` and in none.
-    """
-
-    id: str
-    account: str
-    seq: int
-    dataset: str
-    principal: str
-    request: str
-    plan: str
-    fingerprint: str
-    created_at: str
-    worker: str | None
-    entry_hash: str
-    state: ReleaseState = ReleaseState.DEBITED
-
-    @property
-    def attempts(self) -> int:
-        """Return how many draws have begun."""
-        return 1 if self.state is ReleaseState.DEBITED else 0
-
-    @property
-    def row(self) -> tuple[object, ...]:
-        """Return its new row."""
-        return (
-            self.id, self.account, self.seq, self.dataset, self.principal,
-            self.state.value, self.attempts, self.request, self.plan, self.fingerprint,
-            self.created_at, self.worker,
-        )  # fmt: skip
-
-    def record(self, number: int) -> ReleaseRecord:
-        """Return it as stored under a number."""
-        return ReleaseRecord(
-            number=number,
-            id=self.id,
-            account=self.account,
-            seq=self.seq,
-            dataset=self.dataset,
-            principal=self.principal,
-            state=self.state,
-            attempts=self.attempts,
-            request=self.request,
-            plan=self.plan,
-            fingerprint=self.fingerprint,
-            result=None,
-            result_hash=None,
-            created_at=self.created_at,
-            finished_at=None,
-            worker=self.worker,
-            entry_hash=self.entry_hash,
-            charged_at=self.created_at,
-        )
-
-
 class ReleasesWriter(Releases):
     """Charging, finishing and voiding releases."""
 
@@ -231,7 +173,6 @@ class ReleasesWriter(Releases):
     def __init__(self, connection: Connection, accounts: AccountsWriter) -> None:
         super().__init__(connection)
         self._accounts = accounts
-        # What a savepoint undoes stays in here; `settled` looks at what became of it.
         self._settled: dict[str, bytes | None] = {}
 
     def debit(
@@ -269,7 +210,8 @@ class ReleasesWriter(Releases):
             fingerprint=fingerprint,
             note=plan_digest(plan),
         )
-        made = NewRelease(
+        made = ReleaseRecord.begun(
+            number=self.next_number(),
             id=release,
             account=account,
             seq=entry.seq,
@@ -282,16 +224,24 @@ class ReleasesWriter(Releases):
             worker=worker,
             entry_hash=entry.hash,
         )
-        return self.insert([made])[release]
+        self.insert([made])
+        return made
 
-    def insert(self, made: Sequence[NewRelease]) -> Mapping[str, ReleaseRecord]:
-        """Insert releases that have just been charged, by their ids."""
-        # The writers of a ledger take turns, so nobody else numbers releases meanwhile.
-        last = self._connection.execute(_LAST_NUMBER).scalar_one()
-        numbered = list(enumerate(made, start=last + 1))
-        rows = [(*release.row, number) for number, release in numbered]
+    def next_number(self) -> int:
+        """Return the number of the next release; the writers of a ledger take turns."""
+        return int(self._connection.execute(_LAST_NUMBER).scalar_one()) + 1
+
+    def insert(self, begun: Sequence[ReleaseRecord]) -> None:
+        """Insert releases that begin, each with the entry that has just been written for it."""
+        rows = [
+            (
+                each.id, each.account, each.seq, each.dataset, each.principal, each.state.value,
+                each.attempts, each.request, each.plan, each.fingerprint, each.created_at,
+                each.worker, each.number,
+            )
+            for each in begun
+        ]  # fmt: skip
         change_rows(self._connection, _INSERT, rows)
-        return {release.id: release.record(number) for number, release in numbered}
 
     def finish(self, release: str, result: bytes) -> ReleaseRecord:
         """Store the answer's bytes; the release is ``released`` and never changes again.
@@ -324,13 +274,7 @@ class ReleasesWriter(Releases):
         if known is None or not results.keys() <= known.keys():
             return self.get_all([*results])
         return {
-            release: replace(
-                known[release],
-                state=ReleaseState.RELEASED,
-                result=result,
-                result_hash=hashes[release],
-                finished_at=at,
-            )
+            release: known[release].released(result, hashes[release], at)
             for release, result in results.items()
         }
 
@@ -341,6 +285,11 @@ class ReleasesWriter(Releases):
     def settled(self) -> Mapping[str, bytes | None]:
         """Return what the present transaction has settled: results, and None for what is void."""
         return dict(self._settled)
+
+    @property
+    def settlements(self) -> int:
+        """Return how many releases the present transaction has settled."""
+        return len(self._settled)
 
     def forget_since(self, count: int) -> None:
         """Forget all that was settled after the first ``count``: it has been rolled back."""

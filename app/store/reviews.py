@@ -18,7 +18,7 @@ from app.store.accounts import AccountsWriter
 from app.store.entries import SYSTEM, EntriesWriter, Occasion
 from app.store.ids import new_id
 from app.store.records import ReleaseRecord
-from app.store.releases import ENDED_AS, NewRelease, ReleasesWriter
+from app.store.releases import ENDED_AS, ReleasesWriter
 
 APPROVED = "release_approved"
 """The kind of the system entry that says who approved a release; its note names it, and why."""
@@ -118,7 +118,8 @@ class ReviewsWriter(Reviews):
             note=plan_digest(plan),
         )
         entry = self._accounts.take(account, EntryKind.RESERVE, amount, occasion)
-        made = NewRelease(
+        made = ReleaseRecord.begun(
+            number=self._releases.next_number(),
             id=release,
             account=account,
             seq=entry.seq,
@@ -130,9 +131,10 @@ class ReviewsWriter(Reviews):
             created_at=entry.at,
             worker=None,
             entry_hash=entry.hash,
-            state=ReleaseState.RESERVED,
+            reserved=True,
         )
-        return self._releases.insert([made])[release]
+        self._releases.insert([made])
+        return made
 
     def approve(
         self, release: str, *, principal: str, reason: str | None = None, worker: str | None = None

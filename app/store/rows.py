@@ -2,9 +2,9 @@
 
 A statement that carries its rows is one call of the driver: it takes the
 interpreter's lock once and not once per row, which is what bounds a writer
-thread beside a busy event loop. The list of rows is filled up with NULLs to a
-power of two, so that few texts are ever prepared: a statement must pass over a
-row whose first column is NULL. Its columns are ``column1``, ``column2`` and so
+thread beside a busy event loop. The list of rows is filled up with NULLs to one
+of a few sizes, so that few texts are ever prepared: a statement must pass over
+a row whose first column is NULL. Its columns are ``column1``, ``column2`` and so
 on, on both databases.
 """
 
@@ -45,10 +45,16 @@ def _run(
 ) -> Iterator[CursorResult[Any]]:
     for start in range(0, len(rows), _MOST):
         part = rows[start : start + _MOST]
-        size, width = 1 << (len(part) - 1).bit_length(), len(part[0])
+        size, width = _size(len(part)), len(part[0])
         text = _text(statement, size, width, connection.dialect.paramstyle)
         nothing = (None,) * (width * (size - len(part)))
         yield connection.exec_driver_sql(text, (*chain.from_iterable(part), *nothing))
+
+
+def _size(rows: int) -> int:
+    """Return the least power of two, or three quarters of one, that holds so many rows."""
+    power = 1 << (rows - 1).bit_length()
+    return power * 3 // 4 if power > 2 and rows <= power * 3 // 4 else power
 
 
 @cache

@@ -24,6 +24,12 @@ PRAGMAS: Mapping[str, tuple[str, object]] = {
 }
 """Each pragma, the value it is set to, and what reading it back must give."""
 
+_WRITER_PRAGMAS: Mapping[str, tuple[str, object]] = {
+    **PRAGMAS,
+    # What undoes a statement stays out of files: a crash has no use for it.
+    "temp_store": ("MEMORY", 2),
+    "cache_size": ("-32768", -32768),  # KiB
+}
 _READER_PRAGMAS: Mapping[str, tuple[str, object]] = {**PRAGMAS, "query_only": ("ON", 1)}
 
 _READERS = 16
@@ -32,7 +38,9 @@ _EXTRA_READERS = 48
 
 def writing_engine(url: URL) -> Engine:
     """Return the engine of the one writing connection; it begins with BEGIN IMMEDIATE."""
-    return _prepared(create_engine(url, poolclass=NullPool), PRAGMAS, begin="BEGIN IMMEDIATE")
+    return _prepared(
+        create_engine(url, poolclass=NullPool), _WRITER_PRAGMAS, begin="BEGIN IMMEDIATE"
+    )
 
 
 def reading_engine(url: URL) -> Engine:

@@ -58,6 +58,15 @@ class UnitOfWork:
         self.entries.begin()
         self.releases.begin()
 
+    def mark(self) -> tuple[int, int]:
+        """Return how far the transaction's bookkeeping has come."""
+        return self.entries.steps, self.releases.settlements
+
+    def forget_since(self, mark: tuple[int, int]) -> None:
+        """Forget what was noted after a mark: it has been rolled back."""
+        self.entries.forget_since(mark[0])
+        self.releases.forget_since(mark[1])
+
 
 @contextmanager
 def transaction(connection: Connection) -> Iterator[None]:

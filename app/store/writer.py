@@ -4,8 +4,9 @@ The thread takes whatever waits, at most 256 jobs, runs them in one transaction,
 commits once and only then tells the waiters. Jobs keep their order. A function
 runs in a savepoint of its own, and one that raises is undone alone; commands
 that follow each other run together in one savepoint, and alone only if that
-fails. If the commit itself fails, no job has been acknowledged: each is run
-again in a transaction of its own.
+fails. Where there are only commands the transaction itself is that savepoint.
+If the commit itself fails, no job has been acknowledged: each is run again in a
+transaction of its own.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
@@ -45,8 +45,7 @@ QUEUE_LENGTH = 4096
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(NamedTuple):
     """What to do, and who waits: a thread, or a task of an event loop."""
 
     task: Task[Any]
@@ -54,8 +53,11 @@ class _Job:
     loop: asyncio.AbstractEventLoop | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _NotTogetherError(Exception):
+    """Commands have failed in a transaction without savepoints; all of it has been undone."""
+
+
+class _Outcome(NamedTuple):
     """What a job came to: a value, or what it raised."""
 
     value: Any = None
@@ -184,13 +186,26 @@ class Writer:
 
     def _together(self, batch: Sequence[_Job]) -> Sequence[_Outcome]:
         """Run the jobs in one transaction; every outcome is durable on return."""
+        if all(isinstance(job.task, Command) for job in batch):
+            commands: list[Any] = [job.task for job in batch]
+            try:
+                return self._committed(partial(self._bare, commands))
+            except _NotTogetherError:
+                _log.warning("%d writes failed together; each is run alone", len(commands))
+            return self._committed(partial(self._singly, commands))
+        return self._committed(partial(self._run_all, batch))
+
+    def _committed(self, run: Callable[[], Sequence[_Outcome]]) -> Sequence[_Outcome]:
         told = False
         try:
             with transaction(self._connection):
-                outcomes = self._run_all(batch)
+                self._work.begin()
+                outcomes = run()
                 if self._before_commit is not None:
                     self._before_commit(self._work)
                     told = True
+        except _NotTogetherError:
+            raise
         except BaseException as error:
             unknown = isinstance(error, UnknownCommitError)
             if told and not unknown and self._rolled_back is not None:
@@ -200,9 +215,14 @@ class Writer:
         self.failing = False
         return outcomes
 
+    def _bare(self, commands: Sequence[Any]) -> Sequence[_Outcome]:
+        try:
+            return [_outcome_of(result) for result in self._bulk.run(commands)]
+        except Exception as error:
+            raise _NotTogetherError from error
+
     def _run_all(self, batch: Sequence[_Job]) -> list[_Outcome]:
         outcomes: list[_Outcome] = []
-        self._work.begin()
         for in_bulk, jobs in groupby(batch, key=lambda job: isinstance(job.task, Command)):
             tasks: list[Any] = [job.task for job in jobs]
             outcomes += self._commands(tasks) if in_bulk else map(self._function, tasks)
@@ -219,6 +239,9 @@ class Writer:
         if len(commands) == 1:
             return [done]
         _log.warning("%d writes failed together; each is run alone", len(commands))
+        return self._singly(commands)
+
+    def _singly(self, commands: Sequence[Command[Any]]) -> Sequence[_Outcome]:
         return [self._commands([command])[0] for command in commands]
 
     def _alone(self, action: Callable[[], Any]) -> _Outcome:
@@ -227,14 +250,14 @@ class Writer:
         An error of the savepoint itself is not its fault: it means that the
         transaction is gone, and it ends the whole batch.
         """
-        settled = len(self._work.releases.settled())
+        mark = self._work.mark()
         self._connection.exec_driver_sql("SAVEPOINT job")
         try:
             outcome = _Outcome(value=action())
         except BaseException as error:
             outcome = _Outcome(error=error)
             self._connection.exec_driver_sql("ROLLBACK TO job")
-            self._work.releases.forget_since(settled)
+            self._work.forget_since(mark)
         self._connection.exec_driver_sql("RELEASE job")
         return outcome
 

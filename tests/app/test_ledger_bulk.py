@@ -158,9 +158,15 @@ def test_releases_are_settled_once_and_by_the_first_that_comes(place: Place) -> 
 def test_a_batch_of_any_size_is_written_whole(place: Place) -> None:
     with opened(place) as ledger:
         charged = together(ledger, *(debit(ledger, f"k{n}") for n in range(151)))
-        ids = [each.record.id for each in charged]
-        done = together(ledger, *(Finish(release=each, result=each.encode()) for each in ids))
-        assert [each.result for each in done] == [each.encode() for each in ids]
+        known = [each.record for each in charged]
+        done = together(
+            ledger, *(Finish(release=r.id, result=r.id.encode(), known=r) for r in known)
+        )
+        assert [each.result for each in done] == [each.id.encode() for each in known]
+        with ledger.store.reading() as r:
+            assert r.releases.get_all([each.id for each in known]) == {
+                each.id: each for each in done
+            }
         assert [each.number for each in done] == sorted(each.number for each in done)
         assert len({each.entry_hash for each in done}) == 151
         assert ledger.store.verify().ok
@@ -254,25 +260,37 @@ def test_a_loop_that_has_ended_holds_nobody_up(place: Place) -> None:
 
 
 def test_what_is_undone_is_not_told_before_commit(place: Place) -> None:
-    """A function finishes a release and then fails: the hook hears nothing of its result."""
+    """A function charges and finishes and then fails: the hook hears of neither."""
     with opened(place) as ledger:
         kept, undone = ledger.debit("kept").id, ledger.debit("undone").id
         heard: list[Mapping[str, bytes | None]] = []
+        debits: list[int] = []
         writer = ledger.store._writer
         before = writer._before_commit
 
         def listen(work: UnitOfWork) -> None:
             heard.append(work.releases.settled())
+            debits.append(work.entries.debits)
             if before is not None:
                 before(work)
 
         def fail(u: UnitOfWork) -> None:
             u.releases.finish(undone, b"never")
+            u.releases.debit(
+                account=ledger.account,
+                amount=1,
+                dataset=ledger.dataset,
+                principal=ANALYST,
+                request="{}",
+                plan="{}",
+                idem="never",
+            )
             raise RuntimeError
 
         writer._before_commit = listen
-        together(ledger, Finish(release=kept, result=b"1"), fail, Finish(release=kept, result=b"2"))
-        assert heard[1] == {kept: b"1"}
+        finish = Finish(release=kept, result=b"1")
+        together(ledger, finish, debit(ledger, "a"), fail, replace(finish, result=b"2"))
+        assert (heard[1], debits[1]) == ({kept: b"1"}, 1)
         (finished,) = together(ledger, Finish(release=undone, result=b"3"))
         assert finished.result == b"3"
         assert heard[-1] == {undone: b"3"}

@@ -34,7 +34,7 @@ def _files_of(process: int) -> set[str]:
 
 
 def _host(reader: UploadReader = SHARED) -> int:
-    return reader.forks._host().process.pid
+    return reader.forks.host
 
 
 def _children(process: int) -> list[int]:
