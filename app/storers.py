@@ -30,7 +30,6 @@ from typing import Any, BinaryIO
 
 from app.domain.problems import Problem
 from app.engine.forking import Forks, Message, ProcessLostError, confine, receive, send
-from app.engine.limits import Limits
 from app.engine.reader import Task, problem_json
 from app.engine.reading import SHARED
 from app.engine.storing import Ingested, Writer, write_files
@@ -82,7 +81,7 @@ class StoringProcesses:
         self._channels: set[Connection] = set()
         self._closed = False
 
-    def take_in(self, writer: Writer, stream: BinaryIO, task: Task, *, limits: Limits) -> Ingested:
+    def take_in(self, writer: Writer, stream: BinaryIO, task: Task) -> Ingested:
         """Have an upload read, and its files written; they are not to be seen yet.
 
         Raises
@@ -92,7 +91,6 @@ class StoringProcesses:
         ProcessLostError
             It was not stored.
         """
-        del limits  # the task has them
         order = _Order(
             **self._common,
             directory=str(writer.directory.absolute()),
@@ -189,7 +187,7 @@ def work(*descriptors: int) -> None:
 def _store(order: _Order, reading: Connection, answering: Connection) -> None:
     task = Task.from_json((order.task or "").encode())
     writer = VaultWriter(order.dataset, Path(order.directory))
-    stored = write_files(writer, reading, task, limits=Limits(**task.limits))
+    stored = write_files(writer, reading, task)
     if stored.digests is not None:
         send(answering, Message.DIGESTS, stored.digests)
     outcome = {"rows": stored.rows, "filled": dict(stored.filled), "dropped": stored.dropped}

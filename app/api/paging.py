@@ -14,6 +14,7 @@ from typing import Annotated, Generic, TypeVar
 
 from fastapi import Depends, Query
 from pydantic import BaseModel
+from starlette.responses import Response
 
 from app.domain.problems import invalid_request
 
@@ -85,3 +86,12 @@ def page_of(items: Sequence[tuple[int, Item]], cut: Cut) -> Page[Item]:
     return Page(
         items=[item for _, item in shown], next=encode_cursor(shown[-1][0]) if more else None
     )
+
+
+def json_page_of(items: Sequence[tuple[int, bytes]], cut: Cut) -> Response:
+    """Cut a page from items that are JSON already; they are joined, not read."""
+    shown = items[: cut.limit]
+    joined = b",".join(item for _, item in shown)
+    more = len(items) > cut.limit
+    end = b'"%s"' % encode_cursor(shown[-1][0]).encode() if more else b"null"
+    return Response(b'{"items":[%s],"next":%s}' % (joined, end), media_type="application/json")

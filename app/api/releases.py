@@ -23,7 +23,7 @@ from app.api.dependencies import (
     state_of,
 )
 from app.api.direct import DirectRoute
-from app.api.paging import Page, Paging, encode_cursor
+from app.api.paging import Page, Paging, json_page_of
 from app.api.problems import documented
 from app.api.schemas import ReleaseRequest
 from app.domain.problems import Problem
@@ -152,12 +152,8 @@ def list_releases(
         before=cut.position,
         limit=cut.limit + 1,
     )
-    shown = records[: cut.limit]
-    # stored answers are joined, not parsed: what is listed is what was answered
-    items = b",".join(answer_of(record) for record in shown)
-    more = len(records) > cut.limit
-    end = b'"%s"' % encode_cursor(shown[-1].number).encode() if more else b"null"
-    return Response(b'{"items":[%s],"next":%s}' % (items, end), media_type=_JSON)
+    # what is listed is what was answered
+    return json_page_of([(record.number, answer_of(record)) for record in records], cut)
 
 
 @router.get(

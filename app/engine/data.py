@@ -169,7 +169,7 @@ class DataEngine(Generic[WriterT]):
         """
         with self._vault.writer(dataset_id) as writer:
             task = Task.of(spec, self._limits, lineage_key=self._lineage_key)
-            ingested = self._storing.take_in(writer, stream, task, limits=self._limits)
+            ingested = self._storing.take_in(writer, stream, task)
             self._vault.publish(writer)
         return ingested
 

@@ -112,11 +112,6 @@ class Forks:
         with self._lock:
             self._drop()
 
-    @property
-    def host(self) -> int:
-        """Return the host's process id."""
-        return self._host().process.pid
-
     def _host(self) -> _Host:
         found = self._hosts.get(os.getpid())
         if found is None:

@@ -67,16 +67,14 @@ class Ingested:
 class Storing(Protocol):
     """Takes uploads in, here or elsewhere."""
 
-    def take_in(
-        self, writer: Writer, stream: BinaryIO, task: Task, *, limits: Limits
-    ) -> Ingested: ...
+    def take_in(self, writer: Writer, stream: BinaryIO, task: Task) -> Ingested: ...
     def close(self) -> None: ...
 
 
 class StoringHere:
     """Takes uploads in within this process, but for the reading."""
 
-    def take_in(self, writer: Writer, stream: BinaryIO, task: Task, *, limits: Limits) -> Ingested:
+    def take_in(self, writer: Writer, stream: BinaryIO, task: Task) -> Ingested:
         """Have an upload read, and write its files; they are not to be seen yet.
 
         Raises
@@ -85,13 +83,13 @@ class StoringHere:
             ``invalid-upload`` or ``too-large``; see :mod:`app.engine.reading`.
         """
         with SHARED.reading(stream, task, scratch=writer.directory) as channel:
-            return write_files(writer, channel, task, limits=limits)
+            return write_files(writer, channel, task)
 
     def close(self) -> None:
         """Do nothing: nothing is held."""
 
 
-def write_files(writer: Writer, reading: Connection, task: Task, *, limits: Limits) -> Ingested:
+def write_files(writer: Writer, reading: Connection, task: Task) -> Ingested:
     """Write the files of an upload from what its reader sends.
 
     Raises
@@ -99,7 +97,7 @@ def write_files(writer: Writer, reading: Connection, task: Task, *, limits: Limi
     Problem
         As :meth:`StoringHere.take_in`.
     """
-    spec, key = task.spec(), task.key()
+    spec, key, limits = task.spec(), task.key(), Limits(**task.limits)
     columns = schema_of(spec, rows=None).columns
     counts: Counter[str] = Counter()
     lineage = None if key is None else Lineage(key)

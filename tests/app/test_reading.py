@@ -34,7 +34,7 @@ def _files_of(process: int) -> set[str]:
 
 
 def _host(reader: UploadReader = SHARED) -> int:
-    return reader.forks.host
+    return reader.forks._host().process.pid
 
 
 def _children(process: int) -> list[int]:

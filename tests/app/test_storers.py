@@ -53,7 +53,7 @@ def files_below(directory: Path) -> list[Path]:
 
 def storing_process() -> int:
     """Wait for the one process that stores, and return its id."""
-    host = storers._FORKS.host
+    host = storers._FORKS._host().process.pid
     children = Path(f"/proc/{host}/task/{host}/children")
     wait(lambda: children.read_text().split())
     (process,) = children.read_text().split()
