@@ -152,6 +152,13 @@ def test_an_approved_release_gives_one_answer(place: Place) -> None:
         ledger.store.write(lambda u: u.reviews.approve(release, principal=CURATOR))
         with pytest.raises(Problem, match="precondition"):
             ledger.store.write(lambda u: u.reviews.approve(release, principal=CURATOR))
+        for wrong in (ReleaseState.DEBITED, ReleaseState.RELEASED):
+            with pytest.raises(ValueError, match="cannot end so"):
+                ledger.store.write(
+                    lambda u, w=wrong: u.reviews.unreserve(release, w, principal=CURATOR, reason="")
+                )
+        with pytest.raises(Problem, match="not-found"):
+            ledger.store.write(lambda u: u.reviews.approve("rel_absent", principal=CURATOR))
         done = ledger.store.write(Finish(release=release, result=b"{}"))
         assert (done.state, done.result) == (ReleaseState.RELEASED, b"{}")
         assert ledger.balance() == (10, AMOUNT, 0)

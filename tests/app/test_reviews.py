@@ -22,9 +22,9 @@ from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 from app.services.keys import Caller
 from app.services.plans import PlanService
-from app.services.reviews import Decision
+from app.services.reviews import Decision, reserve
 from app.services.showing import Showing
-from app.store import ReleaseRecord
+from app.store import Debit, ReleaseRecord
 from app.store.reviews import Reviews
 from mechanisms.privacy import Epsilon
 from tests.app.ledgers import Place, opened
@@ -209,6 +209,23 @@ def test_a_plan_that_has_changed_is_not_approved(
             assert amounts(services, dataset) == (0, 10**9)
             monkeypatch.setattr(PlanService, "offer", reworded)
             assert (await approve(services, asked.id)).state is ReleaseState.DEBITED
+
+    asyncio.run(scenario())
+
+
+def test_an_archive_that_comes_between_is_seen(place: Place) -> None:
+    """Whether a data set is open is judged again where its budget is set aside."""
+
+    async def scenario() -> None:
+        async with serving(place, Fake()) as (store, services):
+            dataset = await reviewed_dataset(services)
+            await services.datasets.archive(dataset, caller=ADA)
+            wanted = Debit(
+                dataset=dataset, principal=BOB.person, idem="a", amount=1, request="{}", plan="{}"
+            )
+            with pytest.raises(Problem, match="dataset-archived"):
+                await reserve(store, wanted)
+            assert amounts(services, dataset) == (0, 0)
 
     asyncio.run(scenario())
 
