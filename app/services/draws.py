@@ -70,19 +70,14 @@ class DrawService:
         """Draw, make the result durable, and only then return it."""
         try:
             result = await self._batches.submit(
-                partial(self._draw_result, record, facts, question, plan),
+                lambda _: run(plan, self._plane.open(facts.id)),
+                partial(release_answer, record, facts, question, plan),
+                partial(self._receipts.attach, record),
                 expected_ms=expected_ms(question.statistic, plan, facts.schema),
             )
         except Exception as error:
             return await self.void(record, error)
         return await self._store_result(record, result)
-
-    def _draw_result(
-        self, record: ReleaseRecord, facts: DatasetFacts, question: Question, plan: Plan
-    ) -> bytes:
-        """Draw and sign, which takes as long as a small draw, off the event loop."""
-        answer = draw_answer(record, facts, question, plan, self._plane)
-        return self._receipts.attach(record, answer)
 
     async def redraw(self, record: ReleaseRecord) -> ReleaseRecord:
         """Draw a release from what is stored of it, unless it is final; its attempt counts."""

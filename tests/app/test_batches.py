@@ -36,6 +36,10 @@ def batches() -> Iterator[Counted]:
     made.close()
 
 
+def _nothing(_: object) -> None:
+    """Take a step that comes to nothing."""
+
+
 def run(work: Callable[[], Awaitable[object]]) -> None:
     async def limited() -> None:
         await asyncio.wait_for(work(), 20)
@@ -47,7 +51,7 @@ def test_what_one_turn_asks_for_is_handed_over_once(batches: Counted) -> None:
     async def work() -> None:
         async def ask(number: int) -> tuple[int, int]:
             return await batches.submit(
-                lambda: (number, threading.get_ident()), expected_ms=MOST_MS / 100
+                lambda _: (number, threading.get_ident()), expected_ms=MOST_MS / 100
             )
 
         answers = await asyncio.gather(*map(ask, range(50)))
@@ -62,7 +66,7 @@ def test_together_they_are_expected_to_take_no_longer_than_said(batches: Counted
     expected = [0.5, 0.4, 0.2, 3.0, 0.5, 0.5, 0.1]
 
     async def work() -> None:
-        asked = [batches.submit(lambda: None, expected_ms=part * MOST_MS) for part in expected]
+        asked = [batches.submit(_nothing, expected_ms=part * MOST_MS) for part in expected]
         await asyncio.gather(*asked)
         assert batches.sizes == [2, 1, 1, 2, 1]
 
@@ -73,8 +77,8 @@ def test_a_long_one_holds_no_short_one_up(batches: Counted) -> None:
     last = threading.Event()
 
     async def work() -> None:
-        long = batches.submit(lambda: last.wait(15), expected_ms=5 * MOST_MS)
-        short = [batches.submit(lambda: 1, expected_ms=0.1) for _ in range(20)]
+        long = batches.submit(lambda _: last.wait(15), expected_ms=5 * MOST_MS)
+        short = [batches.submit(lambda _: 1, expected_ms=0.1) for _ in range(20)]
         assert await asyncio.gather(*short) == [1] * 20
         assert not long.done()
         last.set()
@@ -84,25 +88,55 @@ def test_a_long_one_holds_no_short_one_up(batches: Counted) -> None:
 
 
 def test_one_that_fails_fails_alone(batches: Counted) -> None:
-    def fail() -> None:
+    def fail(_: object) -> None:
         raise ValueError("its own")
 
     async def work() -> None:
         asked = [
-            batches.submit(function, expected_ms=0.1) for function in (int, fail, int, fail, int)
+            batches.submit(function, expected_ms=0.1)
+            for function in (_nothing, fail, _nothing, fail, _nothing)
         ]
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
         assert batches.sizes == [5]
-        assert [type(outcome) for outcome in outcomes] == [int, ValueError, int, ValueError, int]
+        failed = [isinstance(outcome, ValueError) for outcome in outcomes]
+        assert failed == [False, True, False, True, False]
+
+    run(work)
+
+
+def test_each_step_is_taken_for_all_before_the_next(batches: Counted) -> None:
+    taken: list[str] = []
+
+    def step(name: str) -> Callable[[str | None], str]:
+        def take(before: str | None) -> str:
+            taken.append(name)
+            return f"{before or ''}{name}"
+
+        return take
+
+    def fail(_: object) -> None:
+        raise ValueError("its own")
+
+    async def work() -> None:
+        asked = [
+            batches.submit(step("a"), step("b"), step("c"), expected_ms=0.1),
+            batches.submit(step("d"), fail, step("never"), expected_ms=0.1),
+            batches.submit(step("e"), expected_ms=0.1),
+            batches.submit(step("f"), step("g"), step("h"), expected_ms=0.1),
+        ]
+        whole, failed, short, last = await asyncio.gather(*asked, return_exceptions=True)
+        assert (whole, short, last) == ("abc", "e", "fgh")
+        assert isinstance(failed, ValueError)
+        assert "".join(taken) == "adefbgch"
 
     run(work)
 
 
 def test_one_that_nobody_waits_for_any_more_is_passed_over(batches: Counted) -> None:
     async def work() -> None:
-        asked = [batches.submit(int, expected_ms=0.1) for _ in range(3)]
+        asked = [batches.submit(_nothing, expected_ms=0.1) for _ in range(3)]
         asked[1].cancel()
-        assert await asked[0] == await asked[2] == 0
+        assert await asked[0] is await asked[2] is None
 
     run(work)
 
@@ -110,15 +144,15 @@ def test_one_that_nobody_waits_for_any_more_is_passed_over(batches: Counted) -> 
 def test_the_end_cancels_what_has_not_begun() -> None:
     made, begun, last = Counted(threads=1), threading.Event(), threading.Event()
 
-    def first() -> bool:
+    def first(_: object) -> bool:
         begun.set()
         return last.wait(15)
 
     async def work() -> None:
         running = made.submit(first, expected_ms=MOST_MS)
-        queued = made.submit(int, expected_ms=MOST_MS)
+        queued = made.submit(_nothing, expected_ms=MOST_MS)
         await asyncio.to_thread(begun.wait, 15)
-        late = made.submit(int, expected_ms=MOST_MS)
+        late = made.submit(_nothing, expected_ms=MOST_MS)
         made.close()
         last.set()
         for waiter in (queued, late):
@@ -132,7 +166,7 @@ def test_the_end_cancels_what_has_not_begun() -> None:
 def test_an_event_loop_that_has_ended_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
     made, begun, last = Counted(threads=1), threading.Event(), threading.Event()
 
-    def first() -> bool:
+    def first(_: object) -> bool:
         begun.set()
         return last.wait(15)
 
