@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Path
 from fastapi.dependencies.models import Dependant
 from pydantic import AfterValidator, BaseModel
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from app.api.exact_json import read_json, read_model
 from app.api.state import AppState
@@ -176,9 +176,13 @@ async def _json_bytes(request: Request) -> bytes:
     if not kinds or kinds[0].partition(b";")[0].strip().lower() != _JSON.encode():
         raise Problem("unsupported-media-type", "Send the body as application/json.")
     limit = state_of(request).settings.max_request_bytes
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
+    body, more = b"", True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
         if len(body) > limit:
             raise Problem(
                 "too-large",

@@ -9,7 +9,7 @@ durable first and is replayed for ever. A client that goes away stops nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import anyio.to_thread
@@ -37,9 +37,10 @@ _LOOK_AGAIN_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A release on its way: what was asked, and the task that will know the outcome."""
+    """A release on its way: what was asked of which data set, and who will know the outcome."""
 
-    fingerprint: str
+    dataset: str
+    request: str
     task: asyncio.Task[ReleaseRecord]
 
 
@@ -92,31 +93,29 @@ class ReleaseService:
         """
         facts = self._datasets.facts(dataset)
         request = question.canonical
-        fingerprint = request_fingerprint(dataset=dataset, request=request)
         running = self._running.get((caller.person, idem))
         if running is None:
             # no await between the look above and the entry below: one task per key
             work = self._answer(facts, question, request, idem=idem, principal=caller.person)
-            running = self._start(caller.person, idem, fingerprint, work)
-        elif running.fingerprint != fingerprint:
+            task = asyncio.ensure_future(work)
+            running = self._begun(caller.person, idem, _Running(facts.id, request, task))
+        elif (running.dataset, running.request) != (facts.id, request):
             raise Problem("idempotency-key-reused")
         try:
             return await asyncio.shield(running.task)
         except Problem as problem:
             raise refusal_of(problem, facts.meter, question.epsilon) from None
 
-    def _start(
-        self, person: str, idem: str, fingerprint: str, work: Awaitable[ReleaseRecord]
-    ) -> _Running:
-        task = asyncio.ensure_future(work)
-        running = self._running[person, idem] = _Running(fingerprint, task)
+    def _begun(self, person: str, idem: str, running: _Running) -> _Running:
+        """Know a release while it is on its way."""
+        self._running[person, idem] = running
 
         def forget(done: asyncio.Task[ReleaseRecord]) -> None:
             del self._running[person, idem]
             if not done.cancelled():
                 done.exception()  # somebody has looked: a client may have gone away
 
-        task.add_done_callback(forget)
+        running.task.add_done_callback(forget)
         return running
 
     async def _answer(
