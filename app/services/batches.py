@@ -64,9 +64,9 @@ class Batches:
     """Threads, and the calls that wait for the event loop's turn to end.
 
     **Privacy.** Which calls share a hand-over follows from when they were
-    asked for and from how long each is *expected* to take, a public estimate.
-    How long one really takes delays the others by no more than it would in
-    threads of their own, which share one interpreter.
+    asked for and from how long each is *expected* to take. That must be
+    public, and infinite where the data decide how long a call really takes:
+    those that share a hand-over wait for each other.
     """
 
     def __init__(self, *, threads: int, name: str) -> None:

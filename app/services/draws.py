@@ -23,7 +23,7 @@ from app.services.datasets import DataPlane, DatasetFacts, DatasetService
 from app.services.plans import PlanService
 from app.services.questions import Question, read_question
 from app.services.receipts import Receipts
-from app.services.work import expected_ms
+from app.services.work import batched_ms
 from app.store import Finish, ReleaseRecord, Store, Task, Void
 from mechanisms.statistics.base import Plan
 
@@ -73,7 +73,7 @@ class DrawService:
                 lambda _: run(plan, self._plane.open(facts.id)),
                 partial(release_answer, record, facts, question, plan),
                 partial(self._receipts.attach, record),
-                expected_ms=expected_ms(question.statistic, plan, facts.schema),
+                expected_ms=batched_ms(question.statistic, plan, facts.schema),
             )
         except Exception as error:
             return await self.void(record, error)

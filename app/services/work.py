@@ -66,6 +66,15 @@ def expected_ms(statistic: Statistic, plan: Plan, schema: Schema) -> float:
     )
 
 
+def batched_ms(statistic: Statistic, plan: Plan, schema: Schema) -> float:
+    """Return about how many milliseconds of a batch a draw takes up; infinitely many: draw alone.
+
+    By k_norm the time is that of the noise, whatever the data are. By other
+    mechanisms it may depend on the data, and nobody else's draw is to wait for it.
+    """
+    return expected_ms(statistic, plan, schema) if plan.mechanism == "k_norm" else math.inf
+
+
 def _job_taking(expected: float) -> Job | None:
     """Return the job of a draw that takes so long; deadlines are powers of two."""
     if expected <= LONGEST_INLINE_MS:

@@ -13,6 +13,7 @@ from app.services.work import (
     ESTIMATES,
     LONGEST_DEADLINE_S,
     LONGEST_INLINE_MS,
+    batched_ms,
     expected_ms,
     job_of,
 )
@@ -47,6 +48,20 @@ def test_every_offer_has_an_estimate() -> None:
         if statistic is not Stack
     }
     assert set(ESTIMATES) >= offered
+
+
+@pytest.mark.parametrize(
+    "proof", PROOFS, ids=lambda proof: f"{proof.statistic.kind}-{proof.mechanism}"
+)
+def test_nobody_waits_for_a_draw_whose_time_may_depend_on_the_data(proof: Proof) -> None:
+    adjacency = proof.adjacencies[0]
+    where = schema(proof, adjacency, 10)
+    plan = calibrate(proof.statistic, where, Epsilon.parse("1"), mechanism=proof.mechanism)
+    taken = batched_ms(proof.statistic, plan, where)
+    if proof.mechanism == "k_norm":
+        assert taken == expected_ms(proof.statistic, plan, where)
+    else:
+        assert taken == math.inf
 
 
 @dataclass
