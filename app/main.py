@@ -43,7 +43,17 @@ from app.services.releases import ReleaseService
 from app.services.reviews import ReviewService
 from app.services.showing import Showing
 from app.settings import PREFIX, Settings
-from app.store import Anchor, DatabaseAnchor, FileAnchor, Store, StoreError, new_id, sqlite_file
+from app.store import (
+    Anchor,
+    DatabaseAnchor,
+    FileAnchor,
+    FileWitness,
+    Store,
+    StoreError,
+    Witness,
+    new_id,
+    sqlite_file,
+)
 from app.store.lineage import LineageFiles
 from app.store.vault import Vault
 from app.storers import StoringProcesses
@@ -135,6 +145,16 @@ def open_anchor(settings: Settings) -> Anchor | None:
     if place != "directory":
         _LOG.warning("the anchor is %s: set %sANCHOR_DIR", place, PREFIX)
     return FileAnchor(directory, place=place)
+
+
+def anchor_witness(settings: Settings) -> Witness | None:
+    """Return what looks at the anchor beside a running service; None where there is none."""
+    ledger, url = settings.resolved_database_url, settings.anchor_url
+    if sqlite_file(ledger) is None:
+        anchor = None if url is None else DatabaseAnchor(url.get_secret_value(), ledger=ledger)
+        return None if anchor is None else anchor.witness
+    directory, _ = anchor_place(settings)
+    return FileWitness(directory) if directory.is_dir() else None
 
 
 def anchor_place(settings: Settings) -> tuple[Path, str]:

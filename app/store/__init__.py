@@ -77,7 +77,8 @@ is claimed like the queue, its attempts counted. ``r.releases.debited()`` lists 
 that is charged and not drawn; ``begin_attempt`` counts another try before it is made.
 
 *Starting and checking*:
-``store.verify()`` walks the whole ledger and returns a :class:`Verification`.
+``store.verify()`` walks the whole ledger, compares it with its anchor, and returns a
+:class:`Verification`. ``inspecting(url)`` compares with the ``witness`` it is given.
 ``store.key`` signs receipts; ``r.entries.of_system(RECEIPT_KEY)`` are the public
 keys that the ledger has recorded.
 ``with inspecting(url) as r`` is a reader without the lock, for a command beside
@@ -86,9 +87,9 @@ a running server.
 
 from __future__ import annotations
 
-from app.store.anchor import Anchor, Standing
+from app.store.anchor import Anchor, Standing, Witness
 from app.store.anchor_database import DatabaseAnchor
-from app.store.anchor_file import FileAnchor
+from app.store.anchor_file import FileAnchor, FileWitness
 from app.store.backup import back_up
 from app.store.commands import Charged, Debit, Finish, Void
 from app.store.engines import sqlite_file
@@ -103,11 +104,11 @@ from app.store.records import (
     KeyRecord,
     LineageRecord,
     ReleaseRecord,
-    Verification,
 )
 from app.store.signing import RECEIPT_KEY, base64url
 from app.store.store import Store, inspecting
 from app.store.unit_of_work import Reader, UnitOfWork
+from app.store.verification import Verification
 from app.store.writer import Task
 
 __all__ = [
@@ -122,6 +123,7 @@ __all__ = [
     "Debit",
     "DirectoryLockedError",
     "FileAnchor",
+    "FileWitness",
     "Findings",
     "Finish",
     "KeyRecord",
@@ -136,6 +138,7 @@ __all__ = [
     "UnitOfWork",
     "Verification",
     "Void",
+    "Witness",
     "back_up",
     "base64url",
     "inspecting",

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from app.domain.ledger import SYSTEM_ACCOUNT
 from app.store.entries import Move, Position
@@ -163,10 +163,33 @@ class Evidence(Protocol):
         """Return whether any of these releases was settled before the present transaction."""
 
 
+class Witness(Protocol):
+    """An anchor that is looked at and not held: whoever writes the ledger goes on."""
+
+    def look(self) -> Any:
+        """Return what the anchor is now.
+
+        Raises
+        ------
+        AnchorError
+            It cannot be read.
+        """
+
+    def between(self, before: Any, after: Any) -> Sequence[Anchored | None] | None:
+        """Return what the anchor has known from one look to another, both included.
+
+        None where that is no longer known.
+        """
+
+
 class Anchor(Protocol):
     """Where a ledger's last state is noted. One thread at a time uses it."""
 
     place: str
+
+    @property
+    def witness(self) -> Witness:
+        """Return what looks at it from beside, in any thread or process."""
 
     def read(self) -> Anchored | None:
         """Return what it knows; None when there is nothing yet."""

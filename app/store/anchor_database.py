@@ -52,6 +52,7 @@ _TABLES = (
 )
 _ROW = "SELECT version, ledger, epoch, unfinished, follows FROM anchor"
 _ACCOUNTS = "SELECT account, seq, head, spent FROM anchor_account"
+_ONE_SNAPSHOT = "SET default_transaction_isolation = 'repeatable read'"
 _PUT = (
     "INSERT INTO anchor_account (account, seq, head, spent)"
     " SELECT account, seq, head, spent FROM jsonb_to_recordset(%(accounts)s::jsonb)"
@@ -117,18 +118,13 @@ class DatabaseAnchor:
             accounts = connection.execute(_ACCOUNTS).fetchall()
         if row is None:
             return None
-        self._version, ledger, epoch, unfinished, follows = row
-        state = None
-        if ledger is not None:
-            state = LedgerState(
-                ledger=ledger, epoch=epoch, unfinished=unfinished, accounts=_by_name(accounts)
-            )
-        record = from_text(follows) if follows else {}
-        if "state" in record:
-            return Anchored(state, state_of(record["state"]))
-        if not record or state is None:
-            return Anchored(state)
-        return Anchored(state, step_of(record, state.accounts))
+        self._version = row[0]
+        return _anchored(row, accounts)
+
+    @property
+    def witness(self) -> DatabaseWitness:
+        """Return what looks at it from beside."""
+        return DatabaseWitness(self._info)
 
     def start(self, state: LedgerState, *, lost: Step | None = None) -> None:
         """Write everything anew if there is nothing yet, or a reconciliation has been committed."""
@@ -225,6 +221,52 @@ class DatabaseAnchor:
         except psycopg.Error as error:
             self.close()
             raise AnchorError("the anchor's database cannot be used") from error
+
+
+class DatabaseWitness:
+    """Looks at an anchor's rows on a connection of its own, which cannot write."""
+
+    def __init__(self, info: str) -> None:
+        self._info = info
+
+    def look(self) -> Anchored | None:
+        """Return what the rows say; None when there are none."""
+        try:
+            with psycopg.connect(self._info, autocommit=True) as connection:
+                connection.execute(_ONE_SNAPSHOT)
+                with connection.transaction():
+                    row = connection.execute(_ROW).fetchone()
+                    accounts = connection.execute(_ACCOUNTS).fetchall()
+        except psycopg.errors.UndefinedTable:
+            return None
+        except psycopg.Error as error:
+            raise AnchorError("the anchor's database cannot be used") from error
+        return None if row is None else _anchored(row, accounts)
+
+    def between(
+        self, before: Anchored | None, after: Anchored | None
+    ) -> list[Anchored | None] | None:
+        """Return both, if there can have been nothing else; the rows hold one step only."""
+        if before == after:
+            return [after]
+        if before is None or after is None or after.state not in (before.state, before.latest):
+            return None
+        return [before, after]
+
+
+def _anchored(row: tuple[Any, ...], accounts: Sequence[tuple[Any, ...]]) -> Anchored:
+    _, ledger, epoch, unfinished, follows = row
+    state = None
+    if ledger is not None:
+        state = LedgerState(
+            ledger=ledger, epoch=epoch, unfinished=unfinished, accounts=_by_name(accounts)
+        )
+    record = from_text(follows) if follows else {}
+    if "state" in record:
+        return Anchored(state, state_of(record["state"]))
+    if not record or state is None:
+        return Anchored(state)
+    return Anchored(state, step_of(record, state.accounts))
 
 
 def _has_happened(step: Step, evidence: Evidence) -> bool:

@@ -106,13 +106,12 @@ class FileAnchor:
 
     def read(self) -> Anchored | None:
         """Return what the file says; None when there is none."""
-        try:
-            content = (self._directory / LOG_NAME).read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise AnchorError(f"the anchor cannot be read: {error.strerror}") from error
-        return _replayed(_records(content))
+        return _replayed(_records(self.witness.look()))
+
+    @property
+    def witness(self) -> FileWitness:
+        """Return what looks at it from beside."""
+        return FileWitness(self._directory)
 
     def start(self, state: LedgerState, *, lost: Step | None = None) -> None:
         """Go on from a state; the next transaction writes the file anew with it."""
@@ -200,6 +199,36 @@ class FileAnchor:
         if self._log is not None:
             self._log.close()
             self._log = None
+
+
+class FileWitness:
+    """Looks at an anchor's file, whoever holds it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def look(self) -> bytes:
+        """Return the file's content; nothing where there is no file yet."""
+        try:
+            return (self._directory / LOG_NAME).read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise AnchorError(f"the anchor cannot be read: {error.strerror}") from error
+
+    def between(self, before: bytes, after: bytes) -> list[Anchored | None] | None:
+        """Replay what was added; None where the file has been written anew."""
+        if not after.startswith(before.rstrip(b"\0")):
+            return None
+        seen, records = len(list(_records(before))), list(_records(after))
+        known = [_replayed(iter(records[:seen]))]
+        for record in records[seen:]:
+            last = known[-1]
+            certain = None if last is None else last.latest if record["kept"] else last.state
+            if certain is None:
+                return None
+            known.append(Anchored(certain, step_of(record, certain.accounts)))
+        return known
 
 
 class _Log:

@@ -10,12 +10,11 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
 from app.domain.ledger import EntryKind
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.store import tables
 from app.store.anchor import (
     Anchor,
     Anchored,
@@ -23,37 +22,16 @@ from app.store.anchor import (
     LedgerState,
     Standing,
     Step,
-    judge,
+    Witness,
 )
+from app.store.anchor_check import read_state, standing_of
 from app.store.entries import SYSTEM, LedgerIdentity, Occasion, Position
 from app.store.unit_of_work import UnitOfWork, transaction
-
-_account, _release = tables.account.c, tables.release.c
-_POSITIONS = select(_account.id, _account.seq, _account.head, _account.spent)
-_UNFINISHED = (
-    select(func.count())
-    .select_from(tables.release)
-    .where(_release.state == ReleaseState.DEBITED.value)
-)
 
 _LOST = "lost with the last transaction"
 _LOST_LINE = "the last transaction was lost: %d accounts burned, %d results stored again"
 
 _log = logging.getLogger(__name__)
-
-
-def read_state(connection: Connection) -> LedgerState:
-    """Return what the database holds, as an anchor would note it."""
-    ledger = connection.execute(select(tables.ledger)).one()
-    accounts = {
-        row.id: Position(row.seq, row.head, row.spent) for row in connection.execute(_POSITIONS)
-    }
-    return LedgerState(
-        ledger=ledger.id,
-        epoch=ledger.epoch,
-        accounts=accounts,
-        unfinished=connection.execute(_UNFINISHED).scalar_one(),
-    )
 
 
 class Guard:
@@ -77,6 +55,11 @@ class Guard:
         """Return where the anchor is, for ``/readyz``."""
         return "off" if self._anchor is None else self._anchor.place
 
+    @property
+    def witness(self) -> Witness | None:
+        """Return what looks at the anchor from beside, or None."""
+        return None if self._anchor is None else self._anchor.witness
+
     def start(self, identity: LedgerIdentity, *, own: bool) -> None:
         """Compare the database with its anchor, and go on, catch up or freeze.
 
@@ -94,7 +77,7 @@ class Guard:
         with transaction(self._connection):
             # In one transaction, since on PostgreSQL others may be writing.
             found, known = read_state(self._connection), self._anchor.read()
-            standing = judge(known, found)
+            standing = standing_of(self._connection, known, found)
             if standing.frozen:
                 self.freeze(standing)
                 return

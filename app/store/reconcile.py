@@ -18,15 +18,15 @@ from sqlalchemy import update
 
 from app.domain.ledger import ledger_head
 from app.store import tables
-from app.store.anchor import Anchor, Anchored, Standing, judge
+from app.store.anchor import Anchor, Anchored, Standing
+from app.store.anchor_check import read_state, standing_of
 from app.store.entries import SYSTEM, LedgerIdentity
 from app.store.errors import DirectoryLockedError
-from app.store.guard import Burned, burn, forgotten, read_state, store_results
+from app.store.guard import Burned, burn, forgotten, store_results
 from app.store.opening import Opened, open_database
-from app.store.records import Verification
 from app.store.signing import SigningKey, record_key, recorded_keys
 from app.store.unit_of_work import UnitOfWork, transaction
-from app.store.verification import verify
+from app.store.verification import Verification, verify
 
 _NOTE = "forgotten by the database that was put in place"
 
@@ -55,9 +55,10 @@ class Reconciliation:
         self._lock = opened.lock
         self._anchor = anchor
         self._key = key
+        self._known: Anchored | None = None if anchor is None else anchor.read()
         with transaction(self._connection):
             self._found = read_state(self._connection)
-        self._known: Anchored | None = None if anchor is None else anchor.read()
+            self._judged = standing_of(self._connection, self._known, self._found)
         self._own = self._lock.belongs_to(self._found.ledger)
 
     def findings(self) -> Findings:
@@ -83,7 +84,7 @@ class Reconciliation:
             return Standing.FOREIGN
         if self._anchor is None:
             return Standing.CURRENT
-        return judge(self._known, self._found)
+        return self._judged
 
     def apply(self) -> tuple[Burned, ...]:
         """Burn the difference, give up what waits, raise the epoch, and move the anchor along."""

@@ -204,21 +204,3 @@ class KeyRecord:
             self.number, self.id, self.name, self.role.value, self.person, self.secret_hash,
             self.expires_at,
         )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
-    """What a walk over every chain, sum and result found.
-
-    ``head`` is the SHA-256 over the sorted account heads; ``faults`` names up
-    to 20 places where the ledger does not hold, by account and sequence number.
-    """
-
-    entries: int
-    head: str
-    faults: tuple[str, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        """Return whether nothing was found."""
-        return not self.faults

@@ -20,9 +20,9 @@ from app.store.errors import StoreError
 from app.store.guard import Guard
 from app.store.migrate import is_newest
 from app.store.opening import Opened, open_database
-from app.store.records import Verification
 from app.store.signing import KEY_NAME, SigningKey, record_key, recorded_keys
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
+from app.store.verification import Verification
 from app.store.writer import QUEUE_LENGTH, Task, Writer
 
 T = TypeVar("T")
@@ -179,9 +179,9 @@ class Store:
             _log.info("a note was not written")
 
     def verify(self, *, signed: bool = False) -> Verification:
-        """Walk every chain, sum and result; ``signed``: their receipts too."""
+        """Walk every chain, sum and result and compare the anchor; ``signed``: receipts too."""
         with self.reading() as reader:
-            return reader.verify(signed=signed)
+            return reader.verify(signed=signed, witness=self._guard.witness)
 
 
 def _log_lost(done: Future[object]) -> None:

@@ -9,14 +9,14 @@ from sqlalchemy import Connection, RootTransaction
 from sqlalchemy.exc import DBAPIError
 
 from app.store.accounts import Accounts, AccountsWriter
+from app.store.anchor import Witness
 from app.store.datasets import Datasets, DatasetsWriter
 from app.store.entries import Entries, EntriesWriter, LedgerIdentity
 from app.store.keys import Keys, KeysWriter
 from app.store.postgresql import has_committed, transaction_number
-from app.store.records import Verification
 from app.store.releases import Releases, ReleasesWriter
 from app.store.reviews import Reviews, ReviewsWriter
-from app.store.verification import verify
+from app.store.verification import Verification, verify
 from app.store.workers import WorkersWriter
 
 
@@ -34,9 +34,9 @@ class Reader:
         self.releases = Releases(connection)
         self.reviews = Reviews(connection)
 
-    def verify(self, *, signed: bool = False) -> Verification:
+    def verify(self, *, signed: bool = False, witness: Witness | None = None) -> Verification:
         """Walk every chain, sum and result; ``signed``: their receipts too. Ends the snapshot."""
-        return verify(self._connection, signed=signed, may_end=True)
+        return verify(self._connection, signed=signed, may_end=True, witness=witness)
 
 
 class UnitOfWork:

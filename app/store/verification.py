@@ -7,7 +7,8 @@ entry; the system account knows of every account, data set and key, each as it
 was made and none of them gone or brought back; each release is what its charge
 was made for, and each result has its hash; the schema is the one the migrations
 make, rules and constraints included; on SQLite, the file is sound and its
-indexes say what its tables say.
+indexes say what its tables say; and, where the anchor can be read, the ledger is where
+the anchor says.
 
 The walk is cut into ranges that bounded memory and several processes can hold.
 Each process reads a snapshot of its own, none of them older than the one that
@@ -34,9 +35,11 @@ from sqlalchemy import Connection, Engine, event, select
 
 from app.domain.ledger import ledger_head
 from app.store import tables
+from app.store.anchor import AnchorError, Standing, Witness
+from app.store.anchor_check import standing_to
 from app.store.engines import reading_engine
 from app.store.ranges import cut_entries, cut_releases
-from app.store.records import AccountRecord, Verification
+from app.store.records import AccountRecord
 from app.store.register import Register, receipt_keys
 from app.store.schema_check import schema_faults
 
@@ -47,6 +50,26 @@ _PROCESSES = 4
 _MOST_MAPPED = 1 << 40
 _CACHE_KIB = 1 << 16
 _UNREADABLE = "the database file cannot be read through"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What a walk over every chain, sum and result found.
+
+    ``head`` is the SHA-256 over the sorted account heads; ``faults`` names up
+    to 20 places where the ledger does not hold, by account and sequence number.
+    ``anchored`` is how the ledger stands to its anchor, None where they were not compared.
+    """
+
+    entries: int
+    head: str
+    faults: tuple[str, ...] = ()
+    anchored: Standing | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Return whether nothing was found."""
+        return not self.faults
 
 
 class Task(Protocol):
@@ -89,6 +112,7 @@ def verify(
     signed: bool = False,
     processes: int | None = None,
     may_end: bool = False,
+    witness: Witness | None = None,
 ) -> Verification:
     """Walk the whole ledger; a damaged database is a fault, not an error.
 
@@ -105,12 +129,19 @@ def verify(
     may_end
         Whether the connection's transaction may end once its own part is read, because
         one that only waits holds up the database's housekeeping.
+    witness
+        The ledger's anchor, which it is compared with first; this ends the connection's
+        transaction and begins another.
     """
     heads: list[str] = []
     entries = 0
     faults: list[str] = []
     tasks: list[Task] = []
+    anchored: Standing | None = None
     try:
+        anchored = None if witness is None else _standing(connection, witness)
+        if anchored is not None and anchored.frozen:
+            faults.append(f"the anchor: {anchored}")
         ledger = connection.execute(select(tables.ledger)).one_or_none()
         rows = connection.execute(select(tables.account).order_by(tables.account.c.id))
         accounts = [AccountRecord(**row._mapping) for row in rows]
@@ -132,8 +163,19 @@ def verify(
     for found in _here(connection, tasks) if here else _elsewhere(connection, tasks, processes):
         faults += found
     return Verification(
-        entries=entries, head=ledger_head(heads), faults=tuple(dict.fromkeys(faults))[:MOST_FAULTS]
+        entries=entries,
+        head=ledger_head(heads),
+        faults=tuple(dict.fromkeys(faults))[:MOST_FAULTS],
+        anchored=anchored,
     )
+
+
+def _standing(connection: Connection, witness: Witness) -> Standing | None:
+    """Compare with the anchor; one that cannot be read says nothing about the ledger."""
+    try:
+        return standing_to(connection, witness)
+    except AnchorError:
+        return None
 
 
 def _tasks(

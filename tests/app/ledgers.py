@@ -14,7 +14,8 @@ import psycopg
 from app.domain.releases import may_be_redrawn
 from app.store import ReleaseRecord, Store, UnitOfWork
 from app.store.anchor_file import FileAnchor
-from app.store.rules import RULES
+from app.store.rules import RULES, postgresql_triggers
+from app.store.tables import metadata
 
 BACKENDS = ("sqlite", "postgres")
 
@@ -163,8 +164,6 @@ class Raw:
         """Return every row of every table."""
         if self.backend == "sqlite":
             return list(self.connection.iterdump())
-        from app.store.tables import metadata
-
         return [
             (table.name, row)
             for table in metadata.sorted_tables
@@ -224,6 +223,23 @@ def _at_once(connection: sqlite3.Connection, statements: Sequence[str]) -> None:
     for statement in statements:
         connection.execute(statement)
     connection.execute("COMMIT")
+
+
+@contextmanager
+def unguarded(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Let the rest of a transaction on PostgreSQL edit as it likes, but for types and CHECKs.
+
+    At the end the triggers are in force again: what is left is the edit alone.
+    """
+    connection.execute("SET LOCAL session_replication_role = replica")  # foreign keys too
+    for table in metadata.tables:
+        connection.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER".encode())
+    yield
+    for rule in RULES:
+        for name, _ in postgresql_triggers(rule):
+            enable = f"ALTER TABLE {rule.table} ENABLE ALWAYS TRIGGER {name}"
+            connection.execute(enable.encode())
+    connection.execute("SET LOCAL session_replication_role = origin")
 
 
 def _unguard(connection: psycopg.Connection[Any]) -> None:
