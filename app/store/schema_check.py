@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import Connection, create_engine, exists, literal, select, text
 
 from app.store.errors import TamperedSchemaError
 from app.store.migrate import is_newest
@@ -55,6 +55,21 @@ def schema_faults(connection: Connection) -> Iterator[str]:
         yield f"the schema's {', '.join(named)}: missing or changed"
     if len(rules) < len(wrong) or not found.keys() <= expected.keys():
         yield "the schema holds something foreign"
+
+
+def reference_faults(connection: Connection) -> Iterator[str]:
+    """Yield the foreign keys with a row that refers to nothing; only our own names are told.
+
+    PostgreSQL checks a reference once, and not where a superuser has it look away.
+    """
+    for table in metadata.sorted_tables:
+        for key in table.foreign_key_constraints:
+            refers = [element.parent.is_not(None) for element in key.elements]
+            there = exists().where(*(e.parent == e.column for e in key.elements))
+            there = there.correlate(table)
+            found = connection.execute(select(literal(1)).where(*refers, ~there).limit(1))
+            if found.first() is not None:
+                yield f"{key.name}: a row refers to nothing"
 
 
 def _sqlite_shape(connection: Connection) -> Shape:

@@ -41,7 +41,7 @@ from app.store.engines import reading_engine
 from app.store.ranges import cut_entries, cut_releases
 from app.store.records import AccountRecord
 from app.store.register import Register, receipt_keys
-from app.store.schema_check import schema_faults
+from app.store.schema_check import reference_faults, schema_faults
 
 MOST_FAULTS = 20
 _ALONE = 5_000
@@ -94,9 +94,12 @@ class _Records:
 
 @dataclass(frozen=True, slots=True)
 class _Soundness:
-    """SQLite's own check of its pages, and of its indexes against its tables."""
+    """SQLite's own check of its pages, and of its indexes against its tables; every reference."""
 
     def faults(self, connection: Connection) -> Iterator[str]:
+        if connection.dialect.name != "sqlite":
+            yield from reference_faults(connection)
+            return
         # What releases refer to, the walk over releases looks up.
         others = (each.name for each in tables.metadata.sorted_tables if each.name != "release")
         references = (f"foreign_key_check({name})" for name in others)
@@ -187,8 +190,7 @@ def _tasks(
     keys: Mapping[str, str] | None,
 ) -> list[Task]:
     """Cut the walk; what takes longest in one piece comes first."""
-    tasks: list[Task] = [_Soundness()] if connection.dialect.name == "sqlite" else []
-    tasks.append(_Records())
+    tasks: list[Task] = [_Soundness(), _Records()]
     sizes = [(account.id, account.seq) for account in accounts]
     tasks += cut_entries(sizes, ledger=ledger, epoch=epoch, length=_PIECE)
     tasks += cut_releases(connection, ledger=ledger, keys=keys, length=_PIECE)

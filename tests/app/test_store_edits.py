@@ -1,4 +1,4 @@
-"""A thousand random edits of the file, row by row and byte by byte: every one is found.
+"""A thousand random edits, row by row on both databases and byte by byte: every one is found.
 
 *What counts by row*: any other value in any column of any table, but for what is
 no part of the ledger (``NOT_THE_LEDGER``).
@@ -25,7 +25,10 @@ from app.domain.releases import ReleaseState, result_digest
 from app.domain.roles import Role
 from app.services.receipts import Receipts
 from app.store import StoreError, Verification, inspecting
-from tests.app.ledgers import Ledger, opened, raw
+from app.store.engines import migrating_engine
+from app.store.tables import metadata
+from app.store.verification import verify
+from tests.app.ledgers import REFUSALS, Ledger, Place, Raw, opened, place_on, raw, unguarded
 
 SEED = 20_261_121
 NOT_THE_LEDGER = {
@@ -175,24 +178,41 @@ def other_value(value: object, column: list[object], rng: random.Random) -> obje
     return text[:place] + rng.choice("abcdef0123") + text[place + 1 :]
 
 
-def edit_a_cell(connection: sqlite3.Connection, rng: random.Random) -> str | None:
+def columns_of(connection: Raw) -> dict[str, list[str]]:
+    """Return the columns of every table that an edit may be made in."""
+    if connection.backend == "postgres":
+        return {name: [*table.c.keys()] for name, table in sorted(metadata.tables.items())}
+    return {
+        table: [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        for table in tables_of(connection.connection)
+    }
+
+
+def edit_a_cell(connection: Raw, rng: random.Random) -> str | None:
     """Change one cell of the ledger; return what was done, or None where nothing was."""
-    tables = [table for table in tables_of(connection) if table != "worker"]
-    table = rng.choice(tables)
-    names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+    columns = columns_of(connection)
+    table = rng.choice([table for table in columns if table != "worker"])
+    names = columns[table]
     name = rng.choice(names)
     if name in NOT_THE_LEDGER.get(table, ()):
         return None
-    rows = connection.execute(f"SELECT * FROM {table}").fetchall()
+    listed = ", ".join(names)
+    rows = connection.execute(f"SELECT {listed} FROM {table} ORDER BY {listed}").fetchall()
     if not rows:
         return None
     row = rng.choice(rows)
     value = row[names.index(name)]
     changed = other_value(value, [each[names.index(name)] for each in rows], rng)
-    where = " AND ".join(f"{each} IS ?" for each in names)
-    with contextlib.suppress(sqlite3.IntegrityError):  # what cannot be switched off: types, keys
+    postgres = connection.backend == "postgres"
+    same = "IS NOT DISTINCT FROM" if postgres else "IS"
+    where = " AND ".join(f"{each} {same} ?" for each in names)
+    # What cannot be switched off, types and keys, refuses some of them.
+    with (
+        contextlib.suppress(*REFUSALS),
+        connection.connection.transaction() if postgres else contextlib.nullcontext(),
+    ):
         connection.execute(f"UPDATE {table} SET {name} = ? WHERE {where}", (changed, *row))
-        return f"{table}.{name}: {value!r} -> {changed!r}"
+        return None if changed == value else f"{table}.{name}: {value!r} -> {changed!r}"
     return None
 
 
@@ -204,7 +224,7 @@ def edits_of_rows(original: Path, directory: Path, count: int) -> Iterator[str]:
     while count:
         file = Path(shutil.copy(original, directory / "edited.sqlite"))
         with raw(file, guarded=False) as connection:
-            edit = edit_a_cell(connection, rng)
+            edit = edit_a_cell(Raw(connection, "sqlite"), rng)
         if edit is None or content(file) == before:
             continue
         column = edit.partition(":")[0]
@@ -223,6 +243,48 @@ def test_random_edits_of_rows_are_found(original: Path, tmp_path: Path) -> None:
 @pytest.mark.timeout(1800)
 def test_a_thousand_edits_of_rows_are_found(original: Path, tmp_path: Path) -> None:
     assert list(edits_of_rows(original, tmp_path, 1000)) == []
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with place_on("postgres", tmp_path_factory.mktemp("served")) as place:
+        with opened(place, total=100) as ledger:
+            everything(ledger)
+        yield place
+
+
+def edits_on_postgres(place: Place, count: int) -> Iterator[str]:
+    """Make edits by somebody who may do anything, each in a transaction that is undone."""
+    rng = random.Random(SEED)
+    seen: set[str] = set()
+    engine = migrating_engine(place.url)
+    with engine.connect() as connection:
+        driver: Any = connection.connection.dbapi_connection
+        while count:
+            with connection.begin() as transaction:
+                with unguarded(driver):
+                    edit = edit_a_cell(Raw(driver, "postgres"), rng)
+                if edit is not None:
+                    count -= 1
+                    seen.add(edit.partition(":")[0])
+                    if verify(connection, signed=True, processes=1).ok:
+                        yield edit
+                transaction.rollback()
+        with connection.begin():
+            assert verify(connection, signed=True, processes=1).ok, "what is undone is undone"
+    assert len(seen) > 25, f"the edits must have tried many columns, not {sorted(seen)}"
+
+
+@pytest.mark.postgres
+def test_random_edits_on_postgresql_are_found(served: Place) -> None:
+    assert list(edits_on_postgres(served, 60)) == []
+
+
+@pytest.mark.long
+@pytest.mark.postgres
+@pytest.mark.timeout(1800)
+def test_a_thousand_edits_on_postgresql_are_found(served: Place) -> None:
+    assert list(edits_on_postgres(served, 1000)) == []
 
 
 # Bytes
