@@ -127,8 +127,8 @@ def verify(
         Whether every result must end in a receipt that a key of the ledger has signed, as
         the service's results do. Checking a signature takes longer than everything else.
     processes
-        How many processes walk a large one; by default as many as there are
-        processors, at most four.
+        How many processes walk a large one, or 0 to walk it here too; by default as many
+        as there are processors, at most four.
     may_end
         Whether the connection's transaction may end once its own part is read, because
         one that only waits holds up the database's housekeeping.
@@ -160,7 +160,7 @@ def verify(
         faults.append(_UNREADABLE)
     if processes is None:
         processes = min(os.cpu_count() or 1, _PROCESSES)
-    here = entries <= _ALONE or processes == 1
+    here = entries <= _ALONE or processes == 0
     if may_end and not here:
         connection.rollback()
     for found in _here(connection, tasks) if here else _elsewhere(connection, tasks, processes):
