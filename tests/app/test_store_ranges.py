@@ -12,44 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from app.domain.ledger import GENESIS, Entry, chain_hash
 from app.domain.roles import Role
 from app.store import Store, Verification, inspecting, verification
-from app.store.blocks import ENTRY_COLUMNS, entry_hashes
+from app.store.blocks import ENTRY_COLUMNS
 from app.store.ranges import EntryRange, cut_entries
 from app.store.verification import verify
 from app.store.walks import EntryWalk
 from tests.app.ledgers import BACKENDS, Ledger, Place, opened, place_on, raw
-
-TEXTS = st.text(max_size=9) | st.sampled_from(
-    ["", "é", "%s", "\x00" * 9 + "t", "a" * 127, "a" * 128, "a" * 256, "\ud800"]
-)
-NUMBERS = st.integers(-(10**18), 10**18)
-COPIED = ENTRY_COLUMNS[:-1]
-ENTRIES = st.builds(
-    Entry, account=TEXTS, seq=NUMBERS, epoch=NUMBERS, kind=TEXTS, principal=TEXTS,
-    release=TEXTS | st.none(), idem=TEXTS | st.none(), fingerprint=TEXTS | st.none(),
-    note=TEXTS | st.none(), amount=NUMBERS, total_after=NUMBERS, spent_after=NUMBERS,
-    reserved_after=NUMBERS, at=TEXTS, prev=TEXTS,
-)  # fmt: skip
-
-
-def columns_of(entries: list[Entry]) -> list[tuple[Any, ...]]:
-    return [tuple(getattr(entry, name) for entry in entries) for name in ENTRY_COLUMNS]
-
-
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(entries=st.lists(ENTRIES, min_size=1, max_size=4), same=st.sets(st.sampled_from(COPIED)))
-def test_a_block_s_hashes_are_the_chain_s(entries: list[Entry], same: set[str]) -> None:
-    """Also where whole columns are the same, as most are."""
-    first = {name: getattr(entries[0], name) for name in same}
-    block = [replace(entry, **first) for entry in entries]
-    hashes = tuple(chain_hash(entry, "ledger_%1") for entry in block)
-    assert entry_hashes(columns_of(block), "ledger_%1") == hashes
 
 
 @given(
