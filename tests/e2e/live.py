@@ -43,11 +43,13 @@ def _serve(environment: dict[str, str], port: int, log: str) -> None:
 
     import uvicorn
 
-    from app.main import create_app
+    from app.main import create_app, keep_in_memory
     from app.settings import Settings
 
+    app = create_app(Settings())
+    keep_in_memory()
     uvicorn.run(
-        create_app(Settings()),
+        app,
         host="127.0.0.1",
         port=port,
         log_level="warning",
