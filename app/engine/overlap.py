@@ -81,10 +81,17 @@ def _samples_overlap(one: Kept, other: Kept) -> bool:
         return False
     first = (len(ours), one.sample.rows) <= (len(theirs), other.sample.rows)
     smaller, larger = (one, other) if first else (other, one)
-    common = len(np.intersect1d(ours, theirs, assume_unique=True))
     return overlaps(
         smaller=smaller.shape,
         larger=larger.shape,
         compared=min(len(ours), len(theirs)),
-        common=common,
+        common=_in_both(ours, theirs),
     )
+
+
+def _in_both(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> int:
+    """Return how many digests are in both samples, which are in order and hold each once."""
+    few, many = (one, other) if len(one) <= len(other) else (other, one)
+    places = np.searchsorted(many, few)
+    places[places == len(many)] = 0
+    return int(np.count_nonzero(many[places] == few))
