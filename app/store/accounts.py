@@ -110,9 +110,8 @@ class AccountsWriter(Accounts):
         at = now()
         accounts = expiries.accounts_due(self._connection, at)
         for account in accounts:
-            chain = self._entries.chain(account, at)
-            if chain.rows:
-                self._entries.write(chain)
+            # A chain begins with the ends of what is due.
+            self._entries.write(self._entries.chain(account, at))
         return len(accounts)
 
     def set_cap(

@@ -13,7 +13,7 @@ import pytest
 from app.domain.problems import Problem
 from app.services import budgets as budgets_module
 from mechanisms.privacy import Epsilon
-from tests.app.test_services import ADA, SECRET, new_dataset, opened
+from tests.app.test_services import ADA, SECRET, new_dataset, opened, question
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -59,3 +59,29 @@ def test_a_grant_ends_although_the_ledger_was_busy_and_failed(
     ]  # fmt: skip
     assert vars(said[1])["failure"] == "OSError"
     assert SECRET not in str([vars(each) for each in caplog.records])
+
+
+def test_what_remains_for_a_person_is_the_lesser_of_account_and_cap(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as (_, services):
+            services.keys.bootstrap("s" * 32)
+            caller = services.keys.authenticate(b"s" * 32)
+            dataset = await new_dataset(services, "3")
+
+            async def remaining(cap: str | None) -> tuple[int, int]:
+                epsilon = None if cap is None else Epsilon.parse(cap)
+                await services.budgets.set_cap(
+                    dataset, caller.person, epsilon, "a slice", caller=ADA
+                )
+                views = (services.budgets.view(dataset, caller=each) for each in (caller, ADA))
+                mine, others = (view.remaining // 10**9 for view in views)
+                return mine, others
+
+            assert services.budgets.view(dataset, caller=caller).remaining == 3 * 10**9
+            assert await remaining("2") == (2, 3)
+            assert await remaining("7") == (3, 3)
+            await services.releases.submit(dataset, question("2"), idem="a", caller=caller)
+            assert await remaining("1") == (0, 1), "less than was used already"
+            assert await remaining(None) == (1, 1)
+
+    asyncio.run(scenario())

@@ -11,7 +11,7 @@ import pytest
 from app.domain.problems import Problem
 from app.domain.roles import Role
 from app.services import keys as keys_module
-from app.services.keys import Caller, KeyService
+from app.services.keys import BOOTSTRAP_NAME, Caller, KeyService
 from app.store import Reader, Store
 from tests.app.ledgers import Place, opened
 
@@ -109,3 +109,42 @@ def test_what_is_remembered_of_keys_is_bounded(
         ledger.grant(1)  # comes after the notes
         with ledger.store.reading() as reader:
             assert used(reader) == 5
+
+
+def test_the_first_key_is_made_once(place: Place) -> None:
+    with opened(place) as ledger:
+        keys = KeyService(ledger.store)
+        made = keys.bootstrap(None)
+        assert made is not None
+        assert keys.authenticate(made.encode()) == Caller(
+            key=keys.list(before=None, limit=2)[0].id, person=BOOTSTRAP_NAME, role=Role.ADMIN
+        )
+        assert keys.bootstrap(None) is None
+        given = "ключ из тридцати двух знаков и более"
+        assert keys.bootstrap(given) is None
+        assert keys.bootstrap(given) is None
+        assert keys.authenticate(given.encode()).role is Role.ADMIN
+        assert len(keys.list(before=None, limit=9)) == 2
+        with pytest.raises(Problem, match="unauthorized"):
+            keys.authenticate(b"guess")
+
+
+def test_a_revoked_bootstrap_key_stays_revoked(place: Place) -> None:
+    with opened(place) as ledger:
+        keys = KeyService(ledger.store)
+
+        async def revoke() -> None:
+            keys.bootstrap("s" * 32)
+            caller = keys.authenticate(b"s" * 32)
+            await keys.create(name="ada", role=Role.ADMIN, expires=None, caller=caller)
+            await keys.revoke(caller.key, caller=caller)
+
+        asyncio.run(revoke())
+    store = place.open()
+    try:
+        keys = KeyService(store)
+        assert keys.bootstrap("s" * 32) is None
+        with pytest.raises(Problem, match="unauthorized"):
+            keys.authenticate(b"s" * 32)
+    finally:
+        store.close()

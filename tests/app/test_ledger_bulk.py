@@ -128,6 +128,23 @@ def test_a_row_the_database_refuses_is_replayed_one_by_one(place: Place) -> None
         assert ledger.store.verify().ok
 
 
+def test_between_functions_too_what_fails_fails_alone(place: Place) -> None:
+    with opened(place) as ledger:
+        bad = debit(ledger, "b", plan=None)
+
+        def grant(u: UnitOfWork) -> int:
+            return u.accounts.grant(ledger.account, 5, principal=CURATOR, reason="r").total_after
+
+        first, good, refused, last, second = together(
+            ledger, grant, debit(ledger, "a", 1), bad, debit(ledger, "c", 2), grant
+        )
+        assert isinstance(refused, Exception)
+        assert (first, second) == (1005, 1010)
+        assert (good.fresh, last.fresh) == (True, True)
+        assert ledger.balance() == (1010, 3, 0)
+        assert ledger.store.verify().ok
+
+
 def test_releases_are_settled_once_and_by_the_first_that_comes(place: Place) -> None:
     with opened(place) as ledger:
         a, b, c, d = (ledger.debit(key).id for key in "abcd")
@@ -152,6 +169,22 @@ def test_releases_are_settled_once_and_by_the_first_that_comes(place: Place) -> 
             (ReleaseState.VOID, None), (ReleaseState.RELEASED, b""),
         ]  # fmt: skip
         assert ledger.balance() == (1000, 4, 0)
+        assert ledger.store.verify().ok
+
+
+def test_of_two_steps_for_one_release_the_first_counts(place: Place) -> None:
+    with opened(place) as ledger:
+        a, b = (ledger.debit(key).id for key in "ab")
+        steps: tuple[Command[Any], ...] = (
+            Finish(release=a, result=b"1"), Finish(release=a, result=b"2"),
+            Void(release=b), Finish(release=b, result=b"3"),
+        )  # fmt: skip
+        assert codes(together(ledger, *steps)) == ["ok", "release-void"] * 2
+        with ledger.store.reading() as r:
+            stored = [r.releases.get(release) for release in (a, b)]
+        assert [each and (each.state, each.result) for each in stored] == [
+            (ReleaseState.RELEASED, b"1"), (ReleaseState.VOID, None),
+        ]  # fmt: skip
         assert ledger.store.verify().ok
 
 
@@ -209,7 +242,7 @@ def test_before_commit_hears_of_every_account_that_moves(place: Place) -> None:
 
 
 def test_before_commit_may_forbid_the_commit(place: Place) -> None:
-    with opened(place) as ledger:
+    with opened(replace(place, anchored=False)) as ledger:
 
         def forbid(work: UnitOfWork) -> None:
             if any(move.pending.spent > 5 for move in work.entries.moves().values()):

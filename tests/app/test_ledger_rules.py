@@ -101,6 +101,16 @@ def test_what_may_follow_is_what_the_rule_gives(
         assert start.may_become(reachable, kind, amount)
 
 
+def test_only_what_is_reserved_can_be_approved() -> None:
+    balance = Balance(10, 1, 4)
+    assert balance.approved(4) == Balance(10, 5, 0)
+    assert balance.may_become(Balance(10, 5, 0), "debit", 4)
+    for amount in (5, 0, -1):
+        with pytest.raises(ValueError, match=r"reserved|amount"):
+            balance.approved(amount)
+    assert not balance.may_become(Balance(10, 6, 0), "debit", 5)
+
+
 def test_other_kinds_move_nothing() -> None:
     assert Balance(0).may_become(Balance(0), "key_created", 0)
     assert not Balance(0).may_become(Balance(1), "key_created", 0)

@@ -19,7 +19,7 @@ from app.engine.overlap import Newcomer, tables_overlap
 from app.engine.row_digests import SINGLE, MalformedError, RowDigester, RowDigests
 from app.engine.samples import Sampler
 from app.store.lineage import LineageFiles
-from app.store.vault import VaultError
+from app.store.vault import TamperedError, VaultError
 from mechanisms.privacy import Adjacency
 
 KEY = bytes(range(32))
@@ -374,3 +374,17 @@ def test_a_key_of_another_length_is_no_key(tmp_path: Path) -> None:
     with pytest.raises(VaultError, match="not a key of 32 bytes"):
         files.key()
     assert (tmp_path / "lineage" / "key").read_bytes() == key[:31]
+
+
+def test_digests_are_read_as_they_were_kept_or_not_at_all(tmp_path: Path) -> None:
+    files = LineageFiles(tmp_path)
+    sha256 = files.keep("ds_1", b"some digests")
+    assert files.read("ds_1", sha256) == b"some digests"
+    file = tmp_path / "lineage" / "ds_1.digests"
+    file.write_bytes(b"same length!")
+    with pytest.raises(TamperedError, match="differs"):
+        files.read("ds_1", sha256)
+    for _ in range(2):
+        files.forget("ds_1")
+        with pytest.raises(TamperedError, match="cannot be read"):
+            files.read("ds_1", sha256)

@@ -22,7 +22,7 @@ from app.main import build_services, open_store
 from app.services import datasets as dataset_module
 from app.services import draws as draw_module
 from app.services.datasets import DatasetFacts
-from app.services.keys import BOOTSTRAP_NAME, Caller, KeyService
+from app.services.keys import Caller
 from app.services.plans import PlanService
 from app.services.questions import Question, read_question
 from app.settings import Settings
@@ -414,39 +414,3 @@ def test_questions_survive_their_canonical_text() -> None:
     asked = question("0.000000001")
     assert read_question(asked.canonical) == asked
     assert asked.canonical == read_question(asked.canonical).canonical
-
-
-def test_the_first_key_is_made_once(tmp_path: Path) -> None:
-    store = open_store(Settings(data_dir=tmp_path))
-    try:
-        keys = KeyService(store)
-        made = keys.bootstrap(None)
-        assert made is not None
-        assert keys.authenticate(made.encode()) == Caller(
-            key=keys.list(before=None, limit=2)[0].id, person=BOOTSTRAP_NAME, role=Role.ADMIN
-        )
-        assert keys.bootstrap(None) is None
-        given = "ключ из тридцати двух знаков и более"
-        assert keys.bootstrap(given) is None
-        assert keys.bootstrap(given) is None
-        assert keys.authenticate(given.encode()).role is Role.ADMIN
-        assert len(keys.list(before=None, limit=9)) == 2
-        with pytest.raises(Problem, match="unauthorized"):
-            keys.authenticate(b"guess")
-    finally:
-        store.close()
-
-
-def test_a_revoked_bootstrap_key_stays_revoked(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path) as (_, services):
-            services.keys.bootstrap("s" * 32)
-            caller = services.keys.authenticate(b"s" * 32)
-            await services.keys.create(name="ada", role=Role.ADMIN, expires=None, caller=caller)
-            await services.keys.revoke(caller.key, caller=caller)
-        async with opened(tmp_path) as (_, services):
-            assert services.keys.bootstrap("s" * 32) is None
-            with pytest.raises(Problem, match="unauthorized"):
-                services.keys.authenticate(b"s" * 32)
-
-    asyncio.run(scenario())

@@ -272,6 +272,32 @@ def test_what_waits_for_a_review_counts_and_comes_back(ledger: Ledger) -> None:
     assert_sound(ledger)
 
 
+def test_a_release_under_review_ends_only_undrawn(ledger: Ledger) -> None:
+    reserved = ledger.store.write(
+        lambda u: u.reviews.reserve(
+            account=ledger.account, amount=100, dataset=ledger.dataset, principal=ANALYST,
+            request="{}", plan="{}", idem="a",
+        )
+    ).id  # fmt: skip
+
+    def end(release: str, final: ReleaseState) -> object:
+        return ledger.store.write(
+            lambda u: u.reviews.unreserve(release, final, principal=CURATOR, reason="no need")
+        )
+
+    for drawn in (ReleaseState.DEBITED, ReleaseState.RELEASED, ReleaseState.VOID):
+        with pytest.raises(ValueError, match="cannot end so"):
+            end(reserved, drawn)
+    with pytest.raises(Problem, match="not-found"):
+        end("rel_unknown", ReleaseState.REJECTED)
+    assert ledger.balance() == (1000, 0, 100)
+    end(reserved, ReleaseState.WITHDRAWN)
+    with pytest.raises(Problem, match="precondition"):
+        end(reserved, ReleaseState.REJECTED)
+    assert ledger.balance() == (1000, 0, 0)
+    assert_sound(ledger)
+
+
 def test_a_replay_is_no_use_of_the_cap(ledger: Ledger) -> None:
     cap(ledger, 100)
     for _ in range(3):

@@ -15,6 +15,7 @@ import pytest
 from app.store.vault import (
     MAX_PART_ROWS,
     AbsentError,
+    StoredFile,
     TamperedError,
     Vault,
     VaultError,
@@ -266,3 +267,25 @@ def test_only_the_owner_may_look(tmp_path: Path) -> None:
     _publish(vault)
     for directory in ("datasets", "staging", "datasets/ds_1"):
         assert (tmp_path / directory).stat().st_mode & 0o077 == 0
+
+
+def test_a_part_is_hashed_once_until_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = Vault(tmp_path)
+    _publish(vault)
+    hashed: list[Path] = []
+    read = StoredFile.read
+
+    def noted(self: StoredFile) -> bytes:
+        hashed.append(self.path)
+        return read(self)
+
+    monkeypatch.setattr(StoredFile, "read", noted)
+    part = vault.open("ds_1").parts[0]
+    for _ in range(3):
+        part.read(["a"])
+    assert hashed == [part.file.path]
+    os.utime(part.file.path)
+    part.read(["a"])
+    assert hashed == [part.file.path] * 2
