@@ -3,8 +3,8 @@
 A million entries are verified in seconds because Python does as little as it can
 for each of them. A block is a page of rows turned into columns. Most columns of a
 block hold one value, and those that do not hold texts of one length: so the
-canonical bytes of a whole block are one template, filled in once per entry, and
-sums and links are compared a column at a time.
+canonical bytes of an entry are a few pieces put together, most of them made once
+for the block, and sums and links are compared a column at a time.
 
 This is :func:`app.domain.ledger.hash_of_columns` and
 :meth:`app.domain.ledger.Balance.may_become` a second time, in a way of their own.
@@ -13,10 +13,10 @@ A block that does not pass is looked at row by row, which finds and words the fa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from itertools import accumulate, islice
+from itertools import accumulate, islice, repeat
 from typing import Any
 
 from app.domain.ledger import MAX_TOTAL_NANOS, chain_start
@@ -55,31 +55,34 @@ _NOTHING = f"{chr(0) * 8}n"
 
 def entry_hashes(columns: Sequence[Column], ledger: str) -> tuple[str, ...]:
     """Return the hashes of a block of entries, given as :data:`ENTRY_COLUMNS`."""
-    template, varying = chain_start(ledger).encode().decode("latin-1").replace("%", "%%"), []
+    count = len(columns[0])
+    parts: list[Iterable[str]] = []
+    same = chain_start(ledger).encode().decode("latin-1")
     for place, column in enumerate(columns[:_HASHED]):
-        part, values = _part_of(column, is_integer=place in _INTEGERS)
-        template += part
-        if values is not None:
-            varying.append(values)
-    contents = map(template.__mod__, zip(*varying, strict=True)) if varying else [template % ()]
-    hashes = tuple([sha256(text.encode("latin-1")).hexdigest() for text in contents])
-    return hashes if varying else hashes * len(columns[0])
+        text, varying = _part_of(column, is_integer=place in _INTEGERS)
+        same += text
+        if varying is not None:
+            parts += (repeat(same, count), varying)
+            same = ""
+    parts.append(repeat(same, count))
+    contents = map("".join, zip(*parts, strict=True))
+    return tuple([sha256(content.encode("latin-1")).hexdigest() for content in contents])
 
 
 def _part_of(column: Column, *, is_integer: bool) -> tuple[str, Sequence[str] | None]:
-    """Return a column's part of the template, and what is put into it, if it is not the same."""
+    """Return what a column adds to the bytes of every entry, and what to those of each."""
     if is_one(column, column[0]):
-        return _canonical(column[0], is_integer=is_integer).replace("%", "%%"), None
+        return _canonical(column[0], is_integer=is_integer), None
     if is_integer:
         texts: Sequence[Any] = list(map(str, column))
     elif None in column:
-        return "%s", [_canonical(value, is_integer=False) for value in column]
+        return "", [_canonical(value, is_integer=False) for value in column]
     else:
         texts = column
     lengths = set(map(len, texts))
     if len(lengths) > 1 or max(lengths) >= _SHORT or not "".join(texts).isascii():
-        return "%s", [_canonical(value, is_integer=is_integer) for value in column]
-    return (_NUMBER if is_integer else _TEXT)[lengths.pop()] + "%s", texts
+        return "", [_canonical(value, is_integer=is_integer) for value in column]
+    return (_NUMBER if is_integer else _TEXT)[lengths.pop()], texts
 
 
 def _canonical(value: Any, *, is_integer: bool) -> str:
