@@ -13,12 +13,21 @@ ONCE ?=
 JOBS ?= auto
 ARGS ?=
 
+# What `make coverage` runs: tests of the ledger, of keys and of accounting that take little time.
+LEDGER_TESTS := $(addprefix tests/app/test_, \
+		ledger_bulk.py ledger_machine.py ledger_race.py ledger_rules.py store_*.py anchor*.py \
+		restore.py backup.py faults.py slices.py receipts.py reviews.py keys.py budgets.py \
+		lineage.py vault.py) \
+	$(addprefix tests/contract/test_, \
+		accounting.py durable_answers.py keys.py on_postgresql.py receipts.py slices.py) \
+	tests/mechanisms/test_accounting.py
+
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check format bench lock wheel clean
+.PHONY: help demo serve test coverage check format bench lock wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@echo "Variables: PYTHON=python3.12  ONCE=1 (demo stops by itself)  HOST= PORT= (serve)  JOBS= (test)  ARGS= (test, demo, serve, bench)"
+	@echo "Variables: PYTHON=python3.12  ONCE=1 (demo stops by itself)  HOST= PORT= (serve)  JOBS= (test, coverage)  ARGS= (test, coverage, demo, serve, bench)"
 
 demo: $(READY) ## Start a service, upload real data, release numbers from it, leave it up (ONCE=1: stop)
 	@$(BIN)/release-desk demo $(if $(filter-out 0,$(ONCE)),--once) $(ARGS)
@@ -29,6 +38,12 @@ serve: $(READY) ## Serve ./data on HOST:PORT
 # One file stays on one core: its tests may share a server. The draws gain nothing from BLAS threads.
 test: $(READY) ## Run every test, on every core (JOBS=1: on one)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
+
+# The files and the bar are in pyproject.toml. One run: data of several runs do not add up over cores.
+# Random edits take branches by luck, so they do not count.
+coverage: $(READY) ## Run the ledger's tests; fail unless they take every branch of it
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile -q \
+		-m 'not long and not slow' -k 'not random' --cov --cov-config=pyproject.toml --cov-report=term $(ARGS) $(LEDGER_TESTS)
 
 check: $(READY) ## Format, lint, types, import rules, migrations, OpenAPI snapshot
 	$(BIN)/ruff format --check .
@@ -58,7 +73,7 @@ wheel: $(READY) ## Build dist/*.whl
 	@rm -rf build
 
 clean: ## Remove the environment and every cache
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist *.egg-info .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # --clear: what is installed is what the lock says, also after a package left it.
 $(PACKAGES): requirements.lock

@@ -204,6 +204,18 @@ def test_modules_are_short() -> None:
         assert lines <= 450, f"{path.relative_to(ROOT)} has {lines} lines"
 
 
+def test_what_must_be_covered_is_there_and_nothing_is_excused() -> None:
+    """A file that moved would drop out of `make coverage` in silence."""
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["coverage"]
+    assert tool["run"]["branch"] is True
+    assert tool["report"]["fail_under"] == 100
+    assert "omit" not in tool["run"]
+    for pattern in tool["run"]["include"]:
+        assert list(ROOT.glob(pattern)), f"no file is {pattern}"
+    for path in sources(*PACKAGES):
+        assert "pragma: no" not in path.read_text("utf-8"), f"{path.name} excuses lines"
+
+
 def test_runtime_needs_are_declared_and_locked() -> None:
     """Every third-party package that is imported is declared, and locked with hashes."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

@@ -32,6 +32,7 @@ from app.store.anchor import (
     Step,
     judge,
 )
+from app.store.anchor_database import DatabaseWitness
 from app.store.entries import Move, Position
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, place_on
 from tests.app.postgres import databases
@@ -404,3 +405,18 @@ def test_a_reconciliation_without_an_anchor_makes_one(
         one.settle(Told(found))
     one.start(found)
     assert one.read() == Anchored(found)
+
+
+def test_between_two_looks_there_was_at_most_one_step() -> None:
+    witness = DatabaseWitness("")
+    first = state(a=at(1))
+    one = step(first, a=at(2, 5))
+    two = step(first.after(one), a=at(3, 7))
+    noted, undone = Anchored(first, one), Anchored(first)
+    followed = Anchored(first.after(one), two)
+    assert witness.between(noted, noted) == [noted]
+    assert witness.between(noted, followed) == [noted, followed]
+    assert witness.between(noted, undone) == [noted, undone]
+    assert witness.between(None, None) == [None]
+    for before, after in ((undone, followed), (None, noted), (noted, None)):
+        assert witness.between(before, after) is None, "there may have been others"
