@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import psycopg
@@ -211,16 +211,21 @@ class DatabaseAnchor:
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
         try:
-            if self._connection is None:
-                connection = psycopg.connect(self._info, autocommit=True)
-                check_server(connection)
-                for statement in _TABLES:
-                    connection.execute(statement)
-                self._connection = connection
+            self._connection = self._connection or self._connect()
             yield self._connection
         except psycopg.Error as error:
             self.close()
             raise AnchorError("the anchor's database cannot be used") from error
+
+    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        with ExitStack() as unless_checked:
+            connection = psycopg.connect(self._info, autocommit=True)
+            unless_checked.callback(connection.close)
+            check_server(connection)
+            for statement in _TABLES:
+                connection.execute(statement)
+            unless_checked.pop_all()
+        return connection
 
 
 class DatabaseWitness:
