@@ -13,7 +13,17 @@ import pytest
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import DBAPIError
 
-from app.store import Store, StoreError, UnitOfWork, engines, inspecting, postgresql, privileges
+from app.store import (
+    DatabaseAnchor,
+    Store,
+    StoreError,
+    UnitOfWork,
+    anchor_database,
+    engines,
+    inspecting,
+    postgresql,
+    privileges,
+)
 from app.store.errors import ServerSettingError, UnknownCommitError
 from app.store.rules import RULES, postgresql_triggers
 from app.store.tables import metadata
@@ -146,6 +156,26 @@ def test_the_role_may_not_even_try(place: Place, statement: str) -> None:
         with pytest.raises(DBAPIError, match=r"permission denied|must be owner"):
             ledger.store.write(attempt)
         assert ledger.store.verify().ok
+
+
+@pytest.mark.parametrize("user", ["writing_engine", "reading_engine", "DatabaseAnchor"])
+def test_the_connection_to_a_server_that_is_refused_is_closed(
+    place: Place, monkeypatch: pytest.MonkeyPatch, user: str
+) -> None:
+    refused: list[Any] = []
+
+    def refuse(connection: Any) -> None:
+        refused.append(connection)
+        raise ServerSettingError("a setting")
+
+    for module in (postgresql, anchor_database):
+        monkeypatch.setattr(module, "check_server", refuse)
+    with pytest.raises(ServerSettingError):
+        if user == "DatabaseAnchor":
+            DatabaseAnchor(place.url, ledger="postgresql://elsewhere/ledger").read()
+        else:
+            getattr(engines, user)(place.url).connect()
+    assert [connection.closed for connection in refused] == [True]
 
 
 def test_a_role_that_may_rewrite_entries_is_refused(place: Place) -> None:
