@@ -2,9 +2,9 @@
 
 Nothing a client sent and nothing a data set holds may reach a log, and an
 exception's text may hold either. So a line carries only fields named in
-:data:`ALLOWED`; a record of another library keeps its message template but
-not its arguments; and an exception is its class and where it was raised,
-never what it says.
+:data:`ALLOWED`, given as ``extra``; of any record's message the template is
+kept but not its arguments, so none of ours has any; and an exception is its
+class and where it was raised, never what it says.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Final
 
 ALLOWED: Final = frozenset(
     {
+        "accounts",
         "attempts",
         "code",
         "dataset",
@@ -27,15 +28,22 @@ ALLOWED: Final = frozenset(
         "key",
         "kind",
         "method",
+        "reason",
         "release",
         "request_id",
+        "results",
         "route",
         "rows",
+        "setting",
         "status",
         "where",
+        "writes",
     }
 )
-"""Fields that an event may carry: our own identifiers, codes, counts and durations."""
+"""Fields that an event may carry: our own identifiers, codes, counts and durations.
+
+A ``reason`` is one of a fixed list of sentences, a ``setting`` the name of one.
+"""
 
 _OWN_LOGGERS: Final = ("app", "mechanisms")
 _FRAMES = 12

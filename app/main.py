@@ -143,7 +143,10 @@ def open_anchor(settings: Settings) -> Anchor | None:
         return None if url is None else DatabaseAnchor(url.get_secret_value(), ledger=ledger)
     directory, place = anchor_place(settings)
     if place != "directory":
-        _LOG.warning("the anchor is %s: set %sANCHOR_DIR", place, PREFIX)
+        _LOG.warning(
+            "the anchor is inside the data directory and goes back in time with it",
+            extra={"setting": f"{PREFIX}ANCHOR_DIR"},
+        )
     return FileAnchor(directory, place=place)
 
 
@@ -239,7 +242,9 @@ def _written(settings: Settings) -> tuple[Path, ...]:
 def _clear_up(vault: Vault, datasets: DatasetService) -> None:
     unknown = vault.recover(keep=datasets.with_rows(), known=datasets.ids())
     for name in unknown:
-        _LOG.warning("data set %s is not in the database: its rows are now in stale", name)
+        _LOG.warning(
+            "a data set is not in the database: its rows are now in stale", extra={"dataset": name}
+        )
 
 
 def build_jobs(

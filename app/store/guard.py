@@ -29,7 +29,6 @@ from app.store.entries import SYSTEM, LedgerIdentity, Occasion, Position
 from app.store.unit_of_work import UnitOfWork, transaction
 
 _LOST = "lost with the last transaction"
-_LOST_LINE = "the last transaction was lost: %d accounts burned, %d results stored again"
 
 _log = logging.getLogger(__name__)
 
@@ -124,7 +123,10 @@ class Guard:
             }
             burned = burn(work, amounts, note=_LOST)
             store_results(work, lost.results)
-            _log.warning(_LOST_LINE, len(burned), len(lost.results))
+            _log.warning(
+                "the last transaction was lost: accounts burned, results stored again",
+                extra={"accounts": len(burned), "results": len(lost.results)},
+            )
 
     def rolled_back(self) -> None:
         """Hear that the transaction noted last has not been committed."""
@@ -145,7 +147,7 @@ class Guard:
     def freeze(self, why: Standing) -> None:
         """Take no write any more until a reconciliation."""
         self.frozen = why
-        _log.error("the ledger is frozen: %s", why)
+        _log.error("the ledger is frozen", extra={"reason": why.value})
 
     def close(self) -> None:
         """Let the anchor go."""

@@ -174,7 +174,9 @@ class Writer:
         except BaseException as error:
             if len(batch) == 1 or isinstance(error, UnknownCommitError) or not self._reachable():
                 return [_Outcome(error=error)] * len(batch)
-            _log.warning("a group commit of %d failed; each is run alone", len(batch))
+            _log.warning(
+                "a group commit failed; each write is run alone", extra={"writes": len(batch)}
+            )
         return [self._outcomes([job])[0] for job in batch]
 
     def _reachable(self) -> bool:
@@ -191,7 +193,7 @@ class Writer:
             try:
                 return self._committed(partial(self._bare, commands))
             except _NotTogetherError:
-                _log.warning("%d writes failed together; each is run alone", len(commands))
+                _warn_of_failure(commands)
             return self._committed(partial(self._singly, commands))
         return self._committed(partial(self._run_all, batch))
 
@@ -238,7 +240,7 @@ class Writer:
             return [_outcome_of(result) for result in done.value]
         if len(commands) == 1:
             return [done]
-        _log.warning("%d writes failed together; each is run alone", len(commands))
+        _warn_of_failure(commands)
         return self._singly(commands)
 
     def _singly(self, commands: Sequence[Command[Any]]) -> Sequence[_Outcome]:
@@ -262,6 +264,10 @@ class Writer:
         return outcome
 
 
+def _warn_of_failure(commands: Sequence[Command[Any]]) -> None:
+    _log.warning("writes failed together; each is run alone", extra={"writes": len(commands)})
+
+
 def _outcome_of(result: object) -> _Outcome:
     return _Outcome(error=result) if isinstance(result, Problem) else _Outcome(value=result)
 
@@ -278,7 +284,9 @@ def _tell(batch: Sequence[_Job], outcomes: Sequence[_Outcome]) -> None:
         try:
             loop.call_soon_threadsafe(_tell_tasks, told)
         except RuntimeError:
-            _log.warning("an event loop ended before %d writes of its tasks", len(told))
+            _log.warning(
+                "an event loop ended before writes of its tasks", extra={"writes": len(told)}
+            )
 
 
 def _tell_tasks(told: Sequence[tuple[_Job, _Outcome]]) -> None:

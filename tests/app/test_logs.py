@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from app.logs import AllowListFormatter, describe
+import pytest
+from sqlalchemy import create_engine
+
+from app.logs import ALLOWED, AllowListFormatter, describe
+from app.store.anchor import Standing
+from app.store.guard import Guard
 
 SECRET = "sentinel90817263"
 
@@ -51,3 +59,66 @@ def test_an_exception_is_its_class_and_its_place() -> None:
     assert line["failure"] == told["failure"] == "RuntimeError"
     assert line["where"][-1].startswith("test_logs.py:")
     assert SECRET not in json.dumps(told)
+
+
+LEVELS = {"critical", "debug", "error", "exception", "info", "log", "warning"}
+SOURCES = [
+    path
+    for package in ("app", "mechanisms")
+    for path in sorted((Path(__file__).parents[2] / package).rglob("*.py"))
+]
+
+
+def _log_calls(source: str) -> Iterator[ast.Call]:
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=level)):
+                if level in LEVELS and name.lower().strip("_") in ("log", "logger", "logging"):
+                    yield node
+
+
+def _lost(call: ast.Call) -> list[str]:
+    """Return what the allow-list would drop from a line of our own."""
+    template, *arguments = call.args
+    lost = [ast.unparse(each) for each in arguments]
+    if not (isinstance(template, ast.Constant) and "%" not in str(template.value)):
+        lost.append(ast.unparse(template))
+    for keyword in call.keywords:
+        if keyword.arg == "extra" and isinstance(keyword.value, ast.Dict):
+            named = [each.value for each in keyword.value.keys if isinstance(each, ast.Constant)]
+            lost += [str(each) for each in named if each not in ALLOWED]
+    return lost
+
+
+def test_no_line_of_our_own_says_what_the_log_leaves_out() -> None:
+    calls = [
+        (f"{path.name}:{call.lineno}", _lost(call))
+        for path in SOURCES
+        for call in _log_calls(path.read_text())
+    ]
+    assert len(calls) > 30
+    assert [call for call in calls if call[1]] == []
+
+
+@pytest.mark.parametrize(
+    ("call", "lost"),
+    [
+        ('_LOG.error("the ledger is frozen: %s", why)', ["why", "'the ledger is frozen: %s'"]),
+        ("_log.warning(_LINE, len(burned))", ["len(burned)", "_LINE"]),
+        ('_log.info("stored", extra={"rows": 3, "value": 4, **describe(error)})', ["value"]),
+        ('_log.error("failed", extra=describe(error))', []),
+    ],
+)
+def test_the_look_at_the_sources_finds_what_is_lost(call: str, lost: list[str]) -> None:
+    (found,) = _log_calls(call)
+    assert _lost(found) == lost
+
+
+def test_a_frozen_ledger_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    connection = create_engine("sqlite://").connect()
+    Guard(connection, None).freeze(Standing.OLDER)
+    connection.close()
+    (record,) = caplog.records
+    line = json.loads(AllowListFormatter().format(record))
+    assert line["event"] == "the ledger is frozen"
+    assert line["reason"] == "it lacks what the anchor knows of"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
+from app.store.anchor import Standing
 from tests.e2e.live import LiveServer, release_mean, upload
 
 COLUMNS = {"income": {"type": "number", "lower": 0, "upper": 100}}
@@ -40,6 +43,12 @@ def restore(server: LiveServer, backup: Path | None) -> None:
         Path(f"{database}{suffix}").unlink(missing_ok=True)
     if backup is not None:
         database.write_bytes(backup.read_bytes())
+
+
+def logged(server: LiveServer, event: str) -> dict[str, Any]:
+    """Return the last line of an event in the server's log."""
+    lines = (each for each in server.log.read_text().splitlines() if each.startswith("{"))
+    return [line for line in map(json.loads, lines) if line["event"] == event][-1]
 
 
 def assert_frozen(server: LiveServer, dataset: str | None) -> None:
@@ -97,6 +106,9 @@ def test_a_restored_backup_is_frozen_until_it_is_reconciled(
         assert client.get(f"/v1/datasets/{forgotten}").status_code == 404
         (aside,) = (server.data_dir / "stale").iterdir()
         assert aside.name.startswith(forgotten)
+        assert logged(server, "the ledger is frozen")["reason"] == Standing.OLDER
+        moved = "a data set is not in the database: its rows are now in stale"
+        assert logged(server, moved)["dataset"] == forgotten
         again = client.get("/v1/ledger/verification").json()
         assert again["ok"] is True
     assert command(server, "audit", "verify").exit_code == 0
