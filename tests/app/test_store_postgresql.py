@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -158,9 +158,17 @@ def test_the_role_may_not_even_try(place: Place, statement: str) -> None:
         assert ledger.store.verify().ok
 
 
-@pytest.mark.parametrize("user", ["writing_engine", "reading_engine", "DatabaseAnchor"])
+@pytest.mark.parametrize(
+    "connect",
+    [
+        lambda url: engines.writing_engine(url).connect(),
+        lambda url: engines.reading_engine(url).connect(),
+        lambda url: DatabaseAnchor(url, ledger="postgresql://elsewhere/ledger").read(),
+    ],
+    ids=["writing_engine", "reading_engine", "DatabaseAnchor"],
+)
 def test_the_connection_to_a_server_that_is_refused_is_closed(
-    place: Place, monkeypatch: pytest.MonkeyPatch, user: str
+    place: Place, monkeypatch: pytest.MonkeyPatch, connect: Callable[[str], object]
 ) -> None:
     refused: list[Any] = []
 
@@ -171,10 +179,7 @@ def test_the_connection_to_a_server_that_is_refused_is_closed(
     for module in (postgresql, anchor_database):
         monkeypatch.setattr(module, "check_server", refuse)
     with pytest.raises(ServerSettingError):
-        if user == "DatabaseAnchor":
-            DatabaseAnchor(place.url, ledger="postgresql://elsewhere/ledger").read()
-        else:
-            getattr(engines, user)(place.url).connect()
+        connect(place.url)
     assert [connection.closed for connection in refused] == [True]
 
 
