@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DatabaseError
 
 from app.domain.problems import Problem
@@ -61,6 +61,7 @@ class Store:
         self._guard = guard
         self._readers = readers
         self._writer = writer
+        self._closed = False
 
     @classmethod
     def open(
@@ -121,7 +122,7 @@ class Store:
 
     def is_newest(self) -> bool:
         """Return whether the database has this version's schema."""
-        with self._readers.connect() as connection:
+        with self._connected() as connection:
             return is_newest(connection)
 
     @property
@@ -142,17 +143,33 @@ class Store:
         self._opened.lock.share()
 
     def close(self) -> None:
-        """Finish what waits, close every connection and give the directory free."""
+        """Finish what waits, close every connection and give the directory free.
+
+        A thread may be reading, because nobody can interrupt it: it closes its own.
+        """
         self._writer.close()
-        self._readers.dispose()
+        self._closed = True
+        # Not the engine's dispose(): that puts another pool in this one's place, and nobody would
+        # ever close what is given back to this one.
+        self._readers.pool.dispose()
         self._guard.close()
         self._opened.close()
 
     @contextmanager
     def reading(self) -> Iterator[Reader]:
         """Read one snapshot of the database; connections of this kind cannot write."""
-        with self._readers.connect() as connection:
+        with self._connected() as connection:
             yield Reader(connection)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        try:
+            with self._readers.connect() as connection:
+                yield connection
+        finally:
+            # Asked once the connection is in the pool again, so close() finds it there, or we do.
+            if self._closed:
+                self._readers.pool.dispose()
 
     def write(self, task: Task[T]) -> T:
         """Run a function or a command in the writer; return its result once it is durable.

@@ -29,7 +29,7 @@ from app.store import (
 from app.store import lock as lock_module
 from app.store.errors import PragmaMismatchError, StoreClosedError, UnsupportedDatabaseError
 from app.store.lock import DirectoryLock
-from tests.app.ledgers import CURATOR, Place, left_behind, opened, url_of
+from tests.app.ledgers import CURATOR, DATABASE_ERRORS, Place, left_behind, opened, url_of
 
 
 def test_a_second_server_is_refused(tmp_path: Path) -> None:
@@ -194,6 +194,23 @@ def test_a_closed_store_takes_no_writes(place: Place) -> None:
         store = ledger.store
     with pytest.raises(StoreClosedError):
         store.write(lambda u: None)
+
+
+def test_a_thread_that_reads_on_leaves_no_connection_to_a_closed_store(place: Place) -> None:
+    """One that had begun when the store was closed, and one that comes later still."""
+    store = place.open()
+    left = []
+    with store.reading() as r:
+        left.append(r._connection.connection.driver_connection)
+        store.close()
+        assert r.accounts.get("none") is None
+    with store.reading() as r:
+        left.append(r._connection.connection.driver_connection)
+    assert store.is_newest()
+    assert store._readers.pool.checkedin() == 0
+    for driver in left:
+        with pytest.raises(DATABASE_ERRORS, match="closed"):
+            driver.execute("SELECT 1")
 
 
 def test_inspecting_works_beside_a_server(place: Place) -> None:
