@@ -48,10 +48,11 @@ class PatientProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._settings: Settings = self.app_state["app"].settings
         self._unread_s = 0.0
+        self._behind = False
         self._await(_Phase.HEAD)
         self._watch = self.loop.call_later(_TICK_S, self._look)
         if len(self.connections) > self._settings.max_connections:
-            self.app = _busy
+            self.app = _Refusal(Problem("busy"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop watching."""
@@ -59,29 +60,31 @@ class PatientProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes, and refuse a head that is too long."""
+        """Take bytes, and refuse a head that is too long already."""
         if self._phase is _Phase.NOTHING:
             self._await(_Phase.HEAD)
         self._bytes += len(data)
         super().data_received(data)
         if self._phase is _Phase.HEAD and self._bytes > self._settings.max_head_bytes:
-            limit = self._settings.max_head_bytes
-            self._refuse(
-                Problem(
-                    "too-large",
-                    f"The request line and headers are longer than max_head_bytes ({limit} bytes).",
-                    limit="max_head_bytes",
-                    maximum=limit,
-                )
-            )
+            self._refuse(_head_too_long(self._settings.max_head_bytes))
 
     def on_message_begin(self) -> None:
-        """Note that a head has begun."""
-        self._phase = _Phase.HEAD
+        """Note that a head has begun; behind another request, nobody knows where in the bytes."""
+        if self._phase is _Phase.NOTHING:
+            self._await(_Phase.HEAD)
+            self._behind = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Note that the body is next."""
+        """Note that the body is next, and have a head that is too long refused in its turn.
+
+        What came with it or since it began is counted already: within the limit,
+        so is the head, and as a rule there is no more to do.
+        """
+        limit = self._settings.max_head_bytes
+        if (self._behind or self._bytes > limit) and self._head_bytes() > limit:
+            self.app = _Refusal(_head_too_long(limit))
+        self._behind = False
         self._await(_Phase.BODY)
         super().on_headers_complete()
 
@@ -99,6 +102,11 @@ class PatientProtocol(HttpToolsProtocol):
         """Refuse what is not HTTP."""
         del msg
         self._refuse(Problem("malformed-request"))
+
+    def _head_bytes(self) -> int:
+        """Return how long a whole head is, the blanks around its values aside."""
+        line = len(self.parser.get_method()) + len(self.url) + len("  HTTP/1.1\r\n\r\n")
+        return line + sum(len(name) + len(value) + len(": \r\n") for name, value in self.headers)
 
     def _await(self, phase: _Phase) -> None:
         self._phase = phase
@@ -140,10 +148,14 @@ class PatientProtocol(HttpToolsProtocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if problem is not None:
-            _LOG.info("connection refused", extra={"code": problem.code, "status": problem.status})
+            _log_refusal(problem)
             self.transport.write(_last_words(problem))
         self.transport.close()
         self._phase = _Phase.NOTHING
+
+
+def _log_refusal(problem: Problem) -> None:
+    _LOG.info("connection refused", extra={"code": problem.code, "status": problem.status})
 
 
 def _request_id() -> str:
@@ -164,10 +176,25 @@ def _last_words(problem: Problem) -> bytes:
     return b"".join([STATUS_LINE[problem.status], *lines, b"\r\n", bytes(answer.body)])
 
 
-async def _busy(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer one connection too many."""
-    request_id = _request_id()
-    answer: Any = problem_response(Problem("busy"), request_id, {"Connection": "close"})
-    answer.headers.update({"X-Request-Id": request_id})
-    answer.raw_headers.extend(SAFE_HEADERS)
-    await answer(scope, receive, send)
+def _head_too_long(limit: int) -> Problem:
+    return Problem(
+        "too-large",
+        f"The request line and headers are longer than max_head_bytes ({limit} bytes).",
+        limit="max_head_bytes",
+        maximum=limit,
+    )
+
+
+class _Refusal:
+    """Answers the next request of a connection, in its turn, with a problem, and closes."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        _log_refusal(self._problem)
+        request_id = _request_id()
+        answer: Any = problem_response(self._problem, request_id, {"Connection": "close"})
+        answer.headers.update({"X-Request-Id": request_id})
+        answer.raw_headers.extend(SAFE_HEADERS)
+        await answer(scope, receive, send)

@@ -123,6 +123,78 @@ def test_a_head_without_bound_is_refused(service: Service) -> None:
         assert (found["limit"], found["maximum"]) == ("max_head_bytes", 4096)
 
 
+def answers(received: bytes) -> list[bytes]:
+    """Split what was received on one connection into whole answers."""
+    found = []
+    while received:
+        head, _, after = received.partition(b"\r\n\r\n")
+        (length,) = re.findall(rb"(?i)\r\ncontent-length: (\d+)", head)
+        found.append(head + b"\r\n\r\n" + after[: int(length)])
+        received = after[int(length) :]
+    return found
+
+
+def long_head(length: int, *more: str) -> bytes:
+    """Return a head of so many bytes: a short address, and headers of a few hundred bytes each."""
+    head = "GET /v1/catalog HTTP/1.1\r\n" + HEAD + "".join(f"{each}\r\n" for each in more)
+    while (left := length - len(head) - len("X-More: \r\n\r\n")) > 0:
+        head += "X-More: " + "a" * min(500, left if left < 1000 else 500) + "\r\n"
+    return f"{head}\r\n".encode()
+
+
+LIMIT = 4096
+
+
+@pytest.mark.parametrize("length", [LIMIT + 1, 8_000, 60_000, 200_000])
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_a_head_is_as_long_as_it_is_however_it_arrives(
+    service: Service, length: int, pieces: int
+) -> None:
+    head = long_head(length)
+    assert len(head) == length
+    with connect(service) as connection:
+        for number in range(pieces):
+            connection.sendall(head[number * 3000 :][: 3000 if number + 1 < pieces else None])
+            time.sleep(0.1)
+        found = problem(rest(connection), 413, "too-large")
+        assert (found["limit"], found["maximum"]) == ("max_head_bytes", LIMIT)
+
+
+def test_a_long_address_is_a_long_head(service: Service) -> None:
+    with connect(service) as connection:
+        connection.sendall(f"GET /livez?{'a' * LIMIT} HTTP/1.1\r\n{HEAD}\r\n".encode())
+        problem(rest(connection), 413, "too-large")
+
+
+def test_a_long_head_behind_other_requests_is_refused_after_their_answers(
+    service: Service,
+) -> None:
+    with connect(service) as connection:
+        connection.sendall(LISTING + long_head(LIMIT) + long_head(8_000) + LISTING)
+        listed, catalog, refused = answers(rest(connection))
+    assert listed.startswith(b"HTTP/1.1 200")
+    assert catalog.startswith(b"HTTP/1.1 200")
+    problem(refused, 413, "too-large")
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 4])
+def test_bodies_and_other_requests_are_no_part_of_a_head(service: Service, pieces: int) -> None:
+    """Whole heads, bodies above the limit and half a head, in one piece or in several."""
+    body = b" " * 20_000 + b"{}"
+    post = f"POST /v1/keys HTTP/1.1\r\n{HEAD}Content-Type: application/json\r\n"
+    post += f"Content-Length: {len(body)}\r\n\r\n"
+    whole = (post.encode() + body) * 2 + LISTING * 40 + (post.encode() + body)
+    last = long_head(LIMIT, "Connection: close")
+    sent = whole + last
+    cuts = [0, len(post) + 10_000, len(whole) - 10_000, len(whole) + 2_000]
+    with connect(service) as connection:
+        for start, end in zip(cuts[:pieces], [*cuts[1:pieces], len(sent)], strict=True):
+            connection.sendall(sent[start:end])
+            time.sleep(0.2)
+        found = [int(each[9:12]) for each in answers(rest(connection))]
+    assert found == [422] * 2 + [200] * 40 + [422, 200]
+
+
 def test_what_is_not_http_is_refused(service: Service) -> None:
     for sent in (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"NONSENSE\r\n\r\n"):
         with connect(service) as connection:
