@@ -26,8 +26,6 @@ from app.logs import configure_logs, describe
 from app.services.datasets import DataPlane, facts_of
 from app.services.draws import draw_answer
 from app.services.jobs import DrawDiedError
-from app.services.plans import make_plan
-from app.services.questions import read_question
 from app.store import DatasetRecord, ReleaseRecord
 from app.store.vault import Vault
 
@@ -169,9 +167,7 @@ def _receive(connection: Connection, tasks: queue.SimpleQueue[_Task]) -> None:
 
 def _answer(task: _Task, plane: DataPlane) -> bytes | None:
     try:
-        facts = facts_of(task.dataset)
-        question = read_question(task.release.request)
-        return draw_answer(task.release, facts, question, make_plan(facts, question), plane)
+        return draw_answer(task.release, facts_of(task.dataset), plane)
     except Exception as error:
         _LOG.error("draw failed", extra={"release": task.release.id, **describe(error)})
         return None

@@ -20,9 +20,10 @@ from app.logs import describe
 from app.services.answers import release_answer
 from app.services.batches import Batches
 from app.services.datasets import DataPlane, DatasetFacts, DatasetService
-from app.services.plans import PlanService
+from app.services.plans import PlanService, make_offer
 from app.services.questions import Question, read_question
 from app.services.receipts import Receipts
+from app.services.terms import require_same_terms
 from app.services.work import batched_ms
 from app.store import Finish, ReleaseRecord, Store, Task, Void
 from mechanisms.statistics.base import Plan
@@ -80,16 +81,18 @@ class DrawService:
         return await self._store_result(record, result)
 
     async def redraw(self, record: ReleaseRecord) -> ReleaseRecord:
-        """Draw a release from what is stored of it, unless it is final; its attempt counts."""
+        """Draw a release from what is stored of it, unless it is final; its attempt counts.
+
+        One that would not be drawn as what it was charged for is void.
+        """
         if record.state is not ReleaseState.DEBITED:
             return record
         try:
             facts = await anyio.to_thread.run_sync(self._datasets.facts, record.dataset)
-            question = read_question(record.request)
-            plan = await self._plans.plan(facts, question)
+            question, offer = await self._plans.offer_again(facts, record)
         except Exception as error:
             return await self.void(record, error)
-        return await self.draw(record, facts, question, plan)
+        return await self.draw(record, facts, question, offer.plan)
 
     async def again(self, record: ReleaseRecord) -> ReleaseRecord:
         """Draw a release of this process once more, if it has an attempt left."""
@@ -146,9 +149,16 @@ class DrawService:
         self._batches.close()
 
 
-def draw_answer(
-    record: ReleaseRecord, facts: DatasetFacts, question: Question, plan: Plan, plane: DataPlane
-) -> bytes:
-    """Draw a charged release and return the bytes of its answer."""
-    outcome = run(plan, plane.open(facts.id))
-    return release_answer(record, facts, question, plan, outcome)
+def draw_answer(record: ReleaseRecord, facts: DatasetFacts, plane: DataPlane) -> bytes:
+    """Draw a charged release from what is stored of it, and return the bytes of its answer.
+
+    Raises
+    ------
+    TermsChangedError
+        It would not be drawn as what it was charged for; nothing has been read.
+    """
+    question = read_question(record.request)
+    offer = make_offer(facts, question)
+    require_same_terms(record, plan=offer.text, cost=offer.cost)
+    outcome = run(offer.plan, plane.open(facts.id))
+    return release_answer(record, facts, question, offer.plan, outcome)

@@ -18,8 +18,10 @@ import anyio.to_thread
 from app.domain.problems import Problem, invalid_request
 from app.services.answers import plan_json
 from app.services.datasets import DatasetFacts
-from app.services.questions import Question
+from app.services.questions import Question, read_question
+from app.services.terms import require_same_terms
 from app.services.work import Job, job_of
+from app.store import ReleaseRecord
 from mechanisms.catalog import calibrate
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.base import InvalidStatisticError, Plan
@@ -52,8 +54,8 @@ class PlanService:
         self._turns = anyio.CapacityLimiter(threads)
         self._known: OrderedDict[tuple[str, str], Offer] = OrderedDict()
 
-    async def plan(self, facts: DatasetFacts, question: Question) -> Plan:
-        """Return the plan of a question.
+    async def offer(self, facts: DatasetFacts, question: Question) -> Offer:
+        """Return the plan of a question, and what follows from it before any data.
 
         Raises
         ------
@@ -61,26 +63,33 @@ class PlanService:
             ``invalid-request`` when the question does not fit the data set's
             public description or is not offered; ``empty-dataset``.
         """
-        return (await self.offer(facts, question)).plan
-
-    async def offer(self, facts: DatasetFacts, question: Question) -> Offer:
-        """Return the plan of a question, and what follows from it before any data.
-
-        Raises
-        ------
-        Problem
-            As :meth:`plan`.
-        """
         key = (facts.id, question.canonical)
         offer = self._known.get(key)
         if offer is None:
-            offer = await self.compute(_make_offer, facts, question)
+            offer = await self.compute(make_offer, facts, question)
             self._known[key] = offer
             if len(self._known) > _MAX_CACHED:
                 self._known.popitem(last=False)
         else:
             self._known.move_to_end(key)
         return offer
+
+    async def offer_again(
+        self, facts: DatasetFacts, record: ReleaseRecord
+    ) -> tuple[Question, Offer]:
+        """Return the question of a stored release, and its plan if it is still the one it has.
+
+        Raises
+        ------
+        TermsChangedError
+            It would be drawn otherwise than it was charged or reserved for.
+        Problem, KeyError, ValueError
+            The question cannot be read any more, or is not offered any more.
+        """
+        question = read_question(record.request)
+        offer = await self.offer(facts, question)
+        require_same_terms(record, plan=offer.text, cost=offer.cost)
+        return question, offer
 
     async def compute(self, function: Callable[..., T], *arguments: object) -> T:
         """Run a calculation in another thread; only so many run at once."""
@@ -93,7 +102,7 @@ def make_plan(facts: DatasetFacts, question: Question) -> Plan:
     Raises
     ------
     Problem
-        As :meth:`PlanService.plan`.
+        As :meth:`PlanService.offer`.
     """
     if facts.schema.adjacency is Adjacency.REPLACE_ONE and facts.schema.rows == 0:
         raise Problem("empty-dataset")
@@ -109,7 +118,14 @@ def make_plan(facts: DatasetFacts, question: Question) -> Plan:
         raise _refusal(error) from None
 
 
-def _make_offer(facts: DatasetFacts, question: Question) -> Offer:
+def make_offer(facts: DatasetFacts, question: Question) -> Offer:
+    """Do what :meth:`PlanService.offer` does, without a memory.
+
+    Raises
+    ------
+    Problem
+        As :meth:`PlanService.offer`.
+    """
     plan = make_plan(facts, question)
     reviewed = facts.policy.review.covers(question.epsilon)
     job = job_of(question.statistic, plan, facts.schema, reviewed=reviewed)

@@ -9,7 +9,6 @@ anybody else. Whatever else becomes of it gives the budget back.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -26,8 +25,8 @@ from app.services.datasets import DatasetService, require_active
 from app.services.jobs import JobRunner
 from app.services.keys import Caller
 from app.services.plans import PlanService
-from app.services.questions import read_question
 from app.services.showing import Showing
+from app.services.terms import TermsChangedError
 from app.store import Charged, Debit, ReleaseRecord, Store, UnitOfWork
 from app.store.ids import text_of
 
@@ -122,14 +121,9 @@ class ReviewService:
         """Pass for a plan that is still the one that was reviewed; another version may differ."""
         facts = await anyio.to_thread.run_sync(self._datasets.facts, record.dataset)
         try:
-            question = read_question(record.request)
-            offer = await self._plans.offer(facts, question)
-        except (Problem, KeyError, ValueError):
+            await self._plans.offer_again(facts, record)
+        except (TermsChangedError, Problem, KeyError, ValueError):
             raise Problem("plan-changed") from None
-        kept, present = json.loads(record.plan), json.loads(offer.text)
-        # A reason in other words changes nothing, and a job keeps its deadline.
-        if any(kept.get(name) != present[name] for name in present.keys() - {"reason", "job"}):
-            raise Problem("plan-changed")
 
     async def withdraw(self, release: str, *, caller: Caller) -> ReleaseRecord:
         """Withdraw a release of the caller's own; once more changes nothing.

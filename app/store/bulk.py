@@ -158,6 +158,7 @@ class _Batch:
             created_at=self._at,
             worker=debit.worker,
             entry_hash=entry_hash,
+            amount=amount,
         )
         return Charged(made, fresh=True)
 

@@ -44,9 +44,9 @@ class ReleaseRecord:
     """A release: its request, its public plan, and the answer's bytes once there are any.
 
     ``number`` orders releases by creation and serves as a paging cursor.
-    ``(account, seq)`` is the entry that charged it, made at ``charged_at``, and
-    ``entry_hash`` that entry's hash; while it waits for a review, the entry that
-    reserved. ``request`` and ``plan`` are JSON text; ``result`` is answered
+    ``(account, seq)`` is the entry that charged ``amount`` for it, made at
+    ``charged_at``, and ``entry_hash`` that entry's hash; while it waits for a
+    review, the entry that reserved. ``request`` and ``plan`` are JSON text; ``result`` is answered
     byte for byte. ``worker`` is the process that draws it, or drew it; None
     while it waits in the queue. ``reason`` is why it ended unapproved, if it did.
     """
@@ -69,6 +69,7 @@ class ReleaseRecord:
     worker: str | None
     entry_hash: str
     charged_at: str
+    amount: int
     reason: str | None = None
 
     @classmethod
@@ -87,6 +88,7 @@ class ReleaseRecord:
         created_at: str,
         worker: str | None,
         entry_hash: str,
+        amount: int,
         reserved: bool = False,
     ) -> ReleaseRecord:
         """Return a release that begins: debited and in its first attempt, or reserved."""
@@ -109,6 +111,7 @@ class ReleaseRecord:
             worker=worker,
             entry_hash=entry_hash,
             charged_at=created_at,
+            amount=amount,
         )
 
     def released(self, result: bytes, result_hash: str, finished_at: str) -> ReleaseRecord:
@@ -132,6 +135,7 @@ class ReleaseRecord:
             worker=self.worker,
             entry_hash=self.entry_hash,
             charged_at=self.charged_at,
+            amount=self.amount,
             reason=self.reason,
         )
 

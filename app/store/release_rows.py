@@ -40,6 +40,7 @@ RELEASE = (
     *tables.release.columns,
     _of_charge("hash").label("entry_hash"),
     _of_charge("at").label("charged_at"),
+    _of_charge("amount").label("amount"),
     _REASON.label("reason"),
 )
 """The columns of a :class:`ReleaseRecord`."""

@@ -223,6 +223,7 @@ class ReleasesWriter(Releases):
             created_at=entry.at,
             worker=worker,
             entry_hash=entry.hash,
+            amount=amount,
         )
         self.insert([made])
         return made

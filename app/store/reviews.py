@@ -131,6 +131,7 @@ class ReviewsWriter(Reviews):
             created_at=entry.at,
             worker=None,
             entry_hash=entry.hash,
+            amount=amount,
             reserved=True,
         )
         self._releases.insert([made])

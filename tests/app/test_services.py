@@ -23,7 +23,7 @@ from app.services import datasets as dataset_module
 from app.services import draws as draw_module
 from app.services.datasets import DatasetFacts
 from app.services.keys import Caller
-from app.services.plans import PlanService
+from app.services.plans import PlanService, make_offer
 from app.services.questions import Question, read_question
 from app.settings import Settings
 from app.store import DatasetRecord, DatasetStatus, Store
@@ -138,16 +138,16 @@ async def _leave_debited(
     services: Services, store: Store, dataset: str, idem: str, worker: str = "wrk_gone"
 ) -> str:
     """Charge for a release and forget to draw it, as a process does that dies."""
-    asked = question()
-    account = services.datasets.facts(dataset).record.account
+    asked, facts = question(), services.datasets.facts(dataset)
+    offer = make_offer(facts, asked)
     record = await store.awrite(
         lambda work: work.releases.debit(
-            account=account,
-            amount=asked.epsilon.nanos,
+            account=facts.record.account,
+            amount=offer.cost,
             dataset=dataset,
             principal=BOB.person,
             request=asked.canonical,
-            plan=json.dumps({}),
+            plan=offer.text,
             idem=idem,
             worker=worker,
         )
@@ -187,15 +187,16 @@ def test_a_request_of_a_version_without_a_field_replays(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as (store, services):
             dataset = await new_dataset(services)
-            account = services.datasets.facts(dataset).record.account
+            facts = services.datasets.facts(dataset)
+            offer = make_offer(facts, asked)
             left = await store.awrite(
                 lambda work: work.releases.debit(
-                    account=account,
-                    amount=asked.epsilon.nanos,
+                    account=facts.record.account,
+                    amount=offer.cost,
                     dataset=dataset,
                     principal=BOB.person,
                     request=json.dumps(earlier),
-                    plan=json.dumps({}),
+                    plan=offer.text,
                     idem="a",
                 )
             )
@@ -333,7 +334,7 @@ def test_a_plan_that_is_no_longer_offered_is_void(
         async with opened(tmp_path) as (store, services):
             dataset = await new_dataset(services)
             await _leave_debited(services, store, dataset, "a")
-            monkeypatch.setattr(PlanService, "plan", gone)
+            monkeypatch.setattr(PlanService, "offer", gone)
             services.jobs.start()
             record = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
             assert record.state is ReleaseState.VOID

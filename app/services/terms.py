@@ -1,0 +1,70 @@
+"""Terms: whether a release would be drawn as what it stands for in the ledger.
+
+A release is charged by a plan, and may be drawn by another process than the one
+that planned it: after a restart, an approval or an upgrade, or by a worker of
+another version. Whoever draws from what is stored plans anew, and compares.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+
+from app.store import ReleaseRecord
+
+_TERMS = ("mechanism", "norm", "epsilon", "guarantee", "grid", "details")
+_PROSE = frozenset({"reason", "noise", "adjacent_output_space"})
+_EXACT = frozenset({"guarantee", "grid"})
+_ROUNDING = 1e-9
+
+
+class TermsChangedError(Exception):
+    """A release would be drawn otherwise than it was charged for, so it is not drawn."""
+
+
+def require_same_terms(record: ReleaseRecord, *, plan: str, cost: int) -> None:
+    """Pass for a plan, and its cost, that are those a release was charged or reserved for.
+
+    What decides the law of the draw, or what is promised of it, must be equal: the
+    cost in the account's unit; mechanism, norm, epsilon and the whole guarantee
+    (sensitivity, theorem, adjacency); the grid; and ``details``, which hold ridge,
+    budget split and base measure, and all of this again for each part of a stack. A
+    member that only one of the two plans has is a difference.
+
+    What says nothing of the law may differ: sentences (``reason``; in ``details``
+    ``noise`` and ``adjacent_output_space``), and ``job``, since a release keeps the
+    deadline it was promised. Floats in ``details`` may differ in their last digits:
+    they describe, and another processor may round them otherwise.
+
+    Raises
+    ------
+    TermsChangedError
+        They are not the same.
+    """
+    kept, present = json.loads(record.plan), json.loads(plan)
+    same = record.amount == cost and all(
+        name in kept and name in present and _agree(name, kept[name], present[name])
+        for name in _TERMS
+    )
+    if not same:
+        raise TermsChangedError
+
+
+def _agree(name: str | None, kept: object, present: object) -> bool:
+    """Return whether what a member of two plans says of the law is the same."""
+    if name in _EXACT:
+        return kept == present
+    if isinstance(kept, Mapping) and isinstance(present, Mapping):
+        names = (kept.keys() | present.keys()) - _PROSE
+        return all(
+            each in kept and each in present and _agree(each, kept[each], present[each])
+            for each in names
+        )
+    if isinstance(kept, list) and isinstance(present, list):
+        return len(kept) == len(present) and all(
+            _agree(None, one, other) for one, other in zip(kept, present, strict=True)
+        )
+    if isinstance(kept, float) and isinstance(present, float):
+        return math.isclose(kept, present, rel_tol=_ROUNDING)
+    return kept == present

@@ -1,0 +1,306 @@
+"""No release is drawn otherwise than it was charged for, whoever draws it from what is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import drawers
+from app.api.schemas import DatasetSpec
+from app.api.state import Services
+from app.domain.problems import Problem
+from app.domain.releases import ReleaseState
+from app.engine.data import DataEngine
+from app.logs import AllowListFormatter
+from app.services import plans
+from app.services.answers import plan_json
+from app.services.plans import make_offer
+from app.services.questions import Question, read_question
+from app.services.terms import TermsChangedError, require_same_terms
+from app.store import DatasetRecord, ReleaseRecord, Store
+from app.store.vault import Vault
+from mechanisms.catalog import calibrate
+from mechanisms.privacy import Epsilon
+from mechanisms.statistics.quantile import Quantile
+from tests.app.ledgers import Place
+from tests.app.test_jobs import ADA, BOB, final
+from tests.app.test_jobs import opened as serving
+from tests.app.test_reviews import approve
+from tests.mechanisms.test_every_offer import CASES, Case
+
+ZCDP = {"epsilon": "8", "delta": "1e-6"}
+PURE = {"epsilon": "8"}
+# What a median of epsilon 0.1 costs by KNG, and by permute-and-flip.
+COSTS = {"zcdp": (1_250_000_000, 5_000_000_000), "pure": (10**8, 10**8)}
+MEDIAN = Question(
+    statistic=Quantile(column="x", levels=(0.5,)),
+    mechanism="auto",
+    norm="auto",
+    epsilon=Epsilon.parse("0.1"),
+)
+
+budgets = pytest.mark.parametrize("budget", [ZCDP, PURE], ids=["zcdp", "pure"])
+
+
+class Here:
+    """A draw process's own code, in this process, where its catalog can be changed."""
+
+    count = 1
+
+    def __init__(self, directory: Path) -> None:
+        self._plane = DataEngine(Vault(directory))
+
+    async def draw(self, record: ReleaseRecord, dataset: DatasetRecord) -> bytes | None:
+        task = drawers._Task(record, dataset)
+        return await asyncio.to_thread(drawers._answer, task, self._plane)
+
+    async def stop(self) -> None:
+        pass
+
+
+def serve(tmp_path: Path) -> AbstractAsyncContextManager[tuple[Store, Services]]:
+    place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    return serving(place, Here(tmp_path))
+
+
+async def new_dataset(services: Services, budget: dict[str, str], review: str = "never") -> str:
+    spec = DatasetSpec.model_validate(
+        {
+            "name": "one column",
+            "adjacency": "replace_one",
+            "columns": {"x": {"type": "number", "lower": 0, "upper": 1}},
+            "budget": budget,
+            "policy": {"review": review},
+        }
+    )
+    rows = io.BytesIO(b"x\n1\n0\n0.5\n")
+    return (await services.datasets.create(spec.declared(), rows, caller=ADA)).facts.id
+
+
+async def leave(services: Services, store: Store, dataset: str, *, job: bool) -> ReleaseRecord:
+    """Charge for a median and leave it, as a process that dies; as a job or not."""
+    facts = services.datasets.facts(dataset)
+    offer = make_offer(facts, MEDIAN)
+    kept = {**json.loads(offer.text), "job": {"deadline_s": 2} if job else None}
+    return await store.awrite(
+        lambda work: work.releases.debit(
+            account=facts.record.account, amount=offer.cost, dataset=dataset,
+            principal=BOB.person, request=MEDIAN.canonical, plan=json.dumps(kept),
+            idem="a", worker=None if job else "wrk_gone",
+        )
+    )  # fmt: skip
+
+
+def upgrade(patched: pytest.MonkeyPatch) -> None:
+    """Have this version answer `auto` by permute-and-flip, as another one might."""
+
+    def changed(*arguments: Any, mechanism: str, norm: str) -> Any:
+        del mechanism
+        return calibrate(*arguments, mechanism="exponential", norm=norm)
+
+    patched.setattr(plans, "calibrate", changed)
+
+
+def spent(services: Services, dataset: str) -> int:
+    return services.budgets.view(dataset, caller=ADA).balance.spent
+
+
+@budgets
+@pytest.mark.parametrize("job", [False, True], ids=["thread", "process"])
+def test_a_release_whose_plan_has_changed_is_void(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    budget: dict[str, str],
+    job: bool,
+) -> None:
+    async def scenario() -> None:
+        async with serve(tmp_path) as (store, services):
+            dataset = await new_dataset(services, budget)
+            left = await leave(services, store, dataset, job=job)
+        upgrade(monkeypatch)
+        async with serve(tmp_path) as (store, services):
+            facts = services.datasets.facts(dataset)
+            costs = left.amount, make_offer(facts, MEDIAN).cost
+            assert costs == COSTS[facts.meter.kind]
+            services.jobs.start()
+            done = await final(services, left.id)
+            assert (done.state, done.result) == (ReleaseState.VOID, None)
+            assert spent(services, dataset) == left.amount
+            assert store.verify(signed=True).ok
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(scenario())
+    lines = [json.loads(AllowListFormatter().format(each)) for each in caplog.records]
+    [why] = [line for line in lines if line.get("failure") == "TermsChangedError"]
+    assert why["event"] == ("draw failed" if job else "release void")
+    assert why["release"].startswith("rel_")
+
+
+@budgets
+@pytest.mark.parametrize("job", [False, True], ids=["thread", "process"])
+def test_a_release_whose_plan_is_the_same_is_drawn(
+    tmp_path: Path, budget: dict[str, str], job: bool
+) -> None:
+    async def scenario() -> None:
+        async with serve(tmp_path) as (store, services):
+            dataset = await new_dataset(services, budget)
+            left = await leave(services, store, dataset, job=job)
+        async with serve(tmp_path) as (store, services):
+            services.jobs.start()
+            done = await final(services, left.id)
+            assert done.state is ReleaseState.RELEASED
+            assert json.loads(done.result or b"")["mechanism"] == "kng"
+
+    asyncio.run(scenario())
+
+
+@budgets
+def test_a_plan_that_changes_around_the_approval_is_not_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: dict[str, str]
+) -> None:
+    async def scenario() -> None:
+        async with serve(tmp_path) as (store, services):
+            dataset = await new_dataset(services, budget, review="always")
+            first, second = [
+                await services.releases.submit(dataset, MEDIAN, idem=idem, caller=BOB)
+                for idem in "ab"
+            ]
+            approved = await approve(services, first.id)
+            kind = services.datasets.facts(dataset).meter.kind
+            assert approved.amount == first.amount == COSTS[kind][0]
+        upgrade(monkeypatch)
+        async with serve(tmp_path) as (store, services):
+            with pytest.raises(Problem, match="plan-changed"):
+                await approve(services, second.id)
+            services.jobs.start()
+            assert (await final(services, first.id)).state is ReleaseState.VOID
+            assert spent(services, dataset) == first.amount
+            assert store.verify(signed=True).ok
+
+    asyncio.run(scenario())
+
+
+# What must be equal
+
+PLAN: dict[str, Any] = {
+    "mechanism": "composition",
+    "norm": None,
+    "epsilon": "1",
+    "reason": "a sentence",
+    "guarantee": {"epsilon": "1", "sensitivity": "2", "theorem": "Theorem 1", "exact": True},
+    "grid": {"noise": 0.5},
+    "details": {
+        "noise": "a sentence",
+        "ridge": 0.25,
+        "rank_errors": [1.5, 2.5],
+        "parts": [
+            {
+                "mechanism": "kng",
+                "reason": "a sentence",
+                "guarantee": {"sensitivity": "1"},
+                "grid": {"x": 0.125},
+                "details": {"sampler": "by boxes", "noise": None},
+            }
+        ],
+    },
+    "job": None,
+}
+
+Edit = Callable[[dict[str, Any]], object]
+
+
+def compare(edit: Edit, *, cost: int = 7) -> None:
+    record: Any = type("Record", (), {"plan": json.dumps(PLAN), "amount": 7})()
+    changed = json.loads(json.dumps(PLAN))
+    edit(changed)
+    require_same_terms(record, plan=json.dumps(changed), cost=cost)
+
+
+def part(plan: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = plan["details"]["parts"][0]
+    return found
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda plan: None,
+        lambda plan: plan.update(reason="in other words"),
+        lambda plan: plan.update(job={"deadline_s": 4}),
+        lambda plan: plan.pop("job"),
+        lambda plan: plan.update(a_new_member=1),
+        lambda plan: plan["details"].update(noise="in other words"),
+        lambda plan: plan["details"].update(adjacent_output_space="a new sentence"),
+        lambda plan: plan["details"].update(ridge=0.25 * (1 + 1e-15)),
+        lambda plan: part(plan).pop("reason"),
+        lambda plan: part(plan)["details"].update(noise="a new sentence"),
+    ],
+)
+def test_what_says_nothing_of_the_law_may_differ(edit: Edit) -> None:
+    compare(edit)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda plan: plan.clear(),
+        lambda plan: plan.update(mechanism="kng"),
+        lambda plan: plan.update(norm="l1"),
+        lambda plan: plan.pop("norm"),
+        lambda plan: plan.update(epsilon="1.0"),
+        lambda plan: plan["guarantee"].update(sensitivity="1"),
+        lambda plan: plan["guarantee"].update(theorem="Theorem 2"),
+        lambda plan: plan["guarantee"].update(exact=False),
+        lambda plan: plan["grid"].update(noise=0.5 * (1 + 1e-15)),
+        lambda plan: plan["details"].update(ridge=0.2500001),
+        lambda plan: plan["details"].pop("ridge"),
+        lambda plan: plan["details"].update(gamma=1.0),
+        lambda plan: plan["details"]["rank_errors"].pop(),
+        lambda plan: plan["details"].update(rank_errors=[1.5, 3.5]),
+        lambda plan: part(plan).update(mechanism="exponential"),
+        lambda plan: part(plan)["guarantee"].update(sensitivity="0.5"),
+        lambda plan: part(plan)["grid"].update(x=0.25),
+        lambda plan: part(plan)["details"].update(sampler="permute-and-flip"),
+        lambda plan: plan["details"].update(parts=[]),
+    ],
+)
+def test_what_decides_the_law_must_be_equal(edit: Edit) -> None:
+    with pytest.raises(TermsChangedError):
+        compare(edit)
+
+
+@pytest.mark.parametrize("cost", [6, 8])
+def test_the_cost_must_be_what_was_charged(cost: int) -> None:
+    with pytest.raises(TermsChangedError):
+        compare(lambda _: None, cost=cost)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_offer_is_the_same_when_it_is_read_again(case: Case) -> None:
+    """Else a release that another process draws would be void for nothing."""
+    proof, epsilon = case.proof, Epsilon.parse("0.5")
+    asked = Question(
+        statistic=proof.statistic, mechanism=proof.mechanism, norm=case.norm, epsilon=epsilon
+    )
+    schema = proof.schema(case.adjacency, 5)
+    texts = [
+        json.dumps(
+            plan_json(
+                calibrate(
+                    each.statistic, schema, epsilon, mechanism=each.mechanism, norm=each.norm
+                ),
+                epsilon,
+            )
+        )
+        for each in (asked, read_question(asked.canonical))
+    ]
+    assert texts[0] == texts[1]
