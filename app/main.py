@@ -58,8 +58,8 @@ from app.store.lineage import LineageFiles
 from app.store.vault import Vault
 from app.storers import StoringProcesses
 
-_COLLECT_AFTER = 10_000
-"""New objects between two looks for garbage: a few dozen requests make so many."""
+_COLLECT_AFTER = 50_000
+"""New objects between two looks for garbage: more than requests under way hold at once."""
 
 _LOG = logging.getLogger(__name__)
 

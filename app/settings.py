@@ -173,7 +173,11 @@ class Settings(BaseSettings):
         description="Uploads that may arrive or wait at once; above it requests answer 503 busy.",
     )
     draw_threads: int = Field(
-        default=4, ge=1, le=64, description="Threads that draw releases, beside the event loop."
+        default=4,
+        ge=1,
+        le=64,
+        description="Threads that draw releases, beside the event loop and the one thread in which "
+        "small draws take turns.",
     )
     job_processes: int | None = Field(
         default=None,

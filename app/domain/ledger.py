@@ -19,6 +19,7 @@ from enum import StrEnum
 from functools import lru_cache
 from operator import attrgetter
 
+from app.domain.hashing import sha256_hex
 from app.domain.problems import Problem, invalid_request
 from mechanisms.privacy import Epsilon
 
@@ -213,7 +214,7 @@ def chain_start(ledger_id: str) -> str:
 
 def digest_of(*parts: str | int | bytes | None) -> str:
     """Return the SHA-256, in hex, of length-prefixed and typed parts."""
-    return hashlib.sha256(b"".join([canonical_bytes(part) for part in parts])).hexdigest()
+    return sha256_hex(b"".join([canonical_bytes(part) for part in parts]))
 
 
 def canonical_bytes(value: str | int | bytes | None) -> bytes:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from hashlib import sha256
 
+from app.domain.hashing import sha256_hex
 from app.domain.ledger import canonical_bytes, digest_of
 
 MAX_ATTEMPTS = 3
@@ -85,7 +85,7 @@ def result_digests(results: Sequence[bytes], ends: Sequence[str]) -> tuple[str, 
     head, tails = canonical_bytes(_RESULT), map(canonical_bytes, ends)
     return tuple(
         [
-            sha256(b"%b%bb%b%b" % (head, len(result).to_bytes(8, "big"), result, tail)).hexdigest()
+            sha256_hex(b"%b%bb%b%b" % (head, len(result).to_bytes(8, "big"), result, tail))
             for result, tail in zip(results, tails, strict=True)
         ]
     )

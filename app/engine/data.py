@@ -38,6 +38,10 @@ from mechanisms.statistics.base import Block
 
 DEFAULT_CACHE_BYTES = 1 << 28
 
+# What is asked most is picked out of the matrix once: a few hundred bytes for each question.
+_SMALL_GRAM = 4
+_REMEMBERED_GRAMS = 64
+
 Value = TypeVar("Value")
 
 
@@ -94,6 +98,7 @@ class VaultData:
         self._gram = read_gram(None if gram is None else gram.read(), summary)
         self._categories: dict[str, list[int]] = summary["categories"]
         self._places = {name: 1 + i for i, name in enumerate(number_columns(self.columns))}
+        self._asked: dict[tuple[str, ...], list[list[int]]] = {}
 
     @property
     def rows(self) -> int:
@@ -102,7 +107,13 @@ class VaultData:
 
     def gram(self, columns: Sequence[str]) -> list[list[int]]:
         """Return the exact Gram matrix of (1, codes of the named number columns)."""
-        return self._gram.some([0, *(self._places[name] for name in columns)])
+        asked = tuple(columns)
+        found = self._asked.get(asked)
+        if found is None:
+            found = self._gram.some([0, *(self._places[name] for name in columns)])
+            if len(asked) <= _SMALL_GRAM and len(self._asked) < _REMEMBERED_GRAMS:
+                self._asked[asked] = found
+        return [row.copy() for row in found]
 
     def ordered(self, column: str) -> Ordered:
         """Return a number column's distinct codes, ascending, and their counts."""

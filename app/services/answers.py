@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 
+from app.domain.hashing import sha256_hex
 from app.domain.releases import GIVEN_BACK, ReleaseState
 from app.services.datasets import DatasetFacts
 from app.services.questions import Question
@@ -175,7 +176,7 @@ def etag_of(record: ReleaseRecord) -> str:
     """Return the entity tag of a release: it changes exactly when the body does."""
     if record.result is None:
         return f'"{record.state.value}"'
-    return f'"{hashlib.sha256(record.result).hexdigest()[:32]}"'
+    return f'"{sha256_hex(record.result)[:32]}"'
 
 
 def _bytes(answer: Mapping[str, object]) -> bytes:
@@ -189,9 +190,13 @@ def _members(members: Mapping[str, object]) -> bytes:
 
 def _second(moment: str, *, later_s: int = 0) -> str:
     """Return the whole second a moment lies in, or one ``later_s`` seconds after it."""
-    time = datetime.fromisoformat(moment).replace(microsecond=0)
-    if later_s:
-        time += timedelta(seconds=later_s)
+    second = moment.partition(".")[0] + "Z"
+    return _later(second, later_s) if later_s else second
+
+
+@lru_cache(maxsize=16)
+def _later(second: str, seconds: int) -> str:
+    time = datetime.fromisoformat(second) + timedelta(seconds=seconds)
     return time.isoformat().replace("+00:00", "Z")
 
 

@@ -66,11 +66,21 @@ class Batches:
     **Privacy.** Which calls share a hand-over follows from when they were
     asked for and from how long each is *expected* to take. That must be
     public, and infinite where the data decide how long a call really takes:
-    those that share a hand-over wait for each other.
+    those that share a hand-over wait for each other, and for those before it.
+
+    Parameters
+    ----------
+    threads
+        How many long calls run at once. All the short ones have one thread of their own:
+        more would only take the interpreter's lock, and the processor's caches, from
+        one another.
+    name
+        How the threads' names begin.
     """
 
     def __init__(self, *, threads: int, name: str) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._short = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._long = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._waiting: list[_Call] = []
 
     def submit(self, *steps: Step, expected_ms: float) -> asyncio.Future[Any]:
@@ -84,13 +94,15 @@ class Batches:
 
     def close(self) -> None:
         """Begin no further call; those not begun are cancelled."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._short, self._long):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
         waiting, self._waiting = self._waiting, []
         for batch in _packed(waiting):
+            threads = self._short if batch[0].expected_ms <= MOST_MS else self._long
             try:
-                job = self._threads.submit(_call_all, batch)
+                job = threads.submit(_call_all, batch)
             except RuntimeError:  # the threads have been closed
                 _cancel(batch)
             else:

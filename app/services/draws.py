@@ -41,7 +41,7 @@ class DrawService:
     store, datasets, plans, plane, receipts
         What it works with.
     threads
-        How many draws run at once.
+        How many draws that take long run at once; see :class:`Batches`.
     worker
         This process's name as a worker.
     """

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from app.domain.ledger import chain_hash
 from app.domain.problems import invalid_request
 from app.store import RECEIPT_KEY, ReleaseRecord, Store, base64url
 from app.store.receipt import END, MEMBER, Receipt, answer_digest, read_token, split
 
-_NAMES = tuple(field.name for field in fields(Receipt))
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -80,16 +79,16 @@ class Receipts:
 
     def attach(self, record: ReleaseRecord, answer: bytes) -> bytes:
         """Return an answer, a JSON object, with its receipt as the last member."""
-        receipt = Receipt(
-            ledger=self._store.identity.id,
-            epoch=self._store.identity.epoch,
-            account=record.account,
-            seq=record.seq,
-            entry=record.entry_hash,
-            release=record.id,
-            answer=answer_digest(answer),
-        )
-        payload = _encode({name: getattr(receipt, name) for name in _NAMES}).encode()
+        receipt = {
+            "ledger": self._store.identity.id,
+            "epoch": self._store.identity.epoch,
+            "account": record.account,
+            "seq": record.seq,
+            "entry": record.entry_hash,
+            "release": record.id,
+            "answer": answer_digest(answer),
+        }
+        payload = _encode(receipt).encode()
         signed = f"{self._header}.{base64url(payload)}".encode()
         signature = base64url(self._store.key.sign(signed)).encode()
         return b"%s%s%s.%s%s" % (answer[:-1], MEMBER, signed, signature, END)

@@ -8,13 +8,14 @@ last member, ``"receipt"``, of the answer that it signs. Making one is a use cas
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from app.domain.hashing import sha256_hex
 
 MEMBER = b',"receipt":"'
 END = b'"}'
@@ -47,7 +48,7 @@ def split(answer: bytes) -> tuple[bytes, str | None]:
 
 def answer_digest(answer: bytes) -> str:
     """Return what a receipt says of an answer that is given without it."""
-    return hashlib.sha256(answer).hexdigest()
+    return sha256_hex(answer)
 
 
 def read_token(token: str, keys: Mapping[str, str]) -> Receipt | None:

@@ -14,7 +14,7 @@ from app.domain.releases import (
     may_be_redrawn,
     plan_digest,
     request_fingerprint,
-    result_digest,
+    result_digests,
 )
 from app.store import tables
 from app.store.accounts import AccountsWriter
@@ -267,7 +267,8 @@ class ReleasesWriter(Releases):
             Not every one of several was waiting; of one alone nothing is returned.
         """
         at = now()
-        hashes = {release: result_digest(result, at) for release, result in results.items()}
+        digests = result_digests([*results.values()], [at] * len(results))
+        hashes = dict(zip(results, digests, strict=True))
         rows = [(release, at, result, hashes[release]) for release, result in results.items()]
         if not self._step_all(_FINISH, rows):
             return {}

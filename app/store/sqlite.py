@@ -29,6 +29,9 @@ _WRITER_PRAGMAS: Mapping[str, tuple[str, object]] = {
     # What undoes a statement stays out of files: a crash has no use for it.
     "temp_store": ("MEMORY", 2),
     "cache_size": ("-32768", -32768),  # KiB
+    # Pages in the write-ahead log. The same few index pages are written again and again:
+    # copying them home every hundred releases would cost as much as writing them.
+    "wal_autocheckpoint": ("4000", 4000),
 }
 _READER_PRAGMAS: Mapping[str, tuple[str, object]] = {**PRAGMAS, "query_only": ("ON", 1)}
 

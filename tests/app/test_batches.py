@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -18,7 +19,11 @@ class Counted(Batches):
     def __init__(self, *, threads: int) -> None:
         super().__init__(threads=threads, name="test")
         self.sizes: list[int] = []
-        submit = self._threads.submit
+        for pool in (self._short, self._long):
+            self._count(pool)
+
+    def _count(self, threads: ThreadPoolExecutor) -> None:
+        submit = threads.submit
 
         def counted(function: Callable[..., object], *arguments: object) -> Future[object]:
             (batch,) = arguments
@@ -26,7 +31,7 @@ class Counted(Batches):
             self.sizes.append(len(batch))
             return submit(function, *arguments)
 
-        self._threads.submit = counted  # type: ignore[method-assign, assignment]
+        threads.submit = counted  # type: ignore[method-assign, assignment]
 
 
 @pytest.fixture
@@ -83,6 +88,30 @@ def test_a_long_one_holds_no_short_one_up(batches: Counted) -> None:
         assert not long.done()
         last.set()
         assert await long
+
+    run(work)
+
+
+def test_long_ones_hold_no_short_one_up_however_many(batches: Counted) -> None:
+    last = threading.Event()
+
+    async def work() -> None:
+        long = [batches.submit(lambda _: last.wait(15), expected_ms=math.inf) for _ in range(9)]
+        short = [batches.submit(lambda _: 1, expected_ms=0.1) for _ in range(20)]
+        assert await asyncio.gather(*short) == [1] * 20
+        assert not any(call.done() for call in long)
+        last.set()
+        assert await asyncio.gather(*long) == [True] * 9
+
+    run(work)
+
+
+def test_short_ones_take_turns_in_one_thread(batches: Counted) -> None:
+    async def work() -> None:
+        asked = [
+            batches.submit(lambda _: threading.get_ident(), expected_ms=MOST_MS) for _ in range(9)
+        ]
+        assert len(set(await asyncio.gather(*asked))) == 1
 
     run(work)
 
@@ -176,5 +205,5 @@ def test_an_event_loop_that_has_ended_is_not_told(caplog: pytest.LogCaptureFixtu
 
     asyncio.run(leave())
     last.set()
-    made._threads.shutdown(wait=True)
+    made._short.shutdown(wait=True)
     assert not caplog.records
