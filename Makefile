@@ -19,7 +19,7 @@ LEDGER_TESTS := $(addprefix tests/app/test_, \
 		restore.py backup.py faults.py slices.py receipts.py reviews.py keys.py budgets.py \
 		lineage.py vault.py) \
 	$(addprefix tests/contract/test_, \
-		accounting.py durable_answers.py keys.py on_postgresql.py receipts.py slices.py) \
+		accounting.py durable_answers.py keys.py on_postgresql.py receipts.py restored.py slices.py) \
 	tests/mechanisms/test_accounting.py
 
 .DEFAULT_GOAL := help

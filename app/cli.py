@@ -198,6 +198,9 @@ def _show_findings(found: Findings) -> None:
         click.echo(f"it is {found.ledger}, and the anchor is that of {found.anchored}")
     for account, amount in found.lost.items():
         click.echo(f"account {account}: {Epsilon(amount)} will be burned")
+    for dataset in found.forgotten:
+        whose = "an account unknown" if dataset.origin is None else dataset.origin.account
+        click.echo(f"data set {dataset.dataset} of {whose} is forgotten, its row digests are not")
     click.echo(f"releases to be given up, their charges kept: {found.unfinished}")
     click.echo("keys revoked and data sets archived since are as they were: look at them")
     for fault in found.verification.faults:

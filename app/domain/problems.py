@@ -159,7 +159,12 @@ _KINDS = (
         "The same people would get a second budget.",
         "Attach the upload to the earlier data set's account (`account` in the spec), or ask an "
         "admin to upload it with `overlap` and a reason, which the ledger keeps.",
-        {"dataset": "the earlier data set", "account": "its account"},
+        {
+            "dataset": "the earlier data set",
+            "account": "its account",
+            "accounts": "instead, accounts that reconciliations have opened again, when only the "
+            "row digests of a forgotten data set are known: it may be in any of them",
+        },
     ),
     ProblemKind(
         "lineage-lost",
@@ -167,9 +172,13 @@ _KINDS = (
         "Nobody can tell whether these rows belong to an earlier data set",
         "The row digests of an earlier data set are missing or altered, so an upload cannot be "
         "compared with it. Nothing was stored.",
-        "Tell the operator, who may have a backup of them; else an admin can upload with `overlap` "
-        "and a reason.",
-        {"dataset": "the earlier data set"},
+        "Tell the operator, who may have a backup of them. Attach the upload to one of `accounts` "
+        "if its people are that account's; else an admin can upload with `overlap` and a reason.",
+        {
+            "dataset": "the earlier data set",
+            "accounts": "instead, accounts that a reconciliation has opened again, of which "
+            "nobody can tell whose they are until a data set is attached to them",
+        },
     ),
     ProblemKind(
         "budget-exceeded",

@@ -14,7 +14,7 @@ from app.domain.ledger import Entry
 from app.engine.data import DataEngine
 from app.engine.executor import ProcessExecutor
 from app.services.datasets import DatasetService
-from app.store import Store, StoreError, Verification, inspecting
+from app.store import Store, StoreError, Verification, inspecting, read_past
 from app.store.lineage import LineageFiles
 from app.store.vault import Vault, VaultError
 
@@ -54,15 +54,17 @@ def check_lineage(data_dir: Path, url: str) -> Iterator[str]:
     Where there is no ledger there is nothing to compare with.
     """
     files, after = LineageFiles(data_dir), 0
+    kept: list[tuple[str, str]] = []
     with suppress(StoreError), inspecting(url) as reader:
+        kept += [(each.dataset, each.sha256) for each in read_past(reader).datasets]
         while records := reader.datasets.lineages(after=after):
-            for record in records:
-                after = record.number
-                try:
-                    files.read(record.dataset, record.sha256 or "")
-                except VaultError:
-                    if record.sha256 is not None:
-                        yield record.dataset
+            after = records[-1].number
+            kept += [(each.dataset, each.sha256) for each in records if each.sha256 is not None]
+    for dataset, sha256 in kept:
+        try:
+            files.read(dataset, sha256)
+        except VaultError:
+            yield dataset
 
 
 def check_stored_data(data_dir: Path, *, processes: int) -> Iterator[tuple[str, str | None]]:

@@ -16,17 +16,17 @@ import anyio.to_thread
 from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
 from app.domain.ledger import Balance
 from app.domain.policies import Policy, Review
-from app.domain.problems import Problem, invalid_request
+from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 from app.engine.forking import ProcessLostError
 from app.engine.schema import schema_of
 from app.services.accounting import Meter, meter_of
+from app.services.attaching import delta_of, origin_of
 from app.services.keys import Caller
 from app.services.lineage import Comparison, LineageService, require_unrelated
-from app.store import DatasetRecord, DatasetStatus, Store, UnitOfWork, new_id
-from app.store.datasets import Datasets
-from mechanisms.accounting import decimal_text, parse_delta
+from app.store import DatasetRecord, DatasetStatus, Reader, Store, UnitOfWork, new_id
+from app.store.lineage import Origin
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.statistics.base import Data
@@ -134,26 +134,29 @@ class DatasetService:
         """
         if new.overlap_reason is not None:
             caller.require(Role.ADMIN)
-        await anyio.to_thread.run_sync(self._check_free, new)
+        origin = await anyio.to_thread.run_sync(self._check_free, new)
         dataset = new_id("ds")
         stored = await anyio.to_thread.run_sync(
             self._plane.store, dataset, stream, new.columns, limiter=self._turns
         )
         try:
-            await self._admit(dataset, new, stored, caller.person)
+            await self._admit(dataset, new, stored, caller.person, origin=origin)
         except Exception:
             await anyio.to_thread.run_sync(self._plane.erase, dataset)
             raise
         _LOG.info("data set created", extra={"dataset": dataset})
         return await anyio.to_thread.run_sync(self.view, dataset)
 
-    async def _admit(self, dataset: str, new: NewDataset, stored: Stored, person: str) -> None:
+    async def _admit(
+        self, dataset: str, new: NewDataset, stored: Stored, person: str, *, origin: Origin
+    ) -> None:
         """Register a stored upload, once it has been compared with everything registered before."""
         digests, kept = stored.digests, None
         comparison = Comparison()
         try:
             if digests is not None:
-                kept = await anyio.to_thread.run_sync(self._lineage.keep, dataset, digests)
+                keep = partial(self._lineage.keep, dataset, digests, origin)
+                kept = await anyio.to_thread.run_sync(keep)
             while True:
                 if kept is not None:
                     compare = partial(
@@ -163,7 +166,7 @@ class DatasetService:
                 if new.overlap_reason is None:
                     require_unrelated(comparison)
                 admission = _Admission(
-                    dataset=dataset, new=new, rows=stored.rows, person=person,
+                    dataset=dataset, new=new, rows=stored.rows, person=person, origin=origin,
                     sha256=None if kept is None else kept.sha256, comparison=comparison,
                 )  # fmt: skip
                 if await self._store.awrite(partial(_register, admission)):
@@ -172,12 +175,11 @@ class DatasetService:
             await anyio.to_thread.run_sync(self._lineage.forget, dataset)
             raise
 
-    def _check_free(self, new: NewDataset) -> None:
+    def _check_free(self, new: NewDataset) -> Origin:
         with self._store.reading() as reader:
             if reader.datasets.by_name(new.name) is not None:
                 raise Problem("name-taken", "Another data set has this name.")
-            if new.account is not None:
-                _check_attaching(reader.datasets, new)
+            return _origin(reader, new)
 
     def facts(self, dataset: str) -> DatasetFacts:
         """Return a data set's public facts.
@@ -301,7 +303,7 @@ def facts_of(record: DatasetRecord) -> DatasetFacts:
         columns=columns,
         policy=_read_policy(spec["policy"]),
         schema=schema_of(columns, rows=record.rows),
-        meter=meter_of(_delta_of(spec)),
+        meter=meter_of(delta_of(spec.get("delta"))),
     )
 
 
@@ -320,37 +322,9 @@ def require_active(record: DatasetRecord | None) -> DatasetRecord:
     return record
 
 
-def _delta_of(spec: Mapping[str, object]) -> Fraction | None:
-    """Return the delta of the account a data set was registered under."""
-    delta = spec.get("delta")
-    return parse_delta(delta) if isinstance(delta, str) else None
-
-
-def _check_attaching(datasets: Datasets, new: NewDataset) -> Fraction | None:
-    """Return the account's delta, for an upload that may share the account it names.
-
-    An account's charges add up to one epsilon for one person's rows in all its
-    data sets together. That needs one meaning of neighbours: a row replaced is
-    a row removed and one added, so under both at once the sum would promise
-    half of what it says.
-
-    Raises
-    ------
-    Problem
-        ``invalid-request``.
-    """
-    first = datasets.first_of(new.account) if new.account is not None else None
-    if first is None:
-        raise invalid_request("spec.account", "is not the account of a data set")
-    spec = json.loads(first.spec)
-    if spec["adjacency"] != new.columns.adjacency:
-        raise invalid_request(
-            "spec.adjacency", f"must be {spec['adjacency']}, as in the account's other data sets"
-        )
-    delta = _delta_of(spec)
-    if new.delta not in (None, delta):
-        raise invalid_request("spec.budget.delta", "is fixed when an account is opened")
-    return delta
+def _origin(reader: Reader | UnitOfWork, new: NewDataset) -> Origin:
+    """Return whose an upload is, if it may share the account it names."""
+    return origin_of(reader, account=new.account, adjacency=new.columns.adjacency, delta=new.delta)
 
 
 def policy_json(policy: Policy) -> dict[str, object]:
@@ -380,6 +354,7 @@ class _Admission:
     new: NewDataset
     rows: int
     person: str
+    origin: Origin
     sha256: str | None
     comparison: Comparison
 
@@ -389,13 +364,12 @@ def _register(upload: _Admission, work: UnitOfWork) -> bool:
     new, person = upload.new, upload.person
     if upload.sha256 is not None and work.datasets.lineages(after=upload.comparison.upto, limit=1):
         return False
-    account = new.account
-    if account is None:
-        delta = new.delta
-        total = 0 if new.budget is None else meter_of(delta).opening(new.budget)
-        account = work.accounts.open(total=total, principal=person, reason=_occasion(new)).id
+    origin = upload.origin
+    if new.account is None:
+        total = 0 if new.budget is None else meter_of(new.delta).opening(new.budget)
+        work.accounts.open(total=total, principal=person, reason=_occasion(new), id=origin.account)
     else:
-        delta = _check_attaching(work.datasets, new)
+        origin = _origin(work, new)
     if new.overlap_reason is not None:
         note = f"{upload.dataset} over {upload.comparison.named}: {new.overlap_reason}"
         work.accounts.system_entry("overlap_override", principal=person, note=note)
@@ -406,12 +380,12 @@ def _register(upload: _Admission, work: UnitOfWork) -> bool:
         "max_rows": new.columns.max_rows,
         "columns": columns_json(new.columns),
         "policy": policy_json(new.policy),
-        "delta": None if delta is None else decimal_text(delta),
+        "delta": origin.delta,
     }
     work.datasets.insert(
         id=upload.dataset,
         name=new.name,
-        account=account,
+        account=origin.account,
         spec=json.dumps(spec, allow_nan=False),
         rows=None if add_remove else upload.rows,
         principal=person,

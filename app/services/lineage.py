@@ -2,26 +2,32 @@
 
 An upload is compared with every earlier data set, archived ones too, but for
 those whose account it is attached to: people who are in two accounts could be
-spent on twice. What a refusal tells is the earlier data set; see
-:mod:`app.domain.overlap` for the rule.
+spent on twice. Data sets that the database has forgotten and whose digests are
+there count as earlier ones; as long as nobody can tell whose an account is that
+a reconciliation has opened again, an upload may be of those very people. What a
+refusal tells is the earlier data set; see :mod:`app.domain.overlap` for the rule.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from app.domain.problems import Problem
 from app.engine.overlap import Newcomer
 from app.engine.row_digests import MalformedError, RowDigests
-from app.store import LineageRecord, Store
-from app.store.lineage import LineageFiles
+from app.store import LineageRecord, Past, Store, read_past
+from app.store.lineage import LineageFiles, Origin
 from app.store.vault import VaultError
 
 _LOG = logging.getLogger(__name__)
 _PAGE = 1_000
+_UNTOLD = (
+    "A reconciliation has opened accounts again, and nobody can tell whose they are: the row "
+    "digests are gone with their data sets. Nothing was stored."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +54,23 @@ Comparing = Callable[[Digested, Sequence[Digested]], Verdict]
 class Comparison:
     """What an upload was found to overlap, and the newest data set it was compared with.
 
-    ``lost`` names the data sets whose digests can no longer be used.
+    ``accounts`` are the ones that what was found may be in. ``lost`` names the data
+    sets whose digests can no longer be used, ``untold`` the accounts opened again of
+    which nobody can tell whose they are.
     """
 
     upto: int = 0
-    found: LineageRecord | None = None
+    found: str | None = None
+    accounts: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
+    untold: tuple[str, ...] = ()
 
     @property
     def named(self) -> str:
         """Return what was found, for the record of an override."""
         if self.found is not None:
-            return self.found.dataset
-        return "what cannot be told" if self.lost else "nothing"
+            return self.found
+        return "what cannot be told" if self.lost or self.untold else "nothing"
 
 
 class LineageService:
@@ -84,29 +94,55 @@ class LineageService:
         self._compare = comparing or partial(compare, files)
 
     def compare(self, upload: Digested, *, account: str | None, since: Comparison) -> Comparison:
-        """Compare an upload with the data sets registered since an earlier comparison."""
-        upto, found, lost = since.upto, since.found, since.lost
-        while records := self._registered(after=upto):
-            upto = records[-1].number
-            others = {
-                record.dataset: record
-                for record in records
-                if record.sha256 is not None and record.account != account
+        """Compare an upload with what came since an earlier comparison, and what is forgotten.
+
+        What it is compared with is not of the ``account`` that it is attached to.
+        """
+        found = since
+        while records := self._registered(after=found.upto):
+            registered = {
+                Digested(each.dataset, each.sha256): (each.account,)
+                for each in records
+                if each.sha256 is not None
             }
-            if found is None and others:
-                earlier = [Digested(each.dataset, each.sha256 or "") for each in others.values()]
-                verdict = self._compare(upload, earlier)
-                found = None if verdict.found is None else others[verdict.found]
-                lost = (*lost, *verdict.lost)
-        return Comparison(upto, found, lost)
+            found = self._against(upload, registered, account, found)
+            found = replace(found, upto=records[-1].number)
+        past = self._past()
+        forgotten = {Digested(x.dataset, x.sha256): past.accounts_of(x) for x in past.datasets}
+        untold = () if account in past.reopened else past.untold
+        return replace(self._against(upload, forgotten, account, found), untold=untold)
+
+    def _against(
+        self,
+        upload: Digested,
+        earlier: Mapping[Digested, tuple[str, ...]],
+        account: str | None,
+        since: Comparison,
+    ) -> Comparison:
+        """Compare with data sets that are in none of the account, given which they may be in."""
+        others = {each: accounts for each, accounts in earlier.items() if account not in accounts}
+        if since.found is not None or not others:
+            return since
+        verdict = self._compare(upload, list(others))
+        places = {each.dataset: accounts for each, accounts in others.items()}
+        return replace(
+            since,
+            found=verdict.found,
+            accounts=() if verdict.found is None else places[verdict.found],
+            lost=(*since.lost, *verdict.lost),
+        )
+
+    def _past(self) -> Past:
+        with self._store.reading() as reader:
+            return read_past(reader)
 
     def _registered(self, *, after: int) -> tuple[LineageRecord, ...]:
         with self._store.reading() as reader:
             return reader.datasets.lineages(after=after, limit=_PAGE)
 
-    def keep(self, dataset: str, digests: bytes) -> Digested:
-        """Store an upload's digests."""
-        return Digested(dataset, self._files.keep(dataset, digests))
+    def keep(self, dataset: str, digests: bytes, origin: Origin) -> Digested:
+        """Store an upload's digests, and whose they are."""
+        return Digested(dataset, self._files.keep(dataset, digests, origin))
 
     def forget(self, dataset: str) -> None:
         """Drop the digests of an upload that was refused."""
@@ -152,10 +188,10 @@ def require_unrelated(comparison: Comparison) -> None:
         ``overlapping-dataset``; ``lineage-lost`` when nobody can tell.
     """
     if comparison.found is not None:
-        raise Problem(
-            "overlapping-dataset",
-            dataset=comparison.found.dataset,
-            account=comparison.found.account,
-        )
+        accounts = comparison.accounts
+        place = {"account": accounts[0]} if len(accounts) == 1 else {"accounts": [*accounts]}
+        raise Problem("overlapping-dataset", dataset=comparison.found, **place)
     if comparison.lost:
         raise Problem("lineage-lost", dataset=comparison.lost[0])
+    if comparison.untold:
+        raise Problem("lineage-lost", _UNTOLD, accounts=[*comparison.untold])

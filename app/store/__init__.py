@@ -32,7 +32,7 @@ effects. A full queue refuses with the problem ``busy``::
     store.write(lambda u: ...)            # blocks
     await store.awrite(lambda u: ...)     # a cancelled waiter cancels nothing
 
-    u.accounts.open(total=, principal=, reason=)             -> AccountRecord
+    u.accounts.open(total=, principal=, reason=, id=None)    -> AccountRecord
     u.accounts.grant(account_id, amount, principal=, reason=, expires_at=None) -> Entry
     u.accounts.expire_due()                                  ends grants that are over
     u.accounts.set_cap(account_id, person, amount, principal=, reason=) -> CapRecord
@@ -94,6 +94,7 @@ from app.store.backup import back_up
 from app.store.commands import Charged, Debit, Finish, Void
 from app.store.engines import sqlite_file
 from app.store.errors import DirectoryLockedError, StoreError
+from app.store.forgotten import Forgotten, Past, read_past
 from app.store.ids import new_id
 from app.store.reconcile import Findings, Reconciliation, reconciling
 from app.store.records import (
@@ -126,8 +127,10 @@ __all__ = [
     "FileWitness",
     "Findings",
     "Finish",
+    "Forgotten",
     "KeyRecord",
     "LineageRecord",
+    "Past",
     "Reader",
     "Reconciliation",
     "ReleaseRecord",
@@ -143,6 +146,7 @@ __all__ = [
     "base64url",
     "inspecting",
     "new_id",
+    "read_past",
     "reconciling",
     "sqlite_file",
 ]

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, bindparam, select
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, bindparam, exists, select
 
 from app.domain.ledger import SYSTEM_ACCOUNT, Balance, Entry, EntryKind
 from app.domain.problems import Problem
 from app.store import caps, expiries, tables
-from app.store.entries import EntriesWriter, Occasion
+from app.store.entries import SYSTEM, EntriesWriter, Occasion
 from app.store.ids import new_id, now
 from app.store.records import AccountRecord, CapRecord
 
-_GET = select(tables.account).where(tables.account.c.id == bindparam("wanted"))
+_account, _entry = tables.account.c, tables.entry.c
+_GET = select(tables.account).where(_account.id == bindparam("wanted"))
+_REOPENED = (
+    select(_account.id, ~exists().where(tables.dataset.c.account == _account.id))
+    .join(tables.entry, (_entry.account == _account.id) & (_entry.seq == 1))
+    .where(_entry.principal == SYSTEM, _account.id != SYSTEM_ACCOUNT)
+    .order_by(_account.id)
+)
 
 
 class Accounts:
@@ -44,6 +53,14 @@ class Accounts:
             raise Problem("not-found")
         return expiries.without_due(self._connection, account, found.balance, now())
 
+    def reopened(self) -> Mapping[str, bool]:
+        """Return the accounts that reconciliations have opened again, and which have no data set.
+
+        Whatever else is opened, a person opens.
+        """
+        rows = self._connection.execute(_REOPENED)
+        return {account: bool(empty) for account, empty in rows}
+
     def due(self) -> tuple[str, ...]:
         """Return the accounts with grants that are over and have no entry of it yet."""
         return expiries.accounts_due(self._connection, now())
@@ -66,9 +83,14 @@ class AccountsWriter(Accounts):
         super().__init__(connection)
         self._entries = entries
 
-    def open(self, *, total: int, principal: str, reason: str) -> AccountRecord:
-        """Open an account with a budget; the system account records that it exists."""
-        account = new_id("acc")
+    def open(
+        self, *, total: int, principal: str, reason: str, id: str | None = None
+    ) -> AccountRecord:
+        """Open an account with a budget; the system account records that it exists.
+
+        ``id`` is given when digests have been kept under it.
+        """
+        account = id or new_id("acc")
         occasion = Occasion(principal=principal, note=reason)
         self._entries.open_account(account, total, occasion)
         self.system_entry("account_opened", principal=principal, note=account)

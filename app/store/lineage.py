@@ -4,9 +4,12 @@
 
     lineage/key             32 random bytes, for the service's user alone
     lineage/<id>.digests    what :mod:`app.engine.row_digests` made of a data set
+    lineage/<id>.account    whose they are, as JSON: see :class:`Origin`
 
-A file's SHA-256 is in the database and in an entry of the system account, and
+A digest file's SHA-256 is in the database and in an entry of the system account, and
 names its key, so a file that is gone, altered or made under another key is noticed.
+The account is in the database too, and beside the digests for the day on which an older
+database is put in its place: people who have been forgotten are then still told.
 Nothing here is ever erased by the service but the file of an upload that was
 refused. Back the directory up with the database: without the key, uploads can
 no longer be compared with earlier data.
@@ -15,15 +18,40 @@ no longer be compared with earlier data.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import secrets
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from app.store.vault import StoredFile, TamperedError, VaultError
 
 KEY_BYTES = 32
+_DIGESTS, _ACCOUNT = ".digests", ".account"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The account of a data set, and what is fixed with it: its adjacency, and delta or None."""
+
+    account: str
+    adjacency: str
+    delta: str | None
+
+    def to_text(self) -> str:
+        """Return it as JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of_text(cls, text: str) -> Origin | None:
+        """Return what was written, None where it cannot be read."""
+        try:
+            return cls(**json.loads(text))
+        except (TypeError, ValueError):
+            return None
 
 
 class LineageFiles:
@@ -56,10 +84,27 @@ class LineageFiles:
             raise VaultError("lineage/key is not a key of 32 bytes")
         return key
 
-    def keep(self, dataset: str, content: bytes) -> str:
-        """Store a data set's digests durably, and return their SHA-256."""
+    def keep(self, dataset: str, content: bytes, origin: Origin) -> str:
+        """Store a data set's digests and origin durably, and return the digests' SHA-256."""
+        self._put(f"{dataset}{_ACCOUNT}", origin.to_text().encode())
         self._put(self._file(dataset).name, content)
         return hashlib.sha256(content).hexdigest()
+
+    def kept(self) -> Sequence[str]:
+        """Return the data sets whose digests are there, registered or not."""
+        return sorted(file.stem for file in self._directory.glob(f"*{_DIGESTS}"))
+
+    def sha256_of(self, dataset: str) -> str:
+        """Return the SHA-256 of a data set's digests as they are now."""
+        return hashlib.sha256(self._file(dataset).read_bytes()).hexdigest()
+
+    def origin(self, dataset: str) -> Origin | None:
+        """Return whose digests these are, None where nobody can tell."""
+        try:
+            text = (self._directory / f"{dataset}{_ACCOUNT}").read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            return None
+        return Origin.of_text(text)
 
     def read(self, dataset: str, sha256: str) -> bytes:
         """Return a data set's digests.
@@ -79,9 +124,10 @@ class LineageFiles:
     def forget(self, dataset: str) -> None:
         """Remove the digests of an upload that was refused."""
         self._file(dataset).unlink(missing_ok=True)
+        (self._directory / f"{dataset}{_ACCOUNT}").unlink(missing_ok=True)
 
     def _file(self, dataset: str) -> Path:
-        return self._directory / f"{dataset}.digests"
+        return self._directory / f"{dataset}{_DIGESTS}"
 
     def _put(self, name: str, content: bytes) -> None:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)

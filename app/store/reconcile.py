@@ -4,7 +4,9 @@ Reconciling takes the database as it is and charges it for everything that the
 anchor knows was spent and the database does not: what was released may have
 been seen. Releases that wait for a result are given up, because their results
 may have been seen too. The epoch goes up, so every later entry differs from
-those of the life that was cut off. All of it is in the ledger.
+those of the life that was cut off. Data sets that the database does not know and
+whose row digests are there are written down: see :mod:`app.store.forgotten`. All of
+it is in the ledger.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ from app.store.anchor import Anchor, Anchored, Standing
 from app.store.anchor_check import read_state, standing_of
 from app.store.entries import SYSTEM, LedgerIdentity
 from app.store.errors import DirectoryLockedError
+from app.store.forgotten import Forgotten, find_forgotten, record_forgotten
 from app.store.guard import Burned, burn, forgotten, store_results
+from app.store.lineage import LineageFiles
 from app.store.opening import Opened, open_database
 from app.store.signing import SigningKey, record_key, recorded_keys
-from app.store.unit_of_work import UnitOfWork, transaction
+from app.store.unit_of_work import Reader, UnitOfWork, transaction
 from app.store.verification import Verification, verify
 
 _NOTE = "forgotten by the database that was put in place"
@@ -36,7 +40,8 @@ class Findings:
     """What a reconciliation is about to do.
 
     ``lost`` is what each account will be charged, in its own unit;
-    ``unfinished`` counts the releases that will be given up.
+    ``unfinished`` counts the releases that will be given up, and ``forgotten`` are
+    the data sets whose people are told by their row digests alone.
     """
 
     standing: Standing
@@ -44,13 +49,16 @@ class Findings:
     anchored: str | None
     lost: Mapping[str, int]
     unfinished: int
+    forgotten: tuple[Forgotten, ...]
     verification: Verification
 
 
 class Reconciliation:
     """A ledger that nobody else has open, and its anchor."""
 
-    def __init__(self, opened: Opened, anchor: Anchor | None, key: SigningKey) -> None:
+    def __init__(
+        self, opened: Opened, anchor: Anchor | None, key: SigningKey, lineage: LineageFiles
+    ) -> None:
         self._connection = opened.connection
         self._lock = opened.lock
         self._anchor = anchor
@@ -59,6 +67,8 @@ class Reconciliation:
         with transaction(self._connection):
             self._found = read_state(self._connection)
             self._judged = standing_of(self._connection, self._known, self._found)
+            spent = {} if self._known is None else self._known.spent
+            self._forgotten = find_forgotten(Reader(self._connection), lineage, spent=spent)
         self._own = self._lock.belongs_to(self._found.ledger)
 
     def findings(self) -> Findings:
@@ -72,6 +82,7 @@ class Reconciliation:
             anchored=None if latest is None else latest.ledger,
             lost=self._lost(),
             unfinished=self._found.unfinished,
+            forgotten=self._forgotten,
             verification=verification,
         )
 
@@ -96,6 +107,7 @@ class Reconciliation:
             work = UnitOfWork(self._connection, identity)
             work.begin()
             burned = burn(work, self._lost(), note=_NOTE)
+            record_forgotten(work, self._forgotten)
             store_results(work, known.results)
             for release in work.releases.debited():
                 work.releases.void(release.id)
@@ -127,7 +139,7 @@ def reconciling(url: str, *, data_dir: Path, anchor: Anchor | None) -> Iterator[
         held.callback(opened.close)
         if not opened.lock.alone:
             raise DirectoryLockedError("a server is running here; stop it first")
-        yield Reconciliation(opened, anchor, SigningKey.of(data_dir))
+        yield Reconciliation(opened, anchor, SigningKey.of(data_dir), LineageFiles(data_dir))
 
 
 def _head_of(known: Anchored) -> str | None:

@@ -18,11 +18,12 @@ from app.engine.ingest import ingest
 from app.engine.overlap import Newcomer, tables_overlap
 from app.engine.row_digests import SINGLE, MalformedError, RowDigester, RowDigests
 from app.engine.samples import Sampler
-from app.store.lineage import LineageFiles
+from app.store.lineage import LineageFiles, Origin
 from app.store.vault import TamperedError, VaultError
 from mechanisms.privacy import Adjacency
 
 KEY = bytes(range(32))
+ORIGIN = Origin(account="acc_1", adjacency="replace_one", delta=None)
 REGIONS = ("north", "south", "east", "west")
 
 
@@ -378,8 +379,11 @@ def test_a_key_of_another_length_is_no_key(tmp_path: Path) -> None:
 
 def test_digests_are_read_as_they_were_kept_or_not_at_all(tmp_path: Path) -> None:
     files = LineageFiles(tmp_path)
-    sha256 = files.keep("ds_1", b"some digests")
+    sha256 = files.keep("ds_1", b"some digests", ORIGIN)
     assert files.read("ds_1", sha256) == b"some digests"
+    assert files.kept() == ["ds_1"]
+    assert files.sha256_of("ds_1") == sha256
+    assert files.origin("ds_1") == ORIGIN
     file = tmp_path / "lineage" / "ds_1.digests"
     file.write_bytes(b"same length!")
     with pytest.raises(TamperedError, match="differs"):
@@ -388,3 +392,8 @@ def test_digests_are_read_as_they_were_kept_or_not_at_all(tmp_path: Path) -> Non
         files.forget("ds_1")
         with pytest.raises(TamperedError, match="cannot be read"):
             files.read("ds_1", sha256)
+    assert files.kept() == []
+    assert files.origin("ds_1") is None
+    for broken in (b"", b"[]", b"{}", b"\xff"):
+        (tmp_path / "lineage" / "ds_1.account").write_bytes(broken)
+        assert files.origin("ds_1") is None

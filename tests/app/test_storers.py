@@ -21,12 +21,13 @@ from app.engine.forking import ProcessLostError
 from app.engine.limits import Limits
 from app.engine.row_digests import RowDigests
 from app.services.lineage import Digested, Verdict, compare
-from app.store.lineage import LineageFiles
+from app.store.lineage import LineageFiles, Origin
 from app.store.vault import Vault
 from app.storers import StoringProcesses
 from tests.app.uploads import SENTINEL, columns_spec, sample_csv
 
 KEY = bytes(range(32))
+ORIGIN = Origin(account="acc_1", adjacency="replace_one", delta=None)
 NUMBER = columns_spec({"x": {"type": "number", "lower": 0, "upper": 2}})
 LONG = b"x\n" + b"1\n" * 3_000_000
 
@@ -201,7 +202,7 @@ def test_comparing_is_the_same_as_here(tmp_path: Path, storing: StoringProcesses
         digests = data.store(f"ds_{name[0]}{len(kept)}", content, columns_spec()).digests
         assert digests is not None
         dataset = f"ds_{name.replace(' ', '_')}"
-        kept[name] = Digested(dataset, files.keep(dataset, digests))
+        kept[name] = Digested(dataset, files.keep(dataset, digests, ORIGIN))
     new = kept.pop("b again")
     unlike = Digested("ds_c", "0" * 64)
     for earlier in ([kept["a"]], list(kept.values()), [unlike, kept["b"]], [unlike]):

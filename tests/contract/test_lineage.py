@@ -156,7 +156,7 @@ def test_lost_or_altered_digests_let_nothing_in(apart: Service) -> None:
         upload(admin, file_of(people(4)), columns=COLUMNS)
         assert_problem(send_upload(admin, file_of(people(1)), money()), 409)
         left = {path.name for path in file.parent.iterdir()}
-        assert len(left) == 5  # the key, and one file per data set: refused uploads leave none
+        assert len(left) == 9  # the key, and two files per data set: refused uploads leave none
 
 
 def test_another_key_lets_nothing_in(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tests.e2e.live import LiveServer, release_mean, upload
 
 COLUMNS = {"income": {"type": "number", "lower": 0, "upper": 100}}
 ROWS = "income\n" + "\n".join(str(value % 100) for value in range(200)) + "\n"
+OTHERS = "income\n" + "\n".join(f"{value * 0.317 % 100:.3f}" for value in range(200)) + "\n"
 
 
 @pytest.fixture
@@ -83,9 +84,8 @@ def test_a_restored_backup_is_frozen_until_it_is_reconciled(
         dataset = upload(client, ROWS, COLUMNS, budget={"epsilon": "10"})["id"]
         first = ask(client, dataset, "first")
         assert command(server, "backup", str(tmp_path / "backup")).exit_code == 0
-        forgotten = upload(client, ROWS.replace("1", "7"), COLUMNS, overlap={"reason": "test"})[
-            "id"
-        ]
+        others = upload(client, OTHERS, COLUMNS, budget={"epsilon": "1"})
+        forgotten, account = others["id"], others["account"]
         assert ask(client, dataset, "second").status_code == 201
         assert ask(client, forgotten, "third").status_code == 201
         assert command(server, "ledger", "reconcile", "--yes").exit_code == 1, "a server runs"
@@ -94,7 +94,8 @@ def test_a_restored_backup_is_frozen_until_it_is_reconciled(
     refused = command(server, "ledger", "reconcile", said="n\n")
     assert refused.exit_code == 1
     assert "it lacks what the anchor knows of" in refused.output
-    assert ": 1 will be burned" in refused.output
+    assert f"{account}: 1 will be burned" in refused.output
+    assert f"data set {forgotten} of {account} is forgotten" in refused.output
     assert_frozen(server, dataset)
     assert command(server, "ledger", "reconcile", said="y\n").exit_code == 0
     with server, server.client() as client:
@@ -109,6 +110,13 @@ def test_a_restored_backup_is_frozen_until_it_is_reconciled(
         assert logged(server, "the ledger is frozen")["reason"] == Standing.OLDER
         moved = "a data set is not in the database: its rows are now in stale"
         assert logged(server, moved)["dataset"] == forgotten
+        # its people are not: they come back to what they have spent
+        with pytest.raises(AssertionError, match=rf'overlapping-dataset.*"account":"{account}"'):
+            upload(client, OTHERS, COLUMNS)
+        back = upload(client, OTHERS, COLUMNS, account=account, budget=None)
+        assert back["account"] == account
+        assert spent(client, back["id"]) == "1"
+        assert ask(client, back["id"], "fourth").json()["code"] == "budget-exceeded"
         again = client.get("/v1/ledger/verification").json()
         assert again["ok"] is True
     assert command(server, "audit", "verify").exit_code == 0

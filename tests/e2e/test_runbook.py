@@ -15,6 +15,7 @@ from app.settings import PREFIX
 from tests.e2e.live import ADMIN_KEY, LiveServer, release_mean, upload
 from tests.e2e.test_readme import ROOT, RUNBOOK
 
+LATE = "x\n" + "".join(f"{value * 0.00317 % 1:.5f}\n" for value in range(200))
 COLUMNS = {"x": {"type": "number", "lower": 0, "upper": 1}}
 
 
@@ -67,6 +68,8 @@ def test_the_runbook(project: Path) -> None:
         assert "ok" in run(back_up, project, server.url)
         after = ask(admin, dataset, "after the backup")
         assert after.status_code == 201
+        late = upload(admin, LATE, COLUMNS, budget={"epsilon": "1"})
+        assert ask(admin, late["id"], "all of it").status_code == 201
     assert "BROKEN" not in run(restore, project, server.url)
     with LiveServer(project / "data") as server, server.client() as admin:
         assert httpx.get(f"{server.url}/readyz").status_code == 200
@@ -82,3 +85,8 @@ def test_the_runbook(project: Path) -> None:
         )
         assert receipt.status_code == 200, receipt.text
         assert ask(admin, dataset, "a new question").status_code == 201
+        # and people who came after the backup have no second budget
+        with pytest.raises(AssertionError, match="overlapping-dataset"):
+            upload(admin, LATE, COLUMNS)
+        back = upload(admin, LATE, COLUMNS, account=late["account"], budget=None)
+        assert back["budget"]["epsilon"]["remaining"] == "0"
