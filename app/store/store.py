@@ -93,6 +93,7 @@ class Store:
             key = SigningKey.of(data_dir)
             if guard.frozen is None:
                 _know(opened, key, guard)
+            readers = reading_engine(url)
             writer = Writer(
                 opened.connection,
                 opened.identity,
@@ -104,7 +105,7 @@ class Store:
         return cls(
             opened=opened,
             guard=guard,
-            readers=reading_engine(url),
+            readers=readers,
             writer=writer,
             key=key,
             shared=is_shared(url),

@@ -9,6 +9,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -27,6 +28,7 @@ from app.store import (
     sqlite,
 )
 from app.store import lock as lock_module
+from app.store import store as store_module
 from app.store.errors import PragmaMismatchError, StoreClosedError, UnsupportedDatabaseError
 from app.store.lock import DirectoryLock
 from tests.app.ledgers import CURATOR, DATABASE_ERRORS, Place, left_behind, opened, url_of
@@ -187,6 +189,30 @@ def test_a_snapshot_does_not_move(place: Place) -> None:
         ledger.debit("later")
         assert r.accounts.get(ledger.account) == before
         assert ledger.balance() == (1000, 1, 0)
+
+
+@pytest.mark.parametrize("part", ["Guard", "SigningKey.of", "_know", "reading_engine", "Writer"])
+def test_an_opening_that_fails_gives_everything_free(
+    place: Place, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    connections = []
+    with monkeypatch.context() as patched:
+        open_database = store_module.open_database
+
+        def opening(*args: Any, **options: Any) -> Any:
+            found = open_database(*args, **options)
+            connections.append(found.connection)
+            return found
+
+        def fail(*_: object, **__: object) -> Any:
+            raise MemoryError(part)
+
+        patched.setattr(store_module, "open_database", opening)
+        patched.setattr(f"app.store.store.{part}", fail)
+        with pytest.raises(MemoryError, match=part):
+            place.open()
+    assert [connection.closed for connection in connections] == [True]
+    place.open().close()
 
 
 def test_a_closed_store_takes_no_writes(place: Place) -> None:
