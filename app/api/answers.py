@@ -254,6 +254,10 @@ class ReceiptCheckAnswer(Answer):
     )
     entry: bool | None = Field(description="Whether this ledger has the entry in its place.")
     stored: bool | None = Field(description="Whether the stored answer is the signed one.")
+    forgotten: bool | None = Field(
+        description="Whether the entry is missing and of an epoch that a reconciliation has ended, "
+        "as when a restored database did not know it yet."
+    )
     receipt: ReceiptFactsAnswer | None
 
 
@@ -396,6 +400,7 @@ def receipt_check_answer(finding: Finding) -> ReceiptCheckAnswer:
         sent=finding.sent,
         entry=finding.entry,
         stored=finding.stored,
+        forgotten=finding.forgotten,
         receipt=None if said is None else ReceiptFactsAnswer(**asdict(said)),
     )
 

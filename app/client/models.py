@@ -114,7 +114,8 @@ class ReceiptCheck(Answer):
 
     ``sent``: whether the answer that was sent is the signed one (None: it was not sent).
     ``entry``: whether the ledger has the entry in its place. ``stored``: whether the
-    stored answer is the signed one.
+    stored answer is the signed one. ``forgotten``: whether the entry is missing
+    and of an epoch that a reconciliation has ended, as after a restore.
     """
 
     ok: bool
@@ -122,6 +123,7 @@ class ReceiptCheck(Answer):
     sent: bool | None = None
     entry: bool | None = None
     stored: bool | None = None
+    forgotten: bool | None = None
     receipt: Receipt | None = None
 
 

@@ -32,13 +32,16 @@ class Finding:
 
     ``sent`` is whether the answer that came with the receipt is the signed one
     (None: it came alone), ``entry`` whether the ledger has the entry in place,
-    ``stored`` whether the stored answer is the signed one.
+    ``stored`` whether the stored answer is the signed one. ``forgotten`` is whether the
+    entry is missing and of an epoch that a reconciliation has ended, as when a restored
+    database did not know it yet.
     """
 
     signature: bool
     sent: bool | None = None
     entry: bool | None = None
     stored: bool | None = None
+    forgotten: bool | None = None
     receipt: Receipt | None = None
 
     @property
@@ -118,14 +121,16 @@ class Receipts:
             entries = reader.entries.list(receipt.account, after=receipt.seq - 1, limit=1)
             record = reader.releases.get(receipt.release)
         stored = None if record is None or record.result is None else record.result
+        in_place = any(
+            (entry.seq, entry.hash, entry.release, chain_hash(entry, self.ledger))
+            == (receipt.seq, receipt.entry, receipt.release, receipt.entry)
+            for entry in entries
+        )
         return Finding(
             signature=True,
             sent=None if len(document) == 1 else answer_digest(split(content)[0]) == receipt.answer,
-            entry=any(
-                (entry.seq, entry.hash, entry.release, chain_hash(entry, self.ledger))
-                == (receipt.seq, receipt.entry, receipt.release, receipt.entry)
-                for entry in entries
-            ),
+            entry=in_place,
             stored=stored is not None and answer_digest(split(stored)[0]) == receipt.answer,
+            forgotten=not in_place and receipt.epoch < self._store.identity.epoch,
             receipt=receipt,
         )

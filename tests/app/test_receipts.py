@@ -217,6 +217,7 @@ def test_a_receipt_outlives_an_edited_ledger(
         found = check(ledger, content)
         assert (found.ok, found.signature, found.sent) == (False, True, True)
         assert (found.entry, found.stored) == (entry, stored)
+        assert found.forgotten is False, "no reconciliation accounts for it"
 
 
 def test_an_unfinished_release_has_no_stored_answer(place: Place) -> None:

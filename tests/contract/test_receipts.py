@@ -45,8 +45,9 @@ def test_the_service_judges_a_receipt(
     receipt = answer.json()["receipt"]
     with service.client(make_key(admin, "analyst")["secret"]) as anybody:
         found = check(anybody, answer.content)
-        assert {name: found[name] for name in ("ok", "signature", "sent", "entry", "stored")} == {
+        assert {name: found[name] for name in found if name != "receipt"} == {
             "ok": True, "signature": True, "sent": True, "entry": True, "stored": True,
+            "forgotten": False,
         }  # fmt: skip
         assert found["receipt"]["release"] == answer.json()["id"]
         alone = check(anybody, json.dumps({"receipt": receipt}).encode())
@@ -58,7 +59,7 @@ def test_the_service_judges_a_receipt(
         forged = check(anybody, json.dumps({"receipt": receipt[:-8] + "AAAAAAAA"}).encode())
         assert forged == {
             "ok": False, "signature": False, "sent": None, "entry": None, "stored": None,
-            "receipt": None,
+            "forgotten": None, "receipt": None,
         }  # fmt: skip
     entries = curator.get(f"/v1/datasets/{dataset}/ledger").json()["items"]
     charged = next(each for each in entries if each["hash"] == found["receipt"]["entry"])

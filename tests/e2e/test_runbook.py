@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.client import check_receipt
 from app.settings import PREFIX
 from tests.e2e.live import ADMIN_KEY, LiveServer, release_mean, upload
 from tests.e2e.test_readme import ROOT, RUNBOOK
@@ -54,6 +56,23 @@ def ask(client: httpx.Client, dataset: str, key: str) -> httpx.Response:
     return release_mean(client, dataset, column="x", epsilon="1", key=key)
 
 
+def check_receipts(client: httpx.Client, *, known: bytes, forgotten: bytes) -> None:
+    """Check two receipts offline, and ask the service, which lacks the second one's entry."""
+    keys = client.get("/v1/ledger/public-keys").content
+    found = []
+    for answer in (known, forgotten):
+        assert check_receipt(answer, keys).release == json.loads(answer)["id"]
+        headers = {"Content-Type": "application/json"}
+        judged = client.post("/v1/ledger/receipts", content=answer, headers=headers)
+        assert judged.status_code == 200, judged.text
+        found.append(judged.json())
+    names = ("ok", "signature", "sent", "entry", "stored", "forgotten")
+    assert [[each[name] for name in names] for each in found] == [
+        [True, True, True, True, True, False],
+        [False, True, True, False, False, True],
+    ]
+
+
 def test_the_runbook(project: Path) -> None:
     back_up, restore, rotate = re.findall(r"^```bash\n(.*?)^```", RUNBOOK, re.MULTILINE | re.DOTALL)
     with LiveServer(project / "data") as server, server.client() as admin:
@@ -78,12 +97,7 @@ def test_the_runbook(project: Path) -> None:
         # the answer after the backup is known to somebody: its epsilon stays spent
         budget = admin.get(f"/v1/datasets/{dataset}/budget").json()["epsilon"]
         assert budget["spent"] == "2"
-        receipt = admin.post(
-            "/v1/ledger/receipts",
-            content=after.content,
-            headers={"Content-Type": "application/json"},
-        )
-        assert receipt.status_code == 200, receipt.text
+        check_receipts(admin, known=first.content, forgotten=after.content)
         assert ask(admin, dataset, "a new question").status_code == 201
         # and people who came after the backup have no second budget
         with pytest.raises(AssertionError, match="overlapping-dataset"):
