@@ -34,6 +34,15 @@ Steinke 2020, Corollary 13)
 Floats look for a good alpha; the inequality is then certified in ball arithmetic, so any alpha
 that passes is a proof, and the conversions err on the safe side only.
 
+**More for a while.** Solved for rho at one alpha, the inequality is a line in epsilon, of slope
+1 / alpha. So the largest rho, the best line, is a *convex* function f of epsilon: what a further
+t is worth, ``f(e + t) - f(e)``, grows with e. Added at a later and larger target, or beside other
+such amounts, what was worth it at e is no more than it would be worth there:
+
+    f(e) + sum_i (f(e_i + t_i) - f(e_i)) <= f(e + sum_i t_i)    for all e_i <= e,
+
+by induction over i, and whichever of the amounts have been taken away again.
+
 Amounts of an account are whole numbers of :data:`RHO_UNIT`, costs rounded up.
 """
 
@@ -59,6 +68,8 @@ SMALLEST_DELTA = Fraction(1, 10**30)
 _DECIMAL = re.compile(r"\d+(\.\d+)?([eE][+-]?\d{1,2})?", re.ASCII)
 _MAX_TEXT_LENGTH = 40
 _BITS = 192
+# How far a total may lie below the largest: one unit is lost to rounding, less to the search.
+_SLACK = 2
 _LOG_SPAN = (log(1e-7), log(1e12))
 
 
@@ -99,9 +110,28 @@ def units(rho: Fraction) -> int:
     return -(-steps.numerator // steps.denominator)
 
 
+def increment_units(target: Epsilon, more: Epsilon, delta: Fraction) -> int:
+    """Return units that ``more`` is certainly worth at this target and at every larger one.
+
+    At most ``f(target + more) - f(target)``, within a few units; 0 or less where that is
+    too little to count.
+
+    Raises
+    ------
+    ValueError
+        As :func:`total_units`, of the two together.
+    """
+    # At no target at all f is positive already: as little as at the smallest one.
+    start = max(target, Epsilon(1))
+    after = total_units(target.fraction + more.fraction, delta)
+    return after - total_units(start.fraction, delta) - _SLACK
+
+
 @lru_cache(maxsize=256)
 def total_units(epsilon: Fraction, delta: Fraction) -> int:
     """Return the largest zCDP total, in units, that certainly stays within (epsilon, delta).
+
+    It is the largest but for the search for alpha, which costs it less than one unit.
 
     Parameters
     ----------
@@ -118,8 +148,8 @@ def total_units(epsilon: Fraction, delta: Fraction) -> int:
     if not 0 < epsilon <= Fraction(MAX_EPSILON_NANOS, NANOS_PER_EPSILON):
         raise ValueError("epsilon lies above 0 and is at most 10,000")
     _checked(delta)
-    # rho-zCDP never gives an epsilon below rho at these deltas.
-    low, high = 0, units(epsilon) + 1
+    # The largest rho is below 3 delta**2 at epsilon = 0, and its slope, 1 / alpha, below 1.
+    low, high = 0, units(epsilon + delta) + 1
     while high - low > 1:
         middle = (low + high) // 2
         if _within(middle * RHO_UNIT, epsilon, delta):

@@ -400,8 +400,8 @@ class GrantRequest(Request):
     reason: Reason
     expires: Ahead | None = Field(
         default=None,
-        description="When the grant ends: the total then falls by it, but not below what is "
-        "spent and reserved.",
+        description="When the grant ends: the total then falls by what it added, but not below "
+        "what is spent and reserved.",
     )
 
 

@@ -15,7 +15,14 @@ from typing import ClassVar, Literal, Protocol
 
 from app.domain.ledger import MAX_TOTAL_NANOS
 from app.domain.problems import Problem, invalid_request
-from mechanisms.accounting import RHO_UNIT, decimal_text, epsilon_of, total_units, units
+from mechanisms.accounting import (
+    RHO_UNIT,
+    decimal_text,
+    epsilon_of,
+    increment_units,
+    total_units,
+    units,
+)
 from mechanisms.privacy import MAX_EPSILON_NANOS, NANOS_PER_EPSILON, Epsilon, Guarantee
 
 # epsilon**2 / 2 = rho, in nano-epsilons and units: nanos**2 = amount * this
@@ -38,8 +45,12 @@ class Meter(Protocol):
     def opening(self, epsilon: Epsilon) -> int:
         """Return the total of a new account with this target."""
 
-    def raising(self, total: int, epsilon: Epsilon) -> int:
-        """Return by how much the total grows when the target grows by epsilon."""
+    def raising(self, lasting: int, epsilon: Epsilon, *, ends: bool) -> int:
+        """Return by how much the total grows when the target grows by epsilon.
+
+        ``lasting`` is the total without anything granted for a while; ``ends`` says
+        whether this is.
+        """
 
     def cost(self, guarantee: Guarantee) -> int:
         """Return what a release takes from the account."""
@@ -67,8 +78,8 @@ class PureMeter:
         """Return the total of a new account with this target."""
         return epsilon.nanos
 
-    def raising(self, total: int, epsilon: Epsilon) -> int:  # noqa: ARG002 - sums know no total
-        """Return by how much the total grows when the target grows by epsilon."""
+    def raising(self, lasting: int, epsilon: Epsilon, *, ends: bool) -> int:  # noqa: ARG002
+        """Return by how much the total grows: by epsilon, on top of whatever there is."""
         return epsilon.nanos
 
     def cost(self, guarantee: Guarantee) -> int:
@@ -113,10 +124,38 @@ class ZcdpMeter:
             )
         return total_units(epsilon.fraction, self.delta)
 
-    def raising(self, total: int, epsilon: Epsilon) -> int:
-        """Return by how much the total grows when the target grows by epsilon."""
-        target = Epsilon(self.epsilon(total).nanos + epsilon.nanos)
-        return max(self.opening(target) - total, 0)
+    def raising(self, lasting: int, epsilon: Epsilon, *, ends: bool) -> int:
+        """Return by how much the total grows when the target grows by epsilon.
+
+        The most zCDP within a target is a convex function f of it, so what a grant
+        adds depends on where it begins: always at the lasting target, whatever else
+        is granted for a while.
+
+        A lasting grant of g takes the lasting total from f(e) to f(e + g). So it is
+        what lasting grants alone would have made it, and once all others have ended
+        nothing else is left.
+
+        A grant of t that ends adds at most f(e + t) - f(e) to the lasting target e of
+        its time. The lasting target never falls, so by convexity all that are in force
+        add up, with the lasting total, to no more than f of the sum of their targets,
+        in whatever order they were made and end (:mod:`mechanisms.accounting`, which
+        says by how many units the first is kept below the second). Several at once
+        come to a little less than that.
+
+        What has been spent of a grant that has ended stays spent, as if that part had
+        been granted for good; then its target counts as in force.
+
+        Raises
+        ------
+        Problem
+            ``invalid-request`` for a target above 10,000, or one that does not grow.
+        """
+        before = self.epsilon(lasting)
+        total = self.opening(Epsilon(before.nanos + epsilon.nanos))
+        amount = increment_units(before, epsilon, self.delta) if ends else total - lasting
+        if amount < 1:
+            raise invalid_request("epsilon", "is too little to add anything to this account")
+        return amount
 
     def cost(self, guarantee: Guarantee) -> int:
         """Return what a release takes from the account, at most the largest total and one more."""

@@ -86,15 +86,17 @@ class BudgetService:
         Raises
         ------
         Problem
-            ``not-found``; ``invalid-request`` above the largest total.
+            ``not-found``; ``invalid-request`` above the largest total, and for what adds
+            nothing.
         """
         facts = self._datasets.facts(dataset)
         account = facts.record.account
 
         def raise_total(work: UnitOfWork) -> Entry:
+            lasting = work.accounts.lasting_total(account)
             return work.accounts.grant(
                 account,
-                facts.meter.raising(work.accounts.balance(account).total, epsilon),
+                facts.meter.raising(lasting, epsilon, ends=expires is not None),
                 principal=caller.person,
                 reason=reason,
                 expires_at=None if expires is None else text_of(expires),

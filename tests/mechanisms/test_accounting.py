@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.special import log_ndtr
 
-from mechanisms.accounting import LARGEST_DELTA, RHO_UNIT, epsilon_of, total_units, units
+from mechanisms.accounting import (
+    LARGEST_DELTA,
+    RHO_UNIT,
+    epsilon_of,
+    increment_units,
+    total_units,
+    units,
+)
 from mechanisms.catalog import calibrate
 from mechanisms.domain import Schema
 from mechanisms.privacy import Epsilon, bounded_range_rho, pure_rho
@@ -56,6 +64,47 @@ def test_epsilon_grows_with_what_is_spent(one: int, other: int, delta: Fraction)
     low, high = sorted((one, other))
     assert epsilon_of(low, delta) <= epsilon_of(high, delta)
     assert epsilon_of(0, delta) == Epsilon(0)
+
+
+def largest_total(epsilon: Epsilon, delta: Fraction) -> Decimal:
+    """The largest zCDP total by 60 digits and a search that knows nothing of floats, in units."""
+    with localcontext(prec=60):
+        target = Decimal(epsilon.nanos) / 10**9
+        log_delta = (Decimal(delta.numerator) / delta.denominator).ln()
+
+        def total(place: Decimal) -> Decimal:
+            gap = place.exp()  # alpha - 1
+            constant = (1 + gap) * (gap / (1 + gap)).ln() - place
+            return (target + (log_delta - constant) / gap) / (1 + gap)
+
+        low, high = Decimal(-17), Decimal(100)
+        share = (Decimal(5).sqrt() - 1) / 2
+        for _ in range(130):
+            left, right = high - share * (high - low), low + share * (high - low)
+            low, high = (left, high) if total(left) < total(right) else (low, right)
+        return total((low + high) / 2) * 10**12
+
+
+DELTAS = [LARGEST_DELTA, DELTA, Fraction(1, 10**30)]
+TARGETS = st.floats(0, 13).map(lambda digits: Epsilon(min(int(10**digits), 10**13)))
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+@pytest.mark.parametrize("epsilon", ["0.000000001", "0.000002", "0.001", "1", "100", "10000"])
+def test_a_total_is_the_largest_but_for_rounding(epsilon: str, delta: Fraction) -> None:
+    target = Epsilon.parse(epsilon)
+    assert 0 <= largest_total(target, delta) - total_units(target.fraction, delta) < 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(TARGETS, TARGETS, st.sampled_from(DELTAS))
+def test_an_increment_is_certain(start: Epsilon, more: Epsilon, delta: Fraction) -> None:
+    start, more = Epsilon(start.nanos // 2), Epsilon(-(-more.nanos // 2))
+    together = Epsilon(start.nanos + more.nanos)
+    worth = largest_total(together, delta) - largest_total(start, delta)
+    assert increment_units(start, more, delta) <= worth
+    if start.nanos:
+        assert increment_units(start, more, delta) > worth - 5
 
 
 def test_costs_round_up() -> None:
