@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from math import sqrt
 from statistics import fmean
 
@@ -34,6 +35,7 @@ from mechanisms.statistics.additive import (
     AdditiveStatistic,
     Leaf,
     describe_noise,
+    noise_describer,
     render,
 )
 from mechanisms.statistics.base import (
@@ -266,12 +268,14 @@ def draw_coordinates(
 
 def _drawing(form: AdditiveForm, noise: IntegerNoise) -> Callable[[Data, Randomness], Outcome]:
     laws, unit = noise.describe()
+    describe = partial(noise_describer, laws=laws, unit=unit, correlation=noise.correlation)
+    of_all = describe(form.answer([Fraction(0)] * noise.dimension)) if form.linear else None
 
     def draw(data: Data, randomness: Randomness) -> Outcome:
         tree = form.answer(draw_coordinates(form, noise, data, randomness))
         return Outcome(
-            value=render(tree, lambda leaf: leaf.number()),
-            noise=describe_noise(tree, laws, unit, centred=True, correlation=noise.correlation),
+            value=render(tree, Leaf.number),
+            noise=(of_all or describe(tree))(tree),
         )
 
     return draw

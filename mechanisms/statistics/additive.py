@@ -29,6 +29,7 @@ from mechanisms.statistics.base import Data, InvalidStatisticError, Json, Noise,
 
 Coordinates = Sequence[Fraction]
 Slopes = Mapping[int, Fraction]
+Correlation = Callable[[int, int], float]
 Made = TypeVar("Made")
 
 
@@ -80,6 +81,8 @@ class AdditiveForm:
         The public steps of the answer, given the step of a coordinate.
     details
         Public facts that the answer should carry.
+    linear
+        Whether all answers have the same numbers with the same slopes and limits.
     """
 
     space: AdjacentOutputSpace
@@ -88,6 +91,7 @@ class AdditiveForm:
     reference: Callable[[int | None], Coordinates | None]
     grid: Callable[[Fraction], Json]
     details: Json
+    linear: bool = False
 
 
 @runtime_checkable
@@ -127,7 +131,7 @@ def describe_noise(
     unit: Fraction,
     *,
     centred: bool,
-    correlation: Callable[[int, int], float] = lambda _one, _other: 0.0,
+    correlation: Correlation = lambda _one, _other: 0.0,
 ) -> Noise:
     """Return the noise of every leaf, given the law of each coordinate in these units.
 
@@ -143,44 +147,67 @@ def describe_noise(
     correlation : callable
         The correlation of two coordinates, zero under most balls.
     """
+    return noise_describer(tree, laws, unit, correlation=correlation)(tree, centred=centred)
 
-    known: dict[int, tuple[float, float]] = {}
 
-    def spread(leaf: Leaf) -> tuple[float, float]:
-        """Return standard deviation and half width; both walks of the tree ask for them."""
-        found = known.get(id(leaf))
-        if found is None:
-            found = known[id(leaf)] = of_leaf(leaf)
-        return found
+def noise_describer(
+    tree: Tree, laws: Sequence[NoiseLaw], unit: Fraction, *, correlation: Correlation
+) -> Callable[..., Noise]:
+    """Return what :func:`describe_noise` is for a tree, and for any other with its slopes.
 
-    def of_leaf(leaf: Leaf) -> tuple[float, float]:
-        parts = {at: float(slope * unit) for at, slope in leaf.slopes.items()}
-        if len(parts) == 1:
-            ((at, slope),) = parts.items()
-            std, half = abs(slope) * laws[at].std, abs(slope) * laws[at].half_width_95
-        else:
-            std, half = _combined(parts, laws, correlation)
-        if leaf.limits is None:
-            return std, half
-        width = float(leaf.limits[1] - leaf.limits[0])
-        return min(std, width / 2), min(half, width)
+    The answers of a linear form differ in their values alone: of them all,
+    one is looked at thoroughly.
+    """
+    spreads: list[tuple[float, float]] = []
+    render(tree, lambda leaf: spreads.append(_spread(leaf, laws, unit, correlation)))
+    std = render(tree, _in_turn([std for std, _ in spreads]))
+    halves = [half for _, half in spreads]
 
-    def interval(leaf: Leaf) -> list[float]:
-        half = spread(leaf)[1]
-        if not centred:
-            return [0.0 - half, half]
-        low, high = leaf.number() - half, leaf.number() + half
-        if leaf.limits is not None:
-            low, high = max(low, float(leaf.limits[0])), min(high, float(leaf.limits[1]))
-        return [low, high]
+    def describe(tree: Tree, *, centred: bool = True) -> Noise:
+        half = iter(halves)
+        interval = _interval if centred else _interval_of_zero
+        return Noise(std=std, interval_95=render(tree, lambda leaf: interval(leaf, next(half))))
 
-    return Noise(std=render(tree, lambda leaf: spread(leaf)[0]), interval_95=render(tree, interval))
+    return describe
+
+
+def _in_turn(values: Sequence[float]) -> Callable[[Leaf], float]:
+    rest = iter(values)
+    return lambda _leaf: next(rest)
+
+
+def _interval(leaf: Leaf, half: float) -> list[float]:
+    number = leaf.number()
+    low, high = number - half, number + half
+    if leaf.limits is not None:
+        low, high = max(low, float(leaf.limits[0])), min(high, float(leaf.limits[1]))
+    return [low, high]
+
+
+def _interval_of_zero(_leaf: Leaf, half: float) -> list[float]:
+    return [0.0 - half, half]
+
+
+def _spread(
+    leaf: Leaf, laws: Sequence[NoiseLaw], unit: Fraction, correlation: Correlation
+) -> tuple[float, float]:
+    """Return a number's standard deviation and 95% half width."""
+    parts = {at: float(slope * unit) for at, slope in leaf.slopes.items()}
+    if len(parts) == 1:
+        ((at, slope),) = parts.items()
+        std, half = abs(slope) * laws[at].std, abs(slope) * laws[at].half_width_95
+    else:
+        std, half = _combined(parts, laws, correlation)
+    if leaf.limits is None:
+        return std, half
+    width = float(leaf.limits[1] - leaf.limits[0])
+    return min(std, width / 2), min(half, width)
 
 
 def _combined(
     slopes: Mapping[int, float],
     laws: Sequence[NoiseLaw],
-    correlation: Callable[[int, int], float],
+    correlation: Correlation,
 ) -> tuple[float, float]:
     """Return the standard deviation and 95% half-width of a combination of coordinates."""
     sizes = {at: abs(slope) * laws[at].std for at, slope in slopes.items()}

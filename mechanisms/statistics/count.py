@@ -65,6 +65,7 @@ class Count:
             reference=still(1),
             grid=lambda step: {"step": {"count": float(step)}},
             details={},
+            linear=True,
         )
 
     def _total(self, data: Data, schema: Schema) -> int:

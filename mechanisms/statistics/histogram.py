@@ -90,14 +90,13 @@ class Histogram:
             for labels in product(*(axis.labels for axis in axes))
         ]
 
+        slopes = [{index: Fraction(1)} for index in range(cells)]
+
         def answer(coordinates: Coordinates) -> Tree:
             return {
                 "cells": [
-                    {
-                        "cell": name,
-                        "count": Leaf(value=value, slopes={index: Fraction(1)}, whole=True),
-                    }
-                    for index, (name, value) in enumerate(zip(names, coordinates, strict=True))
+                    {"cell": name, "count": Leaf(value=value, slopes=slope, whole=True)}
+                    for name, value, slope in zip(names, coordinates, slopes, strict=True)
                 ]
             }
 
@@ -108,6 +107,7 @@ class Histogram:
             reference=still(cells),
             grid=lambda step: {"step": {"count": float(step)}},
             details={},
+            linear=True,
         )
 
     def _axes(self, schema: Schema) -> list[_Axis]:

@@ -80,6 +80,7 @@ class Moments:
                 },
             },
             details=public_or_joint_details(layout, linear=public),
+            linear=public,
         )
 
 

@@ -213,11 +213,13 @@ def linear_form(
 ) -> AdditiveForm:
     """Return the form whose answer is ``{name: offset + unit * coordinate}``."""
 
+    slopes = [{index: unit} for index, unit in enumerate(units)]
+
     def answer(coordinates: Coordinates) -> Tree:
         return {
-            name: Leaf(value=offset + unit * value, slopes={index: unit})
-            for index, (name, offset, unit, value) in enumerate(
-                zip(names, offsets, units, coordinates, strict=True)
+            name: Leaf(value=offset + unit * value, slopes=slope)
+            for name, offset, unit, value, slope in zip(
+                names, offsets, units, coordinates, slopes, strict=True
             )
         }
 
@@ -230,4 +232,5 @@ def linear_form(
             "step": {name: float(unit * step) for name, unit in zip(names, units, strict=True)}
         },
         details={},
+        linear=True,
     )

@@ -13,12 +13,18 @@ import pytest
 
 from mechanisms.catalog import calibrate
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
+from mechanisms.geometry.balls import NoiseLaw
 from mechanisms.geometry.histograms import HistogramBall
 from mechanisms.knorm import IntegerNoise, draw_coordinates
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.additive import AdditiveForm, AdditiveStatistic
+from mechanisms.statistics.additive import (
+    AdditiveForm,
+    AdditiveStatistic,
+    describe_noise,
+    noise_describer,
+)
 from mechanisms.statistics.base import InvalidStatisticError
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.correlation import Correlation
@@ -659,3 +665,26 @@ def test_many_columns_at_once() -> None:
     for norm in ("l1", "l2", "linf"):
         plan = calibrate(Moments(columns=tuple(columns)), made, Epsilon.parse("1"), norm=norm)
         assert len(plan.draw(data, system_randomness()).value["second"]) == 64  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "adjacency"), CASES)
+def test_one_answer_tells_the_noise_of_every_linear_one(name: str, adjacency: Adjacency) -> None:
+    form = EVERY[name].additive(schema(adjacency))
+    size = form.space.dimension
+    laws, unit = [NoiseLaw(1.0 + at, 2.5 + at) for at in range(size)], Fraction(3, 4)
+
+    def apart(_one: int, _other: int) -> float:
+        return 0.0
+
+    once = noise_describer(form.answer([Fraction(0)] * size), laws, unit, correlation=apart)
+    generator = np.random.default_rng(5)
+    same = True
+    for _ in range(5):
+        drawn = [Fraction(int(number), 8) for number in generator.integers(-(2**30), 2**30, size)]
+        tree = form.answer(drawn)
+        same = same and once(tree) == describe_noise(tree, laws, unit, centred=True)
+    assert same == form.linear
+    assert form.linear == (
+        name.startswith(("count", "histogram", "sum"))
+        or (adjacency is REPLACE and name.startswith(("mean", "moments")))
+    )
