@@ -40,7 +40,7 @@ from app.store.anchor_records import (
 )
 from app.store.entries import Position
 from app.store.errors import UnsupportedDatabaseError
-from app.store.postgresql import check_server
+from app.store.postgresql import LIVENESS, check_server
 
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS anchor (
@@ -52,6 +52,8 @@ _TABLES = (
 )
 _ROW = "SELECT version, ledger, epoch, unfinished, follows FROM anchor"
 _ACCOUNTS = "SELECT account, seq, head, spent FROM anchor_account"
+# A writer waits here with the ledger's lock in its hands, and so does everybody behind it.
+_LONGEST_MS = 30_000
 _ONE_SNAPSHOT = "SET default_transaction_isolation = 'repeatable read'"
 _PUT = (
     "INSERT INTO anchor_account (account, seq, head, spent)"
@@ -103,8 +105,7 @@ class DatabaseAnchor:
             raise UnsupportedDatabaseError("the anchor needs another database than the ledger's")
         self._info = make_conninfo(
             parsed.set(drivername="postgresql").render_as_string(hide_password=False),
-            connect_timeout=10,
-            application_name="release-desk anchor",
+            **{**LIVENESS, "application_name": "release-desk anchor"},
         )
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         self._version = 0
@@ -221,6 +222,7 @@ class DatabaseAnchor:
         with ExitStack() as unless_checked:
             connection = psycopg.connect(self._info, autocommit=True)
             unless_checked.callback(connection.close)
+            _hasten(connection)
             check_server(connection)
             for statement in _TABLES:
                 connection.execute(statement)
@@ -238,6 +240,7 @@ class DatabaseWitness:
         """Return what the rows say; None when there are none."""
         try:
             with psycopg.connect(self._info, autocommit=True) as connection:
+                _hasten(connection)
                 connection.execute(_ONE_SNAPSHOT)
                 with connection.transaction():
                     row = connection.execute(_ROW).fetchone()
@@ -257,6 +260,11 @@ class DatabaseWitness:
         if before is None or after is None or after.state not in (before.state, before.latest):
             return None
         return [before, after]
+
+
+def _hasten(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    """Let no statement of a connection take long."""
+    connection.execute("SELECT set_config('statement_timeout', %s, false)", (str(_LONGEST_MS),))
 
 
 def _anchored(row: tuple[Any, ...], accounts: Sequence[tuple[Any, ...]]) -> Anchored:

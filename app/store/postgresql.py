@@ -37,14 +37,17 @@ _READERS = 8
 _EXTRA_READERS = 8
 _DOUBT_S = 30.0
 _POLL_S = 0.1
-# A peer that vanished without a word must not hold the writer's lock for ever.
-_LIVENESS = {
+LIVENESS: Mapping[str, int | str] = {
     "connect_timeout": 10,
     "keepalives_idle": 15,
     "keepalives_interval": 5,
     "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
     "application_name": "release-desk",
 }
+"""How every connection is made: a peer that vanished without a word, whether it is waited for or
+written to, must not hold the writer's lock for more than half a minute."""
+
 _SESSION = (
     # A temporary table of the same name must not be read in place of ours.
     "SET search_path = public, pg_temp",
@@ -74,7 +77,7 @@ def reading_engine(url: URL) -> Engine:
         pool_size=_READERS,
         max_overflow=_EXTRA_READERS,
         pool_pre_ping=True,
-        connect_args=_LIVENESS,
+        connect_args=dict(LIVENESS),
         execution_options={"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
     )
     return _prepared(engine, role=ROLE)
@@ -82,7 +85,7 @@ def reading_engine(url: URL) -> Engine:
 
 def _writing(url: URL) -> Engine:
     return create_engine(
-        url, poolclass=NullPool, connect_args=_LIVENESS, isolation_level="READ COMMITTED"
+        url, poolclass=NullPool, connect_args=dict(LIVENESS), isolation_level="READ COMMITTED"
     )
 
 

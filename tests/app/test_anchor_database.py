@@ -22,6 +22,8 @@ from app.store import (
     Standing,
     Store,
     StoreError,
+    anchor_database,
+    engines,
     reconciling,
 )
 from app.store.anchor import (
@@ -260,6 +262,53 @@ def test_an_anchor_that_cannot_be_reached_stops_writes(pair: Pair) -> None:
         charge(store, ledger, "one")
         assert spent(store, ledger.account) == 1
         assert store.frozen is None
+
+
+def test_an_anchor_that_does_not_answer_is_not_waited_for_long(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(anchor_database, "_LONGEST_MS", 300)
+    store = pair.open()
+    with closing(store):
+        ledger = pair.ledger(store)
+        with psycopg.connect(pair.anchor_url) as other:
+            other.execute("LOCK TABLE anchor IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(AnchorError):
+                charge(store, ledger, "one")
+            with pytest.raises(AnchorError):
+                DatabaseAnchor(pair.anchor_url, ledger=pair.url).witness.look()
+        charge(store, ledger, "one")
+        assert spent(store, ledger.account) == 1
+        assert store.frozen is None
+
+
+def test_every_connection_notices_that_its_server_is_gone(pair: Pair) -> None:
+    """What the client library does on a silent network, as far as it can be asked here."""
+    anchor = DatabaseAnchor(pair.anchor_url, ledger=pair.url)
+    anchor.read()
+    assert anchor._connection is not None
+    found = [anchor._connection.info.get_parameters()]
+    assert anchor._connection.execute("SHOW statement_timeout").fetchone() == ("30s",)
+    anchor.close()
+    for engine in (engines.writing_engine(pair.url), engines.reading_engine(pair.url)):
+        with engine.connect() as connection:
+            driver = connection.connection.driver_connection
+            assert isinstance(driver, psycopg.Connection)
+            found.append(driver.info.get_parameters())
+        engine.dispose()
+    names = [given.pop("application_name") for given in found]
+    assert names == ["release-desk anchor", "release-desk", "release-desk"]
+    for given in found:
+        assert (
+            given.items()
+            >= {
+                "connect_timeout": "10",
+                "keepalives_idle": "15",
+                "keepalives_interval": "5",
+                "keepalives_count": "3",
+                "tcp_user_timeout": "30000",
+            }.items()
+        )
 
 
 def test_reconciling_needs_the_ledger_to_itself(pair: Pair) -> None:
