@@ -27,7 +27,7 @@ from app.settings import PREFIX, Settings, SettingsError
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from app.store import Findings
+    from app.store import Findings, Reader
 
 
 def application() -> FastAPI:
@@ -176,20 +176,22 @@ def ledger_reconcile(yes: bool) -> None:
     are given up, and the ledger says so.
     """
     from app.main import open_anchor  # noqa: PLC0415
-    from app.store import reconciling  # noqa: PLC0415
+    from app.store import inspecting, reconciling  # noqa: PLC0415
 
     settings = _settings()
     url, data_dir = settings.resolved_database_url, settings.data_dir
     with _local(), reconciling(url, data_dir=data_dir, anchor=open_anchor(settings)) as ledger:
-        _show_findings(ledger.findings())
+        found = ledger.findings()
+        with inspecting(url) as reader:
+            _show_findings(found, reader)
         if not yes:
             click.confirm("Go on with this database?", abort=True)
         ledger.apply()
     click.echo("reconciled: the service can be started")
 
 
-def _show_findings(found: Findings) -> None:
-    from mechanisms.privacy import Epsilon  # noqa: PLC0415
+def _show_findings(found: Findings, reader: Reader) -> None:
+    from app.services.attaching import meter_of_lost  # noqa: PLC0415
 
     click.echo(f"the database: {found.standing}")
     if found.anchored is None:
@@ -197,7 +199,10 @@ def _show_findings(found: Findings) -> None:
     elif found.anchored != found.ledger:
         click.echo(f"it is {found.ledger}, and the anchor is that of {found.anchored}")
     for account, amount in found.lost.items():
-        click.echo(f"account {account}: {Epsilon(amount)} will be burned")
+        meter = meter_of_lost(reader, found, account)
+        # without a trace of its data sets nothing says what it counts in
+        charge = f"{amount} units" if meter is None else f"{meter.text(amount)} {meter.unit}"
+        click.echo(f"account {account}: {charge} will be burned")
     for dataset in found.forgotten:
         whose = "an account unknown" if dataset.origin is None else dataset.origin.account
         click.echo(f"data set {dataset.dataset} of {whose} is forgotten, its row digests are not")

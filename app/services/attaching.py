@@ -14,7 +14,8 @@ import json
 from fractions import Fraction
 
 from app.domain.problems import invalid_request
-from app.store import Reader, UnitOfWork, new_id, read_past
+from app.services.accounting import Meter, meter_of
+from app.store import Findings, Reader, UnitOfWork, new_id, read_past
 from app.store.lineage import Origin
 from mechanisms.accounting import decimal_text, parse_delta
 from mechanisms.privacy import Adjacency
@@ -56,11 +57,34 @@ def delta_of(text: object) -> Fraction | None:
     return parse_delta(text) if isinstance(text, str) else None
 
 
-def _fixed(reader: Reader | UnitOfWork, account: str, asked: Origin) -> Origin:
+def meter_of_lost(reader: Reader, found: Findings, account: str) -> Meter | None:
+    """Return what an account counts in that is about to be charged for what was forgotten.
+
+    Known from its data sets, or from the digests of those that are forgotten too;
+    None where nothing tells.
+    """
+    digests = (each.origin for each in found.forgotten if each.origin is not None)
+    origin = (
+        _first_origin(reader, account)
+        or read_past(reader).origin_of(account)
+        or next((each for each in digests if each.account == account), None)
+    )
+    return None if origin is None else meter_of(delta_of(origin.delta))
+
+
+def _first_origin(reader: Reader | UnitOfWork, account: str) -> Origin | None:
+    """Return what the data set that an account was opened for has fixed, if there is one."""
     first = reader.datasets.first_of(account)
+    if first is None:
+        return None
+    spec = json.loads(first.spec)
+    return Origin(account=account, adjacency=spec["adjacency"], delta=spec.get("delta"))
+
+
+def _fixed(reader: Reader | UnitOfWork, account: str, asked: Origin) -> Origin:
+    first = _first_origin(reader, account)
     if first is not None:
-        spec = json.loads(first.spec)
-        return Origin(account=account, adjacency=spec["adjacency"], delta=spec.get("delta"))
+        return first
     past = read_past(reader)
     if account not in past.reopened:
         raise invalid_request("spec.account", "is not the account of a data set")

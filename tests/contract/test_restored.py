@@ -11,8 +11,10 @@ from typing import Any
 
 import httpx
 import pytest
+from click.testing import CliRunner
 from sqlalchemy.engine import make_url
 
+from app.cli import main
 from app.main import open_anchor
 from app.services.audit import check_lineage
 from app.settings import Settings
@@ -262,3 +264,43 @@ def test_without_an_anchor_digests_are_all_that_is_known(here: Desk) -> None:
         here.life(lambda admin: send_upload(admin, file_of(2), money())), 409, "overlapping-dataset"
     )
     assert problem["accounts"] == []
+
+
+TARGET = {"epsilon": "9", "delta": "1e-6"}
+
+
+def said_before(desk: Desk) -> str:
+    """Return what an operator is told who then goes no further."""
+    settings = {"RELEASE_DESK_DATA_DIR": str(desk.data_dir)}
+    told = CliRunner(env=settings).invoke(main, ["ledger", "reconcile"], input="n\n")
+    assert told.exit_code == 1
+    return told.output
+
+
+@pytest.mark.parametrize("lineage", [True, False])
+def test_the_operator_is_told_in_the_units_of_a_forgotten_account(
+    here: Desk, lineage: bool
+) -> None:
+    _, gone = forget(here, budget=TARGET)
+    if not lineage:
+        for file in here.lineage.glob(f"{gone['id']}*"):
+            file.unlink()
+    burned = "0.5 rho" if lineage else "500000000000 units"
+    assert f"account {gone['account']}: {burned} will be burned" in said_before(here)
+
+
+def test_the_operator_is_told_in_the_units_of_each_account(here: Desk) -> None:
+    def both(admin: httpx.Client) -> list[dict[str, Any]]:
+        budgets = TARGET, {"epsilon": "9"}
+        return [
+            upload(admin, file_of(seed), columns=COLUMNS, budget=budget)
+            for seed, budget in enumerate(budgets)
+        ]
+
+    made = here.life(both)
+    put_back = here.save()
+    here.life(lambda admin: [ask(admin, each["id"], epsilon="1") for each in made])
+    put_back()
+    told = said_before(here)
+    for each, burned in zip(made, ("0.5 rho", "1 epsilon"), strict=True):
+        assert f"account {each['account']}: {burned} will be burned" in told

@@ -94,7 +94,7 @@ def test_a_restored_backup_is_frozen_until_it_is_reconciled(
     refused = command(server, "ledger", "reconcile", said="n\n")
     assert refused.exit_code == 1
     assert "it lacks what the anchor knows of" in refused.output
-    assert f"{account}: 1 will be burned" in refused.output
+    assert f"{account}: 1 epsilon will be burned" in refused.output
     assert f"data set {forgotten} of {account} is forgotten" in refused.output
     assert_frozen(server, dataset)
     assert command(server, "ledger", "reconcile", said="y\n").exit_code == 0
