@@ -148,7 +148,7 @@ class KeyService:
         Raises
         ------
         Problem
-            ``invalid-request``: there is no such ``person``.
+            ``invalid-request``: there is no such ``person``, or ``name`` is the service's own.
         """
         secret = f"rd_{secrets.token_urlsafe(SECRET_BYTES)}"
         expires_at = None if expires is None else _utc(expires)

@@ -11,6 +11,7 @@ from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
 from app.store import tables
 from app.store.accounts import AccountsWriter
+from app.store.entries import SYSTEM
 from app.store.ids import new_id, now
 from app.store.records import KeyRecord
 
@@ -96,7 +97,15 @@ class KeysWriter(Keys):
         expires_at: str | None,
         principal: str,
     ) -> KeyRecord:
-        """Register a key for a person."""
+        """Register a key for a person.
+
+        Raises
+        ------
+        Problem
+            ``invalid-request``: the ledger calls what the service does by itself so.
+        """
+        if person.strip().casefold() == SYSTEM:
+            raise invalid_request("name", "is the service's own; choose another one")
         key, at = new_id("key"), now()
         self._connection.execute(
             insert(tables.api_key),

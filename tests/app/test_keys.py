@@ -57,6 +57,20 @@ def test_a_secret_of_an_impossible_length_is_refused_unseen(
         assert len(asked) == 1
 
 
+@pytest.mark.parametrize("person", ["system", "System"])
+def test_the_services_own_name_is_nobodys(
+    place: Place, monkeypatch: pytest.MonkeyPatch, person: str
+) -> None:
+    """Not even by a first key; what the service does by itself has this principal."""
+    monkeypatch.setattr(keys_module, "BOOTSTRAP_NAME", person)
+    with opened(place) as ledger:
+        keys = KeyService(ledger.store)
+        assert refused(lambda: keys.bootstrap("s" * 32))[0] == "invalid-request"
+        with ledger.store.reading() as reader:
+            assert reader.keys.count() == 0
+        assert ledger.store.verify().ok
+
+
 def test_a_server_of_several_looks_a_key_up_off_its_loop(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

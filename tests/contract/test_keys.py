@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.contract.service import Service, ask, assert_problem, make_key, running
 
@@ -51,6 +52,15 @@ def test_a_person_must_have_had_a_key(admin: httpx.Client) -> None:
     problem = assert_problem(admin.post("/v1/keys", json=body), 422, "invalid-request")
     assert problem["errors"][0]["field"] == "person"
     assert "sentinel" not in str(problem)
+
+
+@pytest.mark.parametrize("name", ["system", "System", " SYSTEM "])
+def test_nobody_is_called_as_the_service_calls_itself(admin: httpx.Client, name: str) -> None:
+    before = listed(admin)
+    refused = admin.post("/v1/keys", json={"name": name, "role": "analyst"})
+    problem = assert_problem(refused, 422, "invalid-request")
+    assert [error["field"] for error in problem["errors"]] == ["name"]
+    assert listed(admin).keys() == before.keys()
 
 
 def test_a_key_shows_when_it_was_used_last(service: Service, admin: httpx.Client) -> None:
