@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from app.domain.releases import ReleaseState
@@ -46,8 +45,8 @@ class Showing:
             return record
         if self.from_ms(record) <= now_ms():
             return record
-        return replace(
-            record, state=ReleaseState.DEBITED, result=None, result_hash=None, finished_at=None
+        return record._replace(
+            state=ReleaseState.DEBITED, result=None, result_hash=None, finished_at=None
         )
 
     def retry_after_s(self, record: ReleaseRecord) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from app.domain.ledger import Balance, digest_of
 from app.domain.releases import ReleaseState
@@ -39,8 +40,7 @@ class AccountRecord:
         return self.balance.remaining
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseRecord:
+class ReleaseRecord(NamedTuple):
     """A release: its request, its public plan, and the answer's bytes once there are any.
 
     ``number`` orders releases by creation and serves as a paging cursor.
@@ -49,6 +49,9 @@ class ReleaseRecord:
     review, the entry that reserved. ``request`` and ``plan`` are JSON text; ``result`` is answered
     byte for byte. ``worker`` is the process that draws it, or drew it; None
     while it waits in the queue. ``reason`` is why it ended unapproved, if it did.
+
+    A named tuple, since the writer makes two for each release, and these take a third
+    of the time.
     """
 
     number: int
@@ -116,27 +119,11 @@ class ReleaseRecord:
 
     def released(self, result: bytes, result_hash: str, finished_at: str) -> ReleaseRecord:
         """Return it with its answer."""
-        return ReleaseRecord(
-            number=self.number,
-            id=self.id,
-            account=self.account,
-            seq=self.seq,
-            dataset=self.dataset,
-            principal=self.principal,
+        return self._replace(
             state=ReleaseState.RELEASED,
-            attempts=self.attempts,
-            request=self.request,
-            plan=self.plan,
-            fingerprint=self.fingerprint,
             result=result,
             result_hash=result_hash,
-            created_at=self.created_at,
             finished_at=finished_at,
-            worker=self.worker,
-            entry_hash=self.entry_hash,
-            charged_at=self.charged_at,
-            amount=self.amount,
-            reason=self.reason,
         )
 
 

@@ -112,8 +112,8 @@ def test_the_clock_of_a_deadline_begins_with_the_charge(place: Place) -> None:
             # as if it had been asked for an hour earlier, and drawn half a second after approval
             hour = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
             charged = datetime.now(UTC) - timedelta(milliseconds=900)
-            over = replace(
-                approved, state=ReleaseState.RELEASED, created_at=hour, result=b"{}",
+            over = approved._replace(
+                state=ReleaseState.RELEASED, created_at=hour, result=b"{}",
                 charged_at=charged.isoformat(),
                 finished_at=(charged + timedelta(milliseconds=500)).isoformat(),
             )  # fmt: skip
