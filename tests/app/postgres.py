@@ -43,6 +43,16 @@ class Databases:
         """Return the address of a database, as the service takes it."""
         return self._address.replace(_MARK, name)
 
+    def tools(self) -> str:
+        """Return the directory of the server's own programs, pg_dump among them."""
+        import psycopg
+
+        with psycopg.connect(self.url("postgres")) as connection:
+            row = connection.execute(
+                "SELECT setting FROM pg_config WHERE name = 'BINDIR'"
+            ).fetchone()
+        return str(row[0]) if row else ""
+
     def empty(self) -> str:
         """Return the name of a fresh database without so much as a table."""
         name = f"test_{next(self._numbers)}"

@@ -31,6 +31,7 @@ import yaml
 from sqlalchemy.engine import make_url
 
 from app.cli import serve
+from app.store import DatabaseAnchor
 from app.store.engines import is_shared
 from tests.e2e.live import ADMIN_KEY, free_port, release_mean, upload
 
@@ -313,13 +314,17 @@ def test_compose_gives_away_nothing(name: str) -> None:
     assert service["cap_drop"] == ["ALL"]
     mounts = dict(volume.split(":") for volume in service["volumes"])
     places = ["/data"] if name.endswith("postgres") else ["/anchor", "/data"]
-    assert sorted(mounts.values()) == places, "on PostgreSQL there is no anchor to keep"
+    assert sorted(mounts.values()) == places, "on PostgreSQL the anchor is in a database"
     assert mounts.keys() <= compose["volumes"].keys()
     assert set(places) <= set(yaml.safe_load(instruction(stages()[1], "VOLUME")))
     assert service["user"] == instruction(stages()[1], "USER")
     environment = {
         f"RELEASE_DESK_{setting}_FILE": f"/run/secrets/{secret}"
-        for setting, secret in (("BOOTSTRAP_KEY", "admin_key"), ("DATABASE_URL", "database_url"))
+        for setting, secret in (
+            ("BOOTSTRAP_KEY", "admin_key"),
+            ("ANCHOR_URL", "anchor_url"),
+            ("DATABASE_URL", "database_url"),
+        )
         if secret in service["secrets"]
     }
     assert service["environment"] == environment
@@ -330,25 +335,32 @@ def test_compose_gives_away_nothing(name: str) -> None:
 
 def test_compose_can_serve_from_postgresql() -> None:
     compose = compose_file()
-    desk, server = (compose["services"][name] for name in ("release-desk-postgres", "postgres"))
-    assert desk["profiles"] == server["profiles"] == ["postgres"]
-    assert desk["depends_on"] == {"postgres": {"condition": "service_healthy"}}
-    assert "ports" not in server, "only the desk speaks to it"
-    assert "pg_isready" in server["healthcheck"]["test"]
-    assert "POSTGRES_PASSWORD" not in server["environment"]
+    names = ("postgres", "postgres-anchor")
+    desk, *servers = (compose["services"][name] for name in ("release-desk-postgres", *names))
+    assert desk["depends_on"] == {name: {"condition": "service_healthy"} for name in names}
+    for server in servers:
+        assert desk["profiles"] == server["profiles"] == ["postgres"]
+        assert "ports" not in server, "only the desk speaks to it"
+        assert "pg_isready" in server["healthcheck"]["test"]
+        assert "POSTGRES_PASSWORD" not in server["environment"]
+    one, other = (server["volumes"][0].split(":")[0] for server in servers)
+    assert one != other, "what restores the ledger leaves the anchor as it is"
     command = serve.make_context("serve", desk["command"][1:])
     assert desk["command"][0] == "serve"
     assert command.params["workers"] > 1
-    for service in (desk, server):
+    for service in (desk, *servers):
         for volume in service["volumes"]:
             assert volume.split(":")[0] in compose["volumes"]
         assert set(service["secrets"]) <= compose["secrets"].keys()
-    # What the comment says to put into the file is an address that the settings take.
-    (line,) = [x for x in (ROOT / "docker-compose.yml").read_text().splitlines() if "echo" in x]
-    url = make_url(shlex.split(line.lstrip("# "))[1])
-    assert is_shared(url.render_as_string(hide_password=False))
-    assert (url.host, url.username, url.database) == (
-        "postgres",
-        server["environment"]["POSTGRES_USER"],
-        server["environment"]["POSTGRES_DB"],
-    )
+    # What the comment says to put into the files are addresses that the settings take.
+    lines = [x for x in (ROOT / "docker-compose.yml").read_text().splitlines() if "echo" in x]
+    for line, name, server in zip(lines, names, servers, strict=True):
+        url = make_url(shlex.split(line.lstrip("# "))[1])
+        assert is_shared(url.render_as_string(hide_password=False))
+        assert (url.host, url.username, url.database) == (
+            name,
+            server["environment"]["POSTGRES_USER"],
+            server["environment"]["POSTGRES_DB"],
+        )
+    ledger, anchor = (re.sub(r"\$\(.*\)", "word", shlex.split(x.lstrip("# "))[1]) for x in lines)
+    assert DatabaseAnchor(anchor, ledger=ledger).place == "database"

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -14,9 +15,11 @@ import pytest
 
 from app.client import check_receipt
 from app.settings import PREFIX
+from tests.app.ledgers import place_on
 from tests.e2e.live import ADMIN_KEY, LiveServer, release_mean, upload
 from tests.e2e.test_readme import ROOT, RUNBOOK
 
+BLOCKS = re.findall(r"^```bash\n(.*?)^```", RUNBOOK, re.MULTILINE | re.DOTALL)
 LATE = "x\n" + "".join(f"{value * 0.00317 % 1:.5f}\n" for value in range(200))
 COLUMNS = {"x": {"type": "number", "lower": 0, "upper": 1}}
 
@@ -32,7 +35,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(block: str, project: Path, url: str) -> str:
+def run(block: str, project: Path, url: str, **settings: str) -> str:
     """Run one block of the runbook and return what it printed."""
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", block],
@@ -42,6 +45,7 @@ def run(block: str, project: Path, url: str) -> str:
             "PYTHONPATH": str(ROOT),
             "RELEASE_DESK_URL": url,
             "RELEASE_DESK_KEY": ADMIN_KEY,
+            **settings,
         },
         capture_output=True,
         text=True,
@@ -74,7 +78,7 @@ def check_receipts(client: httpx.Client, *, known: bytes, forgotten: bytes) -> N
 
 
 def test_the_runbook(project: Path) -> None:
-    back_up, restore, rotate = re.findall(r"^```bash\n(.*?)^```", RUNBOOK, re.MULTILINE | re.DOTALL)
+    back_up, restore, _, _, rotate = BLOCKS
     with LiveServer(project / "data") as server, server.client() as admin:
         body = {"name": "Ada", "role": "analyst"}
         ada = admin.post("/v1/keys", json=body).json()
@@ -104,3 +108,42 @@ def test_the_runbook(project: Path) -> None:
             upload(admin, LATE, COLUMNS)
         back = upload(admin, LATE, COLUMNS, account=late["account"], budget=None)
         assert back["budget"]["epsilon"]["remaining"] == "0"
+
+
+@pytest.fixture
+def on_postgresql(project: Path) -> Iterator[dict[str, str]]:
+    """Give the settings of a ledger on PostgreSQL, and of an anchor in another database."""
+    from tests.app.postgres import databases
+
+    with place_on("postgres", project / "data") as place:
+        anchor = databases().url(databases().empty())
+        yield {"RELEASE_DESK_DATABASE_URL": place.url, "RELEASE_DESK_ANCHOR_URL": anchor}
+
+
+@pytest.mark.postgres
+def test_the_runbook_on_postgresql(project: Path, on_postgresql: dict[str, str]) -> None:
+    from tests.app.postgres import databases
+
+    _, _, back_up, restore, _ = BLOCKS
+    tools = {"PATH": f"{databases().tools()}:{os.environ['PATH']}", **on_postgresql}
+    with LiveServer(project / "data", **on_postgresql) as server, server.client() as admin:
+        assert httpx.get(f"{server.url}/readyz").json()["anchor"] == "database"
+        dataset = upload(admin, "x\n" + "1\n0\n" * 50, COLUMNS)["id"]
+        first = ask(admin, dataset, "before the backup")
+        assert "ok" in run(back_up, project, server.url, **tools)
+        after = ask(admin, dataset, "after the backup")
+        late = upload(admin, LATE, COLUMNS, budget={"epsilon": "1"})
+        assert ask(admin, late["id"], "all of it").status_code == 201
+    printed = run(restore, project, server.url, **tools)
+    assert "it lacks what the anchor knows of" in printed
+    assert "BROKEN" not in printed
+    with LiveServer(project / "data", **on_postgresql) as server, server.client() as admin:
+        assert ask(admin, dataset, "before the backup").content == first.content
+        check_receipts(admin, known=first.content, forgotten=after.content)
+        budget = admin.get(f"/v1/datasets/{dataset}/budget").json()["epsilon"]
+        assert budget["spent"] == "2"
+        with pytest.raises(AssertionError, match="overlapping-dataset"):
+            upload(admin, LATE, COLUMNS)
+        back = upload(admin, LATE, COLUMNS, account=late["account"], budget=None)
+        assert back["budget"]["epsilon"]["remaining"] == "0"
+        assert admin.get("/v1/ledger/verification").json()["ok"]
