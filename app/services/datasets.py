@@ -25,7 +25,15 @@ from app.services.accounting import Meter, meter_of
 from app.services.attaching import delta_of, origin_of
 from app.services.keys import Caller
 from app.services.lineage import Comparison, LineageService, require_unrelated
-from app.store import DatasetRecord, DatasetStatus, Reader, Store, UnitOfWork, new_id
+from app.store import (
+    DatasetRecord,
+    DatasetStatus,
+    Reader,
+    Store,
+    UnitOfWork,
+    UnknownCommitError,
+    new_id,
+)
 from app.store.lineage import Origin
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency, Epsilon
@@ -141,6 +149,9 @@ class DatasetService:
         )
         try:
             await self._admit(dataset, new, stored, caller.person, origin=origin)
+        except UnknownCommitError:
+            # It may be registered, and then needs its rows; else the next start sets them aside.
+            raise
         except Exception:
             await anyio.to_thread.run_sync(self._plane.erase, dataset)
             raise

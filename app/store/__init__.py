@@ -94,7 +94,7 @@ from app.store.anchor_file import FileAnchor, FileWitness
 from app.store.backup import back_up
 from app.store.commands import Charged, Debit, Finish, Void
 from app.store.engines import sqlite_file
-from app.store.errors import DirectoryLockedError, StoreError
+from app.store.errors import DirectoryLockedError, StoreError, UnknownCommitError
 from app.store.forgotten import Forgotten, Past, read_past
 from app.store.ids import new_id
 from app.store.reconcile import Findings, Reconciliation, reconciling
@@ -140,6 +140,7 @@ __all__ = [
     "StoreError",
     "Task",
     "UnitOfWork",
+    "UnknownCommitError",
     "Verification",
     "Void",
     "Witness",

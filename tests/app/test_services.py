@@ -26,7 +26,7 @@ from app.services.keys import Caller
 from app.services.plans import PlanService, make_offer
 from app.services.questions import Question, read_question
 from app.settings import Settings
-from app.store import DatasetRecord, DatasetStatus, Store
+from app.store import DatasetRecord, DatasetStatus, Store, UnknownCommitError
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.total import Sum
@@ -407,6 +407,42 @@ def test_a_lost_race_for_a_name_leaves_no_rows(tmp_path: Path) -> None:
             assert (len(made), {each.code for each in lost}) == (1, {"name-taken"})
             kept = [path.name for path in (tmp_path / "datasets").iterdir()]
             assert kept == made
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_rows_stay_while_nobody_knows_whether_they_are_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happened: bool
+) -> None:
+    """As when a PostgreSQL server goes away during the COMMIT and does not come back."""
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as (store, services):
+            write = store.awrite
+
+            async def lost(task: Any) -> Any:
+                monkeypatch.setattr(store, "awrite", write)
+                if happened:
+                    await write(task)
+                raise UnknownCommitError
+
+            monkeypatch.setattr(store, "awrite", lost)
+            with pytest.raises(UnknownCommitError):
+                await new_dataset(services)
+            [dataset] = [path.name for path in (tmp_path / "datasets").iterdir()]
+            with store.reading() as reader:
+                assert (reader.datasets.get(dataset) is not None) == happened
+            if happened:
+                record = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
+                assert record.state is ReleaseState.RELEASED
+        async with opened(tmp_path) as (store, services):
+            kept = [path.name for path in (tmp_path / "datasets").iterdir()]
+            aside = [path.name.rsplit("-", 1)[0] for path in (tmp_path / "stale").glob("*")]
+            assert (kept, aside) == (([dataset], []) if happened else ([], [dataset]))
+            if not happened:
+                assert await new_dataset(services) != dataset, "the same rows may come again"
+            assert store.verify().ok
 
     asyncio.run(scenario())
 
