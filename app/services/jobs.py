@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Protocol
@@ -26,6 +27,7 @@ from app.store import DatasetRecord, ReleaseRecord, Store
 
 _LOG = logging.getLogger(__name__)
 _PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 30.0
 
 
 class DrawDiedError(Exception):
@@ -82,7 +84,7 @@ class JobRunner:
         self._claiming = False
         self._working: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
-        self._stopping = False
+        self._stopping = asyncio.Event()
 
     def start(self) -> None:
         """Begin to claim, first of all what a dead process left behind."""
@@ -110,7 +112,7 @@ class JobRunner:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         await self._settled(timeout_s)
-        self._stopping = True
+        self._stopping.set()
         await self._processes.stop()
         await self._settled(_PAUSE_S)
         for task in self._working.values():
@@ -195,7 +197,7 @@ class JobRunner:
             try:
                 answer = await self._processes.draw(record, facts.record)
             except DrawDiedError:
-                if self._stopping:
+                if self._stopping.is_set():
                     await self._hand_back(record)
                     return
                 _LOG.error(
@@ -212,16 +214,26 @@ class JobRunner:
     async def _hand_back(self, record: ReleaseRecord) -> None:
         """Put a release into the queue again, as soon as the database takes it."""
         worker = self._draws.worker
-        while True:
+        for tries, pause_s in enumerate(pauses_s()):
             try:
                 await self._draws.surely(
                     lambda work: work.releases.hand_back(record.id, worker=worker)
                 )
             except Exception as error:
-                _LOG.error("not handed back", extra={"release": record.id, **describe(error)})
-                if self._stopping:
+                if tries == 0:  # why it is not taken then, a frozen ledger say, may last
+                    _LOG.error("not handed back", extra={"release": record.id, **describe(error)})
+                if self._stopping.is_set():
                     return  # when this process is gone, its lease says so
-                await asyncio.sleep(_PAUSE_S)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), pause_s)
             else:
                 self.wake()
                 return
+
+
+def pauses_s() -> Iterator[float]:
+    """Yield how long to wait after each failure in turn: twice as long, up to a bound, for ever."""
+    pause_s = _PAUSE_S
+    while True:
+        yield pause_s
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

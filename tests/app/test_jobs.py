@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ import pytest
 
 from app.api.schemas import DatasetSpec
 from app.api.state import Services
+from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 from app.main import build_services, open_store
-from app.services.jobs import DrawDiedError, JobRunner
+from app.services.jobs import DrawDiedError, JobRunner, pauses_s
 from app.services.keys import Caller
 from app.services.leases import Lease
 from app.services.questions import Question
@@ -292,6 +294,78 @@ def test_an_outcome_that_cannot_be_stored_is_drawn_again(
             assert (done.state, done.attempts) == (ReleaseState.RELEASED, 1)
 
     asyncio.run(scenario())
+
+
+def test_what_cannot_be_handed_back_for_long_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A ledger that is frozen stays so; it is asked less and less often."""
+    monkeypatch.setattr("app.services.jobs._PAUSE_S", 0.001)
+    place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    tries: list[object] = []
+
+    async def scenario() -> None:
+        async with opened(place, Fake()) as (_, services):
+            draws = services.releases._draws
+            surely = draws.surely
+
+            async def broken(*_: object) -> Any:
+                raise OSError("no space left on device")
+
+            async def frozen(write: Any) -> Any:
+                tries.append(write)
+                if len(tries) < 6:
+                    raise Problem("ledger-frozen")
+                monkeypatch.setattr(draws, "finish", finish)
+                monkeypatch.setattr(draws, "surely", surely)
+                return await surely(write)
+
+            finish = draws.finish
+            asked = await ask(services, await new_dataset(services))
+            claimed = await services.jobs._claim()
+            assert claimed is not None
+            monkeypatch.setattr(draws, "finish", broken)
+            monkeypatch.setattr(draws, "surely", frozen)
+            await services.jobs._work(claimed)
+            services.jobs.start()
+            assert (await final(services, asked.id)).state is ReleaseState.RELEASED
+
+    asyncio.run(scenario())
+    assert len(tries) == 6
+    said = [each for each in caplog.records if each.msg == "not handed back"]
+    assert [vars(each)["failure"] for each in said] == ["Problem"]
+
+
+def test_a_stopping_service_waits_for_no_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.services.jobs._PAUSE_S", 1000.0)
+    monkeypatch.setattr("app.services.jobs._LONGEST_PAUSE_S", 1000.0)
+    place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+
+    async def scenario() -> None:
+        async with opened(place, Fake()) as (_, services):
+            draws, tries = services.releases._draws, asyncio.Event()
+
+            async def frozen(_: object) -> Any:
+                tries.set()
+                raise Problem("ledger-frozen")
+
+            await ask(services, await new_dataset(services))
+            claimed = await services.jobs._claim()
+            assert claimed is not None
+            monkeypatch.setattr(draws, "surely", frozen)
+            handing_back = asyncio.create_task(services.jobs._hand_back(claimed))
+            await tries.wait()
+            services.jobs._stopping.set()
+            async with asyncio.timeout(20):
+                await handing_back
+
+    asyncio.run(scenario())
+
+
+def test_pauses_grow_up_to_a_bound() -> None:
+    assert list(islice(pauses_s(), 8)) == [1, 2, 4, 8, 16, 30, 30, 30]
 
 
 def test_rows_go_when_the_last_job_on_an_archived_data_set_is_done(tmp_path: Path) -> None:
