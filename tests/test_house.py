@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.problems import PROBLEMS
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("app", "mechanisms")
 STDLIB = sys.stdlib_module_names | {"__future__"}
@@ -202,6 +204,19 @@ def test_modules_are_short() -> None:
     for path in sources(*PACKAGES):
         lines = path.read_text("utf-8").count("\n")
         assert lines <= 450, f"{path.relative_to(ROOT)} has {lines} lines"
+
+
+def test_every_problem_that_is_documented_occurs() -> None:
+    """A code that nothing raises is a page that explains what never happens."""
+    raised = set()
+    for path in sources("app"):
+        tree = ast.parse(path.read_text("utf-8"))
+        calls_of = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
+        firsts = (node.args[0] for node in calls_of if dotted(node.func) == "Problem")
+        raised |= {first.value for first in firsts if isinstance(first, ast.Constant)}
+    by_status = ast.walk(ast.parse((ROOT / "app/api/problems.py").read_text("utf-8")))
+    raised |= {node.value for node in by_status if isinstance(node, ast.Constant)}
+    assert set(PROBLEMS) <= raised
 
 
 def test_what_must_be_covered_is_there_and_nothing_is_excused() -> None:

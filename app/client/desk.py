@@ -36,7 +36,7 @@ _PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
 _ACCEPTED = 202
 _RUNNING = "running"
-_TRY_AGAIN = frozenset({"busy", "idempotency-key-busy"})
+_TRY_AGAIN = "busy"
 
 Question = Mapping[str, object]
 OnWait = Callable[[Release, float], None]
@@ -347,7 +347,7 @@ class ReleaseDesk:
             try:
                 return self._send(method, path, **content)
             except ProblemError as problem:
-                if problem.code not in _TRY_AGAIN or attempt == self._attempts:
+                if problem.code != _TRY_AGAIN or attempt == self._attempts:
                     raise
             except UnreachableError as error:
                 if attempt == self._attempts:

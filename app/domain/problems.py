@@ -63,14 +63,6 @@ _KINDS = (
         "Send the first request again unchanged to get its answer, or choose a new key.",
     ),
     ProblemKind(
-        "idempotency-key-busy",
-        409,
-        "The first request under this Idempotency-Key is still running",
-        "A request with the same key and body is being worked on and has no answer yet.",
-        "Send the same request again in a moment.",
-        retry_after_s=1,
-    ),
-    ProblemKind(
         "unauthorized",
         401,
         "A valid key is required",
