@@ -14,14 +14,14 @@ import contextlib
 import random
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.domain.releases import ReleaseState, result_digest
+from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 from app.services.receipts import Receipts
 from app.store import StoreError, Verification, inspecting
@@ -362,132 +362,13 @@ def test_a_thousand_flips_of_bytes_are_found(original: Path, tmp_path: Path) -> 
     assert list(flips_of_bytes(original, tmp_path, 1000)) == []
 
 
-# By a plan
-
-
-def raise_the_total(connection: sqlite3.Connection) -> None:
-    connection.execute("UPDATE account SET total = total + 5 WHERE total > 50")
-
-
-def move_what_is_reserved(connection: sqlite3.Connection) -> None:
-    connection.execute("UPDATE account SET reserved = 0 WHERE reserved > 0")
-
-
-def drop_a_system_entry(connection: sqlite3.Connection) -> None:
-    connection.execute("DELETE FROM entry WHERE account = '0' AND kind = 'key_revoked'")
-
-
-def edit_a_result_with_its_hash(connection: sqlite3.Connection) -> None:
-    for number, result, at in connection.execute(
-        "SELECT number, result, finished_at FROM release WHERE result IS NOT NULL"
-    ).fetchall():
-        forged = result.replace(b'"income":3', b'"income":4')
-        connection.execute(
-            "UPDATE release SET result = ?, result_hash = ? WHERE number = ?",
-            (forged, result_digest(forged, at), number),
-        )
-
-
-def drop_the_receipt_too(connection: sqlite3.Connection) -> None:
-    forged = b'{"id":"rel","value":{"income":4}}'
-    for number, at in connection.execute(
-        "SELECT number, finished_at FROM release WHERE result IS NOT NULL"
-    ).fetchall():
-        connection.execute(
-            "UPDATE release SET result = ?, result_hash = ? WHERE number = ?",
-            (forged, result_digest(forged, at), number),
-        )
-
-
-def swap_two_results(connection: sqlite3.Connection) -> None:
-    """Give each of two releases the other's signed answer, hash, and time."""
-    one, two = connection.execute(
-        "SELECT number, result, result_hash, finished_at FROM release WHERE state = 'released'"
-    ).fetchmany(2)
-    for (number, *_), (_, *theirs) in ((one, two), (two, one)):
-        connection.execute(
-            "UPDATE release SET result = ?, result_hash = ?, finished_at = ? WHERE number = ?",
-            (*theirs, number),
-        )
-
-
-def draw_a_void_release_again(connection: sqlite3.Connection) -> None:
-    connection.execute("UPDATE release SET state = 'debited', finished_at = NULL, attempts = 1"
-                       " WHERE state = 'void'")  # fmt: skip
-
-
-def forget_attempts(connection: sqlite3.Connection) -> None:
-    connection.execute("UPDATE release SET attempts = 1 WHERE state = 'debited'")
-
-
-def count_another_attempt(connection: sqlite3.Connection) -> None:
-    connection.execute("UPDATE release SET attempts = 3 WHERE state = 'debited'")
-
-
-def swap_the_public_key(connection: sqlite3.Connection) -> None:
-    connection.execute("UPDATE entry SET note = ? WHERE kind = 'receipt_key'", ("A" * 43,))
-
-
-def drop_a_trigger(connection: sqlite3.Connection) -> None:
-    connection.execute("CREATE TRIGGER entry_no_update AFTER UPDATE ON entry BEGIN SELECT 1; END")
-
-
-def widen_a_dataset(connection: sqlite3.Connection) -> None:
-    connection.execute("UPDATE dataset SET spec = '{\"policy\": null}'")
-
-
-def become_an_admin(connection: sqlite3.Connection) -> None:
-    connection.execute("UPDATE api_key SET role = 'admin'")
-
-
-def bring_a_key_back(connection: sqlite3.Connection) -> None:
-    connection.execute("UPDATE api_key SET revoked_at = NULL")
-
-
-def raise_the_epoch(connection: sqlite3.Connection) -> None:
-    connection.execute("UPDATE ledger SET epoch = 2")
-
-
-def rename_the_ledger(connection: sqlite3.Connection) -> None:
-    connection.execute("UPDATE ledger SET id = 'ledger_' || lower(hex(randomblob(16)))")
-
-
-def forget_a_lineage(connection: sqlite3.Connection) -> None:
-    connection.execute("DELETE FROM lineage")
-
-
-@pytest.mark.parametrize(
-    "attack",
-    [
-        raise_the_total,
-        move_what_is_reserved,
-        drop_a_system_entry,
-        edit_a_result_with_its_hash,
-        drop_the_receipt_too,
-        swap_two_results,
-        draw_a_void_release_again,
-        forget_attempts,
-        count_another_attempt,
-        swap_the_public_key,
-        widen_a_dataset,
-        become_an_admin,
-        bring_a_key_back,
-        raise_the_epoch,
-        rename_the_ledger,
-        forget_a_lineage,
-    ],
-)
-def test_a_planned_edit_is_found(
-    original: Path, copy: Path, attack: Callable[[sqlite3.Connection], None]
-) -> None:
-    with raw(copy, guarded=False) as connection:
-        attack(connection)
-    assert content(copy) != content(original), "the attack must have done something"
-    assert check(copy).faults
+# The schema
 
 
 def test_a_replaced_trigger_is_found(copy: Path) -> None:
     with closing(sqlite3.connect(copy)) as connection, connection:
         connection.execute("DROP TRIGGER entry_no_update")
-        drop_a_trigger(connection)
+        connection.execute(
+            "CREATE TRIGGER entry_no_update AFTER UPDATE ON entry BEGIN SELECT 1; END"
+        )
     assert check(copy).faults == ("the schema's entry_no_update: missing or changed",)
