@@ -187,6 +187,25 @@ def test_people_without_digests_may_be_anybody(desk: Desk) -> None:
     desk.life(come_back)
 
 
+def test_digests_that_are_found_later_tell_after_another_reconciliation(here: Desk) -> None:
+    _, gone = forget(here)
+    kept = {file: file.read_bytes() for file in here.lineage.glob(f"{gone['id']}.*")}
+    for file in kept:
+        file.unlink()
+    here.reconcile()
+    for file, content in kept.items():
+        file.write_bytes(content)
+    found = here.reconcile()
+    assert (found.lost, [each.dataset for each in found.forgotten]) == ({}, [gone["id"]])
+
+    def come_back(admin: httpx.Client) -> None:
+        refused = assert_problem(send_upload(admin, file_of(2), money()), 409)
+        assert refused["account"] == gone["account"]
+        upload(admin, file_of(3), columns=COLUMNS)
+
+    here.life(come_back)
+
+
 def test_digests_without_an_account_may_be_of_any_opened_again(here: Desk) -> None:
     _, gone = forget(here)
     (here.lineage / f"{gone['id']}.account").unlink()
