@@ -14,7 +14,7 @@ from app.domain.releases import plan_digest, request_fingerprint
 from app.store.caps import Slices
 from app.store.commands import Charged, Command, Debit, Finish, Void
 from app.store.entries import Chain, EntriesWriter, Occasion
-from app.store.ids import new_ids, now
+from app.store.ids import now, release_ids
 from app.store.records import AccountRecord, DatasetStatus, ReleaseRecord
 from app.store.releases import ReleasesWriter
 from app.store.rows import select_rows
@@ -95,7 +95,7 @@ class Bulk:
         slices = Slices(self._connection, {row.id for row in rows if row.capped})
         batch = _Batch(self._entries, slices, at, rows[0].last_release if rows else 0)
         outcomes: list[Outcome] = []
-        for debit, release in zip(debits, new_ids("rel", len(debits)), strict=True):
+        for debit, release in zip(debits, release_ids(len(debits)), strict=True):
             key = debit.principal, debit.idem
             found = known.get(key) or batch.made.get(key)
             outcomes.append(

@@ -20,7 +20,7 @@ from app.store import tables
 from app.store.accounts import AccountsWriter
 from app.store.entries import SYSTEM
 from app.store.errors import SomeRefusedError
-from app.store.ids import new_id, now
+from app.store.ids import now, release_ids
 from app.store.records import ReleaseRecord
 from app.store.release_rows import RELEASE, release_of
 from app.store.rows import change_rows, insert_of, select_rows
@@ -199,7 +199,7 @@ class ReleasesWriter(Releases):
         Problem
             ``not-found``; ``budget-exceeded`` with nothing written.
         """
-        release = new_id("rel")
+        (release,) = release_ids()
         fingerprint = request_fingerprint(dataset=dataset, request=request)
         entry = self._accounts.debit(
             account,

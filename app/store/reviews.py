@@ -16,7 +16,7 @@ from app.domain.releases import GIVEN_BACK, ReleaseState, plan_digest, request_f
 from app.store import tables
 from app.store.accounts import AccountsWriter
 from app.store.entries import SYSTEM, EntriesWriter, Occasion
-from app.store.ids import new_id
+from app.store.ids import release_ids
 from app.store.records import ReleaseRecord
 from app.store.releases import ENDED_AS, ReleasesWriter
 
@@ -108,7 +108,7 @@ class ReviewsWriter(Reviews):
         Problem
             ``not-found``; ``budget-exceeded`` with nothing written.
         """
-        release = new_id("rel")
+        (release,) = release_ids()
         fingerprint = request_fingerprint(dataset=dataset, request=request)
         occasion = Occasion(
             principal=principal,
