@@ -1,12 +1,13 @@
-"""Restores: an older database, or none, or another's, is frozen until it is reconciled."""
+"""Restores, on both databases: an older one, or none, or another's, is frozen until reconciled."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,6 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.store import (
     DirectoryLockedError,
-    FileAnchor,
     Findings,
     ReleaseRecord,
     Standing,
@@ -27,56 +27,46 @@ from app.store.anchor_file import LOG_NAME
 from app.store.engines import writing_engine
 from app.store.ids import text_of
 from app.store.unit_of_work import transaction
-from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, file_of, opened, url_of
+from tests.app.conftest import ON_BOTH
+from tests.app.homes import Home, Saved, home_on
+from tests.app.ledgers import ANALYST, CURATOR, Ledger, opened
 from tests.app.test_review_faults import reserve
 
-FILES = ("", "-wal", "-shm")
+
+@pytest.fixture(params=ON_BOTH)
+def homes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], Home]]:
+    """Each call gives a home for another ledger."""
+    with ExitStack() as held:
+        yield lambda name: held.enter_context(home_on(request.param, tmp_path / name))
 
 
-def place(directory: Path) -> Place:
-    return Place(directory, url_of(directory))
+@pytest.fixture
+def home(homes: Callable[[str], Home]) -> Home:
+    return homes("data")
 
 
-def copy(directory: Path, target: Path) -> None:
-    """Copy the database's files as they are, the journal included."""
-    target.mkdir(exist_ok=True)
-    for suffix in FILES:
-        file = Path(f"{file_of(directory)}{suffix}")
-        if file.exists():
-            shutil.copy(file, target / file.name)
-
-
-def put_back(source: Path, directory: Path, *, journal: bool = True) -> None:
-    for suffix in FILES:
-        Path(f"{file_of(directory)}{suffix}").unlink(missing_ok=True)
-    for file in source.iterdir():
-        if journal or file.name == file_of(directory).name:
-            shutil.copy(file, directory / file.name)
-
-
-def a_life(directory: Path, backup: Path, also: Callable[[Ledger], object] = id) -> Ledger:
-    """A ledger that is copied half-way and goes on: 10 spent, then 30; a release is unfinished."""
-    with opened(place(directory), total=100) as ledger:
+def a_life(home: Home, also: Callable[[Ledger], object] = id) -> tuple[Ledger, Saved]:
+    """A ledger that is saved half-way and goes on: 10 spent, then 30; a release is unfinished."""
+    with opened(home, total=100) as ledger:
         ledger.release("first", 10)
-        copy(directory, backup)
+        saved = home.save()
         also(ledger)
         ledger.release("second", 15)
         ledger.debit("waiting", 5)
-    return ledger
+    return ledger, saved
 
 
-def reconcile(directory: Path) -> Findings:
-    anchor = FileAnchor(directory / "anchor")
-    with reconciling(url_of(directory), data_dir=directory, anchor=anchor) as reconciliation:
+def reconcile(home: Home) -> Findings:
+    with reconciling(home.url, data_dir=home.directory, anchor=home.anchor()) as reconciliation:
         findings = reconciliation.findings()
         reconciliation.apply()
     return findings
 
 
-def assert_frozen(directory: Path, why: Standing) -> None:
+def assert_frozen(home: Home, why: Standing) -> None:
     """Twice, since nothing about it changes by itself; reads work."""
     for _ in range(2):
-        store = place(directory).open()
+        store = home.open()
         assert store.frozen is why
         with pytest.raises(Problem, match="ledger-frozen"):
             store.write(lambda u: u.accounts.system_entry("note", principal=CURATOR))
@@ -84,8 +74,8 @@ def assert_frozen(directory: Path, why: Standing) -> None:
         store.close()
 
 
-def assert_runs(directory: Path) -> Store:
-    store = place(directory).open()
+def assert_runs(home: Home) -> Store:
+    store = home.open()
     assert store.frozen is None
     verification = store.verify()
     assert verification.ok, verification.faults
@@ -97,26 +87,38 @@ def release_of(store: Store, idem: str) -> ReleaseRecord | None:
         return r.releases.find_by_idem(ANALYST, idem)
 
 
-@pytest.mark.parametrize("journal", [False, True], ids=["file", "file and journal"])
-def test_an_old_file_is_frozen_and_burned(tmp_path: Path, journal: bool) -> None:
-    directory = tmp_path / "data"
-    if journal:
-        ledger = a_life(directory, tmp_path / "old")
-    else:
-        ledger = a_life(
-            directory,
-            tmp_path / "unused",
-            lambda ledger: back_up(url_of(directory), tmp_path / "ledger.sqlite"),
-        )
-        (tmp_path / "old").mkdir()
-        shutil.move(tmp_path / "ledger.sqlite", tmp_path / "old" / "ledger.sqlite")
-    put_back(tmp_path / "old", directory)
-    assert_frozen(directory, Standing.OLDER)
-    findings = reconcile(directory)
+def test_an_old_database_is_frozen_and_burned(home: Home) -> None:
+    ledger, saved = a_life(home)
+    assert_frozen_and_burned(home, ledger, saved)
+
+
+@pytest.mark.parametrize("how", ["file", "backup"])
+def test_an_old_file_without_its_journal_is_frozen_and_burned(tmp_path: Path, how: str) -> None:
+    backup = tmp_path / "backup"
+    with home_on("sqlite", tmp_path / "data") as home:
+        if how == "backup":
+            ledger, _ = a_life(home, lambda _: back_up(home.url, backup))
+            saved = Saved({"": backup.read_bytes()})
+        else:
+            with opened(home, total=100) as ledger:
+                ledger.release("first", 10)
+            saved = home.save()
+            assert saved.parts.keys() == {""}, "what is closed has no journal"
+            store = home.open()
+            replace(ledger, store=store).release("second", 15)
+            replace(ledger, store=store).debit("waiting", 5)
+            store.close()
+        assert_frozen_and_burned(home, ledger, saved)
+
+
+def assert_frozen_and_burned(home: Home, ledger: Ledger, saved: Saved) -> None:
+    home.put_back(saved)
+    assert_frozen(home, Standing.OLDER)
+    findings = reconcile(home)
     assert findings.standing is Standing.OLDER
     assert findings.lost == {ledger.account: 20}
     assert findings.verification.ok
-    store = assert_runs(directory)
+    store = assert_runs(home)
     with store.reading() as r:
         account = r.accounts.get(ledger.account)
         system = r.entries.list("0", limit=1000)
@@ -129,57 +131,88 @@ def test_an_old_file_is_frozen_and_burned(tmp_path: Path, journal: bool) -> None
     assert release_of(store, "second") is None
     store.write(lambda u: u.accounts.grant(ledger.account, 1, principal=CURATOR, reason="r"))
     store.close()
-    assert_runs(directory).close()
-    assert sorted(path.name for path in (directory / "anchor").iterdir()) == [
-        "anchor.before-epoch-2.log", "anchor.lock", LOG_NAME,
-    ]  # fmt: skip
+    assert_runs(home).close()
+    if home.backend == "sqlite":
+        assert sorted(path.name for path in (home.directory / "anchor").iterdir()) == [
+            "anchor.before-epoch-2.log", "anchor.lock", LOG_NAME,
+        ]  # fmt: skip
 
 
 def test_an_old_file_under_a_newer_journal_never_runs_as_if_it_were_new(tmp_path: Path) -> None:
     """SQLite may take the journal for its own; then it is the newest state, or it is frozen."""
-    directory = tmp_path / "data"
-    with opened(place(directory), total=100) as ledger:
-        ledger.release("first", 10)
-        copy(directory, tmp_path / "old")
-        ledger.release("second", 15)
-        copy(directory, tmp_path / "new")
-    shutil.copy(tmp_path / "old" / "ledger.sqlite", tmp_path / "new" / "ledger.sqlite")
-    put_back(tmp_path / "new", directory)
-    store = place(directory).open()
-    if store.frozen is None:
-        with store.reading() as r:
-            account = r.accounts.get(ledger.account)
-        assert account is not None
-        assert account.spent == 25
-        assert store.verify().ok
-    store.close()
+    with home_on("sqlite", tmp_path / "data") as home:
+        with opened(home, total=100) as ledger:
+            ledger.release("first", 10)
+            old = home.save()
+            ledger.release("second", 15)
+            new = home.save()
+        assert new.parts["-wal"]
+        home.put_back(Saved({**new.parts, "": old.parts[""]}))
+        store = home.open()
+        if store.frozen is None:
+            with store.reading() as r:
+                account = r.accounts.get(ledger.account)
+            assert account is not None
+            assert account.spent == 25
+            assert store.verify().ok
+        store.close()
 
 
-def test_another_ledger_s_file_is_frozen(tmp_path: Path) -> None:
-    ledger = a_life(tmp_path / "data", tmp_path / "unused")
-    other = a_life(tmp_path / "other", tmp_path / "unused too")
-    copy(tmp_path / "other", tmp_path / "theirs")
-    put_back(tmp_path / "theirs", tmp_path / "data")
-    assert_frozen(tmp_path / "data", Standing.FOREIGN)
-    findings = reconcile(tmp_path / "data")
+def test_another_ledger_s_database_is_frozen(homes: Callable[[str], Home]) -> None:
+    ours, theirs = homes("data"), homes("other")
+    ledger, _ = a_life(ours)
+    other, _ = a_life(theirs)
+    ours.put_back(theirs.save())
+    assert_frozen(ours, Standing.FOREIGN)
+    findings = reconcile(ours)
     assert findings.anchored not in (None, findings.ledger)
-    store = assert_runs(tmp_path / "data")
+    store = assert_runs(ours)
     with store.reading() as r:
-        ours, theirs = r.accounts.get(ledger.account), r.accounts.get(other.account)
-    assert ours is not None, "what its accounts have spent is not forgotten"
-    assert theirs is not None
-    assert (ours.total, ours.spent, ours.remaining) == (30, 30, 0)
-    assert theirs.spent == 30
+        one, two = r.accounts.get(ledger.account), r.accounts.get(other.account)
+    assert one is not None, "what its accounts have spent is not forgotten"
+    assert two is not None
+    assert (one.total, one.spent, one.remaining) == (30, 30, 0)
+    assert two.spent == 30
     store.close()
 
 
-def test_a_deleted_anchor_is_frozen(tmp_path: Path) -> None:
-    ledger = a_life(tmp_path, tmp_path / "unused")
-    (tmp_path / "anchor" / LOG_NAME).unlink()
-    assert_frozen(tmp_path, Standing.FORGOTTEN)
-    findings = reconcile(tmp_path)
+@pytest.mark.parametrize("anchored", [True, False])
+def test_another_ledger_is_frozen_though_its_anchor_came_with_it(
+    homes: Callable[[str], Home], anchored: bool
+) -> None:
+    """Its database and its anchor agree, or it has none: the rows here are still not its own."""
+    ours, theirs = (replace(homes(name), anchored=anchored) for name in ("data", "other"))
+    a_life(ours)
+    a_life(theirs)
+
+    def here(**options: Any) -> Store:
+        store = Store.open(theirs.url, data_dir=ours.directory, anchor=theirs.anchor(), **options)
+        store.share()
+        return store
+
+    for _ in range(2):
+        store = here()
+        assert store.frozen is Standing.FOREIGN
+        with pytest.raises(Problem, match="ledger-frozen"):
+            store.write(lambda u: u.accounts.system_entry("note", principal=CURATOR))
+        store.close()
+    with reconciling(theirs.url, data_dir=ours.directory, anchor=theirs.anchor()) as reconciliation:
+        assert reconciliation.findings().standing is Standing.FOREIGN
+        reconciliation.apply()
+    store = here()
+    assert store.frozen is None
+    assert store.verify().ok
+    store.close()
+    assert_frozen(ours, Standing.FOREIGN)
+
+
+def test_a_deleted_anchor_is_frozen(home: Home) -> None:
+    ledger, _ = a_life(home)
+    home.forget_anchor()
+    assert_frozen(home, Standing.FORGOTTEN)
+    findings = reconcile(home)
     assert (findings.anchored, findings.lost, findings.unfinished) == (None, {}, 1)
-    store = assert_runs(tmp_path)
+    store = assert_runs(home)
     waiting = release_of(store, "waiting")
     assert waiting is not None
     assert waiting.state is ReleaseState.VOID, "its result may have been seen"
@@ -191,15 +224,14 @@ def test_a_deleted_anchor_is_frozen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("also_note", [False, True])
-def test_a_deleted_database_is_frozen(tmp_path: Path, also_note: bool) -> None:
-    ledger = a_life(tmp_path, tmp_path / "unused")
-    for suffix in FILES:
-        Path(f"{file_of(tmp_path)}{suffix}").unlink(missing_ok=True)
+def test_a_deleted_database_is_frozen(home: Home, also_note: bool) -> None:
+    ledger, _ = a_life(home)
+    home.remove()
     if also_note:
-        (tmp_path / "ledger.id").unlink()
-    assert_frozen(tmp_path, Standing.FOREIGN)
-    reconcile(tmp_path)
-    store = assert_runs(tmp_path)
+        (home.directory / "ledger.id").unlink()
+    assert_frozen(home, Standing.FOREIGN)
+    reconcile(home)
+    store = assert_runs(home)
     with store.reading() as r:
         account = r.accounts.get(ledger.account)
     assert account is not None
@@ -207,17 +239,17 @@ def test_a_deleted_database_is_frozen(tmp_path: Path, also_note: bool) -> None:
     store.close()
 
 
-def test_a_copy_that_lacks_only_a_result_is_older(tmp_path: Path) -> None:
-    with opened(place(tmp_path), total=100) as ledger:
+def test_a_copy_that_lacks_only_a_result_is_older(home: Home) -> None:
+    with opened(home, total=100) as ledger:
         first, second = ledger.debit("one", 10), ledger.debit("two", 10)
-        copy(tmp_path, tmp_path / "old")
+        old = home.save()
         for release in (first, second):
             ledger.store.write(lambda u, r=release.id: u.releases.finish(r, b"seen"))
-    put_back(tmp_path / "old", tmp_path)
-    assert_frozen(tmp_path, Standing.OLDER)
-    findings = reconcile(tmp_path)
+    home.put_back(old)
+    assert_frozen(home, Standing.OLDER)
+    findings = reconcile(home)
     assert (findings.lost, findings.unfinished) == ({}, 2)
-    store = assert_runs(tmp_path)
+    store = assert_runs(home)
     one, two = release_of(store, "one"), release_of(store, "two")
     assert one is not None
     assert two is not None
@@ -226,46 +258,45 @@ def test_a_copy_that_lacks_only_a_result_is_older(tmp_path: Path) -> None:
     store.close()
 
 
-def test_one_transaction_back_is_burned_without_asking(tmp_path: Path) -> None:
+def test_one_transaction_back_is_burned_without_asking(home: Home) -> None:
     """As after a crash between the anchor's flush and the COMMIT."""
-    with opened(place(tmp_path), total=100) as ledger:
+    with opened(home, total=100) as ledger:
         ledger.release("first", 10)
-        copy(tmp_path, tmp_path / "old")
+        old = home.save()
         ledger.debit("second", 15)
-    put_back(tmp_path / "old", tmp_path)
-    store = assert_runs(tmp_path)
+    home.put_back(old)
+    store = assert_runs(home)
     with store.reading() as r:
         account = r.accounts.get(ledger.account)
     assert account is not None
     assert account.spent == 25
     store.close()
-    assert_runs(tmp_path).close()
+    assert_runs(home).close()
 
 
-def test_one_result_back_is_stored_again(tmp_path: Path) -> None:
-    with opened(place(tmp_path), total=100) as ledger:
+def test_one_result_back_is_stored_again(home: Home) -> None:
+    with opened(home, total=100) as ledger:
         release = ledger.debit("first", 10)
-        copy(tmp_path, tmp_path / "old")
+        old = home.save()
         ledger.store.write(lambda u: u.releases.finish(release.id, b"seen"))
-    put_back(tmp_path / "old", tmp_path)
-    store = assert_runs(tmp_path)
+    home.put_back(old)
+    store = assert_runs(home)
     found = release_of(store, "first")
     assert found is not None
     assert (found.state, found.result) == (ReleaseState.RELEASED, b"seen")
     store.close()
 
 
-def test_a_forgotten_grant_does_not_make_room(tmp_path: Path) -> None:
+def test_a_forgotten_grant_does_not_make_room(home: Home) -> None:
     """Where the total no longer covers what was spent it is raised to just that."""
-    directory = tmp_path / "data"
-    with opened(place(directory), total=10) as ledger:
-        copy(directory, tmp_path / "old")
+    with opened(home, total=10) as ledger:
+        old = home.save()
         ledger.grant(40)
         ledger.release("first", 30)
         ledger.release("second", 5)
-    put_back(tmp_path / "old", directory)
-    reconcile(directory)
-    store = assert_runs(directory)
+    home.put_back(old)
+    reconcile(home)
+    store = assert_runs(home)
     with store.reading() as r:
         account = r.accounts.get(ledger.account)
     assert account is not None
@@ -273,15 +304,14 @@ def test_a_forgotten_grant_does_not_make_room(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_waits_for_a_review_makes_room(tmp_path: Path) -> None:
+def test_what_waits_for_a_review_makes_room(home: Home) -> None:
     """An approval that was lost, or taken away: what it spent may not be had a second time."""
-    directory = tmp_path / "data"
-    with opened(place(directory), total=10) as ledger:
+    with opened(home, total=10) as ledger:
         first, second = (reserve(ledger.store, ledger, idem) for idem in ("first", "second"))
-        copy(directory, tmp_path / "old")
+        old = home.save()
         ledger.store.write(lambda u: u.reviews.approve(second, principal=CURATOR))
-    put_back(tmp_path / "old", directory)
-    store = assert_runs(directory)
+    home.put_back(old)
+    store = assert_runs(home)
     with store.reading() as r:
         account = r.accounts.get(ledger.account)
         states = {name: r.releases.get(name).state for name in (first, second)}  # type: ignore[union-attr]
@@ -289,13 +319,13 @@ def test_what_waits_for_a_review_makes_room(tmp_path: Path) -> None:
     assert account is not None
     assert (account.total, account.spent, account.reserved) == (10, 3, 6)
     assert set(states.values()) == {ReleaseState.RESERVED}
-    copy(directory, tmp_path / "later")
+    later = home.save()
     store.write(lambda u: u.reviews.approve(first, principal=CURATOR))
     store.write(lambda u: u.reviews.approve(second, principal=CURATOR))
     store.close()
-    put_back(tmp_path / "later", directory)
-    assert reconcile(directory).lost == {ledger.account: 6}
-    store = assert_runs(directory)
+    home.put_back(later)
+    assert reconcile(home).lost == {ledger.account: 6}
+    store = assert_runs(home)
     with store.reading() as r:
         account = r.accounts.get(ledger.account)
         given_back = [r.releases.get(name) for name in (first, second)]
@@ -306,23 +336,23 @@ def test_what_waits_for_a_review_makes_room(tmp_path: Path) -> None:
 
 
 def test_a_grant_that_has_ended_does_not_make_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The total falls before what was lost is burned, and is raised to just that."""
-    with opened(place(tmp_path), total=10) as ledger:
+    with opened(home, total=10) as ledger:
         until = text_of(datetime.now(UTC) + timedelta(hours=1))
         ledger.store.write(
             lambda u: u.accounts.grant(
                 ledger.account, 40, principal=CURATOR, reason="a while", expires_at=until
             )
         )
-        copy(tmp_path, tmp_path / "old")
+        old = home.save()
         ledger.debit("first", 30)
-    put_back(tmp_path / "old", tmp_path)
+    home.put_back(old)
     later = text_of(datetime.now(UTC) + timedelta(hours=2))
     for module in ("accounts", "entries"):
         monkeypatch.setattr(f"app.store.{module}.now", lambda: later)
-    store = assert_runs(tmp_path)
+    store = assert_runs(home)
     with store.reading() as r:
         account = r.accounts.get(ledger.account)
     assert account is not None
@@ -330,14 +360,13 @@ def test_a_grant_that_has_ended_does_not_make_room(
     store.close()
 
 
-def test_a_reconciliation_can_be_repeated(tmp_path: Path) -> None:
-    directory = tmp_path / "data"
-    ledger = a_life(directory, tmp_path / "old")
+def test_a_reconciliation_can_be_repeated(home: Home) -> None:
+    ledger, old = a_life(home)
     for epoch in (2, 3):
-        put_back(tmp_path / "old", directory)
-        assert_frozen(directory, Standing.OLDER)
-        reconcile(directory)
-        store = assert_runs(directory)
+        home.put_back(old)
+        assert_frozen(home, Standing.OLDER)
+        reconcile(home)
+        store = assert_runs(home)
         assert store.identity.epoch == epoch
         with store.reading() as r:
             account = r.accounts.get(ledger.account)
@@ -346,15 +375,14 @@ def test_a_reconciliation_can_be_repeated(tmp_path: Path) -> None:
         store.close()
 
 
-def test_a_reconciliation_cut_off_before_its_commit_is_done_again(tmp_path: Path) -> None:
-    directory = tmp_path / "data"
-    ledger = a_life(directory, tmp_path / "old")
-    put_back(tmp_path / "old", directory)
-    reconcile(directory)
-    put_back(tmp_path / "old", directory)  # the anchor knows of it, the database does not
-    assert_frozen(directory, Standing.OLDER)
-    reconcile(directory)
-    store = assert_runs(directory)
+def test_a_reconciliation_cut_off_before_its_commit_is_done_again(home: Home) -> None:
+    ledger, old = a_life(home)
+    home.put_back(old)
+    reconcile(home)
+    home.put_back(old)  # the anchor knows of it, the database does not
+    assert_frozen(home, Standing.OLDER)
+    reconcile(home)
+    store = assert_runs(home)
     with store.reading() as r:
         account = r.accounts.get(ledger.account)
     assert account is not None
@@ -362,10 +390,10 @@ def test_a_reconciliation_cut_off_before_its_commit_is_done_again(tmp_path: Path
     store.close()
 
 
-def test_a_foreign_write_freezes_a_running_server(tmp_path: Path) -> None:
-    with opened(place(tmp_path), total=100) as ledger:
+def test_a_foreign_write_freezes_a_running_server(home: Home) -> None:
+    with opened(home, total=100) as ledger:
         ledger.debit("one", 1)
-        with writing_engine(url_of(tmp_path)).connect() as foreign, transaction(foreign):
+        with writing_engine(home.url).connect() as foreign, transaction(foreign):
             work = UnitOfWork(foreign, ledger.store.identity)
             work.accounts.grant(ledger.account, 5, principal=CURATOR, reason="behind its back")
         for _ in range(2):
@@ -373,29 +401,26 @@ def test_a_foreign_write_freezes_a_running_server(tmp_path: Path) -> None:
                 ledger.debit("two", 1)
         assert ledger.store.frozen is Standing.DIFFERENT
         assert ledger.balance() == (105, 1, 0)
-    assert_frozen(tmp_path, Standing.DIFFERENT)
-    assert reconcile(tmp_path).lost == {}
-    assert_runs(tmp_path).close()
+    assert_frozen(home, Standing.DIFFERENT)
+    assert reconcile(home).lost == {}
+    assert_runs(home).close()
 
 
-def test_reconciling_needs_the_ledger_to_itself(tmp_path: Path) -> None:
-    with opened(place(tmp_path)), pytest.raises(DirectoryLockedError):
-        reconcile(tmp_path)
-    with (
-        opened(replace(place(tmp_path / "bare"), anchored=False)),
-        pytest.raises(DirectoryLockedError),
-        reconciling(url_of(tmp_path / "bare"), data_dir=tmp_path / "bare", anchor=None),
-    ):
-        pass
+def test_reconciling_needs_the_ledger_to_itself(homes: Callable[[str], Home]) -> None:
+    for name, anchored in (("anchored", True), ("bare", False)):
+        home = replace(homes(name), anchored=anchored)
+        with opened(home), pytest.raises(DirectoryLockedError, match="server"):
+            reconcile(home)
 
 
-def test_reconciling_works_without_any_anchor(tmp_path: Path) -> None:
-    with opened(replace(place(tmp_path), anchored=False), total=10) as ledger:
+def test_reconciling_works_without_any_anchor(home: Home) -> None:
+    bare = replace(home, anchored=False)
+    with opened(bare, total=10) as ledger:
         ledger.debit("one", 4)
-    with reconciling(url_of(tmp_path), data_dir=tmp_path, anchor=None) as reconciliation:
+    with reconciling(bare.url, data_dir=bare.directory, anchor=None) as reconciliation:
         assert reconciliation.findings().standing is Standing.CURRENT
         assert reconciliation.apply() == ()
-    store = replace(place(tmp_path), anchored=False).open()
+    store = bare.open()
     assert (store.identity.epoch, store.anchored, store.frozen) == (2, "off", None)
     with store.reading() as r:
         assert r.releases.debited() == ()

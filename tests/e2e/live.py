@@ -68,7 +68,7 @@ class LiveServer:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = data_dir.parent / f"{data_dir.name}.log"
-        self._environment = {
+        self.environment = {
             "RELEASE_DESK_DATA_DIR": str(data_dir),
             "RELEASE_DESK_BOOTSTRAP_KEY": ADMIN_KEY,
             "RELEASE_DESK_RESPONSE_SLOT_MS": "0",
@@ -79,7 +79,7 @@ class LiveServer:
     def start(self, *, ready: int = 200) -> LiveServer:
         """Start and wait until ``/readyz`` answers, 200 unless told otherwise."""
         self._process = _CONTEXT.Process(
-            target=_serve, args=(self._environment, self.port, str(self.log)), daemon=True
+            target=_serve, args=(self.environment, self.port, str(self.log)), daemon=True
         )
         self._process.start()
         deadline = time.monotonic() + _START_TIMEOUT_S

@@ -1,8 +1,12 @@
-"""A restored database on a real server: frozen, then reconciled from the command line."""
+"""A restored database on a real server: frozen, then reconciled from the command line.
+
+Of SQLite files that a person puts back, and of PostgreSQL with its anchor in a second database.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from app.cli import main
 from app.store.anchor import Standing
+from tests.app.homes import Home, home_on
 from tests.e2e.live import LiveServer, release_mean, upload
 
 COLUMNS = {"income": {"type": "number", "lower": 0, "upper": 100}}
@@ -25,8 +30,7 @@ def server(tmp_path: Path) -> LiveServer:
 
 
 def command(server: LiveServer, *words: str, said: str | None = None) -> Result:
-    settings = {"RELEASE_DESK_DATA_DIR": str(server.data_dir)}
-    return CliRunner(env=settings).invoke(main, words, input=said)
+    return CliRunner(env=server.environment).invoke(main, words, input=said)
 
 
 def ask(client: httpx.Client, dataset: str, key: str) -> httpx.Response:
@@ -143,3 +147,66 @@ def test_a_deleted_anchor_is_frozen(server: LiveServer, tmp_path: Path) -> None:
     with server, server.client() as client:
         assert ask(client, dataset, "first").status_code == 201
         assert spent(client, dataset) == "1"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    with home_on("postgres", tmp_path / "data") as home:
+        yield home
+
+
+@pytest.fixture
+def shared(home: Home) -> LiveServer:
+    """A server on PostgreSQL."""
+    return LiveServer(
+        home.directory, RELEASE_DESK_DATABASE_URL=home.url, RELEASE_DESK_ANCHOR_URL=home.anchor_url
+    )
+
+
+@pytest.mark.postgres
+def test_an_older_database_on_postgresql_is_reconciled(home: Home, shared: LiveServer) -> None:
+    with shared, shared.client() as client:
+        assert httpx.get(f"{shared.url}/readyz").json() == {"status": "ready", "anchor": "database"}
+        dataset = upload(client, ROWS, COLUMNS, budget={"epsilon": "10"})
+        name, account = dataset["id"], dataset["account"]
+        first = ask(client, name, "first")
+        saved = home.save()
+        assert ask(client, name, "second").status_code == 201
+        assert ask(client, name, "third").status_code == 201
+        refused = command(shared, "ledger", "reconcile", "--yes")
+        assert (refused.exit_code, "a server is running here" in refused.output) == (1, True)
+    home.put_back(saved)
+    assert_frozen(shared, name)
+    found = command(shared, "audit", "verify")
+    assert (found.exit_code, "the anchor: " in found.output) == (1, True)
+    refused = command(shared, "ledger", "reconcile", said="n\n")
+    assert refused.exit_code == 1
+    assert "it lacks what the anchor knows of" in refused.output
+    assert f"account {account}: 2 epsilon will be burned" in refused.output
+    assert command(shared, "ledger", "reconcile", said="y\n").exit_code == 0
+    with shared, shared.client() as client:
+        assert spent(client, name) == "3"
+        assert ask(client, name, "first").content == first.content
+        assert ask(client, name, "second").status_code == 201
+        assert spent(client, name) == "4"
+    assert command(shared, "audit", "verify").exit_code == 0
+
+
+@pytest.mark.postgres
+def test_a_deleted_database_on_postgresql_is_reconciled(home: Home, shared: LiveServer) -> None:
+    with shared, shared.client() as client:
+        dataset = upload(client, ROWS, COLUMNS, budget={"epsilon": "10"})
+        assert ask(client, dataset["id"], "first").status_code == 201
+    home.remove()
+    assert_frozen(shared, None)
+    done = command(shared, "ledger", "reconcile", "--yes")
+    assert done.exit_code == 0, done.output
+    assert Standing.FOREIGN in done.output
+    assert f"account {dataset['account']}: 1 epsilon will be burned" in done.output
+    assert f"data set {dataset['id']} of {dataset['account']} is forgotten" in done.output
+    with shared, shared.client() as client:
+        with pytest.raises(AssertionError, match="overlapping-dataset"):
+            upload(client, ROWS, COLUMNS)
+        back = upload(client, ROWS, COLUMNS, account=dataset["account"], budget=None)
+        assert ask(client, back["id"], "again").json()["code"] == "budget-exceeded"
+    assert command(shared, "audit", "verify").exit_code == 0
