@@ -51,6 +51,7 @@ from mechanisms.geometry.quadrature import (
     propose,
     resampled,
     signs,
+    some_products,
 )
 from mechanisms.geometry.second_moments import Kind, check_pairs, kinds
 from mechanisms.geometry.smooth import Marginal, SmoothBall
@@ -413,16 +414,16 @@ def _sums(
     sums: defaultdict[Kind, MarginalSums] = defaultdict(lambda: MarginalSums(1.0))
     columns, moment = halves.shape[1], 0.0
     sums[_COUNT].add(counts, counts, counts, weights)
+    shares = [kronecker(PROPOSALS, 1 + columns + j) for j in range(columns)]
     for j in range(columns):
-        shares = kronecker(PROPOSALS, 1 + columns + j)
         sums["main", int(j in squared)].add(halves[:, j], halves[:, j], halves[:, j], weights)
         if j in squared:
             low, high = float_squares(counts, halves[:, j])
-            sums["square", 1].add(low + shares * (high - low), low, high, weights)
+            sums["square", 1].add(low + shares[j] * (high - low), low, high, weights)
             moment += float(weights @ (counts * (low + high) / 2))
-        for k in range(j + 1, columns):
-            low, high = float_products(counts, halves[:, j], halves[:, k])
-            turned = (shares + k * _GOLDEN) % 1
-            key = ("product", (j in squared) + (k in squared))
-            sums[key].add(low + turned * (high - low), low, high, weights)
+    for j, k in some_products(columns, squared):
+        low, high = float_products(counts, halves[:, j], halves[:, k])
+        turned = (shares[j] + k * _GOLDEN) % 1
+        key = ("product", (j in squared) + (k in squared))
+        sums[key].add(low + turned * (high - low), low, high, weights)
     return sums, moment / (max(len(squared), 1) * float(weights.sum()))

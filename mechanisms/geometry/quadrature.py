@@ -6,6 +6,8 @@ of primes. They are the same in every run, and free of data.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from math import sqrt
 
@@ -18,6 +20,7 @@ from mechanisms.samplers.main_effects import Flags, sizes_of, tail_weights
 
 PROPOSALS = 1 << 14
 _BINS = 512
+_MOST_PAIRS = 256
 
 
 @lru_cache(maxsize=1)
@@ -77,6 +80,19 @@ def propose(effects: int) -> tuple[Floats, Flags]:
         rows = counts == k
         sizes[rows] = sizes_of(uniforms[rows], large[rows], int(k))
     return sizes, large
+
+
+def some_products(effects: int, squared: Collection[int]) -> Sequence[tuple[int, int]]:
+    """Return pairs of columns that stand for all products: of each kind all, or some 200 of them.
+
+    Products with as many squares beside them have one law, and hundreds of pairs
+    tell it as well as thousands do.
+    """
+    kinds: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for j in range(effects):
+        for k in range(j + 1, effects):
+            kinds[(j in squared) + (k in squared)].append((j, k))
+    return [pair for pairs in kinds.values() for pair in pairs[:: -(-len(pairs) // _MOST_PAIRS)]]
 
 
 def resampled(weights: Floats, count: int, uniforms: Uniforms) -> NDArray[np.int64]:

@@ -47,6 +47,7 @@ from mechanisms.geometry.quadrature import (
     propose,
     resampled,
     signs,
+    some_products,
 )
 from mechanisms.geometry.smooth import Marginal, SmoothBall
 from mechanisms.randomness import LazyUniform, Randomness
@@ -252,15 +253,15 @@ def _tabulate(ball: SecondMomentBall) -> _Table:
     odds = ball.tilted_shares(sizes, np.zeros(PROPOSALS), large)
     squared = set(ball.squares)
     sums: defaultdict[Kind, MarginalSums] = defaultdict(lambda: MarginalSums(2.0))
+    shares = [kronecker(PROPOSALS, ball.effects + j) for j in range(ball.effects)]
     for j in range(ball.effects):
-        shares = kronecker(PROPOSALS, ball.effects + j)
         sums["main", int(j in squared)].add(sizes[:, j], sizes[:, j], sizes[:, j], odds)
         if j in squared:
             ends = 2 - 2 * np.maximum(0, sizes[:, j] - 1) ** 2
-            sums["square", 1].add(shares * ends, 0 * ends, ends, odds)
-        for k in range(j + 1, ball.effects):
-            ends = np.minimum(2, 4 - sizes[:, j] - sizes[:, k])
-            turned = (shares + k * _GOLDEN) % 1
-            key = ("product", (j in squared) + (k in squared))
-            sums[key].add(turned * ends, 0 * ends, ends, odds)
+            sums["square", 1].add(shares[j] * ends, 0 * ends, ends, odds)
+    for j, k in some_products(ball.effects, squared):
+        ends = np.minimum(2, 4 - sizes[:, j] - sizes[:, k])
+        turned = (shares[j] + k * _GOLDEN) % 1
+        key = ("product", (j in squared) + (k in squared))
+        sums[key].add(turned * ends, 0 * ends, ends, odds)
     return _Table(float(odds.mean()), {key: entry.marginal() for key, entry in sums.items()})
