@@ -186,7 +186,11 @@ def build_services(settings: Settings, store: Store) -> Services:
     datasets = DatasetService(store, plane, lineage, threads=settings.upload_threads)
     if store.alone and store.frozen is None:
         _clear_up(vault, datasets)
-    plans = PlanService(threads=settings.draw_threads)
+    plans = PlanService(
+        threads=settings.draw_threads,
+        max_waiting=settings.max_waiting_draws,
+        max_waiting_costly=settings.max_waiting_plans,
+    )
     receipts = Receipts(store)
     draws = DrawService(
         store=store,

@@ -198,6 +198,12 @@ class Settings(BaseSettings):
         ge=1,
         description="Releases that may be under way at once; above it requests answer 503 busy.",
     )
+    max_waiting_plans: int = Field(
+        default=16,
+        ge=1,
+        description="Costly plans (of many columns' moments) that may be made or wait at once, one "
+        "at a time; above it requests answer 503 busy.",
+    )
     review_days: float = Field(
         default=30.0,
         gt=0,

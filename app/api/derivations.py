@@ -20,7 +20,12 @@ router = APIRouter(prefix="/v1/releases/{release}", tags=["releases"])
     response_model=DerivationAnswer,
     openapi_extra=body_of(DerivationRequest),
     responses=documented(
-        "unauthorized", "not-found", "too-large", "unsupported-media-type", "invalid-request"
+        "unauthorized",
+        "not-found",
+        "too-large",
+        "unsupported-media-type",
+        "invalid-request",
+        "busy",
     ),
 )
 async def derive_from_release(

@@ -22,7 +22,7 @@ router = APIRouter(prefix="/v1/datasets/{dataset}", tags=["releases"])
     openapi_extra=body_of(PreviewRequest),
     responses=documented(
         "unauthorized", "not-found", "dataset-archived", "too-large", "unsupported-media-type",
-        "invalid-request", "policy-refused", "empty-dataset",
+        "invalid-request", "policy-refused", "empty-dataset", "busy",
     ),
 )  # fmt: skip
 async def preview_release(

@@ -14,6 +14,7 @@ from app.domain.problems import invalid_request
 from app.services.answers import noise_json
 from app.services.datasets import DatasetFacts, DatasetService
 from app.services.keys import Caller
+from app.services.planning import planning_ms
 from app.services.plans import PlanService
 from app.services.questions import read_question, statistic_json
 from app.services.releases import ReleaseService
@@ -46,11 +47,18 @@ class DerivationService:
         ------
         Problem
             ``not-found`` for foreign and unknown releases alike; ``invalid-request``
-            when the release has no result, or does not determine the statistic.
+            when the release has no result, or does not determine the statistic; ``busy``.
         """
         record = await self._releases.get(release, caller=caller)
         facts = self._datasets.facts(record.dataset)
-        return await self._plans.compute(_derivation, record, facts, statistic)
+        asked = read_question(record.request)
+        return await self._plans.compute(
+            _derivation,
+            record,
+            facts,
+            statistic,
+            expected_ms=planning_ms(asked.statistic, asked.mechanism, facts.schema),
+        )
 
 
 def _derivation(

@@ -12,12 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-import anyio
-import anyio.to_thread
-
 from app.domain.problems import Problem, invalid_request
 from app.services.answers import plan_json
 from app.services.datasets import DatasetFacts
+from app.services.planning import LONGEST_SHORT_MS, Lane, planning_ms
 from app.services.questions import Question, read_question
 from app.services.terms import require_same_terms
 from app.services.work import Job, job_of
@@ -48,10 +46,19 @@ class Offer:
 
 
 class PlanService:
-    """Calibration, off the event loop, with a memory."""
+    """Calibration, off the event loop, with a memory.
 
-    def __init__(self, *, threads: int = 1) -> None:
-        self._turns = anyio.CapacityLimiter(threads)
+    Parameters
+    ----------
+    threads
+        How many plans are made at once; one more for the costly ones.
+    max_waiting, max_waiting_costly
+        How many may be made or wait for it, of either sort.
+    """
+
+    def __init__(self, *, threads: int, max_waiting: int, max_waiting_costly: int) -> None:
+        self._short = Lane(threads=threads, most=max_waiting)
+        self._costly = Lane(threads=1, most=max_waiting_costly)
         self._known: OrderedDict[tuple[str, str], Offer] = OrderedDict()
 
     async def offer(self, facts: DatasetFacts, question: Question) -> Offer:
@@ -61,18 +68,26 @@ class PlanService:
         ------
         Problem
             ``invalid-request`` when the question does not fit the data set's
-            public description or is not offered; ``empty-dataset``.
+            public description or is not offered; ``empty-dataset``; ``busy``.
         """
+        return await self._offer(facts, question, patient=False)
+
+    async def _offer(self, facts: DatasetFacts, question: Question, *, patient: bool) -> Offer:
         key = (facts.id, question.canonical)
         offer = self._known.get(key)
         if offer is None:
-            offer = await self.compute(make_offer, facts, question)
+            lane = self._lane(planning_ms(question.statistic, question.mechanism, facts.schema))
+            offer = await lane.run(self._made, key, facts, question, patient=patient)
             self._known[key] = offer
             if len(self._known) > _MAX_CACHED:
                 self._known.popitem(last=False)
         else:
             self._known.move_to_end(key)
         return offer
+
+    def _made(self, key: tuple[str, str], facts: DatasetFacts, question: Question) -> Offer:
+        """Return what another request may have had made while this one waited, or make it."""
+        return self._known.get(key) or make_offer(facts, question)
 
     async def offer_again(
         self, facts: DatasetFacts, record: ReleaseRecord
@@ -87,13 +102,25 @@ class PlanService:
             The question cannot be read any more, or is not offered any more.
         """
         question = read_question(record.request)
-        offer = await self.offer(facts, question)
+        # charged or reserved already: it waits for its turn however many are there
+        offer = await self._offer(facts, question, patient=True)
         require_same_terms(record, plan=offer.text, cost=offer.cost)
         return question, offer
 
-    async def compute(self, function: Callable[..., T], *arguments: object) -> T:
-        """Run a calculation in another thread; only so many run at once."""
-        return await anyio.to_thread.run_sync(function, *arguments, limiter=self._turns)
+    async def compute(
+        self, function: Callable[..., T], *arguments: object, expected_ms: float
+    ) -> T:
+        """Run a calculation in another thread, in line with the plans that take as long.
+
+        Raises
+        ------
+        Problem
+            ``busy``.
+        """
+        return await self._lane(expected_ms).run(function, *arguments)
+
+    def _lane(self, expected_ms: float) -> Lane:
+        return self._costly if expected_ms > LONGEST_SHORT_MS else self._short
 
 
 def make_plan(facts: DatasetFacts, question: Question) -> Plan:

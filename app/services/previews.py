@@ -11,6 +11,7 @@ from app.domain.problems import Problem
 from app.services.accounting import charge_json
 from app.services.answers import noise_json, plan_json
 from app.services.datasets import DatasetFacts, DatasetService, require_active
+from app.services.planning import planning_ms
 from app.services.plans import PlanService, make_plan
 from app.services.questions import Question
 from mechanisms.privacy import MAX_EPSILON_NANOS, Epsilon
@@ -22,6 +23,8 @@ NOTICE = (
 )
 _DIGITS = 4
 _MAX_STEPS = 60
+_TRIED = 20
+"""About how many epsilons are tried before one is found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +52,15 @@ class PreviewService:
         Raises
         ------
         Problem
-            What a release would be refused for, the budget aside.
+            What a release would be refused for, the budget aside; ``busy``.
         """
         facts = self._datasets.facts(dataset)
         require_active(facts.record)
         enforce(facts.policy, Ask(kinds=question.kinds, epsilon=question.epsilon))
         offer = await self._plans.offer(facts, question)
         plan = offer.plan
-        noise = await self._plans.compute(plan.preview, wish.assume_rows)
+        expected_ms = planning_ms(question.statistic, question.mechanism, facts.schema)
+        noise = await self._plans.compute(plan.preview, wish.assume_rows, expected_ms=expected_ms)
         preview = {
             "dataset": dataset,
             "statistic": question.to_json()["statistic"],
@@ -82,7 +86,9 @@ class PreviewService:
         if wish.accuracy is not None:
             needed = None
             if noise is not None and _known(noise.interval_95):
-                needed = await self._plans.compute(_needed, facts, question, wish)
+                needed = await self._plans.compute(
+                    _needed, facts, question, wish, expected_ms=_TRIED * expected_ms
+                )
             preview["accuracy"] = {
                 "wanted": wish.accuracy,
                 "epsilon": None if needed is None else str(needed),

@@ -199,8 +199,11 @@ class JointMomentBall(SmoothBall):
         pairs among the count and the squares; no answer reads two squares.
         """
         first, second = sorted((one, other))
-        squares = [1 + self.effects + at for at, (j, k) in enumerate(self.pairs) if j == k]
-        return _tabulate(self).correlation if first == 0 and second in squares else 0.0
+        place = second - 1 - self.effects
+        if first > 0 or place < 0:
+            return 0.0
+        j, k = self.pairs[place]
+        return _tabulate(self).correlation if j == k else 0.0
 
     def simulated_points(self, count: int, uniforms: Uniforms) -> Floats:
         """Return simulated uniform points of K: quasi-random magnitudes, resampled."""

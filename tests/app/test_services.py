@@ -134,11 +134,17 @@ def test_a_client_that_leaves_stops_nothing(
     asyncio.run(scenario())
 
 
-async def _leave_debited(
-    services: Services, store: Store, dataset: str, idem: str, worker: str = "wrk_gone"
+async def leave_debited(
+    services: Services,
+    store: Store,
+    dataset: str,
+    idem: str,
+    *,
+    worker: str = "wrk_gone",
+    asked: Question | None = None,
 ) -> str:
     """Charge for a release and forget to draw it, as a process does that dies."""
-    asked, facts = question(), services.datasets.facts(dataset)
+    asked, facts = asked or question(), services.datasets.facts(dataset)
     offer = make_offer(facts, asked)
     record = await store.awrite(
         lambda work: work.releases.debit(
@@ -159,7 +165,7 @@ def test_what_a_dead_process_left_is_drawn_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as (store, services):
             dataset = await new_dataset(services)
-            left = await _leave_debited(services, store, dataset, "a")
+            left = await leave_debited(services, store, dataset, "a")
         async with opened(tmp_path) as (store, services):
             services.jobs.start()
             # a replay that comes before the draw waits for it
@@ -248,8 +254,8 @@ def test_after_three_deaths_a_release_is_void(
     async def scenario() -> None:
         async with opened(tmp_path) as (store, services):
             dataset = await new_dataset(services)
-            await _leave_debited(services, store, dataset, "a")
-            other = await _leave_debited(services, store, dataset, "b")
+            await leave_debited(services, store, dataset, "a")
+            other = await leave_debited(services, store, dataset, "b")
         for _ in range(2):
             async with opened(tmp_path, drain_s=0.01) as (_, services):
                 monkeypatch.setattr(services.releases._draws, "redraw", hang)
@@ -274,7 +280,7 @@ def test_a_replay_redraws_what_an_earlier_failure_left(tmp_path: Path) -> None:
         async with opened(tmp_path) as (store, services):
             dataset = await new_dataset(services)
             mine = services.releases._draws.worker
-            left = await _leave_debited(services, store, dataset, "a", mine)
+            left = await leave_debited(services, store, dataset, "a", worker=mine)
             record = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
             assert (record.id, record.attempts) == (left, 2)
 
@@ -285,7 +291,7 @@ def test_archived_rows_stay_while_a_charged_release_needs_them(tmp_path: Path) -
     async def scenario() -> None:
         async with opened(tmp_path) as (store, services):
             dataset = await new_dataset(services)
-            await _leave_debited(services, store, dataset, "a")
+            await leave_debited(services, store, dataset, "a")
             await services.datasets.archive(dataset, caller=ADA)
             await services.datasets.erase(dataset)
             services.jobs.start()
@@ -333,8 +339,8 @@ def test_a_plan_that_is_no_longer_offered_is_void(
     async def scenario() -> None:
         async with opened(tmp_path) as (store, services):
             dataset = await new_dataset(services)
-            await _leave_debited(services, store, dataset, "a")
-            monkeypatch.setattr(PlanService, "offer", gone)
+            await leave_debited(services, store, dataset, "a")
+            monkeypatch.setattr(PlanService, "offer_again", gone)
             services.jobs.start()
             record = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
             assert record.state is ReleaseState.VOID

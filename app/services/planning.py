@@ -1,0 +1,113 @@
+"""What planning costs, from the question alone, and lanes that keep costly plans apart.
+
+Most plans take a millisecond or two; one of 64 columns' moments takes a second
+of one core. Those wait for one thread of their own, in a queue of bounded
+length, so that whoever asks for many holds up nobody but their like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from app.domain.problems import Problem
+from mechanisms.domain import CategoryColumn, Schema
+from mechanisms.statistics.base import Statistic
+from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.stack import Stack
+
+T = TypeVar("T")
+
+LONGEST_SHORT_MS = 100.0
+"""Estimates above this make a plan costly."""
+
+
+def planning_ms(statistic: Statistic, mechanism: str, schema: Schema) -> float:
+    """Return about how many milliseconds of one core it takes to plan or preview a question.
+
+    It may be anything for a question that does not fit the schema, which is
+    refused at once.
+    """
+    if isinstance(statistic, Stack):
+        parts = statistic.parts
+        return sum(planning_ms(part.statistic, part.mechanism, schema) for part in parts)
+    if isinstance(statistic, Histogram):
+        return 1 + 0.03 * _cells(statistic, schema)
+    if (statistic.kind, mechanism) == ("linear_regression", "functional"):
+        return _by_moments(statistic)
+    return _ESTIMATES.get(statistic.kind, _by_columns)(statistic)
+
+
+def _cells(histogram: Histogram, schema: Schema) -> int:
+    sizes = []
+    for name in histogram.columns:
+        column = schema.columns.get(name)
+        ends = histogram.edges.get(name, ())
+        sizes.append(len(column.values) if isinstance(column, CategoryColumn) else len(ends))
+    return prod(sizes)
+
+
+def _by_columns(statistic: Any) -> float:
+    return 1 + 0.15 * len(getattr(statistic, "columns", ()))
+
+
+def _by_pairs(statistic: Any) -> float:
+    """Laws of products, averaged over thousands of points with weights from all pairs."""
+    return 1 + 0.3 * len(statistic.columns) ** 2
+
+
+def _by_moments(statistic: Any) -> float:
+    return 1 + 0.5 * (len(statistic.features) + 1) ** 2
+
+
+def _by_coefficients(statistic: Any) -> float:
+    return 1 + 0.01 * len(statistic.features) ** 2
+
+
+_ESTIMATES: Mapping[str, Callable[[Any], float]] = {
+    "moments": _by_pairs,
+    "covariance": _by_pairs,
+    "correlation": _by_pairs,
+    "linear_regression": _by_coefficients,
+    "logistic_regression": _by_coefficients,
+    "quantile_regression": _by_coefficients,
+}
+
+
+class Lane:
+    """Threads for calculations of one sort, and a queue before them.
+
+    Parameters
+    ----------
+    threads
+        How many run at once.
+    most
+        How many may run or wait.
+    """
+
+    def __init__(self, *, threads: int, most: int) -> None:
+        self._turns = anyio.CapacityLimiter(threads)
+        self._most = most
+        self._there = 0
+
+    async def run(self, function: Callable[..., T], *arguments: object, patient: bool = False) -> T:
+        """Run a calculation in another thread when its turn has come.
+
+        ``patient``: for what has been charged already, and is never turned away.
+
+        Raises
+        ------
+        Problem
+            ``busy``, when as many as may are there.
+        """
+        if self._there >= self._most and not patient:
+            raise Problem("busy")
+        self._there += 1
+        try:
+            return await anyio.to_thread.run_sync(function, *arguments, limiter=self._turns)
+        finally:
+            self._there -= 1

@@ -1,0 +1,229 @@
+"""Costly plans wait apart, in a queue of bounded length, and nobody else behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.api.state import Services
+from app.domain.problems import Problem
+from app.domain.releases import ReleaseState
+from app.services import plans as plan_module
+from app.services import previews as preview_module
+from app.services.datasets import DatasetFacts
+from app.services.planning import LONGEST_SHORT_MS, planning_ms
+from app.services.plans import Offer, make_offer
+from app.services.previews import Wish
+from app.services.questions import Question
+from mechanisms.catalog import calibrate
+from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
+from mechanisms.geometry import joint_moments, second_moments, smooth
+from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.statistics.base import Statistic
+from mechanisms.statistics.correlation import Correlation
+from mechanisms.statistics.covariance import Covariance
+from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.logistic_regression import LogisticRegression
+from mechanisms.statistics.mean import Mean
+from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.quantile import Quantile
+from mechanisms.statistics.quantile_regression import QuantileRegression
+from mechanisms.statistics.stack import Part, Stack
+from mechanisms.statistics.variance import Variance
+from tests.app.test_services import (
+    BOB,
+    leave_debited,
+    new_dataset,
+    opened,
+    question,
+    spent,
+)
+from tests.mechanisms.offers import MAX_ROWS, PROOFS, Proof
+
+NAMES = tuple(f"c{number}" for number in range(100))
+COLUMNS: Mapping[str, Column] = {
+    **{name: NumberColumn(Fraction(0), Fraction(10)) for name in NAMES},
+    "yes": NumberColumn(Fraction(0), Fraction(1), boolean=True),
+    "place": CategoryColumn(tuple(map(str, range(100)))),
+}
+EDGES = {"c0": tuple(float(edge) / 10 for edge in range(101))}
+SLACK_MS = 150.0
+"""What a busy machine may add to processor time, and the first use of a module costs."""
+
+LARGEST: list[tuple[Statistic, str, bool]] = [
+    (Moments(columns=NAMES[:64]), "auto", True),
+    (Moments(columns=NAMES[:15]), "auto", False),
+    (Covariance(columns=NAMES[:64]), "auto", True),
+    (Correlation(columns=NAMES[:32]), "auto", True),
+    (LinearRegression(target="c99", features=NAMES[:60]), "functional", True),
+    (LinearRegression(target="c99", features=NAMES[:12]), "functional", False),
+    (LinearRegression(target="c99", features=NAMES[:90]), "objective_perturbation", False),
+    (LogisticRegression(target="yes", features=NAMES[:90]), "objective_perturbation", False),
+    (QuantileRegression(target="c99", features=NAMES[:90]), "objective_perturbation", False),
+    (Histogram(columns=("place", "c0"), edges=EDGES), "auto", True),
+    (Histogram(columns=("place",)), "auto", False),
+    (Mean(columns=NAMES), "auto", False),
+    (Variance(columns=NAMES), "auto", False),
+    (Quantile(column="c0", levels=tuple(level / 128 for level in range(1, 101))), "auto", False),
+    (Stack(parts=tuple(Part(statistic=Moments(columns=NAMES[:k])) for k in (14, 15))),
+        "auto", True),
+]  # fmt: skip
+
+
+def _fresh(statistic: Statistic, mechanism: str, schema: Schema) -> float:
+    """Return the milliseconds of processor time of a plan and a preview, nothing remembered."""
+    for remembered in (
+        second_moments._tabulate,
+        joint_moments._tabulate,
+        smooth._laws_at_rate_one,
+    ):
+        remembered.cache_clear()
+    started = time.thread_time()
+    plan = calibrate(statistic, schema, Epsilon.parse("1"), mechanism=mechanism)
+    plan.preview(MAX_ROWS)
+    return 1000 * (time.thread_time() - started)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "mechanism", "costly"), LARGEST, ids=lambda each: getattr(each, "kind", None)
+)
+def test_what_takes_long_is_known_to(statistic: Statistic, mechanism: str, costly: bool) -> None:
+    schema = Schema(COLUMNS, Adjacency.REPLACE_ONE, MAX_ROWS, MAX_ROWS)
+    expected_ms = planning_ms(statistic, mechanism, schema)
+    assert (expected_ms > LONGEST_SHORT_MS) is costly
+    _fresh(statistic, mechanism, schema)
+    taken_ms = min(_fresh(statistic, mechanism, schema) for _ in range(2))
+    assert taken_ms < 2 * expected_ms + SLACK_MS
+
+
+@pytest.mark.parametrize(
+    "proof", PROOFS, ids=lambda proof: f"{proof.statistic.kind}-{proof.mechanism}"
+)
+def test_small_questions_are_short(proof: Proof) -> None:
+    adjacency = proof.adjacencies[0]
+    rows = MAX_ROWS if adjacency is Adjacency.REPLACE_ONE else None
+    schema = Schema(proof.columns, adjacency, rows, MAX_ROWS)
+    assert planning_ms(proof.statistic, proof.mechanism, schema) < LONGEST_SHORT_MS
+
+
+def test_questions_that_fit_no_schema_are_short() -> None:
+    schema = Schema(COLUMNS, Adjacency.REPLACE_ONE, MAX_ROWS)
+    for columns in (("nothing",), ("c0",), ("place", "nothing"), ()):
+        assert planning_ms(Histogram(columns=columns), "auto", schema) < LONGEST_SHORT_MS
+    assert planning_ms(Mean(columns=NAMES[:9]), "functional", schema) < LONGEST_SHORT_MS
+
+
+class Held:
+    """Every plan that is made, and costly ones wait to be let go."""
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+        self.made: list[str] = []
+
+    def make(self, facts: DatasetFacts, asked: Question) -> Offer:
+        """Make an offer, later."""
+        self.made.append(str(asked.epsilon))
+        if asked.mechanism == COSTLY:
+            assert self.let_go.wait(15)
+        return make_offer(facts, asked)
+
+
+COSTLY = "k_norm"
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Held:
+    """Take a question that names its mechanism for a costly one."""
+
+    def estimate(_statistic: Statistic, mechanism: str, _schema: Schema) -> float:
+        return LONGEST_SHORT_MS * (2.0 if mechanism == COSTLY else 0.1)
+
+    for module in (plan_module, preview_module):
+        monkeypatch.setattr(module, "planning_ms", estimate)
+    found = Held()
+    monkeypatch.setattr(plan_module, "make_offer", found.make)
+    return found
+
+
+def costly(epsilon: str) -> Question:
+    return replace(question(epsilon), mechanism=COSTLY)
+
+
+async def _begun(services: Services, dataset: str, *epsilons: str) -> list[asyncio.Task[Any]]:
+    tasks = [
+        asyncio.ensure_future(
+            services.releases.submit(dataset, costly(epsilon), idem=f"{place}", caller=BOB)
+        )
+        for place, epsilon in enumerate(epsilons)
+    ]
+    await asyncio.sleep(0.2)
+    return tasks
+
+
+def test_costly_plans_wait_apart_and_not_without_bound(tmp_path: Path, held: Held) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, max_waiting_plans=2, draw_threads=1) as (_, services):
+            dataset = await new_dataset(services, "20")
+            waiting = await _begun(services, dataset, "2", "2.5")
+            for attempt in (
+                services.releases.submit(dataset, costly("3"), idem="c", caller=BOB),
+                services.previews.preview(dataset, costly("3"), Wish()),
+                services.previews.preview(dataset, question("1"), Wish(accuracy=0.1)),
+            ):
+                with pytest.raises(Problem, match="busy"):
+                    await asyncio.wait_for(attempt, 10)
+            assert spent(services, dataset) == 0
+            # others are served meanwhile
+            found = await asyncio.wait_for(
+                services.releases.submit(dataset, question("1"), idem="d", caller=BOB), 10
+            )
+            assert found.state is ReleaseState.RELEASED
+            await services.previews.preview(dataset, question("0.5"), Wish())
+            assert spent(services, dataset) == 10**9
+            held.let_go.set()
+            for task in waiting:
+                assert (await task).state is ReleaseState.RELEASED
+            assert (await services.previews.preview(dataset, costly("3"), Wish()))["cost"] == "3"
+
+    asyncio.run(scenario())
+
+
+def test_the_same_costly_plan_is_made_once(tmp_path: Path, held: Held) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as (_, services):
+            dataset = await new_dataset(services, "20")
+            waiting = await _begun(services, dataset, "2", "2", "2")
+            held.let_go.set()
+            for task in waiting:
+                await task
+            assert spent(services, dataset) == 3 * 2 * 10**9
+
+    asyncio.run(scenario())
+    assert held.made == ["2"]
+
+
+def test_what_is_charged_already_is_not_turned_away(tmp_path: Path, held: Held) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, max_waiting_plans=1) as (store, services):
+            dataset = await new_dataset(services, "20")
+            release = await leave_debited(services, store, dataset, "left", asked=costly("1.5"))
+            waiting = await _begun(services, dataset, "2")
+            services.jobs.start()
+            await asyncio.sleep(0.3)
+            held.let_go.set()
+            await asyncio.gather(*waiting)
+            replayed = await services.releases.submit(
+                dataset, costly("1.5"), idem="left", caller=BOB
+            )
+            assert (replayed.id, replayed.state) == (release, ReleaseState.RELEASED)
+
+    asyncio.run(scenario())
