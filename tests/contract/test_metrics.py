@@ -12,6 +12,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.api.metrics import Metrics
 from app.logs import ALLOWED, AllowListFormatter
 from tests.contract.service import ROWS, ask, assert_problem, make_key, running, send_upload, upload
 
@@ -27,19 +28,22 @@ SENTINEL = "sentinel4466882200"
 
 
 def scraped(admin: httpx.Client) -> dict[tuple[str, ...], float]:
-    """Return every sample by its name and labels, once what was asked before is counted."""
+    """Return every sample by name and labels but the process, once all before is counted."""
+    alone = re.compile(r'release_desk_requests_open{process="[0-9a-f]{16}"} 1.0')
     deadline = time.monotonic() + 10
-    while "release_desk_requests_open 1.0" not in (answer := admin.get("/metrics")).text:
+    while not alone.search((answer := admin.get("/metrics")).text):
         assert time.monotonic() < deadline
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     families = list(text_string_to_metric_families(answer.text))
     assert {family.name for family in families} == NAMES
+    samples = [sample for family in families for sample in family.samples]
+    assert len({sample.labels.pop("process") for sample in samples}) == 1
     return {
-        (sample.name, *(f"{key}={value}" for key, value in sorted(sample.labels.items()))): value
-        for family in families
-        for sample in family.samples
-        for value in [sample.value]
+        (sample.name, *(f"{key}={value}" for key, value in sorted(sample.labels.items()))): (
+            sample.value
+        )
+        for sample in samples
     }
 
 
@@ -83,6 +87,26 @@ def test_metrics_are_the_same_for_neighbours(tmp_path: Path) -> None:
     assert seen[0]["release_desk_problems_total", "code=budget-exceeded"] == 1
     assert seen[0]["release_desk_requests_open",] == 1
     assert one
+
+
+def test_processes_at_one_address_count_apart_and_together() -> None:
+    """What Prometheus makes of scrapes that reach one process and then the other."""
+    counted = [Metrics("1"), Metrics("1")]
+    series: dict[str, float] = {}
+    for asked in range(1, 5):
+        metrics = counted[asked % 2]
+        metrics.begin()
+        metrics.end(method="GET", route="/v1/keys", status=503, problem="busy")
+        families = list(metrics.families(Path()))
+        for sample in (sample for family in families for sample in family.samples):
+            assert re.fullmatch("[0-9a-f]{16}", sample.labels["process"])
+            labels = json.dumps(sample.labels, sort_keys=True)
+            if sample.name.endswith("_total"):
+                assert sample.value >= series.get(f"{sample.name} {labels}", 0), "no reset"
+            series[f"{sample.name} {labels}"] = sample.value
+    for name in ("release_desk_requests_total", "release_desk_problems_total"):
+        found = [value for key, value in series.items() if key.startswith(name)]
+        assert found == [2, 2]
 
 
 def test_metrics_name_nobody_and_nothing(admin: httpx.Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -251,6 +252,7 @@ def test_the_command_line_serves_with_workers(tmp_path: Path) -> None:
                 answer = release_mean(client, dataset, column="age", epsilon="1", key="k")
                 assert answer.status_code == 201
                 assert json.loads(answer.content)["status"] == "released"
+            assert len(processes_counted(url, headers)) == 2
         finally:
             process.send_signal(signal.SIGTERM)
             returned = process.wait(60)
@@ -258,6 +260,19 @@ def test_the_command_line_serves_with_workers(tmp_path: Path) -> None:
         assert returned == 0
         _, alive = psutil.wait_procs(children, timeout=15)
         assert not alive
+
+
+def processes_counted(url: str, headers: dict[str, str]) -> set[str]:
+    """Return the processes that metrics tell of, over connections until there are two."""
+    found: set[str] = set()
+    deadline = time.monotonic() + 60
+    while len(found) < 2 and time.monotonic() < deadline:
+        with ThreadPoolExecutor(8) as pool:
+            scrapes = pool.map(
+                lambda _: httpx.get(f"{url}/metrics", headers=headers, timeout=60).text, range(8)
+            )
+            found.update(*(re.findall('process="([0-9a-f]{16})"', text) for text in scrapes))
+    return found
 
 
 def wait_until_ready(process: subprocess.Popen[bytes], port: int) -> None:
