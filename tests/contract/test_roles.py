@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -108,7 +109,9 @@ def test_foreign_and_unknown_releases_look_the_same(
 
 def test_a_secret_is_shown_once_and_kept_as_a_hash(service: Service, admin: httpx.Client) -> None:
     made = make_key(admin, "analyst")
-    assert len(made["secret"]) >= 43
+    prefix, _, text = made["secret"].partition("_")
+    assert prefix == "rd"
+    assert len(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)) >= 32
     assert made["secret"] not in admin.get("/v1/keys").text
     for path in service.data_dir.glob("*.db*"):
         assert made["secret"].encode() not in path.read_bytes()

@@ -334,28 +334,39 @@ def test_one_connection_too_many_is_told_so(service: Service) -> None:
         assert client.get("/livez").status_code == 200
 
 
+def ten_releases_s(admin: httpx.Client, dataset: str) -> float:
+    """Return how long ten releases at once take."""
+    found: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(ask(admin, dataset).status_code))
+        for _ in range(10)
+    ]
+    started = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [201] * 10
+    return time.monotonic() - started
+
+
 def test_a_hundred_slow_clients_hold_nobody_up(tmp_path: Path) -> None:
     with running(tmp_path / "data") as service, service.client() as admin:
-        dataset = str(upload(admin)["id"])
-        held = [connect(service) for _ in range(100)]
-        head = f"POST /v1/keys HTTP/1.1\r\n{HEAD}Content-Type: application/json\r\n"
-        for number, connection in enumerate(held):
-            more = "" if number % 2 else "Content-Length: 10\r\n\r\n"
-            connection.sendall((head + more).encode())
-        found: list[int] = []
-        threads = [
-            threading.Thread(target=lambda: found.append(ask(admin, dataset).status_code))
-            for _ in range(10)
-        ]
-        started = time.monotonic()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert found == [201] * 10
-        assert time.monotonic() - started < 10
-        for connection in held:
-            connection.close()
+        dataset = str(upload(admin, budget={"epsilon": "100"})["id"])
+        ten_releases_s(admin, dataset)
+        quiet, busy = [], []
+        for _ in range(4):
+            quiet.append(ten_releases_s(admin, dataset))
+            held = [connect(service) for _ in range(100)]
+            head = f"POST /v1/keys HTTP/1.1\r\n{HEAD}Content-Type: application/json\r\n"
+            for number, connection in enumerate(held):
+                more = "" if number % 2 else "Content-Length: 10\r\n\r\n"
+                connection.sendall((head + more).encode())
+            busy.append(ten_releases_s(admin, dataset))
+            for connection in held:
+                connection.close()
+        # whatever else the machine does can only make either slower, for a while
+        assert min(busy) <= 2 * max(quiet), (quiet, busy)
 
 
 def test_head_is_get_without_a_body(admin: httpx.Client) -> None:
