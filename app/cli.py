@@ -222,7 +222,8 @@ def audit() -> None:
     "--signatures/--no-signatures",
     default=True,
     show_default=True,
-    help="Check the signature of every result's receipt: most of the time where there are many.",
+    help="Check the signature of every result's receipt, a tenth of a millisecond each. Without, a"
+    " million entries take about 5 seconds on two processors, and 20 with their releases.",
 )
 @as_json_option
 def audit_verify(signatures: bool, as_json: bool) -> None:

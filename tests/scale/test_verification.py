@@ -3,6 +3,8 @@
 The ledger is written by plain inserts, at the pace of the driver, and signed by
 nobody: what is measured is the walk, its pages and its indexes. Processor time
 stands for time, because tests share their machine; halve it for two processors.
+It is bounded at about three times what it is, so that a walk which has become
+several times slower is found; a small ledger does that in every run.
 """
 
 from __future__ import annotations
@@ -26,11 +28,16 @@ from app.store import inspecting
 from app.store.blocks import ENTRY_COLUMNS, RELEASE_COLUMNS
 from app.store.verification import verify
 from tests.app.ledgers import opened
+from tests.scale.yardstick import slowness
 
 REQUEST = json.dumps({"epsilon": "0.001", "statistic": {"columns": ["income"], "kind": "mean"}})
 PLAN, RESULT = "p" * 1000, b"r" * 1600
 MEMORY = 500 * 2**20
 AT = "2026-11-21T12:00:00.000000Z"
+MOST_US = {"grants": 25, "charges": 90}
+"""Of processor time for an entry, its release included."""
+STARTING_S = 10
+"""Of processor time for two processes to begin, at most."""
 Rows = Iterator[tuple[tuple[object, ...], tuple[object, ...]]]
 
 
@@ -119,14 +126,9 @@ def at_most(memory: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
-@pytest.mark.long
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("count", [10**5, 10**6])
-@pytest.mark.parametrize("what", ["grants", "charges"])
-def test_a_large_ledger_is_verified(
-    tmp_path: Path, what: str, count: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with opened(tmp_path, total=10**18 if what == "charges" else 0) as ledger:
+def grown(directory: Path, what: str, count: int) -> Path:
+    """Return the file of a ledger of so many entries."""
+    with opened(directory, total=10**18 if what == "charges" else 0) as ledger:
         with ledger.store.reading() as r:
             (first,) = r.entries.list(ledger.account)
         name, account = ledger.store.identity.id, ledger.account
@@ -135,11 +137,36 @@ def test_a_large_ledger_is_verified(
             rows = charges(name, account, ledger.dataset, first.hash, first.total_after)
         file = ledger.file
     grow(file, rows, count)
+    return file
+
+
+@pytest.mark.parametrize("what", ["grants", "charges"])
+def test_a_small_ledger_is_verified_as_fast_as_ever(tmp_path: Path, what: str) -> None:
+    count = 20_000
+    file = grown(tmp_path, what, count)
+    with inspecting(f"sqlite:///{file}") as reader:
+        before = time.thread_time()
+        found = verify(reader._connection, processes=0)
+        each_us = (time.thread_time() - before) / count * 1e6
+    assert found.faults == ()
+    assert found.entries > count
+    assert each_us < MOST_US[what] * slowness()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("count", [10**5, 10**6])
+@pytest.mark.parametrize("what", ["grants", "charges"])
+def test_a_large_ledger_is_verified(
+    tmp_path: Path, what: str, count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = grown(tmp_path, what, count)
     before, began = spent_s(), time.monotonic()
     with inspecting(f"sqlite:///{file}") as reader, at_most(MEMORY):
         found = verify(reader._connection, processes=2, may_end=True)
     took = time.monotonic() - began
-    each_us = (spent_s() - before) / count * 1e6
+    used_s = spent_s() - before
+    each_us = used_s / count * 1e6
     with capsys.disabled():
         sys.stdout.write(
             f"\n{count} {what}, {file.stat().st_size / 2**20:.0f} MiB: {took:.1f} s,"
@@ -147,3 +174,4 @@ def test_a_large_ledger_is_verified(
         )
     assert found.faults == ()
     assert found.entries > count
+    assert used_s < (count * MOST_US[what] / 1e6 + STARTING_S) * slowness()

@@ -1,0 +1,18 @@
+"""What a charge costs the writer: its thread's processor time, however busy the machine is.
+
+The bounds are about five times what it takes, so that a tenfold loss is found.
+"""
+
+from __future__ import annotations
+
+from studies.ledger import measure
+from tests.scale.yardstick import slowness
+
+DEBIT_US = 375
+RELEASE_US = 650
+
+
+def test_debits_and_whole_releases_cost_what_they_did() -> None:
+    found = measure(debits=2_000)
+    assert found.debit_us < DEBIT_US * slowness()
+    assert found.release_us < RELEASE_US * slowness()
