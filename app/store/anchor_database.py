@@ -111,6 +111,7 @@ class DatabaseAnchor:
         self._version = 0
         self._certain: dict[str, Position] = {}
         self._applied: Step | None = None
+        self._noted = False
 
     def read(self) -> Anchored | None:
         """Return what the rows say; None when there are none."""
@@ -159,6 +160,7 @@ class DatabaseAnchor:
 
     def begin(self, step: Step) -> None:
         """Note a transaction with one statement, if nobody else has been here since."""
+        self._noted = False
         if not (step.moves or step.results or step.unfinished_change):
             return
         for name, move in step.moves.items():
@@ -177,9 +179,17 @@ class DatabaseAnchor:
         if won is None or won[0] != 1:
             raise AnchorMismatchError("somebody else has moved the anchor")
         self._version += 1
+        self._noted = True
 
     def undo(self) -> None:
-        """Take back the transaction begun last."""
+        """Take back the transaction begun last.
+
+        One that changed nothing has not been noted: what is there is the one before it, which
+        has been committed and must stay.
+        """
+        if not self._noted:
+            return
+        self._noted = False
         with self._connected() as connection:
             connection.execute(
                 "UPDATE anchor SET version = version + 1, follows = NULL WHERE version = %s",

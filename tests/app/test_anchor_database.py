@@ -401,6 +401,28 @@ def test_what_changes_nothing_is_not_noted(process: Callable[[], DatabaseAnchor]
     assert one.read() == Anchored(first, step(first, a=at(2, 5)))
 
 
+def test_undoing_what_changed_nothing_leaves_the_one_before_it(
+    process: Callable[[], DatabaseAnchor],
+) -> None:
+    """It has been committed: without its note an old copy would look like the newest state."""
+    first = state(a=at(1))
+    one = process()
+    one.start(first)
+    one.settle(Told(first))
+    taken = step(first, 1, a=at(2, 5))
+    one.begin(taken)
+    second = first.after(taken)
+    for _ in range(2):
+        one.settle(Told(second))
+        one.begin(Step(moves={}, unfinished_change=0))
+        one.undo()
+        assert process().read() == Anchored(first, taken)
+    one.settle(Told(second))
+    one.begin(step(second, 2, a=at(3, 7)))
+    one.undo()
+    assert process().read() == Anchored(second)
+
+
 def test_a_transaction_from_somewhere_else_is_refused(
     process: Callable[[], DatabaseAnchor],
 ) -> None:
