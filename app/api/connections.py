@@ -60,13 +60,18 @@ class PatientProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes, and refuse a head that is too long already."""
+        """Take bytes, and refuse a head that is too long already, or headers behind a body."""
         if self._phase is _Phase.NOTHING:
             self._await(_Phase.HEAD)
         self._bytes += len(data)
+        self._bodiless += len(data)
         super().data_received(data)
-        if self._phase is _Phase.HEAD and self._bytes > self._settings.max_head_bytes:
-            self._refuse(_head_too_long(self._settings.max_head_bytes))
+        limit = self._settings.max_head_bytes
+        if self._phase is _Phase.HEAD:
+            if self._bytes > limit:
+                self._refuse(_head_too_long(limit))
+        elif self._phase is _Phase.BODY and self._bodiless > limit:
+            self._refuse(None if self.cycle.response_started else _head_too_long(limit))
 
     def on_message_begin(self) -> None:
         """Note that a head has begun; behind another request, nobody knows where in the bytes."""
@@ -87,6 +92,11 @@ class PatientProtocol(HttpToolsProtocol):
         self._behind = False
         self._await(_Phase.BODY)
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Note that there is a body still, and not headers behind its end."""
+        self._bodiless = 0
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Note that nothing more is expected."""
@@ -111,7 +121,7 @@ class PatientProtocol(HttpToolsProtocol):
     def _await(self, phase: _Phase) -> None:
         self._phase = phase
         self._since = self.loop.time()
-        self._bytes = 0
+        self._bytes = self._bodiless = 0
 
     def _look(self) -> None:
         """Look at the clock: what the client owes, and what it has not read."""

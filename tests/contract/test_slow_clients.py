@@ -195,6 +195,38 @@ def test_bodies_and_other_requests_are_no_part_of_a_head(service: Service, piece
     assert found == [422] * 2 + [200] * 40 + [422, 200]
 
 
+CHUNKED = (
+    f"POST /v1/keys HTTP/1.1\r\n{HEAD}Content-Type: application/json\r\n"
+    "Transfer-Encoding: chunked\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize("trailer", ["X-More: " + "a" * 500 + "\r\n", "a" * 500])
+def test_headers_behind_a_body_are_bounded_too(service: Service, trailer: str) -> None:
+    with connect(service) as connection:
+        connection.sendall(f"{CHUNKED}1\r\n{{\r\n0\r\nX-First: ".encode())
+        sent = 0
+        while sent < 1 << 20:
+            try:
+                connection.sendall(trailer.encode() * 4)
+            except OSError:
+                break
+            sent += 4 * len(trailer)
+            time.sleep(0.01)
+        assert sent < 10 * LIMIT
+        problem(rest(connection), 413, "too-large")
+
+
+def test_a_body_in_many_small_chunks_is_no_head(service: Service) -> None:
+    chunks = "1;of=many\r\n \r\n" * 2_000 + "2\r\n{}\r\n0\r\nX-Trailer: 1\r\n\r\n"
+    sent = (CHUNKED + chunks).replace("HTTP/1.1\r\n", "HTTP/1.1\r\nConnection: close\r\n").encode()
+    with connect(service) as connection:
+        for start in range(0, len(sent), 700):
+            connection.sendall(sent[start : start + 700])
+            time.sleep(0.001)
+        assert rest(connection).startswith(b"HTTP/1.1 422")
+
+
 def test_what_is_not_http_is_refused(service: Service) -> None:
     for sent in (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"NONSENSE\r\n\r\n"):
         with connect(service) as connection:
