@@ -72,6 +72,7 @@ def ask_together(url: str, dataset: str, numbers: list[int]) -> list[tuple[int, 
 def test_64_clients_in_4_processes_spend_exactly_the_budget(
     servers: tuple[Place, list[LiveServer]],
 ) -> None:
+    """Sixteen in each process, all at once; there is budget for forty of their releases."""
     place, live = servers
     with live[0].client() as client:
         dataset = upload(client, ROWS, COLUMNS, budget={"epsilon": "2"})["id"]
