@@ -320,7 +320,8 @@ class LedgerMachine(RuleBasedStateMachine):
 def made_on(backend: str, *, examples: int, steps: int, number: int | None = None) -> int:
     """Run a machine and return how many steps it has made; the same ones for the same number.
 
-    Without a number they are the same every time.
+    Without a number they are the same every time. Hypothesis ends an example early now and
+    then, so a few more are asked for than it takes.
     """
     machine: Any = type(f"{backend.title()}Machine", (LedgerMachine,), {"backend": backend})
     if number is not None:
@@ -343,13 +344,13 @@ def made_on(backend: str, *, examples: int, steps: int, number: int | None = Non
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_ten_thousand_steps() -> None:
-    assert made_on("sqlite", examples=50, steps=200) >= 10_000
+    assert made_on("sqlite", examples=53, steps=200) >= 10_000
 
 
 @pytest.mark.postgres
 @pytest.mark.timeout(600)
 def test_two_thousand_steps_on_postgresql() -> None:
-    assert made_on("postgres", examples=10, steps=200) >= 2_000
+    assert made_on("postgres", examples=12, steps=200) >= 2_000
 
 
 @pytest.mark.long
@@ -360,4 +361,4 @@ def test_a_million_steps(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         sys.stdout.write(f"\n{REPEATED}={number} repeats this run\n")
         sys.stdout.flush()
-    assert made_on("sqlite", examples=5000, steps=200, number=number) >= 10**6
+    assert made_on("sqlite", examples=5100, steps=200, number=number) >= 10**6
