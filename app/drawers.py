@@ -24,8 +24,7 @@ from pathlib import Path
 from app.engine.data import DataEngine
 from app.logs import configure_logs, describe
 from app.services.datasets import DataPlane, facts_of
-from app.services.draws import draw_answer
-from app.services.jobs import DrawDiedError
+from app.services.draws import DrawDiedError, draw_answer
 from app.store import DatasetRecord, ReleaseRecord
 from app.store.vault import Vault
 

@@ -24,6 +24,7 @@ from app.drawers import SpawnedDraws
 from app.engine.data import DataEngine
 from app.engine.limits import Limits
 from app.logs import configure_logs
+from app.quick_draws import QuickDraws
 from app.services.audit import AuditService
 from app.services.budgets import BudgetService
 from app.services.catalog import CatalogService
@@ -181,7 +182,18 @@ def build_services(settings: Settings, store: Store) -> Services:
         memory_bytes=limits.upload_memory_bytes,
         log_level=settings.log_level,
     )
-    plane = DataEngine(vault, limits=limits, lineage_key=files.key(), storing=storing)
+    quick = None
+    if settings.resolved_draw_process:
+        quick = QuickDraws(
+            data_dir=settings.data_dir, identity=store.identity, log_level=settings.log_level
+        )
+    plane = DataEngine(
+        vault,
+        limits=limits,
+        lineage_key=files.key(),
+        storing=storing,
+        erased=None if quick is None else quick.forget,
+    )
     lineage = LineageService(store, files, storing.compare)
     datasets = DatasetService(store, plane, lineage, threads=settings.upload_threads)
     if store.alone and store.frozen is None:
@@ -200,6 +212,7 @@ def build_services(settings: Settings, store: Store) -> Services:
         receipts=receipts,
         threads=settings.draw_threads,
         worker=new_id("wrk"),
+        beside=quick,
     )
     jobs = build_jobs(settings, store, datasets, draws)
     showing = Showing(settings.response_slot_ms)

@@ -176,8 +176,14 @@ class Settings(BaseSettings):
         default=4,
         ge=1,
         le=64,
-        description="Threads that draw releases, beside the event loop and the one thread in which "
-        "small draws take turns.",
+        description="Threads in which a server makes draws that take longer or whose time may "
+        "depend on data.",
+    )
+    draw_process: bool | None = Field(
+        default=None,
+        description="Whether small draws are made in a process beside the server, where they keep "
+        "nobody waiting, and not in a thread of it; by default where there is more than one "
+        "processor.",
     )
     job_processes: int | None = Field(
         default=None,
@@ -240,6 +246,11 @@ class Settings(BaseSettings):
         """Read arguments first, then the environment, then files the environment names."""
         del dotenv_settings, file_secret_settings
         return init_settings, env_settings, _FileSource(settings_cls)
+
+    @property
+    def resolved_draw_process(self) -> bool:
+        """Return whether small draws are made in a process beside the server."""
+        return (os.cpu_count() or 1) > 1 if self.draw_process is None else self.draw_process
 
     @property
     def resolved_job_processes(self) -> int:

@@ -151,6 +151,8 @@ class DataEngine(Generic[WriterT]):
         The secret of row digests; without one none are made.
     storing
         What writes an upload's files: this process, unless told otherwise.
+    erased
+        Called with a data set's id after it is erased: others may remember something of it.
     """
 
     def __init__(
@@ -162,7 +164,9 @@ class DataEngine(Generic[WriterT]):
         executor: Executor | None = None,
         lineage_key: bytes | None = None,
         storing: Storing | None = None,
+        erased: Callable[[str], None] | None = None,
     ) -> None:
+        self._erased = erased
         self._vault = vault
         self._limits = limits or Limits()
         self._cache = _Cache(cache_bytes)
@@ -196,6 +200,8 @@ class DataEngine(Generic[WriterT]):
         """Remove a data set from disk and memory; nothing happens when there is none."""
         self._vault.erase(dataset_id)
         self._cache.forget(dataset_id)
+        if self._erased is not None:
+            self._erased(dataset_id)
 
     def close(self) -> None:
         """End what takes uploads in."""

@@ -107,6 +107,11 @@ class Forks:
                 self._drop()
                 self._host().order(*descriptors)
 
+    def start(self) -> None:
+        """Have a host load what it needs, so that the first order does not wait for it."""
+        with self._lock:
+            self._host()
+
     def close(self) -> None:
         """Let go of the host; processes that run are not touched, and an order starts another."""
         with self._lock:
@@ -200,8 +205,8 @@ def _leave_with(channel: int) -> None:
     os._exit(0)
 
 
-def confine(limits: Mapping[int, int], *, oom_score: int) -> None:
-    """Give this process what it may use, for good, and the lowest priority.
+def confine(limits: Mapping[int, int], *, oom_score: int, niceness: int = _NICENESS) -> None:
+    """Give this process what it may use, for good, and a low priority.
 
     Parameters
     ----------
@@ -209,9 +214,11 @@ def confine(limits: Mapping[int, int], *, oom_score: int) -> None:
         Resource (``RLIMIT_*``) to how much of it there is.
     oom_score
         How readily the system ends it when memory runs out, up to 1000.
+    niceness
+        How far its priority lies below that of the service.
     """
     with suppress(OSError):  # Linux alone has this
         Path("/proc/self/oom_score_adj").write_text(str(oom_score))
-    os.nice(_NICENESS)
+    os.nice(niceness)
     for kind, most in {resource.RLIMIT_CORE: 0, **limits}.items():
         resource.setrlimit(kind, (most, most))

@@ -18,13 +18,24 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 MOST_MS = 10.0
 """Together calculations are expected to take no longer than this; a longer one goes alone."""
 
 Step = Callable[[Any], Any]
 """Makes of what the step before came to (of None, the first one) what the next one gets."""
+
+
+class Expected(Protocol):
+    """Something of which it is known about how long it takes."""
+
+    @property
+    def expected_ms(self) -> float:
+        """Return about how many milliseconds it takes."""
+
+
+Timed = TypeVar("Timed", bound=Expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +48,24 @@ class _Call:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class Outcome:
     """What a call has come to so far, or what it raised."""
 
     value: Any = None
     error: BaseException | None = None
 
-    def then(self, step: Step) -> _Outcome:
+    def then(self, step: Step) -> Outcome:
+        """Return what a step makes of it."""
         if self.error is not None:
             return self
         try:
-            return _Outcome(value=step(self.value))
+            return Outcome(value=step(self.value))
         except BaseException as error:  # whoever waits for it is told
-            return _Outcome(error=error)
+            return Outcome(error=error)
 
     def tell(self, waiter: asyncio.Future[Any]) -> None:
-        if waiter.done():  # a task that has gone away
+        """Tell it to whoever waits, unless that one has gone away."""
+        if waiter.done():
             return
         if self.error is None:
             waiter.set_result(self.value)
@@ -99,7 +112,7 @@ class Batches:
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
         waiting, self._waiting = self._waiting, []
-        for batch in _packed(waiting):
+        for batch in packed(waiting):
             threads = self._short if batch[0].expected_ms <= MOST_MS else self._long
             try:
                 job = threads.submit(_call_all, batch)
@@ -109,9 +122,9 @@ class Batches:
                 job.add_done_callback(partial(_report, loop, batch))
 
 
-def _packed(calls: Sequence[_Call]) -> Iterator[Sequence[_Call]]:
-    """Yield the calls in order, as many together as :data:`MOST_MS` allows."""
-    batch: list[_Call] = []
+def packed(calls: Sequence[Timed]) -> Iterator[Sequence[Timed]]:
+    """Yield calls in order, as many together as :data:`MOST_MS` allows."""
+    batch: list[Timed] = []
     expected_ms = 0.0
     for call in calls:
         if batch and expected_ms + call.expected_ms > MOST_MS:
@@ -122,24 +135,29 @@ def _packed(calls: Sequence[_Call]) -> Iterator[Sequence[_Call]]:
     yield batch
 
 
-def _call_all(batch: Sequence[_Call]) -> Sequence[_Outcome]:
-    outcomes = [_Outcome()] * len(batch)
-    for at in range(max(len(call.steps) for call in batch)):
+def take_steps(calls: Sequence[Sequence[Step]]) -> Sequence[Outcome]:
+    """Return what each call comes to, taking each step for all of them before the next."""
+    outcomes = [Outcome()] * len(calls)
+    for at in range(max(map(len, calls))):
         outcomes = [
-            outcome.then(call.steps[at]) if at < len(call.steps) else outcome
-            for call, outcome in zip(batch, outcomes, strict=True)
+            outcome.then(steps[at]) if at < len(steps) else outcome
+            for steps, outcome in zip(calls, outcomes, strict=True)
         ]
     return outcomes
 
 
+def _call_all(batch: Sequence[_Call]) -> Sequence[Outcome]:
+    return take_steps([call.steps for call in batch])
+
+
 def _report(
-    loop: asyncio.AbstractEventLoop, batch: Sequence[_Call], job: Future[Sequence[_Outcome]]
+    loop: asyncio.AbstractEventLoop, batch: Sequence[_Call], job: Future[Sequence[Outcome]]
 ) -> None:
     with suppress(RuntimeError):  # the event loop has ended, and its tasks with it
         loop.call_soon_threadsafe(_tell, batch, job)
 
 
-def _tell(batch: Sequence[_Call], job: Future[Sequence[_Outcome]]) -> None:
+def _tell(batch: Sequence[_Call], job: Future[Sequence[Outcome]]) -> None:
     if job.cancelled():
         _cancel(batch)
         return

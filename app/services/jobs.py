@@ -21,17 +21,13 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.logs import describe
 from app.services.datasets import DatasetService
-from app.services.draws import DrawService
+from app.services.draws import DrawDiedError, DrawService
 from app.services.showing import job_of_record
 from app.store import DatasetRecord, ReleaseRecord, Store
 
 _LOG = logging.getLogger(__name__)
 _PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
-
-
-class DrawDiedError(Exception):
-    """A draw process ended before it answered; nothing of its draw is known."""
 
 
 class DrawProcesses(Protocol):

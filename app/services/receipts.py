@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from app.domain.ledger import chain_hash
 from app.domain.problems import invalid_request
-from app.store import RECEIPT_KEY, ReleaseRecord, Store, base64url
+from app.store import RECEIPT_KEY, ReleaseRecord, SigningKey, Store, base64url
 from app.store.receipt import END, MEMBER, Receipt, answer_digest, read_token, split
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -59,13 +59,39 @@ class PublicKey:
     since: str
 
 
+class Signer:
+    """Signs answers of one epoch of a ledger."""
+
+    def __init__(self, *, ledger: str, epoch: int, key: SigningKey) -> None:
+        self._ledger = ledger
+        self._epoch = epoch
+        self._key = key
+        self._header = base64url(_encode({"alg": "EdDSA", "kid": key.name}).encode())
+
+    def attach(self, record: ReleaseRecord, answer: bytes) -> bytes:
+        """Return an answer, a JSON object, with its receipt as the last member."""
+        receipt = {
+            "ledger": self._ledger,
+            "epoch": self._epoch,
+            "account": record.account,
+            "seq": record.seq,
+            "entry": record.entry_hash,
+            "release": record.id,
+            "answer": answer_digest(answer),
+        }
+        payload = _encode(receipt).encode()
+        signed = f"{self._header}.{base64url(payload)}".encode()
+        signature = base64url(self._key.sign(signed)).encode()
+        return b"%s%s%s.%s%s" % (answer[:-1], MEMBER, signed, signature, END)
+
+
 class Receipts:
     """Signs answers, and judges receipts by the keys and entries of this ledger."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        header = {"alg": "EdDSA", "kid": store.key.name}
-        self._header = base64url(_encode(header).encode())
+        identity = store.identity
+        self._signer = Signer(ledger=identity.id, epoch=identity.epoch, key=store.key)
         # Keys are recorded at starts only, so what was read at this one stays right.
         with store.reading() as reader:
             recorded = reader.entries.of_system(RECEIPT_KEY)
@@ -81,20 +107,8 @@ class Receipts:
         return self._store.identity.id
 
     def attach(self, record: ReleaseRecord, answer: bytes) -> bytes:
-        """Return an answer, a JSON object, with its receipt as the last member."""
-        receipt = {
-            "ledger": self._store.identity.id,
-            "epoch": self._store.identity.epoch,
-            "account": record.account,
-            "seq": record.seq,
-            "entry": record.entry_hash,
-            "release": record.id,
-            "answer": answer_digest(answer),
-        }
-        payload = _encode(receipt).encode()
-        signed = f"{self._header}.{base64url(payload)}".encode()
-        signature = base64url(self._store.key.sign(signed)).encode()
-        return b"%s%s%s.%s%s" % (answer[:-1], MEMBER, signed, signature, END)
+        """Do what :meth:`Signer.attach` does, with the ledger's present key."""
+        return self._signer.attach(record, answer)
 
     def check(self, document: Mapping[str, object], content: bytes) -> Finding:
         """Judge a released answer, or its receipt alone.

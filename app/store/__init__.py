@@ -94,6 +94,7 @@ from app.store.anchor_file import FileAnchor, FileWitness
 from app.store.backup import back_up
 from app.store.commands import Charged, Debit, Finish, Void
 from app.store.engines import sqlite_file
+from app.store.entries import LedgerIdentity
 from app.store.errors import DirectoryLockedError, StoreError, UnknownCommitError
 from app.store.forgotten import Forgotten, Past, read_past
 from app.store.ids import new_id
@@ -107,7 +108,7 @@ from app.store.records import (
     LineageRecord,
     ReleaseRecord,
 )
-from app.store.signing import RECEIPT_KEY, base64url
+from app.store.signing import RECEIPT_KEY, SigningKey, base64url
 from app.store.store import Store, inspecting
 from app.store.unit_of_work import Reader, UnitOfWork
 from app.store.verification import Verification
@@ -130,11 +131,13 @@ __all__ = [
     "Finish",
     "Forgotten",
     "KeyRecord",
+    "LedgerIdentity",
     "LineageRecord",
     "Past",
     "Reader",
     "Reconciliation",
     "ReleaseRecord",
+    "SigningKey",
     "Standing",
     "Store",
     "StoreError",

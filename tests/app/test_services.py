@@ -61,10 +61,10 @@ async def opened(
         store.close()
 
 
-async def new_dataset(services: Services, total: str = "10") -> str:
+async def new_dataset(services: Services, total: str = "10", *, name: str = "one column") -> str:
     spec = DatasetSpec.model_validate(
         {
-            "name": "one column",
+            "name": name,
             "adjacency": "replace_one",
             "columns": {"x": {"type": "number", "lower": 0, "upper": 1}},
             "budget": {"epsilon": total},
@@ -85,7 +85,7 @@ def test_a_failed_draw_is_void_for_ever_and_stays_charged(
         raise ZeroDivisionError(SECRET)
 
     async def scenario() -> None:
-        async with opened(tmp_path) as (store, services):
+        async with opened(tmp_path, draw_process=False) as (store, services):
             dataset = await new_dataset(services)
             with monkeypatch.context() as patched:
                 patched.setattr(draw_module, "run", broken)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -105,6 +106,12 @@ def test_an_approved_release_is_shown_at_its_deadline(
     assert shown.json()["status"] == "released"
 
 
+def draw_alone(monkeypatch: pytest.MonkeyPatch, run: Callable[..., object]) -> None:
+    """Have draws made by this function, each in a thread of its own."""
+    monkeypatch.setattr(draw_module, "run", run)
+    monkeypatch.setattr(draw_module, "batched_ms", lambda *_: math.inf)
+
+
 def test_a_failure_after_the_charge_waits_too(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,7 +119,7 @@ def test_a_failure_after_the_charge_waits_too(
         raise ZeroDivisionError
 
     dataset = str(upload(client)["id"])
-    monkeypatch.setattr(draw_module, "run", broken)
+    draw_alone(monkeypatch, broken)
     assert_problem(answered(lambda: ask(client, dataset, key="a"), 500), 500, "release-void")
     assert_problem(answered(lambda: ask(client, dataset, key="a"), 500), 500, "release-void")
 
@@ -127,7 +134,7 @@ def test_a_draw_that_is_late_is_answered_at_a_doubling(
         return draw(*arguments)
 
     dataset = str(upload(client)["id"])
-    monkeypatch.setattr(draw_module, "run", slow)
+    draw_alone(monkeypatch, slow)
     sent = time.time()
     schedule = response_schedule(arrived_ms=int(sent * 1000), slot_ms=SLOT_MS)
     ask(client, dataset)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import sys
 import time
@@ -149,6 +150,12 @@ def desk(directory: Path, slot_ms: int) -> Iterator[tuple[Desk, list[str]]]:
         yield Desk(httpx.URL(service.url).port or 0, contract.ADMIN_KEY, SLOT_MS), datasets
 
 
+def make_slow(monkeypatch: pytest.MonkeyPatch, sleep_s: Callable[[Any, str], float]) -> None:
+    """Let draws leak, each in a thread of its own like all whose time may depend on data."""
+    monkeypatch.setattr(draw_module, "run", leaking(sleep_s))
+    monkeypatch.setattr(draw_module, "batched_ms", lambda *_: math.inf)
+
+
 def as_long_as_the_noise(value: Any, _dataset: str) -> float:
     return float(min(LEAK_S, abs(value["x"]) * LEAK_S / 5))
 
@@ -157,7 +164,7 @@ def as_long_as_the_noise(value: Any, _dataset: str) -> float:
 def test_latency_tells_nothing_of_the_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slot_ms: int, leaks: bool
 ) -> None:
-    monkeypatch.setattr(draw_module, "run", leaking(as_long_as_the_noise))
+    make_slow(monkeypatch, as_long_as_the_noise)
     with desk(tmp_path / "data", slot_ms) as (service, datasets):
         answers = service.ask(datasets[:1], MEAN, ASKED)
     rho = correlation(answers)
@@ -172,9 +179,7 @@ def test_latency_tells_nothing_of_the_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str
 ) -> None:
     slow: set[str] = set()
-    monkeypatch.setattr(
-        draw_module, "run", leaking(lambda _, dataset: LEAK_S if dataset in slow else 0.0)
-    )
+    make_slow(monkeypatch, lambda _, dataset: LEAK_S if dataset in slow else 0.0)
     if rule == "the next tick":
         for module in (clock_module, showing_module):
             monkeypatch.setattr(module, "response_schedule", next_tick)

@@ -1,0 +1,346 @@
+"""Quick draws: the process in which small releases are drawn while their clients wait.
+
+A small draw takes a tenth of a millisecond. Hundreds of them a second would hold
+the interpreter's lock against everybody else in the server, so a process beside it
+makes them, forked from one that has loaded what it needs
+(:mod:`app.engine.forking`). It is sent charged releases, as many at a time as one
+turn of the event loop asks for; it reads the vault itself and never the database,
+and answers with signed bytes, or with nothing where a draw has failed.
+
+*Frames.* Each side sends a pickled object after its length in four bytes. Both
+are ours and are believed. The first frame is the :class:`_Order`, every other one
+a batch, and answers keep the order of what was asked.
+
+What it remembers of data sets goes with the process: when one is erased, another
+process is begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import gc
+import logging
+import pickle
+import socket
+import struct
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import anyio.to_thread
+
+from app.engine.data import DataEngine
+from app.engine.forking import Forks, confine
+from app.engine.run import run
+from app.logs import configure_logs, describe
+from app.services.answers import release_answer
+from app.services.batches import packed, take_steps
+from app.services.datasets import DatasetFacts, facts_of
+from app.services.draws import DrawDiedError
+from app.services.plans import make_offer
+from app.services.questions import Question, read_question
+from app.services.receipts import Signer
+from app.services.terms import require_same_terms
+from app.store import DatasetRecord, LedgerIdentity, ReleaseRecord, SigningKey
+from app.store.vault import Vault
+from mechanisms.statistics.base import Outcome, Plan
+
+_LOG = logging.getLogger(__name__)
+_LENGTH = struct.Struct(">I")
+_OOM_SCORE = 500
+_COLLECT_AFTER = 50_000
+_REMEMBERED_TERMS = 256
+_FORKS = Forks("app.quick_draws", quiet=False)
+atexit.register(_FORKS.close)
+
+Answers = list[bytes | None]
+Terms = tuple[DatasetFacts, Question, Plan]
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What a process is told at first."""
+
+    data_dir: str
+    identity: LedgerIdentity
+    log_level: str
+
+
+class QuickDraws:
+    """Has small releases drawn in a process beside this one, which the first of them begins.
+
+    Parameters
+    ----------
+    data_dir
+        Where the vault and the signing key are.
+    identity
+        The ledger whose answers are signed.
+    log_level
+        Least severe line of the process's log.
+    """
+
+    def __init__(self, *, data_dir: Path, identity: LedgerIdentity, log_level: str) -> None:
+        self._order = _Order(str(data_dir.absolute()), identity, log_level)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening: asyncio.Task[_Channel] | None = None
+        self._closed = False
+        _FORKS.start()
+
+    async def draw(
+        self, record: ReleaseRecord, dataset: DatasetRecord, *, expected_ms: float
+    ) -> bytes | None:
+        """Return the signed answer of a charged release, or None when its draw failed.
+
+        Raises
+        ------
+        DrawDiedError
+            The process died, or there is none to be had.
+        asyncio.CancelledError
+            This has been closed.
+        """
+        channel = await self._channel()
+        if channel.retired:  # it has let go of its data meanwhile
+            channel = await self._channel()
+        return await channel.ask(_Asked(record, dataset, expected_ms, channel.promise()))
+
+    def forget(self, dataset: str) -> None:
+        """Let go of what has been read of a data set; any thread may ask for it."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the event loop has ended, and the process with it
+                self._loop.call_soon_threadsafe(self._retire, dataset)
+
+    def close(self) -> None:
+        """End the process; draws that it has not answered are cancelled."""
+        self._closed = True
+        self._retire()
+
+    async def _channel(self) -> _Channel:
+        if self._closed:
+            raise asyncio.CancelledError
+        if self._opening is None:
+            self._loop = asyncio.get_running_loop()
+            self._opening = asyncio.ensure_future(self._open())
+        opening = self._opening
+        try:
+            channel = await asyncio.shield(opening)
+        except OSError as error:
+            self._let_go(opening)
+            raise DrawDiedError from error
+        if channel.retired:
+            self._let_go(opening)
+        return channel
+
+    def _let_go(self, opening: asyncio.Task[_Channel]) -> None:
+        """Begin another process for the next draw, unless that has been done."""
+        if self._opening is opening:
+            self._opening = None
+
+    async def _open(self) -> _Channel:
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                await anyio.to_thread.run_sync(_FORKS.order, theirs.fileno())
+            ours.setblocking(False)
+            loop = asyncio.get_running_loop()
+            _, channel = await loop.create_connection(lambda: _Channel(loop), sock=ours)
+        except BaseException:
+            ours.close()
+            raise
+        channel.write(self._order)
+        if self._closed:
+            channel.retire(cancel=True)
+        return channel
+
+    def _retire(self, dataset: str | None = None) -> None:
+        """Let the process end; given a data set, if it may have read that."""
+        opening = self._opening
+        if opening is None or not opening.done():
+            return  # one that is being begun has read nothing yet
+        if opening.cancelled() or opening.exception() is not None:
+            return
+        channel = opening.result()
+        if dataset is None or dataset in channel.datasets:
+            self._let_go(opening)
+            channel.retire(cancel=self._closed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A release to be drawn, about how long that takes, and who waits for it."""
+
+    record: ReleaseRecord
+    dataset: DatasetRecord
+    expected_ms: float
+    waiter: asyncio.Future[bytes | None]
+
+
+class _Channel(asyncio.Protocol):
+    """A process, as its server sees it.
+
+    ``retired`` is whether it takes no more, ``datasets`` are those it has been asked about.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.retired = False
+        self.datasets: set[str] = set()
+        self._loop = loop
+        self._cancelled = False
+        self._received = bytearray()
+        self._waiting: list[_Asked] = []
+        self._sent: deque[Sequence[_Asked]] = deque()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def promise(self) -> asyncio.Future[bytes | None]:
+        """Return a future for an answer."""
+        return self._loop.create_future()
+
+    def ask(self, asked: _Asked) -> asyncio.Future[bytes | None]:
+        """Have a release drawn, together with what else this turn of the event loop asks for.
+
+        Raises
+        ------
+        DrawDiedError
+            It has died, or takes no more.
+        """
+        if self.retired:
+            raise DrawDiedError
+        if not self._waiting:
+            self._loop.call_soon(self._hand_over)
+        self._waiting.append(asked)
+        self.datasets.add(asked.dataset.id)
+        return asked.waiter
+
+    def write(self, frame: object) -> None:
+        """Send a frame."""
+        content = pickle.dumps(frame, pickle.HIGHEST_PROTOCOL)
+        self._transport.write(_LENGTH.pack(len(content)) + content)
+
+    def retire(self, *, cancel: bool) -> None:
+        """Take no more, and end the process once it has answered; ``cancel``: at once."""
+        self.retired, self._cancelled = True, cancel
+        if cancel or not (self._waiting or self._sent):
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Tell answers to who waits for them."""
+        self._received += data
+        while (frame := self._next_frame()) is not None:
+            answers: Answers = pickle.loads(frame)  # noqa: S301 - from a process of ours
+            for asked, answer in zip(self._sent.popleft(), answers, strict=True):
+                if not asked.waiter.done():
+                    asked.waiter.set_result(answer)
+        if self.retired and not (self._waiting or self._sent):
+            self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell who still waits that the process is gone."""
+        del exc
+        self.retired = True
+        unanswered = [*(asked for batch in self._sent for asked in batch), *self._waiting]
+        self._sent.clear()
+        self._waiting.clear()
+        for asked in unanswered:
+            if self._cancelled:
+                asked.waiter.cancel()
+            elif not asked.waiter.done():
+                asked.waiter.set_exception(DrawDiedError())
+
+    def _hand_over(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        if not waiting:  # the process was lost meanwhile
+            return
+        for batch in packed(waiting):
+            self._sent.append(batch)
+            self.write([(asked.record, asked.dataset) for asked in batch])
+
+    def _next_frame(self) -> bytes | None:
+        if len(self._received) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._received)
+        end = _LENGTH.size + length
+        if len(self._received) < end:
+            return None
+        frame = bytes(self._received[_LENGTH.size : end])
+        del self._received[:end]
+        return frame
+
+
+def work(descriptor: int) -> None:
+    """Draw what is asked for; see :mod:`app.engine.forking`."""
+    with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as stream:
+        order = _read(stream)
+        configure_logs(level=order.log_level)
+        confine({}, oom_score=_OOM_SCORE, niceness=0)
+        gc.freeze()
+        gc.set_threshold(_COLLECT_AFTER)
+        drawer = _Drawer(order)
+        while True:
+            content = pickle.dumps(drawer.answers(_read(stream)), pickle.HIGHEST_PROTOCOL)
+            channel.sendall(_LENGTH.pack(len(content)) + content)
+
+
+def _read(stream: BinaryIO) -> Any:
+    """Return the next frame; at the end of them the process is ended beside this."""
+    (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
+    return pickle.loads(stream.read(length))  # noqa: S301 - from the server itself
+
+
+class _Drawer:
+    """What draws."""
+
+    def __init__(self, order: _Order) -> None:
+        data_dir, identity = Path(order.data_dir), order.identity
+        self._plane = DataEngine(Vault(data_dir))
+        key = SigningKey.of(data_dir)
+        self._signer = Signer(ledger=identity.id, epoch=identity.epoch, key=key)
+        self._terms: dict[tuple[DatasetRecord, str, str, int], Terms] = {}
+
+    def answers(self, batch: Sequence[tuple[ReleaseRecord, DatasetRecord]]) -> Answers:
+        """Return the signed answers of charged releases; None for those that fail."""
+        outcomes = take_steps(
+            [
+                (
+                    partial(self._draw, record, dataset),
+                    partial(_answer, record),
+                    partial(self._signer.attach, record),
+                )
+                for record, dataset in batch
+            ]
+        )
+        for (record, _), outcome in zip(batch, outcomes, strict=True):
+            if outcome.error is not None:
+                about = describe(outcome.error)
+                _LOG.error("draw failed", extra={"release": record.id, **about})
+        return [outcome.value if outcome.error is None else None for outcome in outcomes]
+
+    def _draw(
+        self, record: ReleaseRecord, dataset: DatasetRecord, _before: object
+    ) -> tuple[Terms, Outcome]:
+        terms = self._terms_of(record, dataset)
+        return terms, run(terms[2], self._plane.open(dataset.id))
+
+    def _terms_of(self, record: ReleaseRecord, dataset: DatasetRecord) -> Terms:
+        """Return how a release is drawn, if that is what it was charged for."""
+        key = dataset, record.request, record.plan, record.amount
+        known = self._terms.get(key)
+        if known is None:
+            facts, question = facts_of(dataset), read_question(record.request)
+            offer = make_offer(facts, question)
+            require_same_terms(record, plan=offer.text, cost=offer.cost)
+            if len(self._terms) >= _REMEMBERED_TERMS:
+                self._terms.clear()
+            known = self._terms[key] = facts, question, offer.plan
+        return known
+
+
+def _answer(record: ReleaseRecord, drawn: tuple[Terms, Outcome]) -> bytes:
+    (facts, question, plan), outcome = drawn
+    return release_answer(record, facts, question, plan, outcome)

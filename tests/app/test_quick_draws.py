@@ -1,0 +1,212 @@
+"""The process of quick draws for real: it draws many at once, may die, and lets data go."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from app import quick_draws
+from app.api.state import Services
+from app.domain.releases import ReleaseState
+from app.services.receipts import Receipts
+from app.settings import Settings
+from app.store import ReleaseRecord
+from tests.app.test_services import ADA, BOB, new_dataset, opened, question, spent
+
+
+def processes() -> Sequence[int]:
+    """Return the processes of quick draws that belong to this one."""
+    host = quick_draws._FORKS._hosts[os.getpid()].process.pid
+    forked = Path(f"/proc/{host}/task/{host}/children").read_text().split()
+    return [int(pid) for pid in forked]
+
+
+async def ended(pids: Sequence[int]) -> bool:
+    deadline = time.monotonic() + 20
+    while set(pids) & set(processes()) and time.monotonic() < deadline:
+        await asyncio.sleep(0.01)
+    return not set(pids) & set(processes())
+
+
+async def ask_all(services: Services, dataset: str, keys: str) -> list[ReleaseRecord]:
+    asked = (
+        services.releases.submit(dataset, question("0.1"), idem=key, caller=BOB) for key in keys
+    )
+    return await asyncio.wait_for(asyncio.gather(*asked), 30)
+
+
+async def erase(services: Services, dataset: str) -> None:
+    await services.datasets.archive(dataset, caller=ADA)
+    await services.datasets.erase(dataset)
+
+
+def value_of(record: ReleaseRecord) -> float:
+    return float(json.loads(record.result or b"")["value"]["x"])
+
+
+def test_many_are_drawn_at_once_and_signed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, draw_process=True) as (store, services):
+            before, dataset = processes(), await new_dataset(services)
+            found = await ask_all(services, dataset, "abcdefghijklmnopqrst")
+            assert len(set(processes()) - set(before)) == 1
+            assert {each.state for each in found} == {ReleaseState.RELEASED}
+            assert {each.attempts for each in found} == {1}
+            assert len({value_of(each) for each in found}) == len(found)
+            assert spent(services, dataset) == len(found) * 10**8
+            receipts = Receipts(store)
+            for each in found:
+                assert each.result is not None
+                assert receipts.check(json.loads(each.result), each.result).ok
+            assert store.verify(signed=True).ok
+            begun = [pid for pid in processes() if pid not in before]
+        assert await ended(begun)
+
+    asyncio.run(scenario())
+
+
+def test_what_a_dying_process_leaves_is_drawn_here(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, draw_process=True) as (store, services):
+            before, dataset = processes(), await new_dataset(services)
+            await ask_all(services, dataset, "a")
+            [pid] = set(processes()) - set(before)
+            os.kill(pid, signal.SIGSTOP)
+            asking = asyncio.ensure_future(ask_all(services, dataset, "bcdef"))
+            while spent(services, dataset) < 6 * 10**8:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            assert not asking.done()
+            os.kill(pid, signal.SIGKILL)
+            found = await asking
+            assert {each.state for each in found} == {ReleaseState.RELEASED}
+            assert {each.attempts for each in found} == {2}
+            assert sum("draw process died" in line for line in caplog.messages) == 5
+            # another one is begun for what comes next
+            [later] = await ask_all(services, dataset, "g")
+            assert (later.state, later.attempts) == (ReleaseState.RELEASED, 1)
+            assert store.verify(signed=True).ok
+
+    asyncio.run(scenario())
+
+
+def test_without_a_process_it_is_drawn_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise BlockingIOError("no process to be had")
+
+    async def scenario() -> None:
+        async with opened(tmp_path, draw_process=True) as (_, services):
+            dataset = await new_dataset(services)
+            with monkeypatch.context() as patched:
+                patched.setattr(quick_draws._FORKS, "order", refuse)
+                found = await ask_all(services, dataset, "abc")
+            assert {each.state for each in found} == {ReleaseState.RELEASED}
+            [later] = await ask_all(services, dataset, "d")
+            assert (later.state, later.attempts) == (ReleaseState.RELEASED, 1)
+
+    asyncio.run(scenario())
+
+
+def test_what_fails_there_is_void_and_the_process_goes_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, draw_process=True) as (store, services):
+            dataset = await new_dataset(services)
+            plane = services.datasets._plane
+            plane._vault.erase(dataset)  # type: ignore[attr-defined]
+            [failed] = await ask_all(services, dataset, "a")
+            assert (failed.state, failed.attempts) == (ReleaseState.VOID, 1)
+            assert spent(services, dataset) == 10**8
+            begun = processes()
+            [other] = await ask_all(services, await new_dataset(services, name="other"), "b")
+            assert other.state is ReleaseState.RELEASED
+            assert processes() == begun
+            assert store.verify().ok
+
+    asyncio.run(scenario())
+
+
+def test_it_draws_what_was_charged_for_or_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, draw_process=True) as (_, services):
+            dataset = await new_dataset(services)
+            [drawn] = await ask_all(services, dataset, "a")
+            public = services.datasets.facts(dataset).record
+            beside = services.releases._draws._beside
+            assert beside is not None
+            plan = json.loads(drawn.plan)
+            cheaper = drawn._replace(amount=drawn.amount // 4)
+            other = drawn._replace(plan=json.dumps({**plan, "mechanism": "kng"}))
+            worse = drawn._replace(request=question("0.2").canonical)
+            for record in (cheaper, other, worse):
+                assert await beside.draw(record, public, expected_ms=1) is None
+            again = await beside.draw(drawn, public, expected_ms=1)
+            assert again is not None
+            assert json.loads(again)["epsilon"] == "0.1"
+
+    asyncio.run(scenario())
+
+
+def test_it_lets_go_of_a_data_set_that_is_erased(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, draw_process=True) as (_, services):
+            before, dataset = processes(), await new_dataset(services)
+            other = await new_dataset(services, name="other")
+            unread = await new_dataset(services, name="unread")
+            await ask_all(services, dataset, "ab")
+            begun = set(processes()) - set(before)
+            await erase(services, unread)
+            [same] = await ask_all(services, other, "c")
+            assert set(processes()) - set(before) == begun
+            await erase(services, dataset)
+            assert await ended([*begun])
+            [later] = await ask_all(services, other, "d")
+            assert {same.state, later.state} == {ReleaseState.RELEASED}
+            assert value_of(same) != value_of(later)
+
+    asyncio.run(scenario())
+
+
+def test_closing_waits_for_no_draw(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, drain_s=0.2, draw_process=True) as (_, services):
+            before, dataset = processes(), await new_dataset(services)
+            await ask_all(services, dataset, "a")
+            [pid] = set(processes()) - set(before)
+            os.kill(pid, signal.SIGSTOP)
+            asking = asyncio.ensure_future(ask_all(services, dataset, "b"))
+            while spent(services, dataset) < 2 * 10**8:
+                await asyncio.sleep(0.01)
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        os.kill(pid, signal.SIGCONT)
+        assert await ended([pid])
+        # another process draws it, as after a crash
+        async with opened(tmp_path, draw_process=True) as (store, services):
+            with store.reading() as reader:
+                [left] = reader.releases.debited()
+            services.jobs.start()
+            await asyncio.wait_for(services.jobs.idle(), 20)
+            [found] = await ask_all(services, dataset, "b")
+            assert (found.id, found.state, found.attempts) == (left.id, ReleaseState.RELEASED, 2)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("processors", "wanted"), [(1, False), (2, True), (None, False)])
+def test_it_is_there_where_there_is_a_processor_for_it(
+    monkeypatch: pytest.MonkeyPatch, processors: int | None, wanted: bool
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+    assert Settings().resolved_draw_process is wanted
+    assert Settings(draw_process=not wanted).resolved_draw_process is not wanted
