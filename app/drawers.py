@@ -58,6 +58,7 @@ class SpawnedDraws:
         self._threads = ThreadPoolExecutor(max(count, 1), thread_name_prefix="job")
         self._idle: list[_Drawer] = []
         self._all: set[_Drawer] = set()
+        self._erased: set[str] = set()
         self._lock = threading.Lock()
         self._stopped = False
 
@@ -76,6 +77,7 @@ class SpawnedDraws:
 
     def _draw(self, task: _Task) -> bytes | None:
         drawer = self._take()
+        drawer.datasets.add(task.dataset.id)
         try:
             answer = drawer.ask(task)
         except DrawDiedError:
@@ -84,7 +86,23 @@ class SpawnedDraws:
             raise
         with self._lock:
             self._idle.append(drawer)
+        self._drop_erased()
         return answer
+
+    def forget(self, dataset: str) -> None:
+        """End the processes that have read a data set, once they have drawn; any thread may ask."""
+        with self._lock:
+            self._erased.add(dataset)
+        self._drop_erased()
+
+    def _drop_erased(self) -> None:
+        with self._lock:
+            gone = [drawer for drawer in self._idle if drawer.datasets & self._erased]
+            self._idle = [drawer for drawer in self._idle if drawer not in gone]
+            self._all.difference_update(gone)
+            self._erased &= {name for drawer in self._all for name in drawer.datasets}
+        for drawer in gone:
+            drawer.end()
 
     def _take(self) -> _Drawer:
         with self._lock:
@@ -107,9 +125,10 @@ class SpawnedDraws:
 
 
 class _Drawer:
-    """One draw process, seen from its parent."""
+    """One draw process, seen from its parent; ``datasets`` are those that it has read."""
 
     def __init__(self, data_dir: Path, log_level: str) -> None:
+        self.datasets: set[str] = set()
         # a forked child of a threaded process could inherit a held lock
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
@@ -131,10 +150,15 @@ class _Drawer:
             self._connection.send(task)
             answer: bytes | None = self._connection.recv()
         except (OSError, EOFError):
-            self._process.join()
-            self._connection.close()
+            self.end()
             raise DrawDiedError from None
         return answer
+
+    def end(self) -> None:
+        """End the process when nobody asks it anything any more."""
+        self._process.kill()
+        self._process.join()
+        self._connection.close()
 
     def kill(self) -> None:
         """End the process at once."""

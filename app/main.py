@@ -182,17 +182,15 @@ def build_services(settings: Settings, store: Store) -> Services:
         memory_bytes=limits.upload_memory_bytes,
         log_level=settings.log_level,
     )
-    quick = None
-    if settings.resolved_draw_process:
-        quick = QuickDraws(
-            data_dir=settings.data_dir, identity=store.identity, log_level=settings.log_level
-        )
+    where: dict[str, Any] = {"data_dir": settings.data_dir, "log_level": settings.log_level}
+    spawned = SpawnedDraws(count=settings.resolved_job_processes, **where)
+    quick = QuickDraws(identity=store.identity, **where) if settings.resolved_draw_process else None
     plane = DataEngine(
         vault,
         limits=limits,
         lineage_key=files.key(),
         storing=storing,
-        erased=None if quick is None else quick.forget,
+        erased=[each.forget for each in (spawned, quick) if each is not None],
     )
     lineage = LineageService(store, files, storing.compare)
     datasets = DatasetService(store, plane, lineage, threads=settings.upload_threads)
@@ -214,7 +212,11 @@ def build_services(settings: Settings, store: Store) -> Services:
         worker=new_id("wrk"),
         beside=quick,
     )
-    jobs = build_jobs(settings, store, datasets, draws)
+    if spawned.count == 0 and not store.shared:
+        raise StoreError(
+            "job_processes = 0 leaves jobs to `release-desk worker`, which needs PostgreSQL"
+        )
+    jobs = JobRunner(store=store, datasets=datasets, draws=draws, processes=spawned)
     showing = Showing(settings.response_slot_ms)
     releases = ReleaseService(
         store=store,
@@ -262,25 +264,6 @@ def _clear_up(vault: Vault, datasets: DatasetService) -> None:
         _LOG.warning(
             "a data set is not in the database: its rows are now in stale", extra={"dataset": name}
         )
-
-
-def build_jobs(
-    settings: Settings, store: Store, datasets: DatasetService, draws: DrawService
-) -> JobRunner:
-    """Put together what claims jobs and draws them.
-
-    Raises
-    ------
-    StoreError
-        Jobs would be left to workers, where there can be none.
-    """
-    count = settings.resolved_job_processes
-    if count == 0 and not store.shared:
-        raise StoreError(
-            "job_processes = 0 leaves jobs to `release-desk worker`, which needs PostgreSQL"
-        )
-    processes = SpawnedDraws(count=count, data_dir=settings.data_dir, log_level=settings.log_level)
-    return JobRunner(store=store, datasets=datasets, draws=draws, processes=processes)
 
 
 def upload_limits(settings: Settings) -> Limits:

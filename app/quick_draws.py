@@ -22,6 +22,7 @@ import atexit
 import gc
 import logging
 import pickle
+import signal
 import socket
 import struct
 from collections import deque
@@ -278,6 +279,8 @@ def work(descriptor: int) -> None:
     with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as stream:
         order = _read(stream)
         configure_logs(level=order.log_level)
+        # one for the whole group is the server's to act on, which lets draws finish
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         confine({}, oom_score=_OOM_SCORE, niceness=0)
         gc.freeze()
         gc.set_threshold(_COLLECT_AFTER)

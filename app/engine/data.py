@@ -152,7 +152,7 @@ class DataEngine(Generic[WriterT]):
     storing
         What writes an upload's files: this process, unless told otherwise.
     erased
-        Called with a data set's id after it is erased: others may remember something of it.
+        Called with a data set's id after it is erased: who else may remember something of it.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class DataEngine(Generic[WriterT]):
         executor: Executor | None = None,
         lineage_key: bytes | None = None,
         storing: Storing | None = None,
-        erased: Callable[[str], None] | None = None,
+        erased: Sequence[Callable[[str], None]] = (),
     ) -> None:
         self._erased = erased
         self._vault = vault
@@ -200,8 +200,8 @@ class DataEngine(Generic[WriterT]):
         """Remove a data set from disk and memory; nothing happens when there is none."""
         self._vault.erase(dataset_id)
         self._cache.forget(dataset_id)
-        if self._erased is not None:
-            self._erased(dataset_id)
+        for forget in self._erased:
+            forget(dataset_id)
 
     def close(self) -> None:
         """End what takes uploads in."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.releases import ReleaseState
-from app.drawers import SpawnedDraws
+from app.drawers import SpawnedDraws, _Drawer
 from app.services.jobs import DrawDiedError
 from tests.app.ledgers import Place
 from tests.app.test_jobs import BOB, ask, final, new_dataset, opened
@@ -92,3 +92,41 @@ def test_a_draw_process_goes_with_its_parent(tmp_path: Path) -> None:
     while is_running(drawer) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not is_running(drawer)
+
+
+def test_a_process_that_has_read_an_erased_data_set_ends(tmp_path: Path) -> None:
+    place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+
+    async def scenario() -> None:
+        spawned = processes(tmp_path)
+        async with opened(place, spawned) as (_, services):
+            services.jobs.start()
+            dataset = await new_dataset(services)
+            await final(services, (await ask(services, dataset, "a")).id)
+            [first] = spawned._all
+            spawned.forget("ds_that_it_has_not_read")
+            assert spawned._all == {first}
+            spawned.forget(dataset)
+            assert spawned._all == set()
+            assert not is_running(pid_of(first))
+            # one that is at work ends when it has drawn
+            await final(services, (await ask(services, dataset, "b")).id)
+            [second] = spawned._all
+            os.kill(pid_of(second), signal.SIGSTOP)
+            asked = await ask(services, dataset, "c")
+            while spawned._idle:
+                await asyncio.sleep(0.01)
+            spawned.forget(dataset)
+            assert spawned._all == {second}
+            os.kill(pid_of(second), signal.SIGCONT)
+            drawn = await final(services, asked.id)
+            assert (drawn.state, drawn.attempts) == (ReleaseState.RELEASED, 1)
+            assert not is_running(pid_of(second))
+
+    asyncio.run(scenario())
+
+
+def pid_of(drawer: _Drawer) -> int:
+    pid = drawer._process.pid
+    assert pid is not None
+    return pid
