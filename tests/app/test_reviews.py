@@ -190,24 +190,26 @@ def test_a_plan_that_has_changed_is_not_approved(
     async def scenario() -> None:
         async with serving(place, Fake()) as (_, services):
             dataset, asked = await waiting(services)
-            offer = PlanService.offer
+            offer = PlanService._offer
 
-            async def changed_to(self: PlanService, *arguments: Any, **said: str) -> Any:
-                found = await offer(self, *arguments)
+            async def changed_to(
+                self: PlanService, *arguments: Any, patient: bool, **said: str
+            ) -> Any:
+                found = await offer(self, *arguments, patient=patient)
                 return replace(found, text=json.dumps({**json.loads(found.text), **said}))
 
             reworded = partialmethod(changed_to, reason="in other words")
             another = partialmethod(changed_to, mechanism="other")
 
-            async def gone(*_: Any) -> Any:
+            async def gone(*_: Any, **__: Any) -> Any:
                 raise Problem("invalid-request")
 
             for changed in (another, gone):
-                monkeypatch.setattr(PlanService, "offer", changed)
+                monkeypatch.setattr(PlanService, "_offer", changed)
                 with pytest.raises(Problem, match="plan-changed"):
                     await approve(services, asked.id)
             assert amounts(services, dataset) == (0, 10**9)
-            monkeypatch.setattr(PlanService, "offer", reworded)
+            monkeypatch.setattr(PlanService, "_offer", reworded)
             assert (await approve(services, asked.id)).state is ReleaseState.DEBITED
 
     asyncio.run(scenario())
