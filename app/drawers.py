@@ -76,8 +76,7 @@ class SpawnedDraws:
         return await loop.run_in_executor(self._threads, self._draw, _Task(record, dataset))
 
     def _draw(self, task: _Task) -> bytes | None:
-        drawer = self._take()
-        drawer.datasets.add(task.dataset.id)
+        drawer = self._take(task.dataset.id)
         try:
             answer = drawer.ask(task)
         except DrawDiedError:
@@ -104,13 +103,13 @@ class SpawnedDraws:
         for drawer in gone:
             drawer.end()
 
-    def _take(self) -> _Drawer:
+    def _take(self, dataset: str) -> _Drawer:
+        """Return a process that is about to read a data set."""
         with self._lock:
             if self._stopped:
                 raise DrawDiedError
-            if self._idle:
-                return self._idle.pop()
-            drawer = _Drawer(*self._arguments)
+            drawer = self._idle.pop() if self._idle else _Drawer(*self._arguments)
+            drawer.datasets.add(dataset)
             self._all.add(drawer)
             return drawer
 

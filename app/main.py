@@ -184,7 +184,11 @@ def build_services(settings: Settings, store: Store) -> Services:
     )
     where: dict[str, Any] = {"data_dir": settings.data_dir, "log_level": settings.log_level}
     spawned = SpawnedDraws(count=settings.resolved_job_processes, **where)
-    quick = QuickDraws(identity=store.identity, **where) if settings.resolved_draw_process else None
+    quick = (
+        QuickDraws(identity=store.identity, key=store.key, **where)
+        if settings.resolved_draw_process
+        else None
+    )
     plane = DataEngine(
         vault,
         limits=limits,

@@ -25,11 +25,13 @@ import pickle
 import signal
 import socket
 import struct
-from collections import deque
-from collections.abc import Sequence
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -42,7 +44,7 @@ from app.logs import configure_logs, describe
 from app.services.answers import release_answer
 from app.services.batches import packed, take_steps
 from app.services.datasets import DatasetFacts, facts_of
-from app.services.draws import DrawDiedError
+from app.services.draws import DrawDiedError, NoDrawerError
 from app.services.plans import make_offer
 from app.services.questions import Question, read_question
 from app.services.receipts import Signer
@@ -56,10 +58,12 @@ _LENGTH = struct.Struct(">I")
 _OOM_SCORE = 500
 _COLLECT_AFTER = 50_000
 _REMEMBERED_TERMS = 256
+_PAUSE_S = 5.0
 _FORKS = Forks("app.quick_draws", quiet=False)
 atexit.register(_FORKS.close)
 
-Answers = list[bytes | None]
+Answers = Sequence[tuple[str, bytes | None]]
+"""Releases and their answers, None where a draw has failed."""
 Terms = tuple[DatasetFacts, Question, Plan]
 
 
@@ -69,6 +73,7 @@ class _Order:
 
     data_dir: str
     identity: LedgerIdentity
+    key: bytes
     log_level: str
 
 
@@ -78,17 +83,20 @@ class QuickDraws:
     Parameters
     ----------
     data_dir
-        Where the vault and the signing key are.
-    identity
-        The ledger whose answers are signed.
+        Where the vault is.
+    identity, key
+        The ledger whose answers are signed, and with what: the file may be another's by now.
     log_level
         Least severe line of the process's log.
     """
 
-    def __init__(self, *, data_dir: Path, identity: LedgerIdentity, log_level: str) -> None:
-        self._order = _Order(str(data_dir.absolute()), identity, log_level)
+    def __init__(
+        self, *, data_dir: Path, identity: LedgerIdentity, key: SigningKey, log_level: str
+    ) -> None:
+        self._order = _Order(str(data_dir.absolute()), identity, key.to_bytes(), log_level)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening: asyncio.Task[_Channel] | None = None
+        self._begin_again = 0.0
         self._closed = False
         _FORKS.start()
 
@@ -100,7 +108,9 @@ class QuickDraws:
         Raises
         ------
         DrawDiedError
-            The process died, or there is none to be had.
+            The process died.
+        NoDrawerError
+            There is none to be had, or it died before it was asked.
         asyncio.CancelledError
             This has been closed.
         """
@@ -123,18 +133,26 @@ class QuickDraws:
     async def _channel(self) -> _Channel:
         if self._closed:
             raise asyncio.CancelledError
+        if self._opening is None and time.monotonic() < self._begin_again:
+            raise NoDrawerError
         if self._opening is None:
             self._loop = asyncio.get_running_loop()
             self._opening = asyncio.ensure_future(self._open())
         opening = self._opening
         try:
             channel = await asyncio.shield(opening)
-        except OSError as error:
+        except Exception as error:
             self._let_go(opening)
-            raise DrawDiedError from error
+            self._pause()
+            _LOG.error("no draw process", extra=describe(error))
+            raise NoDrawerError from error
         if channel.retired:
             self._let_go(opening)
         return channel
+
+    def _pause(self) -> None:
+        """Begin no process for a while: the last one could not, or answered nothing."""
+        self._begin_again = time.monotonic() + _PAUSE_S
 
     def _let_go(self, opening: asyncio.Task[_Channel]) -> None:
         """Begin another process for the next draw, unless that has been done."""
@@ -148,7 +166,9 @@ class QuickDraws:
                 await anyio.to_thread.run_sync(_FORKS.order, theirs.fileno())
             ours.setblocking(False)
             loop = asyncio.get_running_loop()
-            _, channel = await loop.create_connection(lambda: _Channel(loop), sock=ours)
+            _, channel = await loop.create_connection(
+                lambda: _Channel(loop, self._pause), sock=ours
+            )
         except BaseException:
             ours.close()
             raise
@@ -183,10 +203,13 @@ class _Asked:
 class _Channel(asyncio.Protocol):
     """A process, as its server sees it.
 
-    ``retired`` is whether it takes no more, ``datasets`` are those it has been asked about.
+    ``retired`` is whether it takes no more, ``datasets`` are those it has been asked about;
+    ``failed`` is called if it dies without an answer.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, failed: Callable[[], None]) -> None:
+        self._failed = failed
+        self._answered = False
         self.retired = False
         self.datasets: set[str] = set()
         self._loop = loop
@@ -208,11 +231,11 @@ class _Channel(asyncio.Protocol):
 
         Raises
         ------
-        DrawDiedError
+        NoDrawerError
             It has died, or takes no more.
         """
         if self.retired:
-            raise DrawDiedError
+            raise NoDrawerError
         if not self._waiting:
             self._loop.call_soon(self._hand_over)
         self._waiting.append(asked)
@@ -221,13 +244,14 @@ class _Channel(asyncio.Protocol):
 
     def write(self, frame: object) -> None:
         """Send a frame."""
-        content = pickle.dumps(frame, pickle.HIGHEST_PROTOCOL)
-        self._transport.write(_LENGTH.pack(len(content)) + content)
+        self._transport.write(_framed(frame))
 
     def retire(self, *, cancel: bool) -> None:
         """Take no more, and end the process once it has answered; ``cancel``: at once."""
         self.retired, self._cancelled = True, cancel
-        if cancel or not (self._waiting or self._sent):
+        if cancel:
+            self._transport.abort()
+        elif not (self._waiting or self._sent):
             self._transport.close()
 
     def data_received(self, data: bytes) -> None:
@@ -235,7 +259,12 @@ class _Channel(asyncio.Protocol):
         self._received += data
         while (frame := self._next_frame()) is not None:
             answers: Answers = pickle.loads(frame)  # noqa: S301 - from a process of ours
-            for asked, answer in zip(self._sent.popleft(), answers, strict=True):
+            if [name for name, _ in answers] != [asked.record.id for asked in self._sent[0]]:
+                _LOG.error("draw process out of step")
+                self._transport.abort()
+                return
+            self._answered = True
+            for asked, (_, answer) in zip(self._sent.popleft(), answers, strict=True):
                 if not asked.waiter.done():
                     asked.waiter.set_result(answer)
         if self.retired and not (self._waiting or self._sent):
@@ -244,23 +273,38 @@ class _Channel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell who still waits that the process is gone."""
         del exc
+        if not (self._answered or self.retired):
+            self._failed()
         self.retired = True
-        unanswered = [*(asked for batch in self._sent for asked in batch), *self._waiting]
+        for asked in chain.from_iterable(self._sent):
+            self._tell_lost(asked, DrawDiedError())
+        for asked in self._waiting:
+            self._tell_lost(asked, NoDrawerError())
         self._sent.clear()
         self._waiting.clear()
-        for asked in unanswered:
-            if self._cancelled:
-                asked.waiter.cancel()
-            elif not asked.waiter.done():
-                asked.waiter.set_exception(DrawDiedError())
+
+    def _tell_lost(self, asked: _Asked, error: Exception) -> None:
+        if self._cancelled:
+            asked.waiter.cancel()
+        elif not asked.waiter.done():
+            asked.waiter.set_exception(error)
 
     def _hand_over(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        if not waiting:  # the process was lost meanwhile
+        if not self._waiting:  # the process was lost meanwhile
             return
-        for batch in packed(waiting):
+        try:
+            frames = [
+                (batch, _framed([(asked.record, asked.dataset) for asked in batch]))
+                for batch in packed(self._waiting)
+            ]
+        except Exception as error:  # out of memory, say: who waits is told as of a lost process
+            _LOG.error("no draw process", extra=describe(error))
+            self._transport.abort()
+            return
+        self._waiting = []
+        for batch, frame in frames:
             self._sent.append(batch)
-            self.write([(asked.record, asked.dataset) for asked in batch])
+            self._transport.write(frame)
 
     def _next_frame(self) -> bytes | None:
         if len(self._received) < _LENGTH.size:
@@ -279,15 +323,27 @@ def work(descriptor: int) -> None:
     with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as stream:
         order = _read(stream)
         configure_logs(level=order.log_level)
-        # one for the whole group is the server's to act on, which lets draws finish
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        confine({}, oom_score=_OOM_SCORE, niceness=0)
-        gc.freeze()
-        gc.set_threshold(_COLLECT_AFTER)
-        drawer = _Drawer(order)
-        while True:
-            content = pickle.dumps(drawer.answers(_read(stream)), pickle.HIGHEST_PROTOCOL)
-            channel.sendall(_LENGTH.pack(len(content)) + content)
+        try:
+            _work(order, channel, stream)
+        except Exception as error:
+            _LOG.error("draw process failed", extra=describe(error))
+
+
+def _work(order: _Order, channel: socket.socket, stream: BinaryIO) -> None:
+    # one for the whole group is the server's to act on, which lets draws finish
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    confine({}, oom_score=_OOM_SCORE, niceness=0)
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER)
+    drawer = _Drawer(order)
+    while True:
+        channel.sendall(_framed(drawer.answers(_read(stream))))
+
+
+def _framed(content: object) -> bytes:
+    """Return an object as it is sent."""
+    frame = pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
+    return _LENGTH.pack(len(frame)) + frame
 
 
 def _read(stream: BinaryIO) -> Any:
@@ -302,12 +358,12 @@ class _Drawer:
     def __init__(self, order: _Order) -> None:
         data_dir, identity = Path(order.data_dir), order.identity
         self._plane = DataEngine(Vault(data_dir))
-        key = SigningKey.of(data_dir)
+        key = SigningKey.of_bytes(order.key)
         self._signer = Signer(ledger=identity.id, epoch=identity.epoch, key=key)
-        self._terms: dict[tuple[DatasetRecord, str, str, int], Terms] = {}
+        self._terms: OrderedDict[tuple[DatasetRecord, str, str, int], Terms] = OrderedDict()
 
     def answers(self, batch: Sequence[tuple[ReleaseRecord, DatasetRecord]]) -> Answers:
-        """Return the signed answers of charged releases; None for those that fail."""
+        """Return the signed answers of charged releases."""
         outcomes = take_steps(
             [
                 (
@@ -322,7 +378,10 @@ class _Drawer:
             if outcome.error is not None:
                 about = describe(outcome.error)
                 _LOG.error("draw failed", extra={"release": record.id, **about})
-        return [outcome.value if outcome.error is None else None for outcome in outcomes]
+        return [
+            (record.id, None if outcome.error is not None else outcome.value)
+            for (record, _), outcome in zip(batch, outcomes, strict=True)
+        ]
 
     def _draw(
         self, record: ReleaseRecord, dataset: DatasetRecord, _before: object
@@ -338,9 +397,11 @@ class _Drawer:
             facts, question = facts_of(dataset), read_question(record.request)
             offer = make_offer(facts, question)
             require_same_terms(record, plan=offer.text, cost=offer.cost)
-            if len(self._terms) >= _REMEMBERED_TERMS:
-                self._terms.clear()
             known = self._terms[key] = facts, question, offer.plan
+            if len(self._terms) > _REMEMBERED_TERMS:
+                self._terms.popitem(last=False)
+        else:
+            self._terms.move_to_end(key)
         return known
 
 

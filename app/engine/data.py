@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial, reduce
 from threading import Lock
 from typing import Any, BinaryIO, Generic, Protocol, TypeVar, cast
@@ -200,8 +200,9 @@ class DataEngine(Generic[WriterT]):
         """Remove a data set from disk and memory; nothing happens when there is none."""
         self._vault.erase(dataset_id)
         self._cache.forget(dataset_id)
-        for forget in self._erased:
-            forget(dataset_id)
+        with ExitStack() as telling:  # all of them, whatever one may raise
+            for forget in self._erased:
+                telling.callback(forget, dataset_id)
 
     def close(self) -> None:
         """End what takes uploads in."""

@@ -20,6 +20,7 @@ from app.logs import describe
 from app.services.answers import release_answer
 from app.services.batches import MOST_MS, Batches
 from app.services.datasets import DataPlane, DatasetFacts, DatasetService
+from app.services.planning import planning_ms
 from app.services.plans import PlanService, make_offer
 from app.services.questions import Question, read_question
 from app.services.receipts import Receipts
@@ -30,11 +31,16 @@ from mechanisms.statistics.base import Plan
 
 _LOG = logging.getLogger(__name__)
 _RETRY_PAUSE_S = 0.05
+_LONGEST_PLAN_MS = 2.0
 T = TypeVar("T")
 
 
 class DrawDiedError(Exception):
     """A draw process ended before it answered; nothing of its draw is known."""
+
+
+class NoDrawerError(DrawDiedError):
+    """There was no process to draw in; nothing has been begun."""
 
 
 class DrawBeside(Protocol):
@@ -49,6 +55,8 @@ class DrawBeside(Protocol):
         ------
         DrawDiedError
             The process died.
+        NoDrawerError
+            There is none to be had.
         """
 
     def close(self) -> None:
@@ -96,10 +104,12 @@ class DrawService:
     ) -> ReleaseRecord:
         """Draw, make the result durable, and only then return it."""
         expected_ms = batched_ms(question.statistic, plan, facts.schema)
-        if self._beside is not None and expected_ms <= MOST_MS:
+        if self._beside is not None and _is_quick(question, facts, expected_ms):
             try:
                 answer = await self._beside.draw(record, facts.record, expected_ms=expected_ms)
                 return await self._settled(record, answer)
+            except NoDrawerError:
+                pass  # it is drawn here
             except DrawDiedError:
                 _LOG.error("draw process died", extra={"release": record.id})
                 record = await self.count_attempt(record)
@@ -137,7 +147,7 @@ class DrawService:
     async def count_attempt(self, record: ReleaseRecord) -> ReleaseRecord:
         """Count another attempt before it is made; after the last one a release is void."""
         if may_be_redrawn(record.attempts):
-            return await self.surely(lambda work: work.releases.begin_attempt(record.id))
+            return await self._settle(record, lambda work: work.releases.begin_attempt(record.id))
         return await self.void(record)
 
     async def finish(self, record: ReleaseRecord, answer: bytes) -> ReleaseRecord:
@@ -188,6 +198,14 @@ class DrawService:
         self._batches.close()
         if self._beside is not None:
             self._beside.close()
+
+
+def _is_quick(question: Question, facts: DatasetFacts, expected_ms: float) -> bool:
+    """Return whether a draw, and its plan in a process that does not know it yet, take little."""
+    if expected_ms > MOST_MS:
+        return False
+    planned_ms = planning_ms(question.statistic, question.mechanism, facts.schema)
+    return planned_ms <= _LONGEST_PLAN_MS
 
 
 def draw_answer(record: ReleaseRecord, facts: DatasetFacts, plane: DataPlane) -> bytes:

@@ -49,6 +49,15 @@ class SigningKey:
         """Return the signature of a message, 64 bytes."""
         return self._private.sign(message)
 
+    def to_bytes(self) -> bytes:
+        """Return the private half, for a process of ours that signs."""
+        return self._private.private_bytes_raw()
+
+    @classmethod
+    def of_bytes(cls, private: bytes) -> SigningKey:
+        """Return the key whose private half this is."""
+        return cls(Ed25519PrivateKey.from_private_bytes(private))
+
     @classmethod
     def of(cls, directory: Path) -> SigningKey:
         """Return the directory's key; the first caller makes it, however many come at once.

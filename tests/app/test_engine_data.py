@@ -172,6 +172,21 @@ def test_erasing_forgets_what_was_cached(tmp_path: Path) -> None:
         engine.open("ds_1")
 
 
+def test_erasing_tells_everybody_who_may_remember(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def fail(_: str) -> None:
+        raise OSError
+
+    engine = DataEngine(Vault(tmp_path), erased=[told.append, fail, told.append])
+    engine.store("ds_1", io.BytesIO(b"x\n1\n"), columns_spec({"x": {"type": "boolean"}}))
+    with pytest.raises(OSError):  # noqa: PT011 - the very one above
+        engine.erase("ds_1")
+    assert told == ["ds_1", "ds_1"]
+    with pytest.raises(AbsentError):
+        engine.open("ds_1")
+
+
 def test_the_cache_is_bounded_and_serves_the_same_numbers(tmp_path: Path) -> None:
     content, spec = _wide(4, 200)
     Vault(tmp_path)

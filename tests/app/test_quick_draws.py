@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from app import quick_draws
 from app.api.state import Services
 from app.domain.releases import ReleaseState
+from app.services.draws import DrawDiedError, NoDrawerError
 from app.services.receipts import Receipts
 from app.settings import Settings
 from app.store import ReleaseRecord
@@ -99,11 +101,15 @@ def test_what_a_dying_process_leaves_is_drawn_here(
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("error", [BlockingIOError, RuntimeError, MemoryError])
 def test_without_a_process_it_is_drawn_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise BlockingIOError("no process to be had")
+    asked: list[object] = []
+
+    def refuse(*descriptors: object) -> None:
+        asked.append(descriptors)
+        raise error("no process to be had")
 
     async def scenario() -> None:
         async with opened(tmp_path, draw_process=True) as (_, services):
@@ -111,9 +117,76 @@ def test_without_a_process_it_is_drawn_here(
             with monkeypatch.context() as patched:
                 patched.setattr(quick_draws._FORKS, "order", refuse)
                 found = await ask_all(services, dataset, "abc")
-            assert {each.state for each in found} == {ReleaseState.RELEASED}
-            [later] = await ask_all(services, dataset, "d")
+                found += await ask_all(services, dataset, "def")
+                assert len(asked) == 1  # it is not tried for every draw
+            assert {(each.state, each.attempts) for each in found} == {(ReleaseState.RELEASED, 1)}
+            before = processes()
+            monkeypatch.setattr(services.releases._draws._beside, "_begin_again", 0.0)
+            [later] = await ask_all(services, dataset, "g")
             assert (later.state, later.attempts) == (ReleaseState.RELEASED, 1)
+            assert len(processes()) == len(before) + 1
+
+    asyncio.run(scenario())
+
+
+def test_one_that_dies_without_an_answer_is_not_begun_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    async def scenario() -> None:
+        async with opened(tmp_path, draw_process=True) as (_, services):
+            dataset = await new_dataset(services)
+            # ordered, and gone before it says anything
+            monkeypatch.setattr(quick_draws._FORKS, "order", asked.append)
+            found = await ask_all(services, dataset, "ab")
+            found += await ask_all(services, dataset, "cd")
+            assert {each.state for each in found} == {ReleaseState.RELEASED}
+            assert [each.attempts for each in found[2:]] == [1, 1]
+            assert len(asked) == 1
+
+    asyncio.run(scenario())
+
+
+def test_it_signs_with_the_key_of_the_server(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, draw_process=True) as (store, services):
+            before, dataset = processes(), await new_dataset(services)
+            (tmp_path / "receipts.key").unlink()  # keys are to be changed at the next start
+            [found] = await ask_all(services, dataset, "a")
+            assert len(processes()) == len(before) + 1
+            assert Receipts(store).check(json.loads(found.result or b""), found.result or b"").ok
+            assert not (tmp_path / "receipts.key").exists()
+            assert store.verify(signed=True).ok
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_is_told_to_nobody_but_who_asked_for_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, draw_process=True) as (_, services):
+            dataset = await new_dataset(services)
+            one, other = await ask_all(services, dataset, "ab")
+            public = services.datasets.facts(dataset).record
+            loop = asyncio.get_running_loop()
+            failed: list[bool] = []
+            ours, theirs = socket.socketpair()
+            ours.setblocking(False)
+            _, channel = await loop.create_connection(
+                lambda: quick_draws._Channel(loop, lambda: failed.append(True)), sock=ours
+            )
+            asked = [
+                channel.ask(quick_draws._Asked(each, public, 1.0, channel.promise()))
+                for each in (one, other)
+            ]
+            await asyncio.sleep(0.05)
+            with theirs:
+                theirs.sendall(quick_draws._framed([(other.id, b"{}"), (one.id, b"{}")]))
+                told = await asyncio.gather(*asked, return_exceptions=True)
+            assert [type(each) for each in told] == [DrawDiedError, DrawDiedError]
+            assert failed == [True]
+            with pytest.raises(NoDrawerError):
+                channel.ask(quick_draws._Asked(one, public, 1.0, channel.promise()))
 
     asyncio.run(scenario())
 
