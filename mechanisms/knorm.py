@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from math import sqrt
 from statistics import fmean
 
@@ -269,14 +269,15 @@ def draw_coordinates(
 def _drawing(form: AdditiveForm, noise: IntegerNoise) -> Callable[[Data, Randomness], Outcome]:
     laws, unit = noise.describe()
     describe = partial(noise_describer, laws=laws, unit=unit, correlation=noise.correlation)
-    of_all = describe(form.answer([Fraction(0)] * noise.dimension)) if form.linear else None
+
+    @cache  # at the first draw: a plan alone has no use for it
+    def of_all() -> Callable[..., Noise]:
+        return describe(form.answer([Fraction(0)] * noise.dimension))
 
     def draw(data: Data, randomness: Randomness) -> Outcome:
         tree = form.answer(draw_coordinates(form, noise, data, randomness))
-        return Outcome(
-            value=render(tree, Leaf.number),
-            noise=(of_all or describe(tree))(tree),
-        )
+        told = of_all() if form.linear else describe(tree)
+        return Outcome(value=render(tree, Leaf.number), noise=told(tree))
 
     return draw
 
