@@ -292,3 +292,10 @@ def test_the_thumbprint_is_that_of_rfc_8037() -> None:
     """RFC 8037, appendix A.3."""
     public = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
     assert thumbprint(public) == "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
+
+
+def test_a_key_handed_to_another_process_is_the_same_one(tmp_path: Path) -> None:
+    key = SigningKey.of(tmp_path)
+    handed = SigningKey.of_bytes(key.to_bytes())
+    assert (handed.name, handed.public, handed.fresh) == (key.name, key.public, False)
+    assert handed.sign(b"what is signed") == key.sign(b"what is signed")
