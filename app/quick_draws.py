@@ -117,7 +117,7 @@ class QuickDraws:
         channel = await self._channel()
         if channel.retired:  # it has let go of its data meanwhile
             channel = await self._channel()
-        return await channel.ask(_Asked(record, dataset, expected_ms, channel.promise()))
+        return await channel.ask(record, dataset, expected_ms)
 
     def forget(self, dataset: str) -> None:
         """Let go of what has been read of a data set; any thread may ask for it."""
@@ -222,11 +222,9 @@ class _Channel(asyncio.Protocol):
         """Begin."""
         self._transport = cast(asyncio.Transport, transport)
 
-    def promise(self) -> asyncio.Future[bytes | None]:
-        """Return a future for an answer."""
-        return self._loop.create_future()
-
-    def ask(self, asked: _Asked) -> asyncio.Future[bytes | None]:
+    def ask(
+        self, record: ReleaseRecord, dataset: DatasetRecord, expected_ms: float
+    ) -> asyncio.Future[bytes | None]:
         """Have a release drawn, together with what else this turn of the event loop asks for.
 
         Raises
@@ -238,9 +236,10 @@ class _Channel(asyncio.Protocol):
             raise NoDrawerError
         if not self._waiting:
             self._loop.call_soon(self._hand_over)
-        self._waiting.append(asked)
-        self.datasets.add(asked.dataset.id)
-        return asked.waiter
+        waiter: asyncio.Future[bytes | None] = self._loop.create_future()
+        self._waiting.append(_Asked(record, dataset, expected_ms, waiter))
+        self.datasets.add(dataset.id)
+        return waiter
 
     def write(self, frame: object) -> None:
         """Send a frame."""

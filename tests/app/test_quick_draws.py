@@ -175,10 +175,7 @@ def test_an_answer_is_told_to_nobody_but_who_asked_for_it(tmp_path: Path) -> Non
             _, channel = await loop.create_connection(
                 lambda: quick_draws._Channel(loop, lambda: failed.append(True)), sock=ours
             )
-            asked = [
-                channel.ask(quick_draws._Asked(each, public, 1.0, channel.promise()))
-                for each in (one, other)
-            ]
+            asked = [channel.ask(each, public, 1.0) for each in (one, other)]
             await asyncio.sleep(0.05)
             with theirs:
                 theirs.sendall(quick_draws._framed([(other.id, b"{}"), (one.id, b"{}")]))
@@ -186,7 +183,7 @@ def test_an_answer_is_told_to_nobody_but_who_asked_for_it(tmp_path: Path) -> Non
             assert [type(each) for each in told] == [DrawDiedError, DrawDiedError]
             assert failed == [True]
             with pytest.raises(NoDrawerError):
-                channel.ask(quick_draws._Asked(one, public, 1.0, channel.promise()))
+                channel.ask(one, public, 1.0)
 
     asyncio.run(scenario())
 
