@@ -20,6 +20,7 @@ from app.api.clock import PublicClock
 from app.api.routes import bare_application
 from app.api.state import AppState, LifespanState, Services
 from app.api.uploads import UploadGate
+from app.calculators import CalculatingProcesses
 from app.drawers import SpawnedDraws
 from app.engine.data import DataEngine
 from app.engine.limits import Limits
@@ -204,6 +205,7 @@ def build_services(settings: Settings, store: Store) -> Services:
         threads=settings.draw_threads,
         max_waiting=settings.max_waiting_draws,
         max_waiting_costly=settings.max_waiting_plans,
+        beside=CalculatingProcesses(log_level=settings.log_level),
     )
     receipts = Receipts(store)
     draws = DrawService(

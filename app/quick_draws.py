@@ -396,7 +396,7 @@ class _Drawer:
             facts, question = facts_of(dataset), read_question(record.request)
             offer = make_offer(facts, question)
             require_same_terms(record, plan=offer.text, cost=offer.cost)
-            known = self._terms[key] = facts, question, offer.plan
+            known = self._terms[key] = facts, question, offer.drawn_here()
             if len(self._terms) > _REMEMBERED_TERMS:
                 self._terms.popitem(last=False)
         else:

@@ -207,8 +207,8 @@ class Settings(BaseSettings):
     max_waiting_plans: int = Field(
         default=16,
         ge=1,
-        description="Costly plans (of many columns' moments) that may be made or wait at once, one "
-        "at a time; above it requests answer 503 busy.",
+        description="Costly plans and previews (of many columns' moments) that may be made or wait "
+        "at once; one is made at a time, beside the server. Above it requests answer 503 busy.",
     )
     review_days: float = Field(
         default=30.0,

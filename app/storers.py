@@ -18,19 +18,16 @@ import atexit
 import json
 import logging
 import resource
-import socket
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from multiprocessing.connection import Connection, Pipe
-from os import dup
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from app.domain.problems import Problem
-from app.engine.forking import Forks, Message, ProcessLostError, confine, receive, send
-from app.engine.reader import Task, problem_json
+from app.engine.forking import Crew, Forks, Message, ProcessLostError, confine, receive, send
+from app.engine.reader import Task, problem_json, problem_of
 from app.engine.reading import SHARED
 from app.engine.storing import Ingested, Writer, write_files
 from app.logs import configure_logs, describe
@@ -77,9 +74,7 @@ class StoringProcesses:
     def __init__(self, *, data_dir: Path, memory_bytes: int, log_level: str) -> None:
         self._data_dir = data_dir
         self._common: dict[str, Any] = {"log_level": log_level, "memory_bytes": memory_bytes}
-        self._lock = threading.Lock()
-        self._channels: set[Connection] = set()
-        self._closed = False
+        self._crew = Crew(_FORKS)
 
     def take_in(self, writer: Writer, stream: BinaryIO, task: Task) -> Ingested:
         """Have an upload read, and its files written; they are not to be seen yet.
@@ -122,44 +117,24 @@ class StoringProcesses:
 
     def close(self) -> None:
         """End every process; what waits for one hears that it is lost, once it is gone."""
-        with self._lock:
-            self._closed = True
-            for channel in self._channels:
-                with socket.socket(fileno=dup(channel.fileno())) as end:
-                    end.shutdown(socket.SHUT_WR)
+        self._crew.close()
 
     def _start(self, order: _Order, *reading: int) -> Connection:
-        """Have a process started, told what to do, and kept in mind until it is finished."""
-        ours, theirs = Pipe()
-        with theirs, self._lock:
-            if self._closed:
-                ours.close()
-                raise ProcessLostError("uploads are no longer taken in")
-            _FORKS.order(*reading, theirs.fileno())
-            self._channels.add(ours)
-        with suppress(OSError):  # one that is gone already is noticed next
-            ours.send_bytes(json.dumps(asdict(order)).encode())
-        return ours
+        return self._crew.begin(json.dumps(asdict(order)).encode(), *reading)
 
     def _finish(self, channel: Connection) -> tuple[dict[str, Any], bytes | None]:
         """Return what a process came to: its outcome, and the digests if there are any."""
         digests = None
-        try:
+        with self._crew.awaited(channel):
             message, body = receive(channel)
             if message is Message.DIGESTS:
                 digests = bytes(body)
                 message, body = receive(channel)
-        except (OSError, EOFError):
-            raise ProcessLostError("a storing process died") from None
-        finally:
-            with self._lock:
-                self._channels.discard(channel)
-            channel.close()
         if message is Message.FAILED:
             raise ProcessLostError("a storing process failed")
-        told: dict[str, Any] = json.loads(bytes(body))
         if message is Message.PROBLEM:
-            raise Problem(told["code"], told["detail"], **told["extras"])
+            raise problem_of(bytes(body))
+        told: dict[str, Any] = json.loads(bytes(body))
         return told, digests
 
 

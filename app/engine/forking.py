@@ -23,11 +23,11 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 
 _MAX_DESCRIPTORS = 2
@@ -166,6 +166,67 @@ class _Host:
         self.orders.close()
         self.process.kill()
         self.process.wait()
+
+
+class Crew:
+    """Processes at work, each on one order; any number of threads may each wait for one.
+
+    Parameters
+    ----------
+    forks
+        Where they come from.
+    """
+
+    def __init__(self, forks: Forks) -> None:
+        self._forks = forks
+        self._lock = threading.Lock()
+        self._channels: set[Connection] = set()
+        self._closed = False
+
+    def begin(self, order: bytes, *descriptors: int) -> Connection:
+        """Have a process started and told what to do; return its channel.
+
+        Raises
+        ------
+        ProcessLostError
+            There are to be no more.
+        """
+        ours, theirs = Pipe()
+        with theirs, self._lock:
+            if self._closed:
+                ours.close()
+                raise ProcessLostError("no process is started any more")
+            self._forks.order(*descriptors, theirs.fileno())
+            self._channels.add(ours)
+        with suppress(OSError):  # one that is gone already is noticed next
+            ours.send_bytes(order)
+        return ours
+
+    @contextmanager
+    def awaited(self, channel: Connection) -> Iterator[None]:
+        """Receive what a process sends, inside, and be done with it afterwards.
+
+        Raises
+        ------
+        ProcessLostError
+            It died.
+        """
+        try:
+            yield
+        except (OSError, EOFError):
+            raise ProcessLostError("a process died") from None
+        finally:
+            with self._lock:
+                self._channels.discard(channel)
+            channel.close()
+
+    def close(self) -> None:
+        """End every process; what waits for one hears that it is lost, once it is gone."""
+        with self._lock:
+            self._closed = True
+            for channel in self._channels:
+                with socket.socket(fileno=os.dup(channel.fileno())) as end:
+                    end.shutdown(socket.SHUT_WR)
 
 
 def host(work: Callable[..., None], descriptor: int) -> None:

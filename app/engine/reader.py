@@ -122,6 +122,12 @@ def problem_json(problem: Problem) -> bytes:
     return json.dumps(told).encode()
 
 
+def problem_of(body: bytes) -> Problem:
+    """Return the refusal that a message's body tells."""
+    told = json.loads(body)
+    return Problem(told["code"], told["detail"], **told["extras"])
+
+
 def _messages(
     file: int, spec: ColumnsSpec, limits: Limits, digester: RowDigester | None
 ) -> Iterator[tuple[Message, bytes]]:

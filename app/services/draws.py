@@ -136,9 +136,10 @@ class DrawService:
         try:
             facts = await anyio.to_thread.run_sync(self._datasets.facts, record.dataset)
             question, offer = await self._plans.offer_again(facts, record)
+            plan = offer.drawn_here()
         except Exception as error:
             return await self.void(record, error)
-        return await self.draw(record, facts, question, offer.plan)
+        return await self.draw(record, facts, question, plan)
 
     async def again(self, record: ReleaseRecord) -> ReleaseRecord:
         """Draw a release of this process once more, if it has an attempt left."""
@@ -219,5 +220,6 @@ def draw_answer(record: ReleaseRecord, facts: DatasetFacts, plane: DataPlane) ->
     question = read_question(record.request)
     offer = make_offer(facts, question)
     require_same_terms(record, plan=offer.text, cost=offer.cost)
-    outcome = run(offer.plan, plane.open(facts.id))
-    return release_answer(record, facts, question, offer.plan, outcome)
+    plan = offer.drawn_here()
+    outcome = run(plan, plane.open(facts.id))
+    return release_answer(record, facts, question, plan, outcome)

@@ -1,15 +1,16 @@
 """What planning costs, from the question alone, and lanes that keep costly plans apart.
 
 Most plans take a millisecond or two; one of 64 columns' moments takes a second
-of one core. Those wait for one thread of their own, in a queue of bounded
-length, so that whoever asks for many holds up nobody but their like.
+of one core. Those are made beside this process, one at a time, and wait in a
+queue of bounded length, so that whoever asks for many holds up nobody but their
+like.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import prod
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -24,6 +25,19 @@ T = TypeVar("T")
 
 LONGEST_SHORT_MS = 100.0
 """Estimates above this make a plan costly."""
+
+
+class CalculateBeside(Protocol):
+    """Processes in which what takes long is calculated."""
+
+    def run(self, function: Callable[..., T], *arguments: object) -> T:
+        """Return what a function of a module comes to, or raise the Problem that it raises.
+
+        All that it takes and returns can be pickled.
+        """
+
+    def close(self) -> None:
+        """End the calculations under way."""
 
 
 def planning_ms(statistic: Statistic, mechanism: str, schema: Schema) -> float:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from app.domain.problems import Problem, invalid_request
 from app.services.answers import plan_json
 from app.services.datasets import DatasetFacts
-from app.services.planning import LONGEST_SHORT_MS, Lane, planning_ms
+from app.services.planning import LONGEST_SHORT_MS, CalculateBeside, Lane, planning_ms
 from app.services.questions import Question, read_question
 from app.services.terms import require_same_terms
 from app.services.work import Job, job_of
@@ -32,17 +32,31 @@ _TOP_LEVEL = frozenset({"statistic", "mechanism", "norm", "epsilon"})
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A plan, the job that a release of it is, and what is charged and kept for it.
+    """The job that a release is, what is charged for it, and what is kept of its plan.
 
-    ``reviewed`` says whether it waits for a review first. ``cost`` is in the
-    account's unit; ``text`` is what the release keeps of plan and job, as JSON.
+    ``plan`` is how it is drawn here, None where it was made in another process:
+    what is costly to plan is a job, and a job is not drawn here. ``reviewed``
+    says whether it waits for a review first. ``cost`` is in the account's unit;
+    ``text`` is what the release keeps of plan and job, as JSON.
     """
 
-    plan: Plan
+    plan: Plan | None
     job: Job | None
     reviewed: bool
     cost: int
     text: str
+
+    def drawn_here(self) -> Plan:
+        """Return the plan.
+
+        Raises
+        ------
+        LookupError
+            It was made in another process.
+        """
+        if self.plan is None:
+            raise LookupError("the plan is not here")
+        return self.plan
 
 
 class PlanService:
@@ -51,18 +65,23 @@ class PlanService:
     Parameters
     ----------
     threads
-        How many plans are made at once; one more for the costly ones.
+        How many plans are made here at once.
     max_waiting, max_waiting_costly
-        How many may be made or wait for it, of either sort.
+        How many may be made or wait for it, here and beside this process.
+    beside
+        Where the costly ones are made, one at a time.
     """
 
-    def __init__(self, *, threads: int, max_waiting: int, max_waiting_costly: int) -> None:
+    def __init__(
+        self, *, threads: int, max_waiting: int, max_waiting_costly: int, beside: CalculateBeside
+    ) -> None:
         self._short = Lane(threads=threads, most=max_waiting)
         self._costly = Lane(threads=1, most=max_waiting_costly)
+        self._beside = beside
         self._known: OrderedDict[tuple[str, str], Offer] = OrderedDict()
 
     async def offer(self, facts: DatasetFacts, question: Question) -> Offer:
-        """Return the plan of a question, and what follows from it before any data.
+        """Return what follows from a question before any data, and how it is drawn.
 
         Raises
         ------
@@ -73,21 +92,33 @@ class PlanService:
         return await self._offer(facts, question, patient=False)
 
     async def _offer(self, facts: DatasetFacts, question: Question, *, patient: bool) -> Offer:
-        key = (facts.id, question.canonical)
-        offer = self._known.get(key)
-        if offer is None:
-            lane = self._lane(planning_ms(question.statistic, question.mechanism, facts.schema))
-            offer = await lane.run(self._made, key, facts, question, patient=patient)
-            self._known[key] = offer
-            if len(self._known) > _MAX_CACHED:
-                self._known.popitem(last=False)
-        else:
-            self._known.move_to_end(key)
-        return offer
+        known = self._remembered(facts, question)
+        if known is not None:
+            return known
+        lane = self._costly if is_costly(facts, question) else self._short
+        offer = await lane.run(self._made, facts, question, patient=patient)
+        return self._remember(facts, question, offer)
 
-    def _made(self, key: tuple[str, str], facts: DatasetFacts, question: Question) -> Offer:
+    def _made(self, facts: DatasetFacts, question: Question) -> Offer:
         """Return what another request may have had made while this one waited, or make it."""
-        return self._known.get(key) or make_offer(facts, question)
+        known = self._known.get((facts.id, question.canonical))
+        if known is not None:
+            return known
+        if is_costly(facts, question):
+            return self._beside.run(_offer_alone, facts, question)
+        return make_offer(facts, question)
+
+    def _remembered(self, facts: DatasetFacts, question: Question) -> Offer | None:
+        key = facts.id, question.canonical
+        if key in self._known:
+            self._known.move_to_end(key)
+        return self._known.get(key)
+
+    def _remember(self, facts: DatasetFacts, question: Question, offer: Offer) -> Offer:
+        self._known[facts.id, question.canonical] = offer
+        if len(self._known) > _MAX_CACHED:
+            self._known.popitem(last=False)
+        return offer
 
     async def offer_again(
         self, facts: DatasetFacts, record: ReleaseRecord
@@ -107,20 +138,55 @@ class PlanService:
         require_same_terms(record, plan=offer.text, cost=offer.cost)
         return question, offer
 
+    async def weigh(
+        self,
+        function: Callable[..., T],
+        facts: DatasetFacts,
+        question: Question,
+        *arguments: object,
+        expected_ms: float,
+    ) -> T:
+        """Return what a function of a module makes of an offer, a data set's facts and a question.
+
+        Raises
+        ------
+        Problem
+            As :meth:`offer`, and what the function raises.
+        """
+        if expected_ms <= LONGEST_SHORT_MS:
+            offer = await self.offer(facts, question)
+            return await self._short.run(function, offer, facts, question, *arguments)
+        weighed: tuple[Offer, T] = await self._costly.run(
+            self._beside.run, _weighed, function, facts, question, *arguments
+        )
+        offer, outcome = weighed
+        if is_costly(facts, question):
+            self._remember(facts, question, offer)
+        return outcome
+
     async def compute(
         self, function: Callable[..., T], *arguments: object, expected_ms: float
     ) -> T:
-        """Run a calculation in another thread, in line with the plans that take as long.
+        """Run a function of a module in another thread, or beside with the plans that take as long.
 
         Raises
         ------
         Problem
             ``busy``.
         """
-        return await self._lane(expected_ms).run(function, *arguments)
+        if expected_ms <= LONGEST_SHORT_MS:
+            return await self._short.run(function, *arguments)
+        return await self._costly.run(self._beside.run, function, *arguments)
 
-    def _lane(self, expected_ms: float) -> Lane:
-        return self._costly if expected_ms > LONGEST_SHORT_MS else self._short
+    def close(self) -> None:
+        """End what is being calculated beside this process."""
+        self._beside.close()
+
+
+def is_costly(facts: DatasetFacts, question: Question) -> bool:
+    """Return whether a question takes long to plan, whoever asks it."""
+    expected_ms = planning_ms(question.statistic, question.mechanism, facts.schema)
+    return expected_ms > LONGEST_SHORT_MS
 
 
 def make_plan(facts: DatasetFacts, question: Question) -> Plan:
@@ -155,13 +221,27 @@ def make_offer(facts: DatasetFacts, question: Question) -> Offer:
     """
     plan = make_plan(facts, question)
     reviewed = facts.policy.review.covers(question.epsilon)
-    job = job_of(question.statistic, plan, facts.schema, reviewed=reviewed)
+    later = reviewed or is_costly(facts, question)
+    job = job_of(question.statistic, plan, facts.schema, later=later)
     kept = {
         **plan_json(plan, question.epsilon),
         "job": None if job is None else job.to_json(),
     }
     cost = facts.meter.cost(plan.guarantee)
     return Offer(plan, job, reviewed, cost, json.dumps(kept, allow_nan=False))
+
+
+def _offer_alone(facts: DatasetFacts, question: Question) -> Offer:
+    """Return an offer that may travel between processes: a plan may not."""
+    return replace(make_offer(facts, question), plan=None)
+
+
+def _weighed(
+    function: Callable[..., T], facts: DatasetFacts, question: Question, *arguments: object
+) -> tuple[Offer, T]:
+    """Return an offer that may travel between processes, and what a function makes of it."""
+    offer = make_offer(facts, question)
+    return replace(offer, plan=None), function(offer, facts, question, *arguments)
 
 
 def _refusal(error: InvalidStatisticError) -> Problem:

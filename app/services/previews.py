@@ -12,7 +12,7 @@ from app.services.accounting import charge_json
 from app.services.answers import noise_json, plan_json
 from app.services.datasets import DatasetFacts, DatasetService, require_active
 from app.services.planning import planning_ms
-from app.services.plans import PlanService, make_plan
+from app.services.plans import Offer, PlanService, make_plan
 from app.services.questions import Question
 from mechanisms.privacy import MAX_EPSILON_NANOS, Epsilon
 from mechanisms.statistics.base import Noise
@@ -57,43 +57,51 @@ class PreviewService:
         facts = self._datasets.facts(dataset)
         require_active(facts.record)
         enforce(facts.policy, Ask(kinds=question.kinds, epsilon=question.epsilon))
-        offer = await self._plans.offer(facts, question)
-        plan = offer.plan
         expected_ms = planning_ms(question.statistic, question.mechanism, facts.schema)
-        noise = await self._plans.compute(plan.preview, wish.assume_rows, expected_ms=expected_ms)
-        preview = {
-            "dataset": dataset,
-            "statistic": question.to_json()["statistic"],
-            "cost": str(question.epsilon),
-            "charge": charge_json(facts.meter, plan.guarantee),
-            **plan_json(plan, question.epsilon),
-            "review": offer.reviewed,
-            "job": None if offer.job is None else offer.job.to_json(),
-            "noise": noise_json(noise),
-            "alternatives": [
-                {
-                    "mechanism": other.mechanism,
-                    "norm": other.norm,
-                    "comparison": other.comparison,
-                    "std": other.std,
-                }
-                for other in plan.alternatives
-            ],
-            "adjacent_output_space": None if plan.figure is None else {"svg": plan.figure},
-            "accuracy": None,
-            "notice": NOTICE,
-        }
         if wish.accuracy is not None:
-            needed = None
-            if noise is not None and _known(noise.interval_95):
-                needed = await self._plans.compute(
-                    _needed, facts, question, wish, expected_ms=_TRIED * expected_ms
-                )
-            preview["accuracy"] = {
-                "wanted": wish.accuracy,
-                "epsilon": None if needed is None else str(needed),
+            expected_ms *= 1 + _TRIED
+        return await self._plans.weigh(_preview, facts, question, wish, expected_ms=expected_ms)
+
+
+def _preview(
+    offer: Offer, facts: DatasetFacts, question: Question, wish: Wish
+) -> dict[str, object]:
+    """Return the preview of what is offered."""
+    plan = offer.drawn_here()
+    noise = plan.preview(wish.assume_rows)
+    return {
+        "dataset": facts.id,
+        "statistic": question.to_json()["statistic"],
+        "cost": str(question.epsilon),
+        "charge": charge_json(facts.meter, plan.guarantee),
+        **plan_json(plan, question.epsilon),
+        "review": offer.reviewed,
+        "job": None if offer.job is None else offer.job.to_json(),
+        "noise": noise_json(noise),
+        "alternatives": [
+            {
+                "mechanism": other.mechanism,
+                "norm": other.norm,
+                "comparison": other.comparison,
+                "std": other.std,
             }
-        return preview
+            for other in plan.alternatives
+        ],
+        "adjacent_output_space": None if plan.figure is None else {"svg": plan.figure},
+        "accuracy": _accuracy(facts, question, wish, noise),
+        "notice": NOTICE,
+    }
+
+
+def _accuracy(
+    facts: DatasetFacts, question: Question, wish: Wish, noise: Noise | None
+) -> dict[str, object] | None:
+    """Return what the wanted accuracy would cost, if one is wanted."""
+    if wish.accuracy is None:
+        return None
+    stated = noise is not None and _known(noise.interval_95)
+    needed = _needed(facts, question, wish) if stated else None
+    return {"wanted": wish.accuracy, "epsilon": None if needed is None else str(needed)}
 
 
 def widest(noise: Noise) -> float:

@@ -143,7 +143,8 @@ class ReleaseService:
             else:
                 charged = await self._store.awrite(charge)
             if charged.fresh and offer.job is None:
-                return await self._draws.draw(charged.record, facts, question, offer.plan)
+                plan = offer.drawn_here()
+                return await self._draws.draw(charged.record, facts, question, plan)
             found = charged.record
         _require_same(found, facts.id, request)
         return await self._found(found)
@@ -241,6 +242,7 @@ class ReleaseService:
             self.finish_running(timeout_s=timeout_s), self._jobs.close(timeout_s=timeout_s)
         )
         self._draws.close()
+        self._plans.close()
 
 
 def _require_same(known: ReleaseRecord, dataset: str, request: str) -> None:

@@ -3,8 +3,8 @@
 A release whose draw may outlast the response slot is a *job*: it is answered
 202, drawn in a process of its own, and shown at its public deadline. What is a
 job follows from the request and public facts alone: the statistic, the
-mechanism the plan chose, the dimension, the row count or its public bound, and
-whether the data set's policy has it reviewed.
+mechanism the plan chose, the dimension, the row count or its public bound, what
+the plan itself takes, and whether the data set's policy has it reviewed.
 The estimates below are of processor time on one ordinary core, measured with
 the rows spread evenly; what a draw really takes depends on the noise, and for
 some statistics on the data, and changes nothing here.
@@ -44,15 +44,15 @@ class Job:
         return {"deadline_s": self.deadline_s}
 
 
-def job_of(
-    statistic: Statistic, plan: Plan, schema: Schema, *, reviewed: bool = False
-) -> Job | None:
+def job_of(statistic: Statistic, plan: Plan, schema: Schema, *, later: bool = False) -> Job | None:
     """Return the job a release is, or None when it is drawn while its client waits.
 
-    For the draw of one that is reviewed first, no client waits.
+    ``later``: no client waits for the draw of this one, however short. So it is
+    with one that is reviewed first, and with one whose plan, which the draw
+    needs again, takes long.
     """
     job = _job_taking(expected_ms(statistic, plan, schema))
-    return Job(_SHORTEST_DEADLINE_S) if job is None and reviewed else job
+    return Job(_SHORTEST_DEADLINE_S) if job is None and later else job
 
 
 def expected_ms(statistic: Statistic, plan: Plan, schema: Schema) -> float:

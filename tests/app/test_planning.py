@@ -1,18 +1,22 @@
-"""Costly plans wait apart, in a queue of bounded length, and nobody else behind them."""
+"""Costly plans are made beside the server, in a queue of bounded length, and nobody else waits."""
 
 from __future__ import annotations
 
 import asyncio
+import io
+import pickle
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from app import main as main_module
+from app.api.schemas import DatasetSpec
 from app.api.state import Services
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
@@ -23,6 +27,8 @@ from app.services.planning import LONGEST_SHORT_MS, planning_ms
 from app.services.plans import Offer, make_offer
 from app.services.previews import Wish
 from app.services.questions import Question
+from app.services.showing import job_of_record
+from app.services.work import LONGEST_INLINE_MS, Job, expected_ms
 from mechanisms.catalog import calibrate
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.geometry import joint_moments, second_moments, smooth
@@ -37,7 +43,7 @@ from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.quantile_regression import QuantileRegression
-from mechanisms.statistics.stack import Part, Stack
+from mechanisms.statistics.stack import MAX_PARTS, Part, Stack
 from mechanisms.statistics.variance import Variance
 from tests.app.test_services import (
     BOB,
@@ -48,6 +54,8 @@ from tests.app.test_services import (
     spent,
 )
 from tests.mechanisms.offers import MAX_ROWS, PROOFS, Proof
+
+T = TypeVar("T")
 
 NAMES = tuple(f"c{number}" for number in range(100))
 COLUMNS: Mapping[str, Column] = {
@@ -122,12 +130,52 @@ def test_questions_that_fit_no_schema_are_short() -> None:
     assert planning_ms(Mean(columns=NAMES[:9]), "functional", schema) < LONGEST_SHORT_MS
 
 
+def test_what_is_costly_to_plan_is_a_job_however_short_its_draw(tmp_path: Path) -> None:
+    columns = {name: {"type": "number", "lower": 0, "upper": 10} for name in NAMES[:4]}
+    spec = {
+        "name": "four columns",
+        "adjacency": "replace_one",
+        "columns": columns,
+        "budget": {"epsilon": "1"},
+    }
+    rows = io.BytesIO((",".join(columns) + "\n1,2,3,4\n").encode())
+
+    async def scenario() -> DatasetFacts:
+        async with opened(tmp_path) as (_, services):
+            new = DatasetSpec.model_validate(spec).declared()
+            return (await services.datasets.create(new, rows, caller=BOB)).facts
+
+    facts = asyncio.run(scenario())
+    moments = Part(statistic=Moments(columns=NAMES[:4]))
+    for parts, is_job in ((2, False), (MAX_PARTS, True)):
+        stack = Stack(parts=(moments,) * parts)
+        asked = replace(question("1"), statistic=stack, norm="auto")
+        offer = make_offer(facts, asked)
+        drawn_ms = expected_ms(stack, offer.drawn_here(), facts.schema)
+        assert drawn_ms < LONGEST_INLINE_MS
+        assert (offer.job is not None) is is_job
+
+
 class Held:
-    """Every plan that is made, and costly ones wait to be let go."""
+    """Every plan that is made, and costly ones wait to be let go; what is made beside is made here.
+
+    What would go to a process and come back from it can be pickled.
+    """
 
     def __init__(self) -> None:
         self.let_go = threading.Event()
         self.made: list[str] = []
+        self.beside = 0
+
+    def run(self, function: Callable[..., T], *arguments: object) -> T:
+        """Do what a process would."""
+        self.beside += 1
+        function, arguments = pickle.loads(pickle.dumps((function, arguments)))
+        outcome: T = pickle.loads(pickle.dumps(function(*arguments)))
+        return outcome
+
+    def close(self) -> None:
+        """Have nothing to end."""
 
     def make(self, facts: DatasetFacts, asked: Question) -> Offer:
         """Make an offer, later."""
@@ -151,6 +199,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Held:
         monkeypatch.setattr(module, "planning_ms", estimate)
     found = Held()
     monkeypatch.setattr(plan_module, "make_offer", found.make)
+    monkeypatch.setattr(main_module, "CalculatingProcesses", lambda **_: found)
     return found
 
 
@@ -191,8 +240,13 @@ def test_costly_plans_wait_apart_and_not_without_bound(tmp_path: Path, held: Hel
             assert spent(services, dataset) == 10**9
             held.let_go.set()
             for task in waiting:
-                assert (await task).state is ReleaseState.RELEASED
+                record = await task
+                assert (record.state, record.worker) == (ReleaseState.DEBITED, None)
+                assert job_of_record(record) == Job(2), "what is costly to plan is a job"
             assert (await services.previews.preview(dataset, costly("3"), Wish()))["cost"] == "3"
+            preview = await services.previews.preview(dataset, question("1"), Wish(accuracy=0.1))
+            assert preview["accuracy"] is not None
+            assert held.beside == 4
 
     asyncio.run(scenario())
 
@@ -206,9 +260,12 @@ def test_the_same_costly_plan_is_made_once(tmp_path: Path, held: Held) -> None:
             for task in waiting:
                 await task
             assert spent(services, dataset) == 3 * 2 * 10**9
+            for epsilon in ("3", "3"):
+                await services.previews.preview(dataset, costly(epsilon), Wish())
+            await _begun(services, dataset, "3")
 
     asyncio.run(scenario())
-    assert held.made == ["2"]
+    assert held.made == ["2", "3", "3"], "a release is planned with its preview"
 
 
 def test_what_is_charged_already_is_not_turned_away(tmp_path: Path, held: Held) -> None:
@@ -217,13 +274,17 @@ def test_what_is_charged_already_is_not_turned_away(tmp_path: Path, held: Held) 
             dataset = await new_dataset(services, "20")
             release = await leave_debited(services, store, dataset, "left", asked=costly("1.5"))
             waiting = await _begun(services, dataset, "2")
-            services.jobs.start()
-            await asyncio.sleep(0.3)
+            with store.reading() as reader:
+                record = reader.releases.get(release)
+            assert record is not None
+            facts, plans = services.datasets.facts(dataset), services.previews._plans
+            again = asyncio.ensure_future(plans.offer_again(facts, record))
+            await asyncio.sleep(0.1)
+            assert not again.done()
             held.let_go.set()
             await asyncio.gather(*waiting)
-            replayed = await services.releases.submit(
-                dataset, costly("1.5"), idem="left", caller=BOB
-            )
-            assert (replayed.id, replayed.state) == (release, ReleaseState.RELEASED)
+            _, offer = await again
+            with pytest.raises(LookupError):
+                offer.drawn_here()
 
     asyncio.run(scenario())

@@ -13,16 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.app.bombs import gzip_bomb, parquet_bombs
-from tests.e2e.live import ADMIN_KEY, LiveServer, release_mean, upload
+from tests.e2e.bystanders import require_served_as_before
+from tests.e2e.live import ADMIN_KEY, LiveServer, upload
 
 NUMBER: dict[str, Any] = {"x": {"type": "number", "lower": 0, "upper": 2}}
 SECONDS = 3.0
 ATTACKERS = 3
-ROUNDS = 3
-FACTOR = 2.0
 
 File = tuple[str, bytes, dict[str, Any], set[int]]
 
@@ -99,50 +97,14 @@ def _attacked(server: LiveServer, outcomes: dict[str, set[int]]) -> Iterator[Non
         process.join()
 
 
-def _latencies(server: LiveServer, dataset: str, seconds: float) -> list[float]:
-    """Read and release in turns and return how long each took."""
-    found: list[float] = []
-    with server.client() as client:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            started = time.perf_counter()
-            number = len(found)
-            if number % 2:
-                answer = client.get(f"/v1/datasets/{dataset}/budget")
-            else:
-                key = f"{time.time_ns()}-{number}"
-                answer = release_mean(client, dataset, column="x", epsilon="0.000001", key=key)
-            found.append(time.perf_counter() - started)
-            assert answer.status_code < 300, answer.text
-    return found
-
-
-def _p99(server: LiveServer, dataset: str, seconds: float) -> float:
-    found = sorted(_latencies(server, dataset, seconds))
-    return found[int(0.99 * len(found))]
-
-
 def test_others_are_served_as_before(tmp_path: Path) -> None:
-    """The slack is what the quiet times themselves differ by."""
     outcomes: dict[str, set[int]] = {}
-    measured = []
     with LiveServer(tmp_path / "data") as server:
         with server.client() as admin:
             dataset = str(upload(admin, "x\n1\n2\n", NUMBER)["id"])
-        _latencies(server, dataset, 1)
-        quiet = [_p99(server, dataset, SECONDS)]
-        # whatever else the machine does can only make others slower, for a while
-        for _ in range(ROUNDS):
-            with _attacked(server, outcomes):
-                busy = _p99(server, dataset, SECONDS * 2)
-            with server.client() as admin:
-                assert admin.get("/readyz").status_code == 200
-            quiet.append(_p99(server, dataset, SECONDS))
-            measured.append(busy)
-            if busy <= FACTOR * max(quiet) + (max(quiet) - min(quiet)):
-                break
-        else:
-            pytest.fail(f"99th percentiles: quiet {quiet} s, while under attack {measured} s")
+        require_served_as_before(
+            server, dataset, "x", lambda: _attacked(server, outcomes), seconds=SECONDS
+        )
     allowed = {name: sound for name, _, _, sound in _files()}
     assert outcomes.keys() == allowed.keys(), "every file had its turn"
     for name, statuses in outcomes.items():

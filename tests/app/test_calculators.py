@@ -1,0 +1,121 @@
+"""Calculating processes: what is calculated comes back, and nobody waits for a lost one."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from app import calculators
+from app.calculators import CalculatingProcesses
+from app.domain.problems import Problem
+from app.engine.forking import ProcessLostError
+from tests.app.uploads import SENTINEL
+
+
+def wait(met: Callable[[], bool], patience_s: float = 20) -> None:
+    until = time.monotonic() + patience_s
+    while not met():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def running() -> list[int]:
+    """Return the processes that calculate now."""
+    host = calculators._FORKS._host().process.pid
+    return [int(each) for each in Path(f"/proc/{host}/task/{host}/children").read_text().split()]
+
+
+@pytest.fixture
+def beside() -> Iterator[CalculatingProcesses]:
+    wait(lambda: not running())
+    found = CalculatingProcesses(log_level="error")
+    yield found
+    found.close()
+
+
+class Endless(threading.Thread):
+    """A calculation that takes longer than the test, and its process."""
+
+    failure: Exception | None = None
+
+    def __init__(self, beside: CalculatingProcesses) -> None:
+        super().__init__(daemon=True)
+        self._beside = beside
+        self.start()
+        wait(lambda: len(running()) == 1)
+        (self.process,) = running()
+
+    def run(self) -> None:
+        try:
+            self._beside.run(time.sleep, 600)
+        except ProcessLostError as error:
+            self.failure = error
+
+
+def ours() -> tuple[int, str | None, int]:
+    """Return a process's priority, what it inherits of the service, and its largest core file."""
+    core, _ = resource.getrlimit(resource.RLIMIT_CORE)
+    return os.getpriority(os.PRIO_PROCESS, 0), os.environ.get("RELEASE_DESK_PLANTED"), core
+
+
+def refuse() -> None:
+    raise Problem("invalid-request", errors=[{"field": "epsilon", "message": "no"}])
+
+
+def fail() -> None:
+    raise ValueError(SENTINEL)
+
+
+def test_it_calculates_elsewhere_and_knows_nothing_of_the_service(
+    beside: CalculatingProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELEASE_DESK_PLANTED", SENTINEL)
+    pids = {beside.run(os.getpid) for _ in range(3)}
+    assert len(pids) == 3
+    assert os.getpid() not in pids
+    priority = os.getpriority(os.PRIO_PROCESS, 0)
+    assert beside.run(ours) == (min(priority + 10, 19), None, 0)
+    assert beside.run(divmod, 7, 2) == (3, 1)
+
+
+def test_refusals_come_back_whole(beside: CalculatingProcesses) -> None:
+    with pytest.raises(Problem) as caught:
+        beside.run(refuse)
+    assert caught.value.code == "invalid-request"
+    assert caught.value.extras == {"errors": [{"field": "epsilon", "message": "no"}]}
+
+
+def test_of_a_failure_nothing_is_told(
+    beside: CalculatingProcesses, capfd: pytest.CaptureFixture[str]
+) -> None:
+    calculators._FORKS.close()  # another host, so that it writes where this test reads
+    with pytest.raises(ProcessLostError) as caught:
+        beside.run(fail)
+    told = capfd.readouterr().err
+    assert "ValueError" in told
+    assert SENTINEL not in told + repr(caught.value)
+
+
+def test_one_that_is_killed_is_heard_of(beside: CalculatingProcesses) -> None:
+    endless = Endless(beside)
+    os.kill(endless.process, signal.SIGKILL)
+    endless.join(10)
+    assert endless.failure is not None
+    assert beside.run(abs, -1) == 1
+
+
+def test_closing_ends_what_is_under_way(beside: CalculatingProcesses) -> None:
+    endless = Endless(beside)
+    beside.close()
+    endless.join(10)
+    assert endless.failure is not None
+    wait(lambda: not running(), 5)
+    with pytest.raises(ProcessLostError, match="any more"):
+        beside.run(abs, -1)
