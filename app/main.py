@@ -90,8 +90,9 @@ def create_app(settings: Settings) -> FastAPI:
                     uploads=UploadGate(settings.max_waiting_uploads),
                 )
                 async with (
-                    _beside(services.budgets.keep_expiring()),
-                    _beside(services.reviews.keep_expiring()),
+                    beside(services.budgets.keep_expiring()),
+                    beside(services.reviews.keep_expiring()),
+                    beside(services.datasets.keep_erasing()),
                 ):
                     yield {"app": state}
             finally:
@@ -117,7 +118,7 @@ def keep_in_memory() -> None:
 
 
 @asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Have something done while the block lasts."""
     task = asyncio.create_task(work)
     try:

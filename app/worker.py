@@ -6,7 +6,7 @@ import asyncio
 import signal
 
 from app.logs import configure_logs
-from app.main import build_services, open_store
+from app.main import beside, build_services, open_store
 from app.settings import Settings
 from app.store import StoreError
 
@@ -37,7 +37,8 @@ async def _work(settings: Settings) -> None:
         await services.lease.begin()
         services.jobs.start()
         try:
-            await stop.wait()
+            async with beside(services.datasets.keep_erasing()):
+                await stop.wait()
         finally:
             await services.releases.close(timeout_s=settings.drain_timeout_s)
             await services.lease.end()

@@ -22,6 +22,7 @@ _FIRST_OF = (
     .order_by(_dataset.number)
     .limit(1)
 )
+_ARCHIVED = select(_dataset.id).where(_dataset.status == DatasetStatus.ARCHIVED.value)
 _LINEAGES = (
     select(_dataset.number, _dataset.id.label("dataset"), _dataset.account, tables.lineage.c.sha256)
     .outerjoin(tables.lineage, tables.lineage.c.dataset == _dataset.id)
@@ -58,6 +59,10 @@ class Datasets:
         if before is not None:
             query = query.where(_dataset.number < before)
         return tuple(dataset_of(row) for row in self._connection.execute(query))
+
+    def archived(self) -> frozenset[str]:
+        """Return the ids of all data sets that have been archived."""
+        return frozenset(self._connection.execute(_ARCHIVED).scalars())
 
     def first_of(self, account: str) -> DatasetRecord | None:
         """Return the data set that an account was opened for, or None."""

@@ -20,12 +20,14 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 from app.main import build_services, open_store
+from app.services import datasets as dataset_module
 from app.services.jobs import DrawDiedError, JobRunner, pauses_s
 from app.services.keys import Caller
 from app.services.leases import Lease
 from app.services.questions import Question
 from app.settings import Settings
 from app.store import DatasetRecord, ReleaseRecord, Store
+from app.store.anchor import Standing
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from tests.app.ledgers import Place
@@ -387,6 +389,43 @@ def test_rows_go_when_the_last_job_on_an_archived_data_set_is_done(tmp_path: Pat
             assert not list((tmp_path / "datasets").iterdir())
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+def test_what_one_process_erases_others_let_go_of(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not while a charged release waits for it, nor while the ledger is frozen."""
+    monkeypatch.setattr(dataset_module, "_LOOK_EVERY_S", 0.02)
+    told: list[str] = []
+
+    async def scenario() -> None:
+        slow = Fake()
+        slow.going.clear()
+        async with opened(place, slow) as (_, first), opened(place, Fake()) as (store, second):
+            first.jobs.start()
+            dataset = await new_dataset(first)
+            plane: Any = second.datasets._plane
+            plane._erased = [told.append]
+            asked = await ask(first, dataset)
+            plane.open(dataset)
+            letting_go = asyncio.ensure_future(second.datasets.keep_erasing())
+            await second.datasets.archive(dataset, caller=ADA)
+            await asyncio.sleep(0.3)
+            assert told == []
+            assert plane._cache._held
+            monkeypatch.setattr(type(store), "frozen", Standing.OLDER)
+            slow.going.set()
+            assert (await final(first, asked.id)).state is ReleaseState.RELEASED
+            await asyncio.sleep(0.3)
+            assert told == []
+            monkeypatch.undo()
+            while told != [dataset]:
+                await asyncio.sleep(0.02)
+            assert not plane._cache._held
+            letting_go.cancel()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
 @pytest.mark.parametrize("place", ["postgres"], indirect=True)
