@@ -2,10 +2,10 @@
 
 A plan of many columns takes a second of one core, and an accuracy twenty plans.
 In a thread that would hold the interpreter's lock against everybody else in the
-server, so each such calculation has a process to itself, forked from one that
-has loaded what it needs (:mod:`app.engine.forking`). It sees what it is given,
-public facts and a question, and neither the vault nor the database, has a low
-priority, and goes when the server goes.
+server, so such calculations are made in a process forked from one that has
+loaded what it needs (:mod:`app.engine.forking`). It sees what it is given, which
+is public facts and a question, or a released answer to derive from, and neither
+the vault nor the database; it has a low priority, and goes when the server goes.
 
 What is sent and what comes back are pickled. Both ends are ours and are believed.
 """
@@ -18,7 +18,7 @@ import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from app.domain.problems import Problem
 from app.engine.forking import Crew, Forks, Message, ProcessLostError, confine, receive, send
@@ -37,9 +37,10 @@ atexit.register(_FORKS.close)
 
 
 class CalculatingProcesses:
-    """Makes each calculation in a process of its own, which the first has to wait a second for.
+    """Makes calculations in a process of its own, which the first has to wait a second for.
 
-    Any number of threads may use it; each waits for its process.
+    It is kept for the next one, with the tables it has made by then. Any number of
+    threads may calculate; each then has a process to itself, and one is kept.
 
     Parameters
     ----------
@@ -50,6 +51,7 @@ class CalculatingProcesses:
     def __init__(self, *, log_level: str) -> None:
         self._log_level = log_level
         self._crew = Crew(_FORKS)
+        self._kept: list[Connection] = []
 
     def run(self, function: Callable[..., T], *arguments: object) -> T:
         """Return what a function of a module comes to.
@@ -59,33 +61,55 @@ class CalculatingProcesses:
         Problem
             What the function raises.
         ProcessLostError
-            It failed otherwise, or its process died or was ended.
+            It failed otherwise, or two processes died of it, or all have been ended.
         """
-        channel = self._crew.begin(pickle.dumps((self._log_level, function, arguments)))
-        with self._crew.awaited(channel):
-            message, body = receive(channel)
+        order = pickle.dumps((function, arguments))
+        try:
+            message, body = self._asked(order)
+        except ProcessLostError:  # it may have died since the last one, or for want of memory
+            message, body = self._asked(order)
         if message is Message.PROBLEM:
-            raise problem_of(bytes(body))
+            raise problem_of(body)
         if message is Message.FAILED:
             raise ProcessLostError("a calculation failed")
         return cast("T", pickle.loads(body))  # noqa: S301 - from a process of ours
 
+    def _asked(self, order: bytes) -> tuple[Message, bytes]:
+        try:
+            channel = self._kept.pop()
+        except IndexError:
+            channel = self._crew.begin(self._log_level.encode())
+        try:
+            channel.send_bytes(order)
+            message, body = receive(channel)
+        except (OSError, EOFError):
+            self._crew.end(channel)
+            raise ProcessLostError("a calculating process died") from None
+        if self._kept:
+            self._crew.end(channel)
+        else:
+            self._kept.append(channel)
+        return message, bytes(body)
+
     def close(self) -> None:
         """End every process; what waits for one hears that it is lost, once it is gone."""
         self._crew.close()
+        while self._kept:
+            self._crew.end(self._kept.pop())
 
 
 def work(channel: int) -> None:
-    """Make one calculation; see :mod:`app.engine.forking`."""
-    with Connection(channel) as answering, suppress(BrokenPipeError):
-        log_level, function, arguments = pickle.loads(answering.recv_bytes())  # noqa: S301 - ours
-        configure_logs(level=log_level)
+    """Calculate what is asked for; see :mod:`app.engine.forking`."""
+    with Connection(channel) as asked, suppress(EOFError, BrokenPipeError):
+        configure_logs(level=asked.recv_bytes().decode())
         confine({}, oom_score=_OOM_SCORE)
-        send(answering, *_made(function, arguments))
+        while True:
+            send(asked, *_answer(asked.recv_bytes()))
 
 
-def _made(function: Callable[..., Any], arguments: tuple[object, ...]) -> tuple[Message, bytes]:
+def _answer(order: bytes) -> tuple[Message, bytes]:
     try:
+        function, arguments = pickle.loads(order)  # noqa: S301 - from the server itself
         return Message.OUTCOME, pickle.dumps(function(*arguments))
     except Problem as problem:
         return Message.PROBLEM, problem_json(problem)

@@ -32,6 +32,7 @@ from app.services.catalog import CatalogService
 from app.services.datasets import DatasetService
 from app.services.derivations import DerivationService
 from app.services.draws import DrawService
+from app.services.erasing import ErasingService
 from app.services.health import HealthService
 from app.services.jobs import JobRunner
 from app.services.keys import KeyService
@@ -92,7 +93,7 @@ def create_app(settings: Settings) -> FastAPI:
                 async with (
                     beside(services.budgets.keep_expiring()),
                     beside(services.reviews.keep_expiring()),
-                    beside(services.datasets.keep_erasing()),
+                    beside(services.erasing.keep_erasing()),
                 ):
                     yield {"app": state}
             finally:
@@ -240,6 +241,7 @@ def build_services(settings: Settings, store: Store) -> Services:
         catalog=CatalogService(),
         datasets=datasets,
         derivations=DerivationService(releases, datasets, plans),
+        erasing=ErasingService(store, plane),
         health=HealthService(store, directories=_written(settings)),
         jobs=jobs,
         keys=KeyService(store),

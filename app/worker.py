@@ -37,7 +37,7 @@ async def _work(settings: Settings) -> None:
         await services.lease.begin()
         services.jobs.start()
         try:
-            async with beside(services.datasets.keep_erasing()):
+            async with beside(services.erasing.keep_erasing()):
                 await stop.wait()
         finally:
             await services.releases.close(timeout_s=settings.drain_timeout_s)

@@ -83,8 +83,8 @@ _PARAMETERS = {
 async def create_release(request: Request) -> Response:
     """Charge the budget and release a statistic. The same key and body replay the answer.
 
-    A draw that may take long is a job, by a public rule that previews tell. Every answer, a
-    refusal too, leaves at a tick of a public clock.
+    What may take long to plan or draw is a job, by a public rule that previews tell. Every
+    answer, a refusal too, leaves at a tick of a public clock.
     """
     caller = await caller_of(request, Role.ANALYST)
     body = await read_body(request, ReleaseRequest)

@@ -12,6 +12,7 @@ from app.services.budgets import BudgetService
 from app.services.catalog import CatalogService
 from app.services.datasets import DatasetService
 from app.services.derivations import DerivationService
+from app.services.erasing import ErasingService
 from app.services.health import HealthService
 from app.services.jobs import JobRunner
 from app.services.keys import KeyService
@@ -33,6 +34,7 @@ class Services:
     catalog: CatalogService
     datasets: DatasetService
     derivations: DerivationService
+    erasing: ErasingService
     health: HealthService
     jobs: JobRunner
     keys: KeyService

@@ -198,11 +198,10 @@ class DataEngine(Generic[WriterT]):
 
     def erase(self, dataset_id: str) -> None:
         """Remove a data set from disk and memory; nothing happens when there is none."""
-        self._vault.erase(dataset_id)
-        self._cache.forget(dataset_id)
-        with ExitStack() as telling:  # all of them, whatever one may raise
-            for forget in self._erased:
-                telling.callback(forget, dataset_id)
+        with ExitStack() as afterwards:  # all of it, whatever one may raise
+            for forget in (*self._erased, self._cache.forget):
+                afterwards.callback(forget, dataset_id)
+            self._vault.erase(dataset_id)
 
     def close(self) -> None:
         """End what takes uploads in."""

@@ -1,8 +1,8 @@
 """Processes that are forked from one which has loaded what they need.
 
-Reading an upload and storing it each happen in a process of their own, which
-may be lost, and which gives its memory back when it ends. Starting an
-interpreter for each would take a second. So a *host* is started once: it loads
+Reading an upload, storing it, small draws and costly plans each happen in a
+process of their own, which may be lost, and which gives its memory back when it
+ends. Starting an interpreter for each would take a second. So a *host* is started once: it loads
 a module, holds nothing of the service (no environment, no descriptor, no key),
 and for every order, a few descriptors, forks a process that works on these.
 The last of them is its *channel*: when nobody holds the other end any more,
@@ -48,11 +48,11 @@ class Message(IntEnum):
     BLOCK = 0
     """The declared columns' int32 codes, one column after the other."""
     OUTCOME = 1
-    """JSON: what the work came to; the last message."""
+    """What the work came to, JSON or (of calculations) pickled; the last message."""
     PROBLEM = 2
     """JSON: code, detail and extras of a refusal; the last message."""
     FAILED = 3
-    """The class of an exception that is none of ours; the last message."""
+    """A reader says the class of an exception that is none of ours, others nothing; the last."""
     DIGESTS = 4
     """:class:`app.engine.row_digests.RowDigests`, if the task has a key; before the outcome."""
 
@@ -216,9 +216,13 @@ class Crew:
         except (OSError, EOFError):
             raise ProcessLostError("a process died") from None
         finally:
-            with self._lock:
-                self._channels.discard(channel)
-            channel.close()
+            self.end(channel)
+
+    def end(self, channel: Connection) -> None:
+        """Have a process leave."""
+        with self._lock:
+            self._channels.discard(channel)
+        channel.close()
 
     def close(self) -> None:
         """End every process; what waits for one hears that it is lost, once it is gone."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -21,7 +21,6 @@ from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 from app.engine.forking import ProcessLostError
 from app.engine.schema import schema_of
-from app.logs import describe
 from app.services.accounting import Meter, meter_of
 from app.services.attaching import delta_of, origin_of
 from app.services.keys import Caller
@@ -43,7 +42,6 @@ from mechanisms.statistics.base import Data
 _LOG = logging.getLogger(__name__)
 _MAX_CACHED = 1_024
 _PAGE = 500
-_LOOK_EVERY_S = 10.0
 _ARCHIVED = "the data set has been archived"
 
 
@@ -296,32 +294,6 @@ class DatasetService:
         """
         if dataset not in await anyio.to_thread.run_sync(self.with_rows):
             await anyio.to_thread.run_sync(self._plane.erase, dataset)
-
-    async def keep_erasing(self) -> None:
-        """Let go of what this process has read of data sets that other processes erase.
-
-        Where one process has the database to itself there are none.
-        """
-        erased: set[str] = set()
-        while self._store.shared:
-            try:
-                for dataset in await anyio.to_thread.run_sync(self._not_needed) - erased:
-                    await anyio.to_thread.run_sync(self._plane.erase, dataset)
-                    erased.add(dataset)
-            except Exception as error:
-                _LOG.error("archived data not let go of yet", extra=describe(error))
-            await anyio.sleep(_LOOK_EVERY_S)
-
-    def _not_needed(self) -> Set[str]:
-        """Return the archived data sets that no charged release waits for.
-
-        While a ledger is frozen nobody knows: it may be an old copy, or another one.
-        """
-        if self._store.frozen is not None:
-            return frozenset()
-        with self._store.reading() as reader:
-            waiting = {release.dataset for release in reader.releases.debited()}
-            return reader.datasets.archived() - waiting
 
     async def erase_if_archived(self, dataset: str) -> None:
         """Erase the rows of a data set that was archived while they were still needed."""

@@ -21,7 +21,7 @@ from app.services.answers import release_answer
 from app.services.batches import MOST_MS, Batches
 from app.services.datasets import DataPlane, DatasetFacts, DatasetService
 from app.services.planning import planning_ms
-from app.services.plans import PlanService, make_offer
+from app.services.plans import PlanService, make_offer, make_plan
 from app.services.questions import Question, read_question
 from app.services.receipts import Receipts
 from app.services.terms import require_same_terms
@@ -136,7 +136,9 @@ class DrawService:
         try:
             facts = await anyio.to_thread.run_sync(self._datasets.facts, record.dataset)
             question, offer = await self._plans.offer_again(facts, record)
-            plan = offer.drawn_here()
+            plan = offer.plan
+            if plan is None:  # no job in the version that charged it, and one in this
+                plan = await anyio.to_thread.run_sync(make_plan, facts, question)
         except Exception as error:
             return await self.void(record, error)
         return await self.draw(record, facts, question, plan)

@@ -77,12 +77,24 @@ def test_it_calculates_elsewhere_and_knows_nothing_of_the_service(
     beside: CalculatingProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RELEASE_DESK_PLANTED", SENTINEL)
-    pids = {beside.run(os.getpid) for _ in range(3)}
-    assert len(pids) == 3
-    assert os.getpid() not in pids
+    assert beside.run(os.getpid) != os.getpid()
     priority = os.getpriority(os.PRIO_PROCESS, 0)
     assert beside.run(ours) == (min(priority + 10, 19), None, 0)
     assert beside.run(divmod, 7, 2) == (3, 1)
+
+
+def test_a_process_is_kept_for_the_next_and_no_more_than_one(beside: CalculatingProcesses) -> None:
+    first = beside.run(os.getpid)
+    threads = [threading.Thread(target=beside.run, args=(time.sleep, 0.5)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    wait(lambda: len(running()) == 3)
+    for thread in threads:
+        thread.join()
+    wait(lambda: len(running()) == 1)
+    os.kill(*running(), signal.SIGKILL)
+    wait(lambda: not running())
+    assert beside.run(os.getpid) != first, "the next one does not hear of a kept one's death"
 
 
 def test_refusals_come_back_whole(beside: CalculatingProcesses) -> None:
@@ -98,14 +110,19 @@ def test_of_a_failure_nothing_is_told(
     calculators._FORKS.close()  # another host, so that it writes where this test reads
     with pytest.raises(ProcessLostError) as caught:
         beside.run(fail)
+    with pytest.raises(ProcessLostError):
+        beside.run(threading.Lock)  # cannot be sent back
     told = capfd.readouterr().err
     assert "ValueError" in told
     assert SENTINEL not in told + repr(caught.value)
 
 
-def test_one_that_is_killed_is_heard_of(beside: CalculatingProcesses) -> None:
+def test_of_two_that_are_killed_it_is_heard(beside: CalculatingProcesses) -> None:
     endless = Endless(beside)
     os.kill(endless.process, signal.SIGKILL)
+    wait(lambda: running() not in ([], [endless.process]))
+    assert endless.failure is None
+    os.kill(*running(), signal.SIGKILL)
     endless.join(10)
     assert endless.failure is not None
     assert beside.run(abs, -1) == 1

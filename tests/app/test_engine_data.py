@@ -187,6 +187,25 @@ def test_erasing_tells_everybody_who_may_remember(tmp_path: Path) -> None:
         engine.open("ds_1")
 
 
+def test_what_stays_on_disk_goes_from_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process may read the vault and not write there."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    told: list[str] = []
+    engine = DataEngine(Vault(tmp_path), erased=[told.append])
+    engine.store("ds_1", io.BytesIO(b"x\n1\n"), columns_spec({"x": {"type": "boolean"}}))
+    engine.open("ds_1")
+    monkeypatch.setattr(Vault, "erase", refuse)
+    with pytest.raises(PermissionError):
+        engine.erase("ds_1")
+    assert told == ["ds_1"]
+    assert not engine._cache._held
+
+
 def test_the_cache_is_bounded_and_serves_the_same_numbers(tmp_path: Path) -> None:
     content, spec = _wide(4, 200)
     Vault(tmp_path)

@@ -19,8 +19,9 @@ from app.api.state import Services
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.domain.roles import Role
-from app.main import build_services, open_store
-from app.services import datasets as dataset_module
+from app.main import build_services, create_app, open_store
+from app.services import erasing
+from app.services.erasing import ErasingService
 from app.services.jobs import DrawDiedError, JobRunner, pauses_s
 from app.services.keys import Caller
 from app.services.leases import Lease
@@ -28,6 +29,7 @@ from app.services.questions import Question
 from app.settings import Settings
 from app.store import DatasetRecord, ReleaseRecord, Store
 from app.store.anchor import Standing
+from app.worker import _work
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from tests.app.ledgers import Place
@@ -396,7 +398,7 @@ def test_what_one_process_erases_others_let_go_of(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not while a charged release waits for it, nor while the ledger is frozen."""
-    monkeypatch.setattr(dataset_module, "_LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(erasing, "_LOOK_EVERY_S", 0.02)
     told: list[str] = []
 
     async def scenario() -> None:
@@ -406,10 +408,16 @@ def test_what_one_process_erases_others_let_go_of(
             first.jobs.start()
             dataset = await new_dataset(first)
             plane: Any = second.datasets._plane
-            plane._erased = [told.append]
+
+            def forget(name: str) -> None:
+                told.append(name)
+                if len(told) == 1:
+                    raise OSError
+
+            plane._erased = [forget]
             asked = await ask(first, dataset)
             plane.open(dataset)
-            letting_go = asyncio.ensure_future(second.datasets.keep_erasing())
+            letting_go = asyncio.ensure_future(second.erasing.keep_erasing())
             await second.datasets.archive(dataset, caller=ADA)
             await asyncio.sleep(0.3)
             assert told == []
@@ -420,12 +428,39 @@ def test_what_one_process_erases_others_let_go_of(
             await asyncio.sleep(0.3)
             assert told == []
             monkeypatch.undo()
-            while told != [dataset]:
+            while told != [dataset, dataset]:  # it is tried again
                 await asyncio.sleep(0.02)
             assert not plane._cache._held
             letting_go.cancel()
 
     asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_servers_and_workers_let_go_of_what_others_erase(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def begun(_: ErasingService) -> None:
+        looking.set()
+        await asyncio.Event().wait()
+
+    async def serves() -> None:
+        application = create_app(settings)
+        async with application.router.lifespan_context(application):
+            await asyncio.Event().wait()
+
+    async def scenario() -> None:
+        for running in (serves, lambda: _work(settings)):
+            looking.clear()
+            task = asyncio.ensure_future(running())
+            await asyncio.wait_for(looking.wait(), 20)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    looking = asyncio.Event()
+    settings = Settings(data_dir=tmp_path / "data", job_processes=1)
+    monkeypatch.setattr(ErasingService, "keep_erasing", begun)
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("place", ["postgres"], indirect=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import pickle
 import threading
 import time
@@ -45,6 +46,7 @@ from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.stack import MAX_PARTS, Part, Stack
 from mechanisms.statistics.variance import Variance
+from tests.app import test_services
 from tests.app.test_services import (
     BOB,
     leave_debited,
@@ -130,7 +132,10 @@ def test_questions_that_fit_no_schema_are_short() -> None:
     assert planning_ms(Mean(columns=NAMES[:9]), "functional", schema) < LONGEST_SHORT_MS
 
 
-def test_what_is_costly_to_plan_is_a_job_however_short_its_draw(tmp_path: Path) -> None:
+def test_what_is_costly_to_plan_is_a_job_however_short_its_draw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an earlier version has charged for as none is drawn all the same."""
     columns = {name: {"type": "number", "lower": 0, "upper": 10} for name in NAMES[:4]}
     spec = {
         "name": "four columns",
@@ -140,20 +145,33 @@ def test_what_is_costly_to_plan_is_a_job_however_short_its_draw(tmp_path: Path) 
     }
     rows = io.BytesIO((",".join(columns) + "\n1,2,3,4\n").encode())
 
-    async def scenario() -> DatasetFacts:
-        async with opened(tmp_path) as (_, services):
-            new = DatasetSpec.model_validate(spec).declared()
-            return (await services.datasets.create(new, rows, caller=BOB)).facts
-
-    facts = asyncio.run(scenario())
     moments = Part(statistic=Moments(columns=NAMES[:4]))
-    for parts, is_job in ((2, False), (MAX_PARTS, True)):
-        stack = Stack(parts=(moments,) * parts)
-        asked = replace(question("1"), statistic=stack, norm="auto")
+    small, large = (
+        replace(question("1"), statistic=Stack(parts=(moments,) * parts), norm="auto")
+        for parts in (2, MAX_PARTS)
+    )
+
+    def as_earlier(facts: DatasetFacts, asked: Question) -> Offer:
         offer = make_offer(facts, asked)
-        drawn_ms = expected_ms(stack, offer.drawn_here(), facts.schema)
-        assert drawn_ms < LONGEST_INLINE_MS
-        assert (offer.job is not None) is is_job
+        return replace(offer, text=json.dumps({**json.loads(offer.text), "job": None}))
+
+    monkeypatch.setattr(test_services, "make_offer", as_earlier)
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as (store, services):
+            new = DatasetSpec.model_validate(spec).declared()
+            facts = (await services.datasets.create(new, rows, caller=BOB)).facts
+            assert make_offer(facts, small).job is None
+            offer = make_offer(facts, large)
+            assert offer.job == Job(2)
+            drawn_ms = expected_ms(large.statistic, offer.drawn_here(), facts.schema)
+            assert drawn_ms < LONGEST_INLINE_MS
+            left = await leave_debited(services, store, facts.id, "left", asked=large)
+            services.jobs.start()
+            record = await services.releases.submit(facts.id, large, idem="left", caller=BOB)
+            assert (record.id, record.state) == (left, ReleaseState.RELEASED)
+
+    asyncio.run(scenario())
 
 
 class Held:
@@ -166,6 +184,7 @@ class Held:
         self.let_go = threading.Event()
         self.made: list[str] = []
         self.beside = 0
+        self.closed = False
 
     def run(self, function: Callable[..., T], *arguments: object) -> T:
         """Do what a process would."""
@@ -175,7 +194,8 @@ class Held:
         return outcome
 
     def close(self) -> None:
-        """Have nothing to end."""
+        """Note that the service has ended."""
+        self.closed = True
 
     def make(self, facts: DatasetFacts, asked: Question) -> Offer:
         """Make an offer, later."""
@@ -247,8 +267,10 @@ def test_costly_plans_wait_apart_and_not_without_bound(tmp_path: Path, held: Hel
             preview = await services.previews.preview(dataset, question("1"), Wish(accuracy=0.1))
             assert preview["accuracy"] is not None
             assert held.beside == 4
+            assert not held.closed
 
     asyncio.run(scenario())
+    assert held.closed
 
 
 def test_the_same_costly_plan_is_made_once(tmp_path: Path, held: Held) -> None:
