@@ -59,8 +59,6 @@ _OOM_SCORE = 500
 _COLLECT_AFTER = 50_000
 _REMEMBERED_TERMS = 256
 _PAUSE_S = 5.0
-_MOST_MS = 5.0
-"""Draws answered together: while their results are stored, the next ones are drawn."""
 _FORKS = Forks("app.quick_draws", quiet=False)
 atexit.register(_FORKS.close)
 
@@ -296,7 +294,7 @@ class _Channel(asyncio.Protocol):
         try:
             frames = [
                 (batch, _framed([(asked.record, asked.dataset) for asked in batch]))
-                for batch in packed(self._waiting, most_ms=_MOST_MS)
+                for batch in packed(self._waiting)
             ]
         except Exception as error:  # out of memory, say: who waits is told as of a lost process
             _LOG.error("no draw process", extra=describe(error))
