@@ -422,12 +422,12 @@ def test_what_one_process_erases_others_let_go_of(
             await asyncio.sleep(0.3)
             assert told == []
             assert plane._cache._held
-            monkeypatch.setattr(type(store), "frozen", Standing.OLDER)
-            slow.going.set()
-            assert (await final(first, asked.id)).state is ReleaseState.RELEASED
-            await asyncio.sleep(0.3)
-            assert told == []
-            monkeypatch.undo()
+            with monkeypatch.context() as frozen:
+                frozen.setattr(type(store), "frozen", Standing.OLDER)
+                slow.going.set()
+                assert (await final(first, asked.id)).state is ReleaseState.RELEASED
+                await asyncio.sleep(0.3)
+                assert told == []
             while told != [dataset, dataset]:  # it is tried again
                 await asyncio.sleep(0.02)
             assert not plane._cache._held
