@@ -1,7 +1,8 @@
 """The one writer: a thread, a bounded queue, and group commit.
 
 The thread takes whatever waits, at most 256 jobs, runs them in one transaction,
-commits once and only then tells the waiters. Jobs keep their order. A function
+commits once and only then tells the waiters. Jobs keep their order. Those of an
+event loop come together, when it has nothing else to do (:mod:`app.store.turns`). A function
 runs in a savepoint of its own, and one that raises is undone alone; commands
 that follow each other run together in one savepoint, and alone only if that
 fails. Where there are only commands the transaction itself is that savepoint.
@@ -29,6 +30,7 @@ from app.store.bulk import Bulk
 from app.store.commands import Command
 from app.store.entries import LedgerIdentity
 from app.store.errors import StoreClosedError, UnknownCommitError
+from app.store.turns import Turns
 from app.store.unit_of_work import UnitOfWork, transaction
 
 T = TypeVar("T")
@@ -46,11 +48,11 @@ _log = logging.getLogger(__name__)
 
 
 class _Job(NamedTuple):
-    """What to do, and who waits: a thread, or a task of an event loop."""
+    """What to do, and who waits: a thread, or a task of an event loop, which takes turns."""
 
     task: Task[Any]
     waiter: Future[Any] | asyncio.Future[Any]
-    loop: asyncio.AbstractEventLoop | None = None
+    turns: Turns[_Job] | None = None
 
 
 class _NotTogetherError(Exception):
@@ -68,6 +70,8 @@ class _Outcome(NamedTuple):
             return
         if self.error is None:
             waiter.set_result(self.value)
+        elif isinstance(self.error, StopIteration):  # which no task can be told
+            waiter.set_exception(RuntimeError("a write raised StopIteration"))
         else:
             waiter.set_exception(self.error)
 
@@ -101,6 +105,7 @@ class Writer:
         self._max_batch = max_batch
         self._putting = threading.Lock()
         self._closed = False
+        self._turns: Turns[_Job] | None = None
         self.failing = False
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
         self._thread.start()
@@ -127,13 +132,21 @@ class Writer:
 
     async def awrite(self, task: Task[T]) -> T:
         """Do a job durably without holding a thread while it waits."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        self._put(_Job(task, future, loop))
+        turns = self._turns_of(asyncio.get_running_loop())
+        self._require_room(turns.gathered)
+        future: asyncio.Future[T] = turns.loop.create_future()
+        turns.add(_Job(task, future, turns))
         return await future
 
+    def _turns_of(self, loop: asyncio.AbstractEventLoop) -> Turns[_Job]:
+        """Return the turns of the one event loop that writes; a later loop takes its place."""
+        turns = self._turns
+        if turns is None or turns.loop is not loop:
+            turns = self._turns = Turns(loop, self._put_all)
+        return turns
+
     def close(self) -> None:
-        """Finish what waits and stop the thread."""
+        """Finish what waits and stop the thread; what a loop has only gathered is refused."""
         with self._putting:
             already, self._closed = self._closed, True
         if not already:
@@ -142,11 +155,23 @@ class Writer:
 
     def _put(self, job: _Job) -> None:
         with self._putting:
-            if self._closed:
-                raise StoreClosedError("the store has been closed")
-            if self._waiting.qsize() >= self._queue_length:
-                raise Problem("busy")
+            self._require_room()
             self._waiting.put(job)
+
+    def _require_room(self, gathered: int = 0) -> None:
+        if self._closed:
+            raise _closed()
+        if self._waiting.qsize() + gathered >= self._queue_length:
+            raise Problem("busy")
+
+    def _put_all(self, jobs: Sequence[_Job]) -> None:
+        """Queue what an event loop has gathered, for which there was room when it was asked for."""
+        with self._putting:
+            if not self._closed:
+                for job in jobs:
+                    self._waiting.put(job)
+                return
+        _tell(jobs, [_Outcome(error=_closed()) for _ in jobs])
 
     def _run(self) -> None:
         while batch := self._take():
@@ -274,21 +299,28 @@ def _outcome_of(result: object) -> _Outcome:
 
 def _tell(batch: Sequence[_Job], outcomes: Sequence[_Outcome]) -> None:
     """Tell the waiters: threads each, an event loop once for all its tasks."""
-    answers: dict[asyncio.AbstractEventLoop, list[tuple[_Job, _Outcome]]] = {}
+    answers: dict[Turns[_Job], list[tuple[_Job, _Outcome]]] = {}
     for job, outcome in zip(batch, outcomes, strict=True):
-        if job.loop is None:
+        if job.turns is None:
             outcome.tell(job.waiter)
         else:
-            answers.setdefault(job.loop, []).append((job, outcome))
-    for loop, told in answers.items():
+            answers.setdefault(job.turns, []).append((job, outcome))
+    for turns, told in answers.items():
         try:
-            loop.call_soon_threadsafe(_tell_tasks, told)
+            turns.loop.call_soon_threadsafe(_tell_tasks, turns, told)
         except RuntimeError:
             _log.warning(
                 "an event loop ended before writes of its tasks", extra={"writes": len(told)}
             )
 
 
-def _tell_tasks(told: Sequence[tuple[_Job, _Outcome]]) -> None:
-    for job, outcome in told:
-        outcome.tell(job.waiter)
+def _tell_tasks(turns: Turns[_Job], told: Sequence[tuple[_Job, _Outcome]]) -> None:
+    try:
+        for job, outcome in told:
+            outcome.tell(job.waiter)
+    finally:
+        turns.told(len(told))
+
+
+def _closed() -> StoreClosedError:
+    return StoreClosedError("the store has been closed")

@@ -1,0 +1,176 @@
+"""The event loop and the writer take turns: writes come together, and none waits for long."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+from app.domain.problems import Problem
+from app.store import Debit, turns
+from app.store.errors import StoreClosedError
+from app.store.turns import LONGEST_S, Turns
+from app.store.unit_of_work import UnitOfWork
+from tests.app.ledgers import Ledger, Place, opened
+
+
+class Handed:
+    """Takes what is handed over."""
+
+    def __init__(self) -> None:
+        self.groups: list[Sequence[int]] = []
+        self.turns = Turns(asyncio.get_running_loop(), self.groups.append)
+
+    async def until(self, groups: int) -> None:
+        """Wait until so many groups have come, turn by turn."""
+        async with asyncio.timeout(20):
+            while len(self.groups) < groups:
+                await asyncio.sleep(0)
+
+
+def charge(ledger: Ledger, key: str) -> Debit:
+    return Debit(
+        dataset=ledger.dataset, principal="ann", idem=key, amount=1, request="{}", plan="{}"
+    )
+
+
+def run(work: Callable[[], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        await asyncio.wait_for(work(), 20)
+
+    asyncio.run(limited())
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for a quiet loop as long as it takes."""
+    monkeypatch.setattr(turns, "LONGEST_S", 600.0)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_write_alone_is_handed_over_at_the_first_quiet_turn() -> None:
+    async def work() -> None:
+        handed = Handed()
+        handed.turns.add(1)
+        await handed.until(1)
+        assert handed.groups == [[1]]
+
+    run(work)
+
+
+@pytest.mark.usefixtures("patient")
+def test_writes_of_turns_in_a_row_are_handed_over_together() -> None:
+    async def work() -> None:
+        handed = Handed()
+        for number in range(9):
+            handed.turns.add(number)
+            await asyncio.sleep(0)
+        await handed.until(1)
+        assert handed.groups == [list(range(9))]
+        assert handed.turns.gathered == 0
+
+    run(work)
+
+
+def test_no_write_waits_long_for_a_busy_loop() -> None:
+    async def work() -> None:
+        handed, began = Handed(), time.perf_counter()
+        handed.turns.add(1)
+        while not handed.groups:
+            time.sleep(LONGEST_S / 10)
+            await asyncio.sleep(0)
+        assert LONGEST_S <= time.perf_counter() - began < 100 * LONGEST_S
+
+    run(work)
+
+
+def test_nothing_is_handed_over_before_all_outcomes_are_told() -> None:
+    async def work() -> None:
+        handed = Handed()
+        handed.turns.add(1)
+        handed.turns.add(2)
+        await handed.until(1)
+        handed.turns.add(3)
+        handed.turns.told(1)
+        await asyncio.sleep(3 * LONGEST_S)
+        handed.turns.add(4)
+        assert handed.groups == [[1, 2]]
+        handed.turns.told(1)
+        await handed.until(2)
+        assert handed.groups == [[1, 2], [3, 4]]
+        handed.turns.told(2)
+        handed.turns.add(5)
+        await handed.until(3)
+
+    run(work)
+
+
+@pytest.mark.usefixtures("patient")
+def test_charges_of_turns_in_a_row_are_one_commit(place: Place) -> None:
+    commits = 0
+    with opened(place) as ledger:
+        writer = ledger.store._writer
+        before = writer._before_commit
+        assert before is not None
+
+        def counted(work: UnitOfWork) -> None:
+            nonlocal commits
+            commits += 1
+            before(work)
+
+        writer._before_commit = counted
+
+        async def work() -> None:
+            charging = []
+            for number in range(9):
+                write = ledger.store.awrite(charge(ledger, f"k{number}"))
+                charging.append(asyncio.ensure_future(write))
+                await asyncio.sleep(0)
+            await asyncio.gather(*charging)
+
+        run(work)
+        assert commits == 1
+        assert ledger.balance() == (1000, 9, 0)
+
+
+def test_what_no_task_can_be_told_stops_no_other_write(place: Place) -> None:
+    with opened(place) as ledger:
+
+        async def work() -> None:
+            with pytest.raises(RuntimeError):
+                await ledger.store.awrite(lambda _: next(iter(())))
+            assert (await ledger.store.awrite(charge(ledger, "k"))).fresh
+
+        run(work)
+        assert ledger.balance() == (1000, 1, 0)
+
+
+def test_what_is_gathered_fills_the_queue_too(place: Place) -> None:
+    with opened(place, queue_length=4) as ledger:
+
+        async def work() -> None:
+            writes = [ledger.store.awrite(charge(ledger, f"k{number}")) for number in range(6)]
+            found = await asyncio.gather(*writes, return_exceptions=True)
+            refused = [each.code for each in found if isinstance(each, Problem)]
+            assert refused == ["busy", "busy"]
+
+        run(work)
+        assert ledger.balance() == (1000, 4, 0)
+
+
+def test_what_a_closing_store_has_gathered_is_refused(place: Place) -> None:
+    with opened(place) as ledger:
+
+        async def work() -> None:
+            charging = asyncio.ensure_future(ledger.store.awrite(charge(ledger, "k")))
+            await asyncio.sleep(0)
+            ledger.store._writer.close()
+            with pytest.raises(StoreClosedError):
+                await charging
+            with pytest.raises(StoreClosedError):
+                await ledger.store.awrite(charge(ledger, "k"))
+
+        run(work)
+        assert ledger.balance() == (1000, 0, 0)
