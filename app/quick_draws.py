@@ -3,13 +3,14 @@
 A small draw takes a tenth of a millisecond. Hundreds of them a second would hold
 the interpreter's lock against everybody else in the server, so a process beside it
 makes them, forked from one that has loaded what it needs
-(:mod:`app.engine.forking`). It is sent charged releases, as many at a time as one
-turn of the event loop asks for; it reads the vault itself and never the database,
-and answers with signed bytes, or with nothing where a draw has failed.
+(:mod:`app.engine.forking`). It is sent the charged releases that one turn of the
+event loop asks for, a few milliseconds of draws at a time; it reads the vault itself
+and never the database, and answers with signed bytes, or with nothing where a draw
+has failed.
 
 *Frames.* Each side sends a pickled object after its length in four bytes. Both
-are ours and are believed. The first frame is the :class:`_Order`, every other one
-a batch, and answers keep the order of what was asked.
+are ours and are believed. The first is the :class:`_Order`, every other one a batch;
+the process says None once it is ready, and answers keep the order of what was asked.
 
 What it remembers of data sets goes with the process: when one is erased, another
 process is begun.
@@ -59,6 +60,8 @@ _OOM_SCORE = 500
 _COLLECT_AFTER = 50_000
 _REMEMBERED_TERMS = 256
 _PAUSE_S = 5.0
+_MOST_MS = 5.0
+"""Draws answered together: while their results are stored, the next ones are drawn."""
 _FORKS = Forks("app.quick_draws", quiet=False)
 atexit.register(_FORKS.close)
 
@@ -78,7 +81,7 @@ class _Order:
 
 
 class QuickDraws:
-    """Has small releases drawn in a process beside this one, which the first of them begins.
+    """Has small releases drawn in a process beside this one, begun when it is first asked for.
 
     Parameters
     ----------
@@ -99,6 +102,19 @@ class QuickDraws:
         self._begin_again = 0.0
         self._closed = False
         _FORKS.start()
+
+    def prepare(self) -> bool:
+        """Begin a process where there is none; return whether a draw need not wait for one."""
+        opening = self._opening
+        channel = _opened(opening)
+        if opening is not None and channel is not None and channel.retired:
+            self._let_go(opening)
+        if self._opening is not None:
+            return channel is not None and channel.ready
+        if self._closed or self._paused:
+            return True
+        self._begin()
+        return False
 
     async def draw(
         self, record: ReleaseRecord, dataset: DatasetRecord, *, expected_ms: float
@@ -133,22 +149,35 @@ class QuickDraws:
     async def _channel(self) -> _Channel:
         if self._closed:
             raise asyncio.CancelledError
-        if self._opening is None and time.monotonic() < self._begin_again:
+        if self._opening is None and self._paused:
             raise NoDrawerError
-        if self._opening is None:
-            self._loop = asyncio.get_running_loop()
-            self._opening = asyncio.ensure_future(self._open())
-        opening = self._opening
+        opening = self._opening or self._begin()
         try:
             channel = await asyncio.shield(opening)
         except Exception as error:
-            self._let_go(opening)
-            self._pause()
-            _LOG.error("no draw process", extra=describe(error))
             raise NoDrawerError from error
         if channel.retired:
             self._let_go(opening)
         return channel
+
+    def _begin(self) -> asyncio.Task[_Channel]:
+        self._loop = asyncio.get_running_loop()
+        self._opening = asyncio.ensure_future(self._open())
+        self._opening.add_done_callback(self._notice)
+        return self._opening
+
+    def _notice(self, opening: asyncio.Task[_Channel]) -> None:
+        """Notice that no process could be begun, whether or not anybody waits for it."""
+        if _opened(opening) is not None:
+            return
+        self._let_go(opening)
+        if not opening.cancelled() and (error := opening.exception()) is not None:
+            self._pause()
+            _LOG.error("no draw process", extra=describe(error))
+
+    @property
+    def _paused(self) -> bool:
+        return time.monotonic() < self._begin_again
 
     def _pause(self) -> None:
         """Begin no process for a while: the last one could not, or answered nothing."""
@@ -180,14 +209,19 @@ class QuickDraws:
     def _retire(self, dataset: str | None = None) -> None:
         """Let the process end; given a data set, if it may have read that."""
         opening = self._opening
-        if opening is None or not opening.done():
+        channel = _opened(opening)
+        if opening is None or channel is None:
             return  # one that is being begun has read nothing yet
-        if opening.cancelled() or opening.exception() is not None:
-            return
-        channel = opening.result()
         if dataset is None or dataset in channel.datasets:
             self._let_go(opening)
             channel.retire(cancel=self._closed)
+
+
+def _opened(opening: asyncio.Task[_Channel] | None) -> _Channel | None:
+    """Return what has been opened, if it has been and could be."""
+    if opening is None or not opening.done() or opening.cancelled():
+        return None
+    return opening.result() if opening.exception() is None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +237,14 @@ class _Asked:
 class _Channel(asyncio.Protocol):
     """A process, as its server sees it.
 
-    ``retired`` is whether it takes no more, ``datasets`` are those it has been asked about;
-    ``failed`` is called if it dies without an answer.
+    ``ready`` is whether it says so, ``retired`` whether it takes no more, ``datasets`` are
+    those it has been asked about; ``failed`` is called if it dies without an answer.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, failed: Callable[[], None]) -> None:
         self._failed = failed
         self._answered = False
+        self.ready = False
         self.retired = False
         self.datasets: set[str] = set()
         self._loop = loop
@@ -257,7 +292,10 @@ class _Channel(asyncio.Protocol):
         """Tell answers to who waits for them."""
         self._received += data
         while (frame := self._next_frame()) is not None:
-            answers: Answers = pickle.loads(frame)  # noqa: S301 - from a process of ours
+            answers: Answers | None = pickle.loads(frame)  # noqa: S301 - from a process of ours
+            if answers is None:
+                self.ready = True
+                continue
             if [name for name, _ in answers] != [asked.record.id for asked in self._sent[0]]:
                 _LOG.error("draw process out of step")
                 self._transport.abort()
@@ -272,8 +310,10 @@ class _Channel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell who still waits that the process is gone."""
         del exc
-        if not (self._answered or self.retired):
-            self._failed()
+        if not self.retired:
+            _LOG.error("draw process lost")
+            if not self._answered:
+                self._failed()
         self.retired = True
         for asked in chain.from_iterable(self._sent):
             self._tell_lost(asked, DrawDiedError())
@@ -294,7 +334,7 @@ class _Channel(asyncio.Protocol):
         try:
             frames = [
                 (batch, _framed([(asked.record, asked.dataset) for asked in batch]))
-                for batch in packed(self._waiting)
+                for batch in packed(self._waiting, most_ms=_MOST_MS)
             ]
         except Exception as error:  # out of memory, say: who waits is told as of a lost process
             _LOG.error("no draw process", extra=describe(error))
@@ -335,6 +375,7 @@ def _work(order: _Order, channel: socket.socket, stream: BinaryIO) -> None:
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)
     drawer = _Drawer(order)
+    channel.sendall(_framed(None))
     while True:
         channel.sendall(_framed(drawer.answers(_read(stream))))
 

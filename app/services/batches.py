@@ -122,12 +122,12 @@ class Batches:
                 job.add_done_callback(partial(_report, loop, batch))
 
 
-def packed(calls: Sequence[Timed]) -> Iterator[Sequence[Timed]]:
-    """Yield calls in order, as many together as :data:`MOST_MS` allows."""
+def packed(calls: Sequence[Timed], *, most_ms: float = MOST_MS) -> Iterator[Sequence[Timed]]:
+    """Yield calls in order, as many together as are expected to take no longer than that."""
     batch: list[Timed] = []
     expected_ms = 0.0
     for call in calls:
-        if batch and expected_ms + call.expected_ms > MOST_MS:
+        if batch and expected_ms + call.expected_ms > most_ms:
             yield batch
             batch, expected_ms = [], 0.0
         batch.append(call)

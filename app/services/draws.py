@@ -46,6 +46,9 @@ class NoDrawerError(DrawDiedError):
 class DrawBeside(Protocol):
     """A process that makes small draws."""
 
+    def prepare(self) -> bool:
+        """Begin the process where there is none; return whether a draw need not wait for it."""
+
     async def draw(
         self, record: ReleaseRecord, dataset: DatasetRecord, *, expected_ms: float
     ) -> bytes | None:
@@ -73,7 +76,7 @@ class DrawService:
     threads
         How many draws that take long run at once; see :class:`Batches`.
     beside
-        Where small draws are made; None: in a thread.
+        Where small draws are made once it is ready; None: in a thread.
     worker
         This process's name as a worker.
     """
@@ -104,9 +107,10 @@ class DrawService:
     ) -> ReleaseRecord:
         """Draw, make the result durable, and only then return it."""
         expected_ms = batched_ms(question.statistic, plan, facts.schema)
-        if self._beside is not None and _is_quick(question, facts, expected_ms):
+        beside = self._beside
+        if beside is not None and _is_quick(question, facts, expected_ms) and beside.prepare():
             try:
-                answer = await self._beside.draw(record, facts.record, expected_ms=expected_ms)
+                answer = await beside.draw(record, facts.record, expected_ms=expected_ms)
                 return await self._settled(record, answer)
             except NoDrawerError:
                 pass  # it is drawn here

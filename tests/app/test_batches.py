@@ -7,10 +7,11 @@ import math
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pytest
 
-from app.services.batches import MOST_MS, Batches
+from app.services.batches import MOST_MS, Batches, packed
 
 
 class Counted(Batches):
@@ -207,3 +208,18 @@ def test_an_event_loop_that_has_ended_is_not_told(caplog: pytest.LogCaptureFixtu
     last.set()
     made._short.shutdown(wait=True)
     assert not caplog.records
+
+
+@dataclass(frozen=True)
+class _Timed:
+    expected_ms: float
+
+
+@pytest.mark.parametrize(
+    ("most_ms", "sizes"), [(10.0, [4, 1, 1, 1]), (5.0, [2, 2, 1, 1, 1]), (1.0, [1] * 7)]
+)
+def test_as_many_go_together_as_are_short_together(most_ms: float, sizes: list[int]) -> None:
+    calls = [_Timed(ms) for ms in (2.5, 2.5, 2.5, 2.5, 0.1, 99.0, 10.0)]
+    batches = list(packed(calls, most_ms=most_ms))
+    assert [call for batch in batches for call in batch] == calls
+    assert [len(batch) for batch in batches] == sizes

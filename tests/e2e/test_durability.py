@@ -22,6 +22,8 @@ from tests.e2e.live import LiveServer, release_mean, upload
 COLUMNS = {"income": {"type": "number", "lower": 0, "upper": 100}}
 ROWS = "income\n" + "\n".join(str(value % 100) for value in range(200)) + "\n"
 CLIENTS = 4
+DRAWER_READY_S = 2.0
+"""So long after the first, small draws are made beside the server and no longer in it."""
 
 
 def test_64_clients_race_for_a_budget_of_3_releases(tmp_path: Path) -> None:
@@ -91,6 +93,15 @@ class _Load:
             thread.join()
 
 
+def until_drawn_beside(server: LiveServer, dataset: str, key: str) -> Mapping[str, bytes]:
+    """Have a release drawn, which begins the process beside the server, and wait for that."""
+    with server.client() as client:
+        answer = release_mean(client, dataset, column="income", epsilon="0.001", key=key)
+    assert answer.status_code == 201
+    time.sleep(DRAWER_READY_S)
+    return {key: answer.content}
+
+
 @pytest.mark.parametrize(
     "kills",
     [
@@ -104,6 +115,8 @@ def test_no_acknowledged_release_is_lost_by_kills(tmp_path: Path, kills: int) ->
         dataset = upload(owner, ROWS, COLUMNS, budget={"epsilon": "10000"})["id"]
     acknowledged: dict[str, bytes] = {}
     for kill in range(kills):
+        if kill % 5 == 0:
+            acknowledged |= until_drawn_beside(server, dataset, f"{kill}-first")
         load = _Load(server, dataset, kill)
         load.wait_for(1 + kill % 5)
         time.sleep(0.0005 * (kill % 40))  # spread the moment of death over a release's life
@@ -189,6 +202,9 @@ def test_kills_between_the_anchor_and_the_commit_freeze_nobody(
         dataset = upload(owner, ROWS, COLUMNS, budget={"epsilon": "10000"})["id"]
     acknowledged: dict[str, bytes] = {}
     for turn in range(rounds):
+        if turn % 3 == 0:
+            for each in servers:
+                acknowledged |= until_drawn_beside(each, dataset, f"{turn}-first-{each.port}")
         loads = [_Load(each, dataset, 2 * turn + n) for n, each in enumerate(servers)]
         dying = [0, 1] if turn % 3 == 2 else [turn % 2]
         for load in loads:
