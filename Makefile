@@ -17,7 +17,7 @@ ARGS ?=
 LEDGER_TESTS := $(addprefix tests/app/test_, \
 		ledger_bulk.py ledger_machine.py ledger_race.py ledger_rules.py store_*.py anchor*.py \
 		restore.py backup.py faults.py slices.py receipts.py reviews.py keys.py budgets.py \
-		lineage.py vault.py) \
+		lineage.py vault.py turns.py) \
 	$(addprefix tests/contract/test_, \
 		accounting.py durable_answers.py keys.py on_postgresql.py receipts.py restored.py slices.py) \
 	tests/mechanisms/test_accounting.py
