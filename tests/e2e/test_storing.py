@@ -25,8 +25,7 @@ from tests.e2e.live import ADMIN_KEY, LiveServer, release_mean, upload
 NUMBER: dict[str, Any] = {"type": "number", "lower": 0, "upper": 100}
 STORING_OOM_SCORE = "500"
 QUIET_S = 4.0
-ROUNDS = 6
-"""Tries: what else the machine does makes answers slower for a while, an attack every time."""
+ROUNDS = 3
 FACTOR = 2.0
 SLACK_S = 0.03
 """What a loaded machine may add to one answer in a hundred without anybody's fault."""
