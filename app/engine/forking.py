@@ -139,8 +139,10 @@ class _Host:
     def start(cls, module: str, *, quiet: bool) -> _Host:
         """Start one.
 
-        It gets nothing of this process but the module path, and does not hear
-        the terminal's Ctrl-C: uploads under way are taken in to their end.
+        It gets nothing of this process but the module path. In a process group
+        of its own it does not hear the terminal's Ctrl-C: uploads under way are
+        taken in to their end. It stays in the service's session: Linux shares
+        the processor between sessions first, whatever the priorities in them.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -153,7 +155,7 @@ class _Host:
                 stderr=subprocess.DEVNULL if quiet else None,
                 pass_fds=[theirs.fileno()],
                 env={"POLARS_MAX_THREADS": str(threads), "OPENBLAS_NUM_THREADS": "1"},
-                start_new_session=True,
+                process_group=0,
             )
         return cls(ours, process)
 

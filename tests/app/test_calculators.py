@@ -83,6 +83,12 @@ def test_it_calculates_elsewhere_and_knows_nothing_of_the_service(
     assert beside.run(divmod, 7, 2) == (3, 1)
 
 
+def test_its_low_priority_counts_and_it_hears_no_ctrl_c(beside: CalculatingProcesses) -> None:
+    # Linux weighs priorities within a session, and shares the processor between sessions
+    assert beside.run(os.getsid, 0) == os.getsid(0)
+    assert beside.run(os.getpgrp) != os.getpgrp()
+
+
 def test_a_process_is_kept_for_the_next_and_no_more_than_one(beside: CalculatingProcesses) -> None:
     first = beside.run(os.getpid)
     threads = [threading.Thread(target=beside.run, args=(time.sleep, 0.5)) for _ in range(3)]
