@@ -16,12 +16,15 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import astuple, dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
 
 from app.domain.ledger import Entry, EntryKind
+from app.main import keep_in_memory
 from app.store import AccountRecord, Debit, FileAnchor, Finish, Store, UnitOfWork, new_id
 from app.store.commands import Command
 
@@ -51,7 +54,16 @@ class Debits:
 
 
 def measure(*, debits: int = 20_000) -> Debits:
-    """Charge one account from 64 tasks of one event loop, each waiting for its own debit."""
+    """Charge one account from 64 tasks of one event loop, each waiting for its own debit.
+
+    It happens in a process of its own, which is set up as a server's is.
+    """
+    context = get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=keep_in_memory) as process:
+        return process.submit(_measure, debits).result()
+
+
+def _measure(debits: int) -> Debits:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "ledger.sqlite"
         anchor = FileAnchor(Path(folder) / "anchor")
