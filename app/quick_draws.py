@@ -2,15 +2,10 @@
 
 A small draw takes a tenth of a millisecond. Hundreds of them a second would hold
 the interpreter's lock against everybody else in the server, so a process beside it
-makes them, forked from one that has loaded what it needs
-(:mod:`app.engine.forking`). It is sent the charged releases that one turn of the
+makes them (:mod:`app.quick_drawer`). It is sent the charged releases that one turn of the
 event loop asks for, a few milliseconds of draws at a time; it reads the vault itself
 and never the database, and answers with signed bytes, or with nothing where a draw
 has failed.
-
-*Frames.* Each side sends a pickled object after its length in four bytes. Both
-are ours and are believed. The first is the :class:`_Order`, every other one a batch;
-the process says None once it is ready, and answers keep the order of what was asked.
 
 What it remembers of data sets goes with the process: when one is erased, another
 process is begun.
@@ -20,64 +15,33 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import gc
 import logging
 import pickle
-import signal
 import socket
-import struct
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import cast
 
 import anyio.to_thread
 
-from app.engine.data import DataEngine
-from app.engine.forking import Forks, confine
-from app.engine.run import run
-from app.logs import configure_logs, describe
-from app.services.answers import release_answer
-from app.services.batches import packed, take_steps
-from app.services.datasets import DatasetFacts, facts_of
+from app.engine.forking import Forks
+from app.logs import describe
+from app.quick_drawer import LENGTH, Answers, Order, framed
+from app.services.batches import packed
 from app.services.draws import DrawDiedError, NoDrawerError
-from app.services.plans import make_offer
-from app.services.questions import Question, read_question
-from app.services.receipts import Signer
-from app.services.terms import require_same_terms
 from app.store import DatasetRecord, LedgerIdentity, ReleaseRecord, SigningKey
-from app.store.vault import Vault
-from mechanisms.statistics.base import Outcome, Plan
 
 _LOG = logging.getLogger(__name__)
-_LENGTH = struct.Struct(">I")
-_OOM_SCORE = 500
-_COLLECT_AFTER = 50_000
-_REMEMBERED_TERMS = 256
 _PAUSE_S = 5.0
 _MOST_MS = 5.0
 """Draws answered together: while their results are stored, the next ones are drawn."""
-_FORKS = Forks("app.quick_draws", quiet=False)
+_FORKS = Forks("app.quick_drawer", quiet=False)
 atexit.register(_FORKS.close)
-
-Answers = Sequence[tuple[str, bytes | None]]
-"""Releases and their answers, None where a draw has failed."""
-Terms = tuple[DatasetFacts, Question, Plan]
-
-
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """What a process is told at first."""
-
-    data_dir: str
-    identity: LedgerIdentity
-    key: bytes
-    log_level: str
 
 
 class QuickDraws:
@@ -96,7 +60,7 @@ class QuickDraws:
     def __init__(
         self, *, data_dir: Path, identity: LedgerIdentity, key: SigningKey, log_level: str
     ) -> None:
-        self._order = _Order(str(data_dir.absolute()), identity, key.to_bytes(), log_level)
+        self._order = Order(str(data_dir.absolute()), identity, key.to_bytes(), log_level)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening: asyncio.Task[_Channel] | None = None
         self._begin_again = 0.0
@@ -278,7 +242,7 @@ class _Channel(asyncio.Protocol):
 
     def write(self, frame: object) -> None:
         """Send a frame."""
-        self._transport.write(_framed(frame))
+        self._transport.write(framed(frame))
 
     def retire(self, *, cancel: bool) -> None:
         """Take no more, and end the process once it has answered; ``cancel``: at once."""
@@ -333,7 +297,7 @@ class _Channel(asyncio.Protocol):
             return
         try:
             frames = [
-                (batch, _framed([(asked.record, asked.dataset) for asked in batch]))
+                (batch, framed([(asked.record, asked.dataset) for asked in batch]))
                 for batch in packed(self._waiting, most_ms=_MOST_MS)
             ]
         except Exception as error:  # out of memory, say: who waits is told as of a lost process
@@ -346,105 +310,12 @@ class _Channel(asyncio.Protocol):
             self._transport.write(frame)
 
     def _next_frame(self) -> bytes | None:
-        if len(self._received) < _LENGTH.size:
+        if len(self._received) < LENGTH.size:
             return None
-        (length,) = _LENGTH.unpack_from(self._received)
-        end = _LENGTH.size + length
+        (length,) = LENGTH.unpack_from(self._received)
+        end = LENGTH.size + length
         if len(self._received) < end:
             return None
-        frame = bytes(self._received[_LENGTH.size : end])
+        frame = bytes(self._received[LENGTH.size : end])
         del self._received[:end]
         return frame
-
-
-def work(descriptor: int) -> None:
-    """Draw what is asked for; see :mod:`app.engine.forking`."""
-    with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as stream:
-        order = _read(stream)
-        configure_logs(level=order.log_level)
-        try:
-            _work(order, channel, stream)
-        except Exception as error:
-            _LOG.error("draw process failed", extra=describe(error))
-
-
-def _work(order: _Order, channel: socket.socket, stream: BinaryIO) -> None:
-    # one for the whole group is the server's to act on, which lets draws finish
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    confine({}, oom_score=_OOM_SCORE, niceness=0)
-    gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER)
-    drawer = _Drawer(order)
-    channel.sendall(_framed(None))
-    while True:
-        channel.sendall(_framed(drawer.answers(_read(stream))))
-
-
-def _framed(content: object) -> bytes:
-    """Return an object as it is sent."""
-    frame = pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
-    return _LENGTH.pack(len(frame)) + frame
-
-
-def _read(stream: BinaryIO) -> Any:
-    """Return the next frame; at the end of them the process is ended beside this."""
-    (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
-    return pickle.loads(stream.read(length))  # noqa: S301 - from the server itself
-
-
-class _Drawer:
-    """What draws."""
-
-    def __init__(self, order: _Order) -> None:
-        data_dir, identity = Path(order.data_dir), order.identity
-        self._plane = DataEngine(Vault(data_dir))
-        key = SigningKey.of_bytes(order.key)
-        self._signer = Signer(ledger=identity.id, epoch=identity.epoch, key=key)
-        self._terms: OrderedDict[tuple[DatasetRecord, str, str, int], Terms] = OrderedDict()
-
-    def answers(self, batch: Sequence[tuple[ReleaseRecord, DatasetRecord]]) -> Answers:
-        """Return the signed answers of charged releases."""
-        outcomes = take_steps(
-            [
-                (
-                    partial(self._draw, record, dataset),
-                    partial(_answer, record),
-                    partial(self._signer.attach, record),
-                )
-                for record, dataset in batch
-            ]
-        )
-        for (record, _), outcome in zip(batch, outcomes, strict=True):
-            if outcome.error is not None:
-                about = describe(outcome.error)
-                _LOG.error("draw failed", extra={"release": record.id, **about})
-        return [
-            (record.id, None if outcome.error is not None else outcome.value)
-            for (record, _), outcome in zip(batch, outcomes, strict=True)
-        ]
-
-    def _draw(
-        self, record: ReleaseRecord, dataset: DatasetRecord, _before: object
-    ) -> tuple[Terms, Outcome]:
-        terms = self._terms_of(record, dataset)
-        return terms, run(terms[2], self._plane.open(dataset.id))
-
-    def _terms_of(self, record: ReleaseRecord, dataset: DatasetRecord) -> Terms:
-        """Return how a release is drawn, if that is what it was charged for."""
-        key = dataset, record.request, record.plan, record.amount
-        known = self._terms.get(key)
-        if known is None:
-            facts, question = facts_of(dataset), read_question(record.request)
-            offer = make_offer(facts, question)
-            require_same_terms(record, plan=offer.text, cost=offer.cost)
-            known = self._terms[key] = facts, question, offer.drawn_here()
-            if len(self._terms) > _REMEMBERED_TERMS:
-                self._terms.popitem(last=False)
-        else:
-            self._terms.move_to_end(key)
-        return known
-
-
-def _answer(record: ReleaseRecord, drawn: tuple[Terms, Outcome]) -> bytes:
-    (facts, question, plan), outcome = drawn
-    return release_answer(record, facts, question, plan, outcome)

@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 from app import quick_draws
 from app.api.state import Services
 from app.domain.releases import ReleaseState
+from app.quick_drawer import framed
 from app.services.draws import DrawDiedError, NoDrawerError
 from app.services.receipts import Receipts
 from app.settings import Settings
@@ -137,7 +140,7 @@ def test_until_the_process_is_ready_it_is_drawn_here(
             assert not draws._beside.prepare()
             assert {(each.state, each.attempts) for each in found} == {(ReleaseState.RELEASED, 1)}
             with ordered.pop() as process:
-                process.sendall(quick_draws._framed(None))
+                process.sendall(framed(None))
                 await until_ready(services)
                 asking = asyncio.ensure_future(ask("c"))
                 assert await asyncio.get_running_loop().run_in_executor(None, process.recv, 1 << 16)
@@ -227,7 +230,7 @@ def test_an_answer_is_told_to_nobody_but_who_asked_for_it(tmp_path: Path) -> Non
             asked = [channel.ask(each, public, 1.0) for each in (one, other)]
             await asyncio.sleep(0.05)
             with theirs:
-                theirs.sendall(quick_draws._framed([(other.id, b"{}"), (one.id, b"{}")]))
+                theirs.sendall(framed([(other.id, b"{}"), (one.id, b"{}")]))
                 told = await asyncio.gather(*asked, return_exceptions=True)
             assert [type(each) for each in told] == [DrawDiedError, DrawDiedError]
             assert failed == [True]
@@ -329,3 +332,27 @@ def test_it_is_there_where_there_is_a_processor_for_it(
     monkeypatch.setattr(os, "cpu_count", lambda: processors)
     assert Settings().resolved_draw_process is wanted
     assert Settings(draw_process=not wanted).resolved_draw_process is not wanted
+
+
+_LONE = """
+import os, socket, sys
+from app.quick_drawer import Order, framed, work
+from app.store import LedgerIdentity
+server, process = socket.socketpair()
+if sys.argv[1:]:
+    order = Order(sys.argv[1], LedgerIdentity("led_1", 1), bytes(32), "info")
+    server.sendall(framed(order))
+server.shutdown(socket.SHUT_WR)
+work(process.detach())
+print(os.getpriority(os.PRIO_PROCESS, 0))
+"""
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_process_whose_server_is_done_ends_in_silence(tmp_path: Path, told: bool) -> None:
+    arguments = [str(tmp_path)] if told else []
+    command = [sys.executable, "-c", _LONE, *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    # while it worked, it made way for its server
+    priority = os.getpriority(os.PRIO_PROCESS, 0) + (5 if told else 0)
+    assert (ended.stdout, ended.stderr) == (f"{min(priority, 19)}\n", "")
