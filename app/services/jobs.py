@@ -146,8 +146,7 @@ class JobRunner:
                 self._claiming = False
             if found is not None:
                 return found
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._something.wait(), self._look_s)
+            await _within(self._something, self._look_s)
 
     async def _claim(self) -> ReleaseRecord | None:
         if self._store.frozen is not None:  # what was drawn in another time must not be again
@@ -220,11 +219,21 @@ class JobRunner:
                     _LOG.error("not handed back", extra={"release": record.id, **describe(error)})
                 if self._stopping.is_set():
                     return  # when this process is gone, its lease says so
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), pause_s)
+                await _within(self._stopping, pause_s)
             else:
                 self.wake()
                 return
+
+
+async def _within(event: asyncio.Event, most_s: float | None) -> None:
+    """Wait for an event, at most so long.
+
+    ``wait_for`` would not do: before Python 3.12 it goes on when it is cancelled
+    just as the event happens, and who has cancelled it then waits for ever.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(most_s):
+            await event.wait()
 
 
 def pauses_s() -> Iterator[float]:

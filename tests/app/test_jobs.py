@@ -172,6 +172,26 @@ def test_a_job_is_queued_and_then_drawn_elsewhere(place: Place) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("turns", range(6))
+def test_what_is_woken_while_it_closes_closes(tmp_path: Path, turns: int) -> None:
+    async def scenario() -> None:
+        async with opened(Place(tmp_path, f"sqlite:///{tmp_path}/l.sqlite"), Fake()) as (
+            _,
+            services,
+        ):
+            services.jobs._look_s = 60
+            services.jobs.start()
+            await services.jobs.idle()
+            await asyncio.sleep(0.05)  # it has begun to wait
+            services.jobs.wake()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            async with asyncio.timeout(10):
+                await services.jobs.close(timeout_s=1)
+
+    asyncio.run(scenario())
+
+
 def test_a_process_that_dies_costs_an_attempt(place: Place) -> None:
     async def scenario() -> None:
         fake = Fake([dies, dies, lambda record: b'{"drawn":%d}' % record.attempts])
