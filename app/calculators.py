@@ -1,10 +1,11 @@
 """Calculating processes: where what takes long is calculated, beside the server and not inside it.
 
-A plan of many columns takes a second of one core, and an accuracy twenty plans.
+A plan of many columns takes a second of one core, an accuracy twenty plans, and a large
+hostile body seconds to be read.
 In a thread that would hold the interpreter's lock against everybody else in the
 server, so such calculations are made in a process forked from one that has
 loaded what it needs (:mod:`app.engine.forking`). It sees what it is given, which
-is public facts and a question, or a released answer to derive from, and neither
+is public facts and a question, a released answer to derive from, or a body, and neither
 the vault nor the database; it has a low priority, and goes when the server goes.
 
 What is sent and what comes back are pickled. Both ends are ours and are believed.
@@ -20,6 +21,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import TypeVar, cast
 
+from app.api import bodies
 from app.domain.problems import Problem
 from app.engine.forking import Crew, Forks, Message, ProcessLostError, confine, receive, send
 from app.engine.reader import problem_json, problem_of
@@ -30,7 +32,7 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _OOM_SCORE = 500
-_LOADED = derivations, previews
+_LOADED = bodies, derivations, previews
 """What calculations are made of: a process is forked with it and imports nothing."""
 _FORKS = Forks("app.calculators", quiet=False)
 atexit.register(_FORKS.close)

@@ -207,7 +207,7 @@ def _show_findings(found: Findings, reader: Reader) -> None:
         whose = "an account unknown" if dataset.origin is None else dataset.origin.account
         click.echo(f"data set {dataset.dataset} of {whose} is forgotten, its row digests are not")
     click.echo(f"releases to be given up, their charges kept: {found.unfinished}")
-    click.echo("keys revoked and data sets archived since are as they were: look at them")
+    click.echo("keys, archived data sets, caps, grants changed since are as they were: check them")
     for fault in found.verification.faults:
         click.echo(f"BROKEN, and will stay so: {fault}", err=True)
 

@@ -38,6 +38,7 @@ from app.services.jobs import JobRunner
 from app.services.keys import KeyService
 from app.services.leases import Lease
 from app.services.lineage import LineageService
+from app.services.planning import Aside
 from app.services.plans import PlanService
 from app.services.previews import PreviewService
 from app.services.rates import RateLimiter
@@ -203,11 +204,12 @@ def build_services(settings: Settings, store: Store) -> Services:
     datasets = DatasetService(store, plane, lineage, threads=settings.upload_threads)
     if store.alone and store.frozen is None:
         _clear_up(vault, datasets)
+    beside = CalculatingProcesses(log_level=settings.log_level)
     plans = PlanService(
         threads=settings.draw_threads,
         max_waiting=settings.max_waiting_draws,
         max_waiting_costly=settings.max_waiting_plans,
-        beside=CalculatingProcesses(log_level=settings.log_level),
+        beside=beside,
     )
     receipts = Receipts(store)
     draws = DrawService(
@@ -247,6 +249,7 @@ def build_services(settings: Settings, store: Store) -> Services:
         keys=KeyService(store),
         lease=Lease(store, draws.worker, lease_ms=int(1000 * settings.worker_lease_s)),
         previews=PreviewService(datasets, plans),
+        reading=Aside(beside, most=settings.max_waiting_plans),
         receipts=receipts,
         releases=releases,
         reviews=ReviewService(

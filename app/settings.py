@@ -134,6 +134,12 @@ class Settings(BaseSettings):
         ge=1,
         description="Largest JSON body, and largest spec part of an upload, in bytes.",
     )
+    max_answer_bytes: int = Field(
+        default=2**30,
+        ge=1,
+        description="Largest answer whose receipt is checked, in bytes; of one above "
+        "`max_request_bytes` only the end is kept. No database stores a larger answer.",
+    )
     max_head_bytes: int = Field(
         default=2**16, ge=2**10, description="Largest request line and headers, in bytes."
     )
@@ -208,7 +214,8 @@ class Settings(BaseSettings):
         default=16,
         ge=1,
         description="Costly plans and previews (of many columns' moments) that may be made or wait "
-        "at once; one is made at a time, beside the server. Above it requests answer 503 busy.",
+        "at once, and JSON bodies above 4 KiB that may be read or wait; one plan is made and one "
+        "body read at a time, beside the server. Above it requests answer 503 busy.",
     )
     review_days: float = Field(
         default=30.0,

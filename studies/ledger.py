@@ -6,19 +6,23 @@ the machine is.
 
 The ceiling inserts rows of the same kind, hashed beforehand, with the bare
 driver: the same tables, triggers and durability, 64 rows to a transaction, and
-nothing else.
+nothing else. They take short turns, since what else the machine does changes
+from second to second: a speed is the median turn's, and so is the ratio, of two
+neighbouring turns. The longest wait is that of all turns.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
+import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
@@ -27,12 +31,14 @@ from uvicorn.loops.auto import auto_loop_factory
 
 from app.domain.ledger import Entry, EntryKind
 from app.main import keep_in_memory
-from app.store import AccountRecord, Debit, FileAnchor, Finish, Store, UnitOfWork, new_id
+from app.store import AccountRecord, Debit, FileAnchor, Finish, Store, UnitOfWork
 from app.store.commands import Command
+from app.store.ids import release_ids
 
 T = TypeVar("T")
 
 CALLERS = 64
+_FILE = "ledger.sqlite"
 _PERSON = "analyst"
 _AMOUNT = 1_000_000
 _REQUEST = '{"epsilon":"0.001","statistic":{"columns":["x"],"kind":"mean"}}'
@@ -41,68 +47,84 @@ _PLAN = '{"mechanism":"k_norm","norm":"linf","epsilon":"0.001"}'
 
 
 @dataclass(frozen=True, slots=True)
-class Debits:
-    """Debits and whole releases per second through the ledger, and debits by the bare driver.
-
-    ``debit_us`` and ``release_us`` are the writer thread's processor time for one.
-    """
-
-    per_second: float
-    releases_per_second: float
-    ceiling_per_second: float
-    longest_wait_s: float
-    debit_us: float
-    release_us: float
-
-
-def measure(*, debits: int = 20_000) -> Debits:
-    """Charge one account from 64 tasks of one event loop, each waiting for its own debit.
-
-    It happens in a process of its own, which is set up as a server's is, and on
-    the event loop of one.
-    """
-    context = get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context, initializer=keep_in_memory) as process:
-        return process.submit(_measure, debits).result()
-
-
-def _measure(debits: int) -> Debits:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "ledger.sqlite"
-        anchor = FileAnchor(Path(folder) / "anchor")
-        opened = Store.open(f"sqlite:///{file}", data_dir=Path(folder), anchor=anchor)
-        with closing(opened) as store:
-            dataset = _open_dataset(store)
-            alone = _load(store, dataset, range(debits), result=None)
-            whole = _load(store, dataset, range(debits, debits + debits // 2), result=_RESULT)
-            account = _account_of(store, dataset)
-            if account.spent != (debits + debits // 2) * _AMOUNT:
-                raise RuntimeError("not every debit was charged once")
-            ledger = store.identity.id
-        rows = [_row(ledger, account)]
-        while len(rows) < debits // 2:
-            rows.append(_next_row(ledger, rows[-1]))
-        ceiling_s = _write_bare(file, dataset, rows)
-    return Debits(
-        per_second=alone.per_second,
-        releases_per_second=whole.per_second,
-        ceiling_per_second=len(rows) / ceiling_s,
-        longest_wait_s=max(alone.longest_wait_s, whole.longest_wait_s),
-        debit_us=alone.writer_us,
-        release_us=whole.writer_us,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Load:
-    """What a load came to; ``writer_us`` is processor time for one release."""
+class Load:
+    """What a load came to; ``writer_us`` is the writer thread's processor time for one release."""
 
     per_second: float
     longest_wait_s: float
     writer_us: float
 
 
-def _load(store: Store, dataset: str, numbers: range, *, result: bytes | None) -> _Load:
+@dataclass(frozen=True, slots=True)
+class Bare:
+    """What the bare driver came to; its longest transaction is what its callers would wait."""
+
+    per_second: float
+    longest_wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Debits through the ledger, whole releases, and debits by the bare driver."""
+
+    debits: Load
+    releases: Load
+    bare: Bare
+
+    @property
+    def ratio(self) -> float:
+        """Return debits per second as a share of the bare driver's."""
+        return self.debits.per_second / self.bare.per_second
+
+
+def measure(*, debits: int = 20_000, turns: int = 10) -> tuple[Turn, ...]:
+    """Charge one account from 64 tasks of one event loop, each waiting for its own debit.
+
+    It happens in a process of its own, which is set up as a server's is, and on
+    the event loop of one. A turn before the others warms up.
+    """
+    context = get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=keep_in_memory) as process:
+        return process.submit(_measure, debits // turns, turns).result()
+
+
+def median(turns: Sequence[Turn], of: Callable[[Turn], float]) -> float:
+    """Return the median turn's figure."""
+    return statistics.median(map(of, turns))
+
+
+def _measure(debits: int, turns: int) -> tuple[Turn, ...]:
+    whole = debits // 2
+    with (
+        tempfile.TemporaryDirectory() as ours,
+        tempfile.TemporaryDirectory() as bares,
+        _ledger(Path(ours)) as (store, dataset),
+        closing(_BareLedger(Path(bares), debits * (turns + 1))) as bare,
+    ):
+        done: list[Turn] = []
+        for first in range(0, (debits + whole) * (turns + 1), debits + whole):
+            middle, last = first + debits, first + debits + whole
+            done.append(
+                Turn(
+                    debits=_load(store, dataset, range(first, middle), result=None),
+                    releases=_load(store, dataset, range(middle, last), result=_RESULT),
+                    bare=bare.write(debits),
+                )
+            )
+        if _account_of(store, dataset).spent != last * _AMOUNT:
+            raise RuntimeError("not every debit was charged once")
+    return tuple(done[1:])
+
+
+@contextmanager
+def _ledger(folder: Path) -> Iterator[tuple[Store, str]]:
+    """Open a new ledger with one data set."""
+    url, anchor = f"sqlite:///{folder / _FILE}", FileAnchor(folder / "anchor")
+    with closing(Store.open(url, data_dir=folder, anchor=anchor)) as store:
+        yield store, _open_dataset(store)
+
+
+def _load(store: Store, dataset: str, numbers: range, *, result: bytes | None) -> Load:
     """Charge once for each number and, where there is a result, store it."""
     waits: list[float] = []
     start, before_s = time.perf_counter(), store.write(_thread_time)
@@ -110,7 +132,7 @@ def _load(store: Store, dataset: str, numbers: range, *, result: bytes | None) -
         runner.run(_charge(store, dataset, numbers, waits, result))
     elapsed_s = time.perf_counter() - start
     used_s = store.write(_thread_time) - before_s
-    return _Load(len(numbers) / elapsed_s, max(waits), 1e6 * used_s / len(numbers))
+    return Load(len(numbers) / elapsed_s, max(waits), 1e6 * used_s / len(numbers))
 
 
 def _thread_time(_work: UnitOfWork) -> float:
@@ -168,67 +190,79 @@ async def _charge(
     await asyncio.gather(*(caller() for _ in range(CALLERS)))
 
 
-def _row(ledger: str, account: AccountRecord) -> Entry:
-    """Return the debit that continues an account."""
-    return Entry(
-        account=account.id,
-        seq=account.seq + 1,
-        epoch=1,
-        kind=EntryKind.DEBIT.value,
-        principal=_PERSON,
-        release=new_id("rel"),
-        idem=f"bare-{account.seq + 1}",
-        fingerprint="f" * 64,
-        note="n" * 64,
-        amount=_AMOUNT,
-        total_after=account.total,
-        spent_after=account.spent + _AMOUNT,
-        reserved_after=0,
-        at="2026-01-01T00:00:00.000000Z",
-        prev=account.head,
-    ).sealed(ledger)
+class _BareLedger:
+    """Another ledger's file, and the debits that it is to be given by the bare driver."""
 
-
-def _next_row(ledger: str, entry: Entry) -> Entry:
-    before = AccountRecord(
-        id=entry.account,
-        seq=entry.seq,
-        total=entry.total_after,
-        spent=entry.spent_after,
-        reserved=0,
-        head=entry.hash,
-    )
-    return _row(ledger, before)
-
-
-def _write_bare(file: Path, dataset: str, rows: Sequence[Entry]) -> float:
-    """Return the seconds that the bare driver takes for these entries and their releases."""
-    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
-        for pragma in ("synchronous = FULL", "foreign_keys = ON", "recursive_triggers = ON"):
-            connection.execute(f"PRAGMA {pragma}")
-        entries = [astuple(row) for row in rows]
-        releases = [
+    def __init__(self, folder: Path, debits: int) -> None:
+        with _ledger(folder) as (store, dataset):
+            rows = _rows(store.identity.id, _account_of(store, dataset), debits)
+        self._rows = rows
+        self._entries = [astuple(row) for row in rows]
+        self._releases = [
             (row.release, row.account, row.seq, dataset, _PERSON, _REQUEST, _PLAN, row.fingerprint,
              row.at) for row in rows
         ]  # fmt: skip
-        start = time.perf_counter()
-        for first in range(0, len(rows), CALLERS):
-            part = slice(first, first + CALLERS)
-            last = rows[part][-1]
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute(
-                "UPDATE account SET seq = ?, spent = ?, head = ? WHERE id = ?",
-                (last.seq, last.spent_after, last.hash, last.account),
-            )
-            connection.executemany(
-                f"INSERT INTO entry VALUES ({', '.join('?' * 16)})",  # noqa: S608 - constants
-                entries[part],
-            )
-            connection.executemany(
-                "INSERT INTO release (id, account, seq, dataset, principal, state, attempts,"
-                " request, plan, fingerprint, created_at)"
-                " VALUES (?, ?, ?, ?, ?, 'debited', 1, ?, ?, ?, ?)",
-                releases[part],
-            )
-            connection.execute("COMMIT")
-        return time.perf_counter() - start
+        self._written = 0
+        self._connection = sqlite3.connect(folder / _FILE, isolation_level=None)
+        for pragma in ("synchronous = FULL", "foreign_keys = ON", "recursive_triggers = ON"):
+            self._connection.execute(f"PRAGMA {pragma}")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def write(self, debits: int) -> Bare:
+        """Write the next debits and their releases."""
+        first, self._written = self._written, self._written + debits
+        ends = [time.perf_counter()]
+        for start in range(first, self._written, CALLERS):
+            self._commit(slice(start, min(start + CALLERS, self._written)))
+            ends.append(time.perf_counter())
+        longest_s = max(end - start for start, end in pairwise(ends))
+        return Bare(debits / (ends[-1] - ends[0]), longest_s)
+
+    def _commit(self, part: slice) -> None:
+        last, connection = self._rows[part][-1], self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(
+            "UPDATE account SET seq = ?, spent = ?, head = ? WHERE id = ?",
+            (last.seq, last.spent_after, last.hash, last.account),
+        )
+        connection.executemany(
+            f"INSERT INTO entry VALUES ({', '.join('?' * 16)})",  # noqa: S608 - constants
+            self._entries[part],
+        )
+        connection.executemany(
+            "INSERT INTO release (id, account, seq, dataset, principal, state, attempts,"
+            " request, plan, fingerprint, created_at)"
+            " VALUES (?, ?, ?, ?, ?, 'debited', 1, ?, ?, ?, ?)",
+            self._releases[part],
+        )
+        connection.execute("COMMIT")
+
+
+def _rows(ledger: str, account: AccountRecord, count: int) -> list[Entry]:
+    """Return the debits that continue an account."""
+    rows: list[Entry] = []
+    head = account.head
+    for number, release in enumerate(release_ids(1, count), start=1):
+        row = Entry(
+            account=account.id,
+            seq=account.seq + number,
+            epoch=1,
+            kind=EntryKind.DEBIT.value,
+            principal=_PERSON,
+            release=release,
+            idem=f"key-{number}",
+            fingerprint="f" * 64,
+            note="n" * 64,
+            amount=_AMOUNT,
+            total_after=account.total,
+            spent_after=account.spent + number * _AMOUNT,
+            reserved_after=0,
+            at="2026-01-01T00:00:00.000000Z",
+            prev=head,
+        ).sealed(ledger)
+        rows.append(row)
+        head = row.hash
+    return rows

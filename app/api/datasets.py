@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import anyio.to_thread
 from fastapi import APIRouter, Response
 from starlette.requests import Request
 
 from app.api.answers import DatasetAnswer, dataset_answer
+from app.api.bodies import made_of, spec_in
 from app.api.dependencies import Analyst, Curator, Id, State
-from app.api.exact_json import read_model
 from app.api.paging import Page, Paging, json_page_of
 from app.api.problems import documented
-from app.api.schemas import DatasetSpec
 from app.api.uploads import UploadLimits, receive_upload
-from app.domain.problems import Problem, invalid_request
-from app.services.datasets import NewDataset
 
 router = APIRouter(prefix="/v1/datasets", tags=["data sets"])
 
@@ -65,21 +61,11 @@ async def create_dataset(
     )
     with state.uploads.entered():
         async with receive_upload(request, directory=settings.data_dir, limits=limits) as upload:
-            # a large spec takes long to read: not on the event loop
-            new = await anyio.to_thread.run_sync(_read_spec, upload.spec, settings.max_columns)
-            view = await state.services.datasets.create(new, upload.file, caller=caller)
+            services, most = state.services, settings.max_columns
+            new = await made_of(upload.spec, services.reading, spec_in, most)
+            view = await services.datasets.create(new, upload.file, caller=caller)
     response.headers["Location"] = f"/v1/datasets/{view.facts.id}"
     return dataset_answer(view)
-
-
-def _read_spec(body: bytes, max_columns: int) -> NewDataset:
-    try:
-        spec = read_model(DatasetSpec, body)
-    except Problem as problem:
-        raise problem.inside("spec") from None
-    if len(spec.columns) > max_columns:
-        raise invalid_request("spec.columns", f"must be at most {max_columns}")
-    return spec.declared()
 
 
 @router.get(
@@ -99,7 +85,7 @@ def list_datasets(caller: Analyst, cut: Paging, state: State) -> Response:
         (view.facts.record.number, dataset_answer(view).model_dump_json().encode())
         for view in views
     ]
-    return json_page_of(items, cut)
+    return json_page_of(items[: cut.limit], more=len(items) > cut.limit)
 
 
 @router.get(

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Annotated, Any
 
 from fastapi import Depends, Path
 from fastapi.dependencies.models import Dependant
 from pydantic import AfterValidator, BaseModel
 from starlette.requests import ClientDisconnect, Request
 
-from app.api.exact_json import read_json, read_model
+from app.api.bodies import Body, answer_in, made_of, request_in
+from app.api.schemas import Request as RequestBody
 from app.api.state import AppState
 from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
 from app.services.keys import Caller
-
-Model = TypeVar("Model", bound=BaseModel)
+from app.services.receipts import LongAnswer, SentAnswer
 
 _ID = "An opaque id."
 _JSON = "application/json"
@@ -111,47 +110,49 @@ Id = Annotated[str, Path(description=_ID), AfterValidator(_of_an_id)]
 IdFilter = Annotated[str | None, AfterValidator(lambda text: text and _of_an_id(text))]
 
 
-def json_body(model: type[Model]) -> Any:
+def json_body(model: type[RequestBody]) -> Any:
     """Return the dependency that reads a JSON body exactly (see ``exact_json``).
 
     Declare the same model with :func:`body_of` in the route's ``openapi_extra``:
     the framework's own body parameters would parse, coerce and round.
     """
 
-    async def read(request: Request) -> Model:
+    async def read(request: Request) -> RequestBody:
         return await read_body(request, model)
 
     return Depends(read)
 
 
-async def read_body(request: Request, model: type[Model]) -> Model:
+async def read_body(request: Request, model: type[Body]) -> Body:
     """Return the JSON body of a request, read exactly.
 
     Raises
     ------
     Problem
-        ``unsupported-media-type``, ``too-large``, ``invalid-request``.
+        ``unsupported-media-type``, ``too-large``, ``invalid-request``; ``busy``
+        when it is long and many such are waiting to be read.
     """
-    return read_model(model, await _json_bytes(request))
+    body = bytearray()
+    async for chunk in _json_chunks(request, "max_request_bytes"):
+        body += chunk
+    return await made_of(bytes(body), state_of(request).services.reading, request_in, model)
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A JSON object of any members, and the bytes it was sent as."""
-
-    members: Mapping[str, object]
-    content: bytes
-
-
-async def _document(request: Request) -> Document:
-    content = await _json_bytes(request)
-    members = read_json(content)
-    if not isinstance(members, dict):
-        raise invalid_request("body", "must be an object")
-    return Document(members, content)
+async def _sent_answer(request: Request) -> SentAnswer:
+    """Return an answer that was sent back; a long one is not kept, and read by its end alone."""
+    state = state_of(request)
+    body, long = bytearray(), LongAnswer()
+    async for chunk in _json_chunks(request, "max_answer_bytes"):
+        body += chunk
+        if long.begun or len(body) > state.settings.max_request_bytes:
+            long.add(body)
+            body.clear()
+    if long.begun:
+        return long.sent()
+    return await made_of(bytes(body), state.services.reading, answer_in)
 
 
-AnyDocument = Annotated[Document, Depends(_document)]
+Sent = Annotated[SentAnswer, Depends(_sent_answer)]
 
 
 def id_parameter(name: str) -> dict[str, Any]:
@@ -171,26 +172,28 @@ def body_of(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {_JSON: {"schema": schema}}}}
 
 
-async def _json_bytes(request: Request) -> bytes:
+async def _json_chunks(request: Request, limit: str) -> AsyncIterator[bytes]:
+    """Yield a JSON body as it comes; ``limit`` is the setting which says how large it may be."""
     kinds = _headers(request, b"content-type")
     if not kinds or kinds[0].partition(b";")[0].strip().lower() != _JSON.encode():
         raise Problem("unsupported-media-type", "Send the body as application/json.")
-    limit = state_of(request).settings.max_request_bytes
-    body, more = b"", True
+    maximum: int = getattr(state_of(request).settings, limit)
+    received, more = 0, True
     while more:
         message = await request.receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
-        body += message.get("body", b"")
+        chunk: bytes = message.get("body", b"")
         more = message.get("more_body", False)
-        if len(body) > limit:
+        received += len(chunk)
+        if received > maximum:
             raise Problem(
                 "too-large",
-                f"The body is larger than max_request_bytes ({limit} bytes).",
-                limit="max_request_bytes",
-                maximum=limit,
+                f"The body is larger than {limit} ({maximum} bytes).",
+                limit=limit,
+                maximum=maximum,
             )
-    return body
+        yield chunk
 
 
 def idempotency_key_of(request: Request) -> str:

@@ -13,7 +13,7 @@ from app.api.answers import (
     public_keys_answer,
     receipt_check_answer,
 )
-from app.api.dependencies import Analyst, AnyDocument, Curator, Id, State, body_of
+from app.api.dependencies import Analyst, Curator, Id, Sent, State, body_of
 from app.api.paging import Page, Paging, page_of
 from app.api.problems import documented
 from app.api.schemas import ReceiptRequest
@@ -55,15 +55,17 @@ async def verify_ledger(caller: Curator, state: State) -> VerificationAnswer:
     operation_id="checkReceipt",
     response_model=ReceiptCheckAnswer,
     openapi_extra=body_of(ReceiptRequest),
-    responses=documented("unauthorized", "too-large", "unsupported-media-type", "invalid-request"),
+    responses=documented(
+        "unauthorized", "too-large", "unsupported-media-type", "invalid-request", "busy"
+    ),
 )
-def check_receipt(caller: Analyst, body: AnyDocument, state: State) -> ReceiptCheckAnswer:
+def check_receipt(caller: Analyst, sent: Sent, state: State) -> ReceiptCheckAnswer:
     """Say whether a receipt is this ledger's, and fits its entry and its stored answer.
 
     Send a released answer byte for byte as it was received, or `{"receipt": "..."}` alone.
     """
     del caller
-    return receipt_check_answer(state.services.receipts.check(body.members, body.content))
+    return receipt_check_answer(state.services.receipts.check(sent))
 
 
 @router.get(

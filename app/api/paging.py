@@ -20,6 +20,9 @@ from app.domain.problems import invalid_request
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
+MOST_BYTES = 2**23
+"""Where the items of a list may be large, a page ends before so many bytes, or after one item."""
+
 _MAX_POSITION = 2**62
 
 Item = TypeVar("Item")
@@ -88,10 +91,8 @@ def page_of(items: Sequence[tuple[int, Item]], cut: Cut) -> Page[Item]:
     )
 
 
-def json_page_of(items: Sequence[tuple[int, bytes]], cut: Cut) -> Response:
-    """Cut a page from items that are JSON already; they are joined, not read."""
-    shown = items[: cut.limit]
-    joined = b",".join(item for _, item in shown)
-    more = len(items) > cut.limit
-    end = b'"%s"' % encode_cursor(shown[-1][0]).encode() if more else b"null"
+def json_page_of(items: Sequence[tuple[int, bytes]], *, more: bool) -> Response:
+    """Return a page of (position, item) pairs that are JSON already: joined, not read."""
+    joined = b",".join(item for _, item in items)
+    end = b'"%s"' % encode_cursor(items[-1][0]).encode() if more else b"null"
     return Response(b'{"items":[%s],"next":%s}' % (joined, end), media_type="application/json")

@@ -23,7 +23,7 @@ from app.api.dependencies import (
     state_of,
 )
 from app.api.direct import DirectRoute
-from app.api.paging import Page, Paging, json_page_of
+from app.api.paging import MOST_BYTES, Page, Paging, json_page_of
 from app.api.problems import documented
 from app.api.schemas import ReleaseRequest
 from app.domain.problems import Problem
@@ -144,16 +144,21 @@ def list_releases(
     ] = None,
     status: Annotated[Reviewed | None, Query(description=_STATUS)] = None,
 ) -> Response:
-    """List your releases, newest first; a curator sees everybody's."""
-    records = state.services.releases.list(
+    """List your releases, newest first; a curator sees everybody's.
+
+    A page may hold fewer than `limit`, since it ends after 8 MiB: go on until `next` is null.
+    """
+    page = state.services.releases.list(
         caller=caller,
         dataset=dataset,
         state=None if status is None else state_called(status),
         before=cut.position,
-        limit=cut.limit + 1,
+        limit=cut.limit,
+        most_bytes=MOST_BYTES,
     )
     # what is listed is what was answered
-    return json_page_of([(record.number, answer_of(record)) for record in records], cut)
+    items = [(record.number, answer_of(record)) for record in page.records]
+    return json_page_of(items, more=page.more)
 
 
 @router.get(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -137,6 +137,10 @@ class Request(BaseModel):
         frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True
     )
 
+    def prepared(self) -> Self:
+        """Return this body with everything worked out that a long one takes long for."""
+        return self
+
 
 class ReleaseRequest(Request):
     """A question and its price."""
@@ -160,6 +164,11 @@ class ReleaseRequest(Request):
             norm=self.norm,
             epsilon=self.epsilon,
         )
+
+    def prepared(self) -> Self:
+        """Return this body with its question."""
+        _ = self.question
+        return self
 
 
 class DerivationRequest(Request):

@@ -17,6 +17,7 @@ from app.services.health import HealthService
 from app.services.jobs import JobRunner
 from app.services.keys import KeyService
 from app.services.leases import Lease
+from app.services.planning import Aside
 from app.services.previews import PreviewService
 from app.services.rates import RateLimiter
 from app.services.receipts import Receipts
@@ -40,6 +41,7 @@ class Services:
     keys: KeyService
     lease: Lease
     previews: PreviewService
+    reading: Aside
     receipts: Receipts
     releases: ReleaseService
     reviews: ReviewService

@@ -76,15 +76,15 @@ def validation_problem(
     known
         Every field name this service itself defines for the document.
     """
-    messages: dict[str, list[str]] = {}
+    places, messages = _Places(value, known), dict[str, list[str]]()
     for finding in findings:
-        told = messages.setdefault(_place(finding, value, known), [])
+        place = places.of(finding)
+        if place not in messages and len(messages) == _MAX_ERRORS:
+            continue
+        told = messages.setdefault(place, [])
         if (message := _message(finding)) not in told:
             told.append(message)
-    errors = [
-        {"field": field, "message": " or ".join(told)}
-        for field, told in list(messages.items())[:_MAX_ERRORS]
-    ]
+    errors = [{"field": field, "message": " or ".join(told)} for field, told in messages.items()]
     return Problem(
         "invalid-request", f"{errors[0]['field']}: {errors[0]['message']}.", errors=errors
     )
@@ -98,24 +98,40 @@ def _message(finding: Mapping[str, Any]) -> str:
     return _MESSAGES.get(kind, "is not valid")
 
 
-def _place(finding: Mapping[str, Any], value: object, known: Collection[str]) -> str:
-    """Return e.g. ``statistic.columns[0]``; a client's own key appears as its position."""
-    location: Sequence[str | int] = finding["loc"]
-    place = ""
-    for depth, step in enumerate(location, start=1):
-        if isinstance(value, list) and isinstance(step, int):
-            place += f"[{step}]"
-            value = value[step] if step < len(value) else None
-        elif isinstance(value, dict) and step in value and step not in known:
-            if finding["type"] in _UNKNOWN_FIELD and depth == len(location):
-                break
-            place += f"[{list(value).index(step)}]"
-            value = value[step]
-        elif step in known:
-            place += f".{step}" if place else str(step)
-            value = value.get(step) if isinstance(value, dict) else None
-        # anything else names a branch of a union, not a place
-    if finding["type"] in _TAGGED:
-        tag = finding["ctx"]["discriminator"].strip("'")
-        place += f".{tag}" if place else tag
-    return place or "body"
+class _Places:
+    """Where findings about a document are, in time that grows with the document and no faster."""
+
+    def __init__(self, document: object, known: Collection[str]) -> None:
+        self._document = document
+        self._known = known
+        self._positions: dict[int, Mapping[object, int]] = {}
+
+    def of(self, finding: Mapping[str, Any]) -> str:
+        """Return e.g. ``statistic.columns[0]``; a client's own key appears as its position."""
+        location: Sequence[str | int] = finding["loc"]
+        value, place = self._document, ""
+        for depth, step in enumerate(location, start=1):
+            if isinstance(value, list) and isinstance(step, int):
+                place += f"[{step}]"
+                value = value[step] if step < len(value) else None
+            elif isinstance(value, dict) and step in value and step not in self._known:
+                if finding["type"] in _UNKNOWN_FIELD and depth == len(location):
+                    break
+                place += f"[{self._position(value, step)}]"
+                value = value[step]
+            elif step in self._known:
+                place += f".{step}" if place else str(step)
+                value = value.get(step) if isinstance(value, dict) else None
+            # anything else names a branch of a union, not a place
+        if finding["type"] in _TAGGED:
+            tag = finding["ctx"]["discriminator"].strip("'")
+            place += f".{tag}" if place else tag
+        return place or "body"
+
+    def _position(self, mapping: Mapping[Any, object], key: object) -> int:
+        """Return which of a mapping's keys this is; they are counted once (it lives on here)."""
+        found = self._positions.get(id(mapping))
+        if found is None:
+            found = {each: number for number, each in enumerate(mapping)}
+            self._positions[id(mapping)] = found
+        return found[key]

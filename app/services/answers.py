@@ -122,7 +122,15 @@ _FIXED = _FixedTexts()
 
 
 def unfinished_answer(record: ReleaseRecord) -> bytes:
-    """Return the bytes that show a release which has no result."""
+    """Return the bytes that show a release which has no result.
+
+    Raises
+    ------
+    ValueError
+        It has one, which has not been read.
+    """
+    if record.state is ReleaseState.RELEASED:
+        raise ValueError("the release's result has not been read")
     request = json.loads(record.request)
     plan = json.loads(record.plan)
     answer = {

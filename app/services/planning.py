@@ -57,6 +57,8 @@ def planning_ms(statistic: Statistic, mechanism: str, schema: Schema) -> float:
 
 
 def _cells(histogram: Histogram, schema: Schema) -> int:
+    if len(histogram.columns) > len(schema.columns):
+        return 0  # refused, and not worth a walk through all of them
     sizes = []
     for name in histogram.columns:
         column = schema.columns.get(name)
@@ -90,6 +92,32 @@ _ESTIMATES: Mapping[str, Callable[[Any], float]] = {
     "logistic_regression": _by_coefficients,
     "quantile_regression": _by_coefficients,
 }
+
+
+class Aside:
+    """Calculations beside this process, one at a time, and a queue before them.
+
+    Parameters
+    ----------
+    beside
+        Where they are made.
+    most
+        How many may be made or wait.
+    """
+
+    def __init__(self, beside: CalculateBeside, *, most: int) -> None:
+        self._beside = beside
+        self._lane = Lane(threads=1, most=most)
+
+    async def run(self, function: Callable[..., T], *arguments: object) -> T:
+        """Return what a function of a module comes to.
+
+        Raises
+        ------
+        Problem
+            What the function raises; ``busy``, when as many as may are there.
+        """
+        return await self._lane.run(self._beside.run, function, *arguments)
 
 
 class Lane:

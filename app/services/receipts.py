@@ -17,13 +17,86 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 
 from app.domain.ledger import chain_hash
-from app.domain.problems import invalid_request
+from app.domain.problems import Problem, invalid_request
 from app.store import RECEIPT_KEY, ReleaseRecord, SigningKey, Store, base64url
 from app.store.receipt import END, MEMBER, Receipt, answer_digest, read_token, split
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+_LONGEST_RECEIPT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class SentAnswer:
+    """A receipt that somebody has sent back, and the digest of the answer that it came with.
+
+    None: it came alone.
+    """
+
+    receipt: str
+    digest: str | None
+
+
+def sent_answer(document: Mapping[str, object], content: bytes) -> SentAnswer:
+    """Return a released answer that was sent back, or its receipt alone.
+
+    Parameters
+    ----------
+    document
+        What was sent, parsed.
+    content
+        The same as bytes: only the very bytes that were answered are signed.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request`` when there is no receipt in it.
+    """
+    receipt = document.get("receipt")
+    if not isinstance(receipt, str):
+        raise _missing()
+    return SentAnswer(receipt, None if len(document) == 1 else answer_digest(split(content)[0]))
+
+
+class LongAnswer:
+    """An answer that is hashed as it comes: of all of it, only the end is kept."""
+
+    def __init__(self) -> None:
+        self._hash = sha256()
+        self._end = bytearray()
+        self.begun = False
+
+    def add(self, content: bytes | bytearray) -> None:
+        """Take in what comes next."""
+        self.begun = True
+        self._end += content
+        before = len(self._end) - _LONGEST_RECEIPT
+        if before > 0:
+            self._hash.update(self._end[:before])
+            del self._end[:before]
+
+    def sent(self) -> SentAnswer:
+        """Return the answer, now that all of it has come.
+
+        Raises
+        ------
+        Problem
+            ``invalid-request`` when it does not end with a receipt.
+        """
+        opened = b"{"  # splitting takes white space off both sides, and this side is in the middle
+        before, receipt = split(opened + self._end)
+        if receipt is None:
+            raise _missing()
+        self._hash.update(before.removeprefix(opened))
+        return SentAnswer(receipt, self._hash.hexdigest())
+
+
+def _missing() -> Problem:
+    return invalid_request("receipt", "is required, as text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,25 +183,9 @@ class Receipts:
         """Do what :meth:`Signer.attach` does, with the ledger's present key."""
         return self._signer.attach(record, answer)
 
-    def check(self, document: Mapping[str, object], content: bytes) -> Finding:
-        """Judge a released answer, or its receipt alone.
-
-        Parameters
-        ----------
-        document
-            What was sent, parsed.
-        content
-            The same as bytes: only the very bytes that were answered are signed.
-
-        Raises
-        ------
-        Problem
-            ``invalid-request`` when there is no receipt in it.
-        """
-        token = document.get("receipt")
-        if not isinstance(token, str):
-            raise invalid_request("receipt", "is required, as text")
-        receipt = read_token(token, {key.name: key.public for key in self.keys})
+    def check(self, sent: SentAnswer) -> Finding:
+        """Judge a released answer, or its receipt alone."""
+        receipt = read_token(sent.receipt, {key.name: key.public for key in self.keys})
         if receipt is None:
             return Finding(signature=False)
         with self._store.reading() as reader:
@@ -142,7 +199,7 @@ class Receipts:
         )
         return Finding(
             signature=True,
-            sent=None if len(document) == 1 else answer_digest(split(content)[0]) == receipt.answer,
+            sent=None if sent.digest is None else sent.digest == receipt.answer,
             entry=in_place,
             stored=stored is not None and answer_digest(split(stored)[0]) == receipt.answer,
             forgotten=not in_place and receipt.epoch < self._store.identity.epoch,

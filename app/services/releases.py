@@ -9,7 +9,6 @@ durable first and is replayed for ever. A client that goes away stops nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import anyio.to_thread
@@ -27,7 +26,7 @@ from app.services.plans import Offer, PlanService
 from app.services.questions import Question, read_question
 from app.services.reviews import reserve
 from app.services.showing import Showing, job_of_record
-from app.store import Debit, ReleaseRecord, Store
+from app.store import Debit, ReleasePage, ReleaseRecord, Store
 
 __all__ = ["ReleaseRecord", "ReleaseService"]
 
@@ -125,9 +124,10 @@ class ReleaseService:
             offer = await self._prepare(facts, question)
         except Problem:
             # a request that would be refused today may have been answered before: that wins
-            found = await anyio.to_thread.run_sync(self._find, principal, idem)
-            if found is None:
+            known = await anyio.to_thread.run_sync(self._known, principal, idem)
+            if known is None:
                 raise
+            found = known
         else:
             charge = Debit(
                 dataset=facts.id,
@@ -149,9 +149,9 @@ class ReleaseService:
         _require_same(found, facts.id, request)
         return await self._found(found)
 
-    def _find(self, principal: str, idem: str) -> ReleaseRecord | None:
+    def _known(self, principal: str, idem: str) -> ReleaseRecord | None:
         with self._store.reading() as reader:
-            return reader.releases.find_by_idem(principal, idem)
+            return reader.releases.known({(principal, idem)}).get((principal, idem))
 
     async def _prepare(self, facts: DatasetFacts, question: Question) -> Offer:
         """Judge everything that can be judged without the data."""
@@ -165,11 +165,12 @@ class ReleaseService:
         """Return a release that is charged and not drawn here and now, as it may be shown.
 
         A job is in the queue, or has been. Another release is waited for, but
-        not for ever: a process that died may have left it.
+        not for ever: a process that died may have left it. Results have not been
+        read, and are once they may be shown.
         """
         if job_of_record(known) is not None:
             self._jobs.wake()
-            return self.showing.shown(known)
+            return await self._with_result(self.showing.shown(known))
         loop = asyncio.get_running_loop()
         until = loop.time() + _LONGEST_REPLAY_S
         while known.state is ReleaseState.DEBITED and loop.time() < until:
@@ -180,7 +181,13 @@ class ReleaseService:
             await asyncio.sleep(_LOOK_AGAIN_S)
             found = await anyio.to_thread.run_sync(self._get, known.id)
             known = found or known
-        return known
+        return await self._with_result(known)
+
+    async def _with_result(self, known: ReleaseRecord) -> ReleaseRecord:
+        """Return a release with its result, if it has one."""
+        if known.state is not ReleaseState.RELEASED or known.result is not None:
+            return known
+        return await anyio.to_thread.run_sync(self._get, known.id) or known
 
     async def get(self, release: str, *, caller: Caller) -> ReleaseRecord:
         """Return a release to its owner or a curator, as it may be shown now.
@@ -193,7 +200,7 @@ class ReleaseService:
         record = await anyio.to_thread.run_sync(self._get_for, release, caller)
         if record is None:
             raise Problem("not-found", "There is no such release.")
-        return self.showing.shown(record)
+        return record
 
     def _get(self, release: str) -> ReleaseRecord | None:
         with self._store.reading() as reader:
@@ -201,10 +208,10 @@ class ReleaseService:
 
     def _get_for(self, release: str, caller: Caller) -> ReleaseRecord | None:
         """Look a release up; a foreign one is not read, so that it takes as long as none."""
-        if caller.role.may_act_as(Role.CURATOR):
-            return self._get(release)
         with self._store.reading() as reader:
-            return reader.releases.of_person(release, caller.person)
+            if caller.role.may_act_as(Role.CURATOR):
+                return reader.releases.get(release, self.showing.shown)
+            return reader.releases.of_person(release, caller.person, self.showing.shown)
 
     def list(
         self,
@@ -213,22 +220,25 @@ class ReleaseService:
         dataset: str | None,
         before: int | None,
         limit: int,
+        most_bytes: int,
         state: ReleaseState | None = None,
-    ) -> Sequence[ReleaseRecord]:
+    ) -> ReleasePage:
         """Return the caller's releases, or everybody's for a curator, newest first.
 
+        They end after ``limit``, or after so many bytes of what is shown of them.
         ``state`` is one that no draw leads to or from: when that happens is not public.
         """
         everybody = caller.role.may_act_as(Role.CURATOR)
         with self._store.reading() as reader:
-            records = reader.releases.list(
+            return reader.releases.page(
                 principal=None if everybody else caller.person,
                 dataset=dataset,
                 state=state,
                 before=before,
                 limit=limit,
+                most_bytes=most_bytes,
+                shown=self.showing.shown,
             )
-        return [self.showing.shown(record) for record in records]
 
     async def finish_running(self, *, timeout_s: float | None = None) -> None:
         """Wait for the requests under way, at most ``timeout_s`` seconds."""

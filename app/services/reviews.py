@@ -96,7 +96,7 @@ class ReviewService:
             raise Problem("not-found", "There is no such release.")
         if found.principal == caller.person:
             raise Problem("own-request")
-        if not unchanged(self._showing.shown(found)):
+        if not unchanged(found):
             raise Problem("precondition")
         if found.state is not ReleaseState.RESERVED:
             raise Problem("not-awaiting-review")
@@ -154,11 +154,11 @@ class ReviewService:
 
     def _get(self, release: str) -> ReleaseRecord | None:
         with self._store.reading() as reader:
-            return reader.releases.get(release)
+            return reader.releases.get(release, self._showing.shown)
 
     def _get_own(self, release: str, person: str) -> ReleaseRecord | None:
         with self._store.reading() as reader:
-            return reader.releases.of_person(release, person)
+            return reader.releases.of_person(release, person, self._showing.shown)
 
     async def expire_due(self, *, at: datetime | None = None) -> int:
         """Give back what has waited too long at a time, by default now; return how many."""
@@ -196,7 +196,8 @@ async def reserve(store: Store, wanted: Debit) -> Charged:
 
 
 def _reserve(wanted: Debit, work: UnitOfWork) -> Charged:
-    known = work.releases.find_by_idem(wanted.principal, wanted.idem)
+    key = wanted.principal, wanted.idem
+    known = work.releases.known({key}).get(key)
     if known is not None:
         return Charged(known, fresh=False)
     dataset = require_active(work.datasets.get(wanted.dataset))

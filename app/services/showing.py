@@ -20,7 +20,7 @@ _LONGEST_MS = 1000 * LONGEST_DEADLINE_S
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _REVIEW_S = 60
-_DRAWN = (ReleaseState.RELEASED, ReleaseState.VOID)
+_SCHEDULED = (ReleaseState.DEBITED, ReleaseState.RELEASED, ReleaseState.VOID)
 
 
 class Showing:
@@ -40,10 +40,21 @@ class Showing:
         return self._schedule(record).first_from(ended_ms)
 
     def shown(self, record: ReleaseRecord) -> ReleaseRecord:
-        """Return a release as it may be shown now."""
-        if self._slot_ms == 0 or record.state not in _DRAWN or self._long_ended(record):
+        """Return a release, its result read or not, as it may be shown now.
+
+        The work is the same for one that has not ended and one that has, but too
+        lately: how long it takes is not to tell them apart.
+        """
+        if self._slot_ms == 0 or record.state not in _SCHEDULED:
             return record
-        if self.from_ms(record) <= now_ms():
+        now, charged_ms = now_ms(), _ms(record.charged_at)
+        ended_ms = _ms(record.finished_at or record.charged_at)
+        if record.finished_at is None:
+            ended_ms = now + 1
+        # after that long it is past its moment, whatever its schedule is
+        if now > charged_ms + 2 * max(ended_ms - charged_ms, _LONGEST_MS):
+            return record
+        if self._schedule(record).first_from(ended_ms) <= now:
             return record
         return record._replace(
             state=ReleaseState.DEBITED, result=None, result_hash=None, finished_at=None
@@ -61,11 +72,6 @@ class Showing:
         if job is None:
             return response_schedule(arrived_ms=charged_ms, slot_ms=self._slot_ms)
         return Schedule(charged_ms, 1000 * job.deadline_s)
-
-    def _long_ended(self, record: ReleaseRecord) -> bool:
-        """Return whether a final release is past its moment, whatever its schedule is."""
-        charged_ms, ended_ms = _ms(record.charged_at), _ms(record.finished_at or record.charged_at)
-        return now_ms() > charged_ms + 2 * max(ended_ms - charged_ms, _LONGEST_MS)
 
 
 def job_of_record(record: ReleaseRecord) -> Job | None:

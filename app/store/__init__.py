@@ -18,6 +18,7 @@ refused; a PostgreSQL database may be open in many processes (``store.shared``):
         r.entries.list(account_id, after=seq, limit=) -> list[Entry], oldest first
         r.releases.get(id) / .find_by_idem(principal, idem)
         r.releases.list(principal=, dataset=, state=, before=number, limit=)   newest first
+        r.releases.page(..., most_bytes=, shown=)     -> ReleasePage; results of what is shown only
         r.reviews.waiting_since(time) / .waiting_for(dataset)   -> ids of what is reserved
         r.datasets.get(id) / .by_name(name) / .list(before=number, limit=)
         r.keys.get(id) / .by_secret_hash(hash) / .list(before=number, limit=) / .count()
@@ -108,6 +109,7 @@ from app.store.records import (
     LineageRecord,
     ReleaseRecord,
 )
+from app.store.release_reads import ReleasePage
 from app.store.signing import RECEIPT_KEY, SigningKey, base64url
 from app.store.store import Store, inspecting
 from app.store.unit_of_work import Reader, UnitOfWork
@@ -136,6 +138,7 @@ __all__ = [
     "Past",
     "Reader",
     "Reconciliation",
+    "ReleasePage",
     "ReleaseRecord",
     "SigningKey",
     "Standing",

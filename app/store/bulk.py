@@ -93,13 +93,14 @@ class Bulk:
         rows = select_rows(self._connection, _LOCKED[self._connection.dialect.name], asked)
         facts = {row.dataset: row for row in rows}
         slices = Slices(self._connection, {row.id for row in rows if row.capped})
-        batch = _Batch(self._entries, slices, at, rows[0].last_release if rows else 0)
+        last = rows[0].last_release if rows else 0
+        batch = _Batch(self._entries, slices, at, last, most=len(debits))
         outcomes: list[Outcome] = []
-        for debit, release in zip(debits, release_ids(len(debits)), strict=True):
+        for debit in debits:
             key = debit.principal, debit.idem
             found = known.get(key) or batch.made.get(key)
             outcomes.append(
-                batch.charge(debit, release, facts.get(debit.dataset))
+                batch.charge(debit, facts.get(debit.dataset))
                 if found is None
                 else Charged(found, fresh=False)
             )
@@ -113,18 +114,21 @@ class Bulk:
 class _Batch:
     """The debits of one group commit, judged one after the other before anything is written."""
 
-    def __init__(self, entries: EntriesWriter, slices: Slices, at: str, last_release: int) -> None:
+    def __init__(
+        self, entries: EntriesWriter, slices: Slices, at: str, last_release: int, *, most: int
+    ) -> None:
         self._entries = entries
         self._slices = slices
         self._at = at
         self._last_release = last_release
+        self._ids = release_ids(last_release + 1, most)
         # The same question is asked again and again, so its digests are kept meanwhile.
         self._fingerprint = cache(request_fingerprint)
         self._plan_digest = cache(plan_digest)
         self.chains: dict[str, Chain] = {}
         self.made: dict[tuple[str, str], ReleaseRecord] = {}
 
-    def charge(self, debit: Debit, release: str, dataset: Row[Any] | None) -> Charged | Problem:
+    def charge(self, debit: Debit, dataset: Row[Any] | None) -> Charged | Problem:
         """Return the release charged for, or the refusal."""
         person, amount = debit.principal, debit.amount
         try:
@@ -135,6 +139,8 @@ class _Batch:
         except Problem as refused:
             return refused
         self._slices.take(account, person, amount)
+        self._last_release += 1
+        release = next(self._ids)
         fingerprint = self._fingerprint(dataset=debit.dataset, request=debit.request)
         occasion = Occasion(
             principal=person,
@@ -144,7 +150,6 @@ class _Batch:
             note=self._plan_digest(debit.plan),
         )
         entry_hash = chain.add(EntryKind.DEBIT, amount, after, occasion)
-        self._last_release += 1
         made = self.made[person, debit.idem] = ReleaseRecord.begun(
             number=self._last_release,
             id=release,

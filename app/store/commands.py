@@ -23,7 +23,7 @@ class Command(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """The release under an Idempotency-Key, and whether this command made it."""
+    """The release under an Idempotency-Key, its result not read, and whether this made it."""
 
     record: ReleaseRecord
     fresh: bool

@@ -5,7 +5,7 @@
     ``PragmaMismatchError``: SQLite does not run as the ledger needs it.
     ``ServerSettingError``: PostgreSQL does not.
     ``UnsupportedDatabaseError``: not a database this version can use.
-    ``TamperedSchemaError``: a table or trigger is not the one the migrations made.
+    ``TamperedSchemaError``: the schema is not the one the migrations made.
     ``SomeRefusedError``: of several steps taken together not all could be.
     ``StoreClosedError``: a write after closing.
     ``LostUpdateError``: somebody else writes to the database.
@@ -36,7 +36,7 @@ class UnsupportedDatabaseError(StoreError):
 
 
 class TamperedSchemaError(StoreError):
-    """A trigger is missing or is not the one the migrations made."""
+    """A part of the schema is missing or is not the one the migrations made."""
 
 
 class SomeRefusedError(StoreError):

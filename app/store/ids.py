@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import blake2b
 
 from app.domain.ledger import SYSTEM_ACCOUNT
 
 _ID = re.compile(r"[a-z]{2,10}_[0-9a-f]{32}")
+_NEIGHBOURS = 256
+_KEY = os.urandom(16)
 
 
 def new_id(prefix: str) -> str:
@@ -19,17 +22,25 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(16)}"
 
 
-def release_ids(count: int = 1) -> Iterator[str]:
-    """Return new ids of releases: the second they are made in and 96 random bits, in hex.
+def release_ids(first: int, count: int = 1) -> Iterator[str]:
+    """Return ids of releases, numbered from ``first`` on: 32 bits of a neighbourhood, 96 random.
 
     What is made together lies together in the indexes, so that a million releases
-    later as few of their pages are written for each as at the beginning. The second
-    is no secret: it is every release's ``created_at``. No finer: when a charge could be
-    written may depend on how long another draw took.
+    later as few of their pages are written for each as at the beginning. Neither a count
+    nor a time can be read from an id: when a charge could be written may depend on how
+    long another draw took, and how many came before is nobody's business who is shown
+    one answer.
     """
-    second = f"{int(time.time()) & 0xFFFFFFFF:08x}"
     bits = os.urandom(12 * count).hex()
-    return (f"rel_{second}{bits[start : start + 24]}" for start in range(0, 24 * count, 24))
+    for place in range(count):
+        shared = _neighbourhood((first + place) // _NEIGHBOURS)
+        yield f"rel_{shared}{bits[24 * place : 24 * place + 24]}"
+
+
+@lru_cache(maxsize=4)
+def _neighbourhood(number: int) -> str:
+    """Return what the ids of one neighbourhood begin with, in this process."""
+    return blake2b(number.to_bytes(8), key=_KEY, digest_size=4).hexdigest()
 
 
 def shown(name: object) -> str:

@@ -1,4 +1,4 @@
-"""Bringing a database to the newest schema, and checking that it is that schema."""
+"""Bringing a database to the newest schema."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection
 
-from app.store.errors import StoreError, TamperedSchemaError
-from app.store.privileges import check_privileges, grant
-from app.store.rules import wrong_rules
+from app.store.errors import StoreError
+from app.store.privileges import grant
 
 
 def migrate(connection: Connection) -> None:
@@ -52,21 +51,3 @@ def _newest() -> str | None:
 
 def _step_of(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
-
-
-def check_schema(connection: Connection) -> None:
-    """Refuse a database whose ledger is not guarded by exactly our rules.
-
-    Raises
-    ------
-    TamperedSchemaError
-        A trigger is missing, changed or foreign, and the message names it; or
-        the service could rewrite entries.
-    """
-    wrong = wrong_rules(connection)
-    if wrong:
-        raise TamperedSchemaError(
-            f"the database's triggers are not the ones that guard the ledger: {', '.join(wrong)}"
-        )
-    if connection.dialect.name == "postgresql":
-        check_privileges(connection)

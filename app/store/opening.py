@@ -16,7 +16,8 @@ from app.store.entries import SYSTEM, EntriesWriter, LedgerIdentity, Occasion
 from app.store.errors import StoreError
 from app.store.ids import new_id, now
 from app.store.lock import DatabaseLock, DirectoryLock
-from app.store.migrate import check_schema, migrate
+from app.store.migrate import migrate
+from app.store.schema_check import check_schema
 from app.store.unit_of_work import transaction
 
 

@@ -47,8 +47,8 @@ class ReleaseRecord(NamedTuple):
     ``(account, seq)`` is the entry that charged ``amount`` for it, made at
     ``charged_at``, and ``entry_hash`` that entry's hash; while it waits for a
     review, the entry that reserved. ``request`` and ``plan`` are JSON text; ``result`` is answered
-    byte for byte. ``worker`` is the process that draws it, or drew it; None
-    while it waits in the queue. ``reason`` is why it ended unapproved, if it did.
+    byte for byte, and None where it has not been read. ``worker`` is the process that draws it, or
+    drew it; None while it waits in the queue. ``reason`` is why it ended unapproved, if it did.
 
     A named tuple, since the writer makes two for each release, and these take a third
     of the time.

@@ -1,4 +1,4 @@
-"""What is read of a release: its row, and what the ledger's entries say of it."""
+"""What is read of a release first: its row without the result, and what entries say of it."""
 
 from __future__ import annotations
 
@@ -37,15 +37,16 @@ _REASON = case(
 )
 
 RELEASE = (
-    *tables.release.columns,
+    *(column for column in tables.release.columns if column.name not in {"result", "result_hash"}),
     _of_charge("hash").label("entry_hash"),
     _of_charge("at").label("charged_at"),
     _of_charge("amount").label("amount"),
     _REASON.label("reason"),
 )
-"""The columns of a :class:`ReleaseRecord`."""
+"""The columns of a :class:`ReleaseRecord`, but for its result."""
 
 
 def release_of(row: Row[Any]) -> ReleaseRecord:
-    """Return the release that a row of these columns holds."""
-    return ReleaseRecord(**{**row._mapping, "state": ReleaseState(row.state)})
+    """Return the release that a row of these columns holds, its result not read yet."""
+    state = ReleaseState(row.state)
+    return ReleaseRecord(**{**row._mapping, "state": state, "result": None, "result_hash": None})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Update, bindparam, func, or_, select, update
+from sqlalchemy import Connection, Row, Update, bindparam, func, select, update
 
 from app.domain.problems import Problem
 from app.domain.releases import (
@@ -22,9 +22,8 @@ from app.store.entries import SYSTEM
 from app.store.errors import SomeRefusedError
 from app.store.ids import now, release_ids
 from app.store.records import ReleaseRecord
-from app.store.release_rows import RELEASE, release_of
-from app.store.rows import change_rows, insert_of, select_rows
-from app.store.workers import LIVE_WORKERS
+from app.store.release_reads import Releases
+from app.store.rows import change_rows, insert_of
 
 ENDED_AS: Mapping[ReleaseState, str] = {
     state: f"release_{state}"
@@ -36,23 +35,8 @@ ENDED_AS: Mapping[ReleaseState, str] = {
 REPEATED = "release_repeated"
 """The kind of the system entry that says of a release that another attempt has begun."""
 
-_release, _entry = tables.release.c, tables.entry.c
+_release = tables.release.c
 
-_GET = select(*RELEASE).where(_release.id == bindparam("wanted"))
-_OF_PERSON = _GET.where(_release.principal == bindparam("by"))
-_GET_MANY = select(*RELEASE).where(_release.id.in_(bindparam("wanted", expanding=True)))
-_BY_IDEM = (
-    select(*RELEASE)
-    .join(tables.entry, _entry.release == _release.id)
-    .where(_entry.principal == bindparam("by"), _entry.idem == bindparam("idem_key"))
-)
-_KNOWN = (
-    "SELECT entry.principal, entry.idem, entry.release FROM (VALUES {values}) AS asked"
-    " JOIN entry ON entry.principal = asked.column1 AND entry.idem = asked.column2"
-)
-_DEBITED = (
-    select(*RELEASE).where(_release.state == ReleaseState.DEBITED.value).order_by(_release.number)
-)
 _INSERT = insert_of(
     "release",
     (
@@ -82,15 +66,6 @@ _FINISH = _step_to(
     ReleaseState.RELEASED, "finished_at = column2, result = column3, result_hash = column4"
 )
 _VOID = _step_to(ReleaseState.VOID, "finished_at = column2")
-_TO_DRAW = (
-    select(*RELEASE)
-    .where(
-        _release.state == ReleaseState.DEBITED.value,
-        or_(_release.worker.is_(None), _release.worker.not_in(LIVE_WORKERS)),
-    )
-    .order_by(_release.number)
-    .limit(1)
-)
 _DRAWN = (
     update(tables.release)
     .where(_release.id == bindparam("wanted"), _release.state == ReleaseState.DEBITED.value)
@@ -99,70 +74,6 @@ _DRAWN = (
 _TAKE = _DRAWN.values(worker=bindparam("by"), attempts=_release.attempts + bindparam("deaths"))
 _HAND_BACK = _DRAWN.where(_release.worker == bindparam("by")).values(worker=None)
 _ATTEMPT = _DRAWN.values(attempts=_release.attempts + 1)
-
-
-class Releases:
-    """Releases with their requests, plans and results."""
-
-    __slots__ = ("_connection",)
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def get(self, release: str) -> ReleaseRecord | None:
-        """Return the release, or None."""
-        return _record(self._connection.execute(_GET, {"wanted": release}).one_or_none())
-
-    def of_person(self, release: str, principal: str) -> ReleaseRecord | None:
-        """Return the release if this person asked for it, or None."""
-        found = self._connection.execute(_OF_PERSON, {"wanted": release, "by": principal})
-        return _record(found.one_or_none())
-
-    def get_all(self, releases: Sequence[str]) -> Mapping[str, ReleaseRecord]:
-        """Return those of many releases that there are, by their ids."""
-        return _by_id(self._connection.execute(_GET_MANY, {"wanted": releases}))
-
-    def find_by_idem(self, principal: str, idem: str) -> ReleaseRecord | None:
-        """Return the release this person asked for under this Idempotency-Key, or None."""
-        found = self._connection.execute(_BY_IDEM, {"by": principal, "idem_key": idem})
-        return _record(found.one_or_none())
-
-    def known(self, keys: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], ReleaseRecord]:
-        """Return the releases that these people's Idempotency-Keys already have."""
-        rows = select_rows(self._connection, _KNOWN, [*keys])
-        if not rows:
-            return {}
-        found = self.get_all([row.release for row in rows])
-        return {(row.principal, row.idem): found[row.release] for row in rows}
-
-    def list(
-        self,
-        *,
-        principal: str | None = None,
-        dataset: str | None = None,
-        state: ReleaseState | None = None,
-        before: int | None = None,
-        limit: int = 100,
-    ) -> tuple[ReleaseRecord, ...]:
-        """Return releases, newest first, whose number is below ``before``."""
-        query = select(*RELEASE).order_by(_release.number.desc()).limit(limit)
-        if principal is not None:
-            query = query.where(_release.principal == principal)
-        if dataset is not None:
-            query = query.where(_release.dataset == dataset)
-        if state is not None:
-            query = query.where(_release.state == bindparam("in", state, literal_execute=True))
-        if before is not None:
-            query = query.where(_release.number < before)
-        return tuple(release_of(row) for row in self._connection.execute(query))
-
-    def to_draw(self) -> ReleaseRecord | None:
-        """Return the oldest charged release that nobody draws: queued, or left by the dead."""
-        return _record(self._connection.execute(_TO_DRAW).one_or_none())
-
-    def debited(self) -> tuple[ReleaseRecord, ...]:
-        """Return the releases that are charged and have no result yet, oldest first."""
-        return tuple(release_of(row) for row in self._connection.execute(_DEBITED))
 
 
 class ReleasesWriter(Releases):
@@ -199,7 +110,8 @@ class ReleasesWriter(Releases):
         Problem
             ``not-found``; ``budget-exceeded`` with nothing written.
         """
-        (release,) = release_ids()
+        number = self.next_number()
+        (release,) = release_ids(number)
         fingerprint = request_fingerprint(dataset=dataset, request=request)
         entry = self._accounts.debit(
             account,
@@ -211,7 +123,7 @@ class ReleasesWriter(Releases):
             note=plan_digest(plan),
         )
         made = ReleaseRecord.begun(
-            number=self.next_number(),
+            number=number,
             id=release,
             account=account,
             seq=entry.seq,
@@ -376,14 +288,6 @@ class ReleasesWriter(Releases):
 
     def _stepped(self, rows: Sequence[Row[Any]]) -> Mapping[str, ReleaseRecord]:
         return self.get_all([row.id for row in rows]) if rows else {}
-
-
-def _record(row: Row[Any] | None) -> ReleaseRecord | None:
-    return None if row is None else release_of(row)
-
-
-def _by_id(rows: Iterable[Row[Any]]) -> Mapping[str, ReleaseRecord]:
-    return {row.id: release_of(row) for row in rows}
 
 
 def _only(stepped: Mapping[str, ReleaseRecord]) -> ReleaseRecord:

@@ -108,7 +108,8 @@ class ReviewsWriter(Reviews):
         Problem
             ``not-found``; ``budget-exceeded`` with nothing written.
         """
-        (release,) = release_ids()
+        number = self._releases.next_number()
+        (release,) = release_ids(number)
         fingerprint = request_fingerprint(dataset=dataset, request=request)
         occasion = Occasion(
             principal=principal,
@@ -119,7 +120,7 @@ class ReviewsWriter(Reviews):
         )
         entry = self._accounts.take(account, EntryKind.RESERVE, amount, occasion)
         made = ReleaseRecord.begun(
-            number=self._releases.next_number(),
+            number=number,
             id=release,
             account=account,
             seq=entry.seq,

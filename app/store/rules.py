@@ -22,7 +22,8 @@ from typing import Literal
 from sqlalchemy import Connection, text
 
 _ON_POSTGRESQL = text(
-    "SELECT tgname, tgenabled, pg_get_triggerdef(t.oid) AS definition, prosrc, proconfig, lanname"
+    "SELECT tgname, tgenabled, pg_get_triggerdef(t.oid) AS definition, prosrc, proconfig, lanname,"
+    " provolatile, prosecdef"
     " FROM pg_trigger t JOIN pg_proc p ON p.oid = tgfoid JOIN pg_language l ON l.oid = prolang"
     " JOIN pg_class c ON c.oid = tgrelid"
     " WHERE NOT tgisinternal AND c.relnamespace = 'public'::regnamespace"
@@ -318,16 +319,18 @@ def _found_on_sqlite(connection: Connection) -> tuple[dict[str, object], dict[st
 
 def _found_on_postgresql(connection: Connection) -> tuple[dict[str, object], dict[str, object]]:
     found: dict[str, object] = {
-        row.tgname: (row.definition, row.tgenabled, row.prosrc, row.proconfig, row.lanname)
-        for row in connection.execute(_ON_POSTGRESQL)
+        row.tgname: tuple(row[1:]) for row in connection.execute(_ON_POSTGRESQL)
     }
     expected: dict[str, object] = {
         name: (
-            f"CREATE TRIGGER {name} {fires} EXECUTE FUNCTION {rule.name}()",
             "A",
+            f"CREATE TRIGGER {name} {fires} EXECUTE FUNCTION {rule.name}()",
             postgresql_body(rule),
             ["search_path=public, pg_temp"],
             "plpgsql",
+            # Volatile: it sees what its own statement has written; with the caller's rights.
+            "v",
+            False,
         )
         for rule in RULES
         for name, fires in postgresql_triggers(rule)

@@ -6,13 +6,14 @@ whose guards have been edited is a finding of its own, whatever its rows say.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 
 from sqlalchemy import Connection, create_engine, exists, literal, select, text
 
 from app.store.errors import TamperedSchemaError
 from app.store.migrate import is_newest
+from app.store.postgresql_shape import Shape, expected_on_postgresql, found_on_postgresql
 from app.store.privileges import check_privileges
 from app.store.rules import RULES, wrong_rules
 from app.store.tables import metadata
@@ -22,34 +23,45 @@ _ON_SQLITE = text(
     "SELECT type, name, tbl_name, sql FROM sqlite_master"
     " WHERE tbl_name <> 'alembic_version' AND name NOT LIKE 'sqlite_stat%'"
 )
-_ON_POSTGRESQL = text(
-    "SELECT c.relname AS owner, n.conname AS name, n.convalidated AS sound FROM pg_constraint n"
-    " JOIN pg_class c ON c.oid = n.conrelid WHERE c.relname <> 'alembic_version'"
-    " AND n.connamespace = 'public'::regnamespace AND n.contype IN ('c', 'f', 'p', 'u')"
-    " UNION SELECT t.relname, c.relname, i.indisvalid AND i.indisready FROM pg_index i"
-    " JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid"
-    " WHERE t.relname <> 'alembic_version' AND c.relnamespace = 'public'::regnamespace"
-)
 _RULES = frozenset(rule.name for rule in RULES)
 
-Shape = Mapping[tuple[str, str], object]
+
+def check_schema(connection: Connection) -> None:
+    """Refuse a database whose tables are not guarded by exactly our rules.
+
+    Tables that are none of ours are left to :func:`schema_faults`.
+
+    Raises
+    ------
+    TamperedSchemaError
+        A trigger, constraint, index or column is missing, changed or foreign, and
+        the message names it; or the service could rewrite entries.
+    """
+    found, expected = _shapes(connection)
+    ours = [part for part in found.keys() | expected.keys() if part[1] in metadata.tables]
+    parts = [part[2] for part in ours if found.get(part) != expected.get(part)]
+    wrong = sorted({*wrong_rules(connection), *parts})
+    if wrong:
+        raise TamperedSchemaError(
+            f"the database's schema is not the one that guards the ledger: {', '.join(wrong)}"
+        )
+    if connection.dialect.name == "postgresql":
+        check_privileges(connection)
 
 
 def schema_faults(connection: Connection) -> Iterator[str]:
     """Yield what is not as the migrations make it; only our own names are told."""
     if not is_newest(connection):
         yield "the schema is not the one of this version"
-    if connection.dialect.name == "sqlite":
-        found, expected = _sqlite_shape(connection), _expected_on_sqlite()
-    else:
-        found, expected = _postgresql_shape(connection), _expected_on_postgresql()
+    found, expected = _shapes(connection)
+    if connection.dialect.name == "postgresql":
         try:
             check_privileges(connection)
         except TamperedSchemaError:
             yield "the service's role may do more to entries than read and append"
     wrong = wrong_rules(connection)
     rules = [name for name in wrong if name.removesuffix("_truncate") in _RULES]
-    parts = [name for (owner, name), shape in expected.items() if found.get((owner, name)) != shape]
+    parts = [part[2] for part, shape in expected.items() if found.get(part) != shape]
     named = sorted({*rules, *parts})
     if named:
         yield f"the schema's {', '.join(named)}: missing or changed"
@@ -72,10 +84,17 @@ def reference_faults(connection: Connection) -> Iterator[str]:
                 yield f"{key.name}: a row refers to nothing"
 
 
+def _shapes(connection: Connection) -> tuple[Shape, Shape]:
+    """Return what every part of the schema is, and what it must be."""
+    if connection.dialect.name == "sqlite":
+        return _sqlite_shape(connection), _expected_on_sqlite()
+    return found_on_postgresql(connection), expected_on_postgresql()
+
+
 def _sqlite_shape(connection: Connection) -> Shape:
     """Return each table, index and trigger as the words of its statement."""
     return {
-        (row.tbl_name, row.name): (row.type, row.sql and row.sql.replace('"', "").split())
+        (row.type, row.tbl_name, row.name): (row.sql or "").replace('"', "").split()
         for row in connection.execute(_ON_SQLITE)
     }
 
@@ -87,20 +106,4 @@ def _expected_on_sqlite() -> Shape:
         metadata.create_all(connection)
         shape = _sqlite_shape(connection)
     engine.dispose()
-    return shape
-
-
-def _postgresql_shape(connection: Connection) -> Shape:
-    """Return whether each constraint and index is in force."""
-    return {(row.owner, row.name): row.sound for row in connection.execute(_ON_POSTGRESQL)}
-
-
-@cache
-def _expected_on_postgresql() -> Shape:
-    shape: dict[tuple[str, str], object] = {}
-    for table in metadata.sorted_tables:
-        for constraint in table.constraints:
-            shape[table.name, str(constraint.name)] = True
-        for index in table.indexes:
-            shape[table.name, str(index.name)] = True
     return shape

@@ -147,8 +147,11 @@ class Store:
         """Finish what waits, close every connection and give the directory free.
 
         A thread may be reading, because nobody can interrupt it: it closes its own.
+        Closing again does nothing: the numbers of its files may be others' by then.
         """
         self._writer.close()
+        if self._closed:
+            return
         self._closed = True
         # Not the engine's dispose(): that puts another pool in this one's place, and nobody would
         # ever close what is given back to this one.

@@ -224,11 +224,13 @@ release = Table(
     Column("request", Text, nullable=False),
     Column("plan", Text, nullable=False),
     Column("fingerprint", Text, nullable=False),
-    Column("result", LargeBinary),
-    Column("result_hash", Text),
     Column("created_at", Text, nullable=False),
     Column("finished_at", Text),
     Column("worker", Text),
+    # Last: SQLite walks over a long value page by page to reach what lies behind it, and how
+    # long a read takes must not tell whether there is a result yet.
+    Column("result_hash", Text),
+    Column("result", LargeBinary),
     PrimaryKeyConstraint("number", name="pk_release"),
     UniqueConstraint("id", name="uq_release_id"),
     UniqueConstraint("account", "seq", name="uq_release_charge"),

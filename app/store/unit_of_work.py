@@ -14,7 +14,8 @@ from app.store.datasets import Datasets, DatasetsWriter
 from app.store.entries import Entries, EntriesWriter, LedgerIdentity
 from app.store.keys import Keys, KeysWriter
 from app.store.postgresql import has_committed, transaction_number
-from app.store.releases import Releases, ReleasesWriter
+from app.store.release_reads import Releases
+from app.store.releases import ReleasesWriter
 from app.store.reviews import Reviews, ReviewsWriter
 from app.store.verification import Verification, verify
 from app.store.workers import WorkersWriter

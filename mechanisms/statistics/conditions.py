@@ -8,7 +8,7 @@ nothing: statistics derive their sensitivity from that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
@@ -78,6 +78,9 @@ class Condition:
         values = tuple(self.value) if isinstance(self.value, (tuple, list)) else (self.value,)
         if not 1 <= len(values) <= MAX_CHOICES:
             raise _invalid(f"in takes between 1 and {MAX_CHOICES} values")
+        if isinstance(column, CategoryColumn):  # its values and these may be thousands
+            known = {value: code for code, value in enumerate(column.values)}
+            return tuple(_category_code(known, value) for value in values)
         return tuple(_code(column, value) for value in values)
 
     def mask(self, block: Block, schema: Schema) -> Mask:
@@ -117,11 +120,13 @@ def within(column: NumberColumn, value: float) -> bool:
     return isfinite(value) and column.lower <= Fraction(repr(value)) <= column.upper
 
 
-def _code(column: NumberColumn | CategoryColumn, value: Scalar) -> int:
-    if isinstance(column, CategoryColumn):
-        if not isinstance(value, str) or value not in column.values:
-            raise _invalid("the value is not one of the category's declared values")
-        return column.values.index(value)
+def _category_code(known: Mapping[str, int], value: Scalar) -> int:
+    if not isinstance(value, str) or value not in known:
+        raise _invalid("the value is not one of the category's declared values")
+    return known[value]
+
+
+def _code(column: NumberColumn, value: Scalar) -> int:
     if column.boolean:
         if not isinstance(value, bool) and value not in (0, 1):
             raise _invalid("a boolean column is compared with true or false")

@@ -38,7 +38,9 @@ def release(store: Store, dataset: str, idem: str) -> ReleaseRecord:
         Debit(dataset=dataset, principal=ANALYST, idem=idem, amount=AMOUNT, request="{}", plan="{}")
     ).record
     if charged.state is ReleaseState.RELEASED:
-        return charged
+        with store.reading() as reader:
+            (stored,) = reader.releases.get_all([charged.id]).values()
+        return stored
     return store.write(Finish(release=charged.id, result=RESULT))
 
 

@@ -91,10 +91,15 @@ def question(epsilon: str = "1") -> Question:
 
 @asynccontextmanager
 async def opened(
-    place: Place, processes: Any, *, drain_s: float = 5, lease_ms: int = 60_000
+    place: Place,
+    processes: Any,
+    *,
+    drain_s: float = 5,
+    lease_ms: int = 60_000,
+    slot_ms: int = 0,
 ) -> AsyncIterator[tuple[Store, Services]]:
     settings = Settings(
-        data_dir=place.directory, database_url=place.url, response_slot_ms=0, job_processes=1
+        data_dir=place.directory, database_url=place.url, response_slot_ms=slot_ms, job_processes=1
     )
     store = open_store(settings)
     store.share()

@@ -84,6 +84,31 @@ def test_a_key_is_charged_once_in_a_batch_and_after_it(place: Place) -> None:
         assert ledger.balance() == (1000, 10, 0)
 
 
+def test_ids_of_releases_made_one_after_the_other_begin_alike(place: Place) -> None:
+    with opened(place, total=10) as ledger:
+        alone = ledger.store.write(
+            lambda u: u.releases.debit(
+                account=ledger.account, amount=1, dataset=ledger.dataset, principal=ANALYST,
+                request="{}", plan="[]", idem="alone",
+            )
+        )  # fmt: skip
+        outcomes = together(
+            ledger, debit(ledger, "a"), debit(ledger, "b", 99), debit(ledger, "a"),
+            debit(ledger, "c"),
+        )  # fmt: skip
+        assert codes(outcomes) == ["ok", "budget-exceeded", "ok", "ok"]
+        reserved = ledger.store.write(
+            lambda u: u.reviews.reserve(
+                account=ledger.account, amount=1, dataset=ledger.dataset, principal=ANALYST,
+                request="{}", plan="[]", idem="reserved",
+            )
+        )  # fmt: skip
+        made = [alone, outcomes[0].record, outcomes[3].record, reserved]
+        assert [record.number for record in made] == [1, 2, 3, 4]
+        assert len({record.id[:12] for record in made}) == 1
+        assert len({record.id for record in made}) == 4
+
+
 def test_a_refused_charge_leaves_its_key_free(place: Place) -> None:
     with opened(place, total=5) as ledger:
         outcomes = together(ledger, debit(ledger, "k", 6), debit(ledger, "k", 5))

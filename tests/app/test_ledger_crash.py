@@ -10,11 +10,12 @@ import threading
 import time
 from multiprocessing.connection import Connection
 
+import pytest
+
 from app.domain.releases import ReleaseState
 from app.store import UnitOfWork, inspecting
 from tests.app.ledgers import ANALYST, CURATOR, Place, left_behind
 
-ROUNDS = 20
 WRITERS = 4
 
 
@@ -81,7 +82,11 @@ def acknowledged_before_death(
     return known
 
 
-def test_no_acknowledged_release_is_lost(place: Place) -> None:
+@pytest.mark.parametrize(
+    "rounds",
+    [20, pytest.param(1000, marks=[pytest.mark.long, pytest.mark.timeout(3 * 3600)])],
+)
+def test_no_acknowledged_release_is_lost(place: Place, rounds: int) -> None:
     rng = random.Random(7)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["app.store", "tests.app.ledgers"])
@@ -94,7 +99,7 @@ def test_no_acknowledged_release_is_lost(place: Place) -> None:
     ).id
     store.close()
     known: dict[str, str] = {}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         known |= acknowledged_before_death(context, place, account, dataset, rng.uniform(0.0, 0.15))
         with inspecting(place.url) as r:
             assert r.verify().ok
@@ -110,7 +115,7 @@ def test_no_acknowledged_release_is_lost(place: Place) -> None:
     assert final is not None
     # What the anchor knew of and the file did not was burned; PostgreSQL has no anchor.
     burned = sum(entry.amount for entry in entries if entry.kind == "burn")
-    assert final.spent - burned == len(everything) >= len(known) >= ROUNDS
+    assert final.spent - burned == len(everything) >= len(known) >= rounds
     assert burned == 0 or place.backend == "sqlite"
     states = {release.state for release in everything}
     assert states <= {ReleaseState.RELEASED, ReleaseState.DEBITED}

@@ -357,10 +357,17 @@ def test_two_thousand_steps_on_postgresql() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(6 * 3600)
-def test_a_million_steps(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("backend", "steps"),
+    [
+        ("sqlite", 10**6),
+        pytest.param("postgres", 10**5, marks=pytest.mark.postgres),
+    ],
+)
+def test_a_million_steps(backend: str, steps: int, capsys: pytest.CaptureFixture[str]) -> None:
     """Others each time; the number that it tells at its start repeats them."""
     number = int(os.environ.get(REPEATED) or random.SystemRandom().getrandbits(32))
     with capsys.disabled():
         sys.stdout.write(f"\n{REPEATED}={number} repeats this run\n")
         sys.stdout.flush()
-    assert make_steps("sqlite", 10**6, number=number) >= 10**6
+    assert make_steps(backend, steps, number=number) >= steps

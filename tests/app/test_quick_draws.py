@@ -21,7 +21,7 @@ from app.api.state import Services
 from app.domain.releases import ReleaseState
 from app.quick_drawer import framed
 from app.services.draws import DrawDiedError, NoDrawerError
-from app.services.receipts import Receipts
+from app.services.receipts import Receipts, sent_answer
 from app.settings import Settings
 from app.store import ReleaseRecord
 from tests.app.test_services import ADA, BOB, new_dataset, opened, question, spent
@@ -80,7 +80,7 @@ def test_many_are_drawn_at_once_and_signed(tmp_path: Path) -> None:
             receipts = Receipts(store)
             for each in found:
                 assert each.result is not None
-                assert receipts.check(json.loads(each.result), each.result).ok
+                assert receipts.check(sent_answer(json.loads(each.result), each.result)).ok
             assert store.verify(signed=True).ok
             begun = [pid for pid in processes() if pid not in before]
         assert await ended(begun)
@@ -207,7 +207,11 @@ def test_it_signs_with_the_key_of_the_server(tmp_path: Path) -> None:
             (tmp_path / "receipts.key").unlink()  # keys are to be changed at the next start
             [found] = await ask_all(services, dataset, "a")
             assert len(processes()) == len(before) + 1
-            assert Receipts(store).check(json.loads(found.result or b""), found.result or b"").ok
+            assert (
+                Receipts(store)
+                .check(sent_answer(json.loads(found.result or b""), found.result or b""))
+                .ok
+            )
             assert not (tmp_path / "receipts.key").exists()
             assert store.verify(signed=True).ok
 

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from app.client import ReceiptError, check_receipt
 from app.domain.ledger import Entry, chain_hash
 from app.domain.problems import Problem
-from app.services.receipts import Finding, Receipts
+from app.services.receipts import Finding, LongAnswer, Receipts, sent_answer
 from app.store import ReleaseRecord, Store, StoreError, base64url
 from app.store import signing as signing_module
 from app.store.receipt import read_token, split
@@ -38,7 +38,7 @@ def signed(ledger: Ledger, idem: str = "one") -> tuple[ReleaseRecord, bytes]:
 
 
 def check(ledger: Ledger, content: bytes) -> Finding:
-    return Receipts(ledger.store).check(json.loads(content), content)
+    return Receipts(ledger.store).check(sent_answer(json.loads(content), content))
 
 
 def alone(content: bytes) -> bytes:
@@ -144,11 +144,30 @@ def test_forged_tokens_tell_nothing(tmp_path: Path) -> None:
             f"{header}.{payload}.{signature[:-4]}AAAA", json.loads(theirs)["receipt"],
             base64url(b"[]") + "." + payload + "." + signature,
         ):  # fmt: skip
-            document = {"receipt": bad}
-            assert Receipts(ledger.store).check(document, b"") == Finding(signature=False), bad
+            sent = sent_answer({"receipt": bad}, b"")
+            assert Receipts(ledger.store).check(sent) == Finding(signature=False), bad
         for absent in ({}, {"receipt": None}, {"receipt": 3}):
             with pytest.raises(Problem, match="invalid-request"):
-                Receipts(ledger.store).check(absent, b"")
+                sent_answer(absent, b"")
+
+
+@pytest.mark.parametrize("size", [1, 7, 1_000, 5_000, 40_000])
+def test_an_answer_that_is_hashed_as_it_comes_is_the_same(tmp_path: Path, size: int) -> None:
+    with opened(tmp_path) as ledger:
+        record = ledger.debit("one")
+        # white space wherever the end that is kept may begin
+        answer = json.dumps({"value": " " * 10_000, "other": list(range(1_000))}).encode()
+        content = Receipts(ledger.store).attach(record, answer)
+        for sent in (content, content + b"\n"):
+            long = LongAnswer()
+            for start in range(0, len(sent), size):
+                long.add(sent[start : start + size])
+            assert long.sent() == sent_answer(json.loads(sent), sent)
+    for other in (answer, content[:-1], b""):
+        long = LongAnswer()
+        long.add(other)
+        with pytest.raises(Problem, match="invalid-request"):
+            long.sent()
 
 
 def test_a_signed_token_of_another_shape_is_no_receipt(tmp_path: Path) -> None:
@@ -261,7 +280,7 @@ def test_a_removed_key_is_replaced_and_its_receipts_stay_valid(
         receipts = Receipts(store)
         assert receipts.keys[0].public == store.key.public
         assert len({key.name for key in receipts.keys}) == 2
-        assert receipts.check(json.loads(old), old).ok
+        assert receipts.check(sent_answer(json.loads(old), old)).ok
         assert store.verify().ok
 
 

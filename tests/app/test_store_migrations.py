@@ -19,6 +19,7 @@ from sqlalchemy.engine import make_url
 from app.store import Store, StoreError
 from app.store.engines import migrating_engine
 from app.store.migrate import migrate
+from app.store.postgresql_shape import expected_on_postgresql, found_on_postgresql
 from app.store.tables import metadata
 from app.store.unit_of_work import transaction
 from tests.app.conftest import ON_BOTH
@@ -75,6 +76,16 @@ def test_migrating_from_empty_equals_creating_all(backend: str, tmp_path: Path) 
     assert differences == []
     assert migrated == created
     assert len(created) > len(metadata.tables) + 10
+
+
+@pytest.mark.postgres
+def test_what_is_expected_on_postgresql_is_what_is_made() -> None:
+    """Conditions are pinned in the words of the server."""
+    urls = [databases().url(databases().empty()) for _ in range(2)]
+    for url, make in zip(urls, (migrate, metadata.create_all), strict=True):
+        with migrating_engine(url).connect() as connection, transaction(connection):
+            make(connection)
+            assert found_on_postgresql(connection) == expected_on_postgresql()
 
 
 def test_every_text_is_compared_by_its_bytes() -> None:

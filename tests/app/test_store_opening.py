@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -220,6 +221,18 @@ def test_a_closed_store_takes_no_writes(place: Place) -> None:
         store = ledger.store
     with pytest.raises(StoreClosedError):
         store.write(lambda u: None)
+
+
+def test_closing_again_closes_nothing_of_others(place: Place) -> None:
+    store = place.open()
+    store.close()
+    others = [os.open(os.devnull, os.O_RDONLY) for _ in range(64)]
+    try:
+        store.close()
+        assert all(os.read(other, 1) == b"" for other in others)
+    finally:
+        for other in others:
+            os.close(other)
 
 
 def test_a_thread_that_reads_on_leaves_no_connection_to_a_closed_store(place: Place) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from pydantic import BaseModel
 
@@ -67,3 +69,39 @@ def test_places_are_named_and_keys_of_the_client_are_not(text: bytes, field: str
     assert errors[0]["field"] == field
     for word in ("secret", "hidden", "input"):
         assert word not in str((refused.value.detail, errors))
+
+
+def faults(text: bytes) -> list[str]:
+    with pytest.raises(Problem) as refused:
+        read_model(Whole, text)
+    errors = refused.value.extras["errors"]
+    assert isinstance(errors, list)
+    return [str(each["field"]) for each in errors]
+
+
+def names(*found: object, padding: int = 0) -> bytes:
+    part = {"level": 1, "names": [*found, *["x"] * padding]}
+    return json.dumps({"parts": {"a": part, "b": part}}).encode()
+
+
+def test_an_ordinary_document_tells_twenty_faults() -> None:
+    listed = [f"parts[0].names[{place}]" for place in range(15)]
+    assert faults(names(*[1] * 15)) == listed + [f"parts[1].names[{place}]" for place in range(5)]
+
+
+@pytest.mark.parametrize("content", [names(1, 1, padding=8_000), names(*[1] * 501)])
+def test_a_long_document_and_one_of_many_faults_tell_the_first_of_a_list(content: bytes) -> None:
+    assert faults(content) == ["parts[0].names[0]"]
+
+
+def test_a_long_document_is_read_as_a_short_one() -> None:
+    long = read_model(Whole, names("a", "b", padding=8_000))
+    short = read_model(Whole, names("a", "b"))
+    assert long.parts["a"].names == short.parts["a"].names + ("x",) * 8_000
+    assert type(long.parts["b"]) is Part
+
+
+def test_twenty_faults_of_very_many_are_found_in_time() -> None:
+    keys = ",".join(f'"{number}":1' for number in range(900))
+    found = faults(f'{{"parts":{{{keys}}}}}'.encode())
+    assert found == [f"parts[{place}]" for place in range(20)]

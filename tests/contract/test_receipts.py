@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from app.client import ReleaseDesk, check_receipt
-from tests.contract.service import Service, ask, assert_problem, make_key, send_raw
+from tests.contract.service import (
+    ADMIN_KEY,
+    Service,
+    ask,
+    assert_problem,
+    make_key,
+    running,
+    send_raw,
+    upload,
+)
 
 PATH = "/v1/ledger/receipts"
 
@@ -78,7 +88,26 @@ def test_a_receipt_needs_a_key_and_json(analyst: httpx.Client, anonymous: httpx.
     plain = analyst.post(PATH, content=b"x", headers={"Content-Type": "text/plain"})
     assert_problem(plain, 415, "unsupported-media-type")
     big = json.dumps({"receipt": "x" * 2**20}).encode()
-    assert_problem(send_raw(analyst, PATH, big), 413, "too-large")
+    assert_problem(send_raw(analyst, PATH, big), 422, "invalid-request")
+
+
+def test_long_answers_are_checked_too(tmp_path: Path) -> None:
+    with running(tmp_path / "data", max_answer_bytes=2**21) as service, service.client() as admin:
+        name, edges = "x" * 100, [float(number) for number in range(3_001)]
+        columns = {name: {"type": "number", "lower": 0, "upper": 3_000}}
+        dataset = str(upload(admin, f"{name}\n1\n", columns=columns)["id"])
+        statistic = {"kind": "histogram", "columns": [name], "edges": {name: edges}}
+        with ReleaseDesk(service.url, ADMIN_KEY) as desk:
+            release = desk.release(dataset, statistic, epsilon="1")
+            assert len(release.body) > 2**20
+            found = desk.check_receipt(release)
+            assert (found.ok, found.sent) == (True, True)
+        edited = check(admin, release.body.replace(b'"released"', b'"running"', 1))
+        assert (edited["ok"], edited["sent"], edited["stored"]) == (False, False, True)
+        cut = send_raw(admin, PATH, release.body[:-4])
+        assert_problem(cut, 422, "invalid-request")
+        problem = assert_problem(send_raw(admin, PATH, b" " * 2**21 + release.body), 413)
+        assert problem["limit"] == "max_answer_bytes"
 
 
 def test_the_client_checks_too(service: Service, admin: httpx.Client, dataset: str) -> None:

@@ -1,4 +1,4 @@
-"""While hostile files are read in, everybody else is served as before."""
+"""While hostile files and bodies are read in, everybody else is served as before."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ import httpx
 
 from tests.app.bombs import gzip_bomb, parquet_bombs
 from tests.e2e.bystanders import require_served_as_before
+from tests.e2e.hostile_bodies import KINDS, hostile_body
 from tests.e2e.live import ADMIN_KEY, LiveServer, upload
 
 NUMBER: dict[str, Any] = {"x": {"type": "number", "lower": 0, "upper": 2}}
 SECONDS = 3.0
 ATTACKERS = 3
+LARGEST_BODY = 2**20
 
 File = tuple[str, bytes, dict[str, Any], set[int]]
 
@@ -48,8 +51,11 @@ def _files() -> list[File]:
     ]
 
 
-def _attack(url: str, stop: Any, answers: Any) -> None:
-    """Upload the files by turns from a few clients until told to stop, each at least once."""
+def _attack(url: str, dataset: str, stop: Any, answers: Any) -> None:
+    """Send the files by turns from a few clients, and the bodies from one, until told to stop.
+
+    Each at least once.
+    """
     files = _files()
     told: list[tuple[str, int]] = []
 
@@ -72,7 +78,18 @@ def _attack(url: str, stop: Any, answers: Any) -> None:
                 answer = client.post("/v1/datasets", files=sent)
                 told.append((name, answer.status_code))
 
+    def ask() -> None:
+        headers = {"Authorization": f"Bearer {ADMIN_KEY}", "Content-Type": "application/json"}
+        bodies = {kind: hostile_body(kind, LARGEST_BODY) for kind in KINDS}
+        with httpx.Client(base_url=url, timeout=120, verify=False, headers=headers) as client:
+            for number, kind in enumerate(cycle(bodies)):
+                if stop.is_set() and number >= len(bodies):
+                    return
+                answer = client.post(f"/v1/datasets/{dataset}/previews", content=bodies[kind])
+                told.append((kind, answer.status_code))
+
     threads = [threading.Thread(target=send, args=(start,)) for start in range(ATTACKERS)]
+    threads.append(threading.Thread(target=ask))
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -81,11 +98,13 @@ def _attack(url: str, stop: Any, answers: Any) -> None:
 
 
 @contextmanager
-def _attacked(server: LiveServer, outcomes: dict[str, set[int]]) -> Iterator[None]:
-    """Have hostile files uploaded from another process, and note the answers."""
+def _attacked(server: LiveServer, dataset: str, outcomes: dict[str, set[int]]) -> Iterator[None]:
+    """Have hostile files and bodies sent from another process, and note the answers."""
     context = multiprocessing.get_context("forkserver")
     stop, answers = context.Event(), context.Queue()
-    process = context.Process(target=_attack, args=(server.url, stop, answers), daemon=True)
+    process = context.Process(
+        target=_attack, args=(server.url, dataset, stop, answers), daemon=True
+    )
     process.start()
     time.sleep(1.5)  # the files have to be made
     try:
@@ -103,9 +122,9 @@ def test_others_are_served_as_before(tmp_path: Path) -> None:
         with server.client() as admin:
             dataset = str(upload(admin, "x\n1\n2\n", NUMBER)["id"])
         require_served_as_before(
-            server, dataset, "x", lambda: _attacked(server, outcomes), seconds=SECONDS
+            server, dataset, "x", lambda: _attacked(server, dataset, outcomes), seconds=SECONDS
         )
-    allowed = {name: sound for name, _, _, sound in _files()}
-    assert outcomes.keys() == allowed.keys(), "every file had its turn"
+    allowed = {name: sound for name, _, _, sound in _files()} | {kind: {422} for kind in KINDS}
+    assert outcomes.keys() == allowed.keys(), "every file and body had its turn"
     for name, statuses in outcomes.items():
         assert statuses <= allowed[name], (name, statuses)

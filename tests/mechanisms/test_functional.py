@@ -171,7 +171,7 @@ def test_the_loss_never_exceeds_epsilon(
     for norm in BALLS:
         drawn = drawn_of(plan_of(question(intercept=intercept), made, epsilon, norm))
         noise, total, largest = drawn.noise, drawn.moments.total, Fraction(0)
-        for here, there in neighbours(made, rows=3, trials=60, seed=5):
+        for here, there in neighbours(made, rows=3, trials=200, seed=5):
             u = [Fraction(a - b) for a, b in zip(total(here), total(there), strict=True)]
             scaled = noise.refinement ** (2 if norm == "l2" else 1)
             rate = noise.rate_squared if norm == "l2" else noise.rate

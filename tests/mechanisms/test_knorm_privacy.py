@@ -86,7 +86,7 @@ def test_the_loss_never_exceeds_epsilon(
     )
     largest = dict.fromkeys(balls, Fraction(0))
     noises = {ball: IntegerNoise.calibrated(form.space, ball, eps) for ball in balls}
-    for here, there in neighbours(made, rows=3, trials=60, seed=5):
+    for here, there in neighbours(made, rows=3, trials=200, seed=5):
         difference = [a - b for a, b in zip(form.total(here), form.total(there), strict=True)]
         for ball, noise in noises.items():
             largest[ball] = max(largest[ball], loss(noise, difference))

@@ -235,7 +235,7 @@ def test_logistic_gradients_stay_within_the_sensitivity(
                     float(np.linalg.norm([float(c) for c in change], ord=p))
                 ),
                 rows=2,
-                trials=24,
+                trials=200,
             )
             assert replay.largest <= bound + 1e-12
 

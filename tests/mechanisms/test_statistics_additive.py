@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
@@ -26,7 +27,7 @@ from mechanisms.statistics.additive import (
     noise_describer,
 )
 from mechanisms.statistics.base import InvalidStatisticError
-from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.conditions import Condition, check_conditions
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.covariance import Covariance
@@ -36,6 +37,7 @@ from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.total import Sum
 from mechanisms.statistics.variance import Variance
 from mechanisms.testing import record_replay, seeded_randomness
+from tests.scale.yardstick import slowness
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 COLUMNS = {
@@ -688,3 +690,14 @@ def test_one_answer_tells_the_noise_of_every_linear_one(name: str, adjacency: Ad
         name.startswith(("count", "histogram", "sum"))
         or (adjacency is REPLACE and name.startswith(("mean", "moments")))
     )
+
+
+def test_long_lists_of_a_long_category_are_looked_up_and_not_searched_for() -> None:
+    column = CategoryColumn(values=tuple(f"value {number:05}" for number in range(10_000)))
+    schema = Schema(columns={"c": column}, adjacency=Adjacency.REPLACE_ONE, rows=1)
+    last = column.values[-1_000:]
+    where = (Condition(column="c", op="in", value=last),) * 20
+    started = time.process_time()
+    check_conditions(where, schema)
+    assert time.process_time() - started < 0.5 * slowness()
+    assert where[0].codes(schema) == tuple(range(9_000, 10_000))

@@ -1,0 +1,64 @@
+"""What the bodies of requests are made into: short ones here, longer ones beside the server.
+
+A hostile body of a MiB takes seconds of one core and, in between, hundreds of MB, and a sound
+one half a second. On the event loop, or in a thread that holds the interpreter's lock, that
+would keep everybody else waiting; so it happens in a calculating process, and only what
+comes of it comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from app.api.exact_json import SHORT_BYTES, read_json, read_model
+from app.api.schemas import DatasetSpec, Request
+from app.domain.problems import Problem, invalid_request
+from app.services.datasets import NewDataset
+from app.services.planning import Aside
+from app.services.receipts import SentAnswer, sent_answer
+
+Body = TypeVar("Body", bound=Request)
+T = TypeVar("T")
+
+
+async def made_of(
+    content: bytes,
+    aside: Aside,
+    function: Callable[..., T],
+    *arguments: object,
+) -> T:
+    """Return what a function of a module makes of a body.
+
+    Raises
+    ------
+    Problem
+        What the function raises; ``busy`` when too many long bodies are waiting.
+    """
+    if len(content) <= SHORT_BYTES:
+        return function(content, *arguments)
+    return await aside.run(function, content, *arguments)
+
+
+def request_in(content: bytes, model: type[Body]) -> Body:
+    """Return a body as its model, with what follows from it alone."""
+    return read_model(model, content).prepared()
+
+
+def spec_in(content: bytes, max_columns: int) -> NewDataset:
+    """Return what the spec of an upload declares."""
+    try:
+        spec = read_model(DatasetSpec, content)
+    except Problem as problem:
+        raise problem.inside("spec") from None
+    if len(spec.columns) > max_columns:
+        raise invalid_request("spec.columns", f"must be at most {max_columns}")
+    return spec.declared()
+
+
+def answer_in(content: bytes) -> SentAnswer:
+    """Return a released answer that somebody has sent back, or its receipt alone."""
+    members = read_json(content)
+    if not isinstance(members, dict):
+        raise invalid_request("body", "must be an object")
+    return sent_answer(members, content)
