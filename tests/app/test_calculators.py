@@ -15,7 +15,7 @@ import pytest
 from app import calculators
 from app.calculators import CalculatingProcesses
 from app.domain.problems import Problem
-from app.engine.forking import ProcessLostError
+from app.engine.forking import Forks, ProcessLostError
 from tests.app.uploads import SENTINEL
 
 
@@ -30,6 +30,16 @@ def running() -> list[int]:
     """Return the processes that calculate now."""
     host = calculators._FORKS._host().process.pid
     return [int(each) for each in Path(f"/proc/{host}/task/{host}/children").read_text().split()]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def host_of_its_own() -> Iterator[None]:
+    """Calculate apart from servers that other modules' tests started in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        forks = Forks("app.calculators", quiet=False)
+        patch.setattr(calculators, "_FORKS", forks)
+        yield
+        forks.close()
 
 
 @pytest.fixture
