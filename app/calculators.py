@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import logging
 import pickle
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -53,6 +54,7 @@ class CalculatingProcesses:
     def __init__(self, *, log_level: str) -> None:
         self._log_level = log_level
         self._crew = Crew(_FORKS)
+        self._keeping = threading.Lock()
         self._kept: list[Connection] = []
 
     def run(self, function: Callable[..., T], *arguments: object) -> T:
@@ -83,14 +85,16 @@ class CalculatingProcesses:
             channel = self._crew.begin(self._log_level.encode())
         try:
             channel.send_bytes(order)
-            message, body = receive(channel)
+            message, body = receive(channel, most=None)
         except (OSError, EOFError):
             self._crew.end(channel)
             raise ProcessLostError("a calculating process died") from None
-        if self._kept:
+        with self._keeping:
+            spare = bool(self._kept)
+            if not spare:
+                self._kept.append(channel)
+        if spare:
             self._crew.end(channel)
-        else:
-            self._kept.append(channel)
         return message, bytes(body)
 
     def close(self) -> None:

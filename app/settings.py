@@ -213,9 +213,10 @@ class Settings(BaseSettings):
     max_waiting_plans: int = Field(
         default=16,
         ge=1,
-        description="Costly plans and previews (of many columns' moments) that may be made or wait "
-        "at once, and JSON bodies above 4 KiB that may be read or wait; one plan is made and one "
-        "body read at a time, beside the server. Above it requests answer 503 busy.",
+        description="A person's costly plans and previews (of many columns' moments) that may be "
+        "made or wait at once, and JSON bodies above 4 KiB that may be read or wait; one plan is "
+        "made and one body read at a time, beside the server, and people take turns. Above it "
+        "the person's requests answer 503 busy.",
     )
     review_days: float = Field(
         default=30.0,

@@ -24,20 +24,21 @@ T = TypeVar("T")
 
 async def made_of(
     content: bytes,
+    person: str,
     aside: Aside,
     function: Callable[..., T],
     *arguments: object,
 ) -> T:
-    """Return what a function of a module makes of a body.
+    """Return what a function of a module makes of a person's body.
 
     Raises
     ------
     Problem
-        What the function raises; ``busy`` when too many long bodies are waiting.
+        What the function raises; ``busy`` when too many long bodies of the person's are waiting.
     """
     if len(content) <= SHORT_BYTES:
         return function(content, *arguments)
-    return await aside.run(function, content, *arguments)
+    return await aside.run(person, function, content, *arguments)
 
 
 def request_in(content: bytes, model: type[Body]) -> Body:

@@ -62,7 +62,7 @@ async def create_dataset(
     with state.uploads.entered():
         async with receive_upload(request, directory=settings.data_dir, limits=limits) as upload:
             services, most = state.services, settings.max_columns
-            new = await made_of(upload.spec, services.reading, spec_in, most)
+            new = await made_of(upload.spec, caller.person, services.reading, spec_in, most)
             view = await services.datasets.create(new, upload.file, caller=caller)
     response.headers["Location"] = f"/v1/datasets/{view.facts.id}"
     return dataset_answer(view)

@@ -48,7 +48,7 @@ async def caller_of(request: Request, role: Role) -> Caller:
     """
     state = state_of(request)
     known = await state.services.keys.recognise(_bearer(request))
-    request.scope["key_id"] = known.key
+    request.scope["caller"] = known
     state.rates.take(known.key)
     known.require(role)
     if request.scope["query_string"]:
@@ -130,12 +130,13 @@ async def read_body(request: Request, model: type[Body]) -> Body:
     ------
     Problem
         ``unsupported-media-type``, ``too-large``, ``invalid-request``; ``busy``
-        when it is long and many such are waiting to be read.
+        when it is long and many such of the person's are waiting to be read.
     """
     body = bytearray()
     async for chunk in _json_chunks(request, "max_request_bytes"):
         body += chunk
-    return await made_of(bytes(body), state_of(request).services.reading, request_in, model)
+    reading = state_of(request).services.reading
+    return await made_of(bytes(body), _person(request), reading, request_in, model)
 
 
 async def _sent_answer(request: Request) -> SentAnswer:
@@ -149,7 +150,13 @@ async def _sent_answer(request: Request) -> SentAnswer:
             body.clear()
     if long.begun:
         return long.sent()
-    return await made_of(bytes(body), state.services.reading, answer_in)
+    return await made_of(bytes(body), _person(request), state.services.reading, answer_in)
+
+
+def _person(request: Request) -> str:
+    """Return who sent a request; no body is read before that is known."""
+    caller: Caller = request.scope["caller"]
+    return caller.person
 
 
 Sent = Annotated[SentAnswer, Depends(_sent_answer)]

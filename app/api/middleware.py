@@ -106,6 +106,6 @@ class RequestContext:
                         "status": status,
                         "code": code,
                         "duration_ms": None if (method, route) in _TELLING else taken_ms,
-                        "key": scope.get("key_id"),
+                        "key": caller.key if (caller := scope.get("caller")) else None,
                     },
                 )

@@ -32,7 +32,6 @@ async def preview_release(
     state: State,
 ) -> PreviewAnswer:
     """Say what a release would cost, which mechanism and norm it takes and why, and its noise."""
-    del caller
     wish = Wish(accuracy=body.accuracy, assume_rows=body.assume_rows)
-    preview = await state.services.previews.preview(dataset, body.question, wish)
+    preview = await state.services.previews.preview(dataset, body.question, wish, caller=caller)
     return PreviewAnswer.model_validate(preview)

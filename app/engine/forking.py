@@ -66,8 +66,15 @@ def send(channel: Connection, message: Message, body: bytes) -> None:
     channel.send_bytes(bytes([message]) + body)
 
 
-def receive(channel: Connection, patience_s: float | None = None) -> tuple[Message, memoryview]:
+def receive(
+    channel: Connection,
+    patience_s: float | None = None,
+    *,
+    most: int | None = _MAX_MESSAGE_BYTES,
+) -> tuple[Message, memoryview]:
     """Return the next message, unless the other end is silent for too long.
+
+    ``most`` bytes are taken, any number if None: for one whose messages follow from ours.
 
     Raises
     ------
@@ -76,7 +83,7 @@ def receive(channel: Connection, patience_s: float | None = None) -> tuple[Messa
     """
     if not channel.poll(patience_s):
         raise TimeoutError
-    content = channel.recv_bytes(_MAX_MESSAGE_BYTES)
+    content = channel.recv_bytes(most)
     return Message(content[0]), memoryview(content)[1:]
 
 

@@ -57,6 +57,7 @@ class DerivationService:
             record,
             facts,
             statistic,
+            person=caller.person,
             expected_ms=planning_ms(asked.statistic, asked.mechanism, facts.schema),
         )
 

@@ -1,14 +1,15 @@
 """What planning costs, from the question alone, and lanes that keep costly plans apart.
 
 Most plans take a millisecond or two; one of 64 columns' moments takes a second
-of one core. Those are made beside this process, one at a time, and wait in a
-queue of bounded length, so that whoever asks for many holds up nobody but their
-like.
+of one core. Those are made beside this process, one at a time, and wait in
+queues of bounded length, one for each person, so that whoever asks for many holds
+up nobody but themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Protocol, TypeVar
 
@@ -95,29 +96,29 @@ _ESTIMATES: Mapping[str, Callable[[Any], float]] = {
 
 
 class Aside:
-    """Calculations beside this process, one at a time, and a queue before them.
+    """Calculations beside this process, one at a time, for which people take turns.
 
     Parameters
     ----------
     beside
         Where they are made.
     most
-        How many may be made or wait.
+        How many of one person's may be made or wait.
     """
 
     def __init__(self, beside: CalculateBeside, *, most: int) -> None:
         self._beside = beside
-        self._lane = Lane(threads=1, most=most)
+        self._lane = FairLane(most=most)
 
-    async def run(self, function: Callable[..., T], *arguments: object) -> T:
+    async def run(self, person: str, function: Callable[..., T], *arguments: object) -> T:
         """Return what a function of a module comes to.
 
         Raises
         ------
         Problem
-            What the function raises; ``busy``, when as many as may are there.
+            What the function raises; ``busy``, when as many of the person's as may are there.
         """
-        return await self._lane.run(self._beside.run, function, *arguments)
+        return await self._lane.run(person, self._beside.run, function, *arguments)
 
 
 class Lane:
@@ -153,3 +154,53 @@ class Lane:
             return await anyio.to_thread.run_sync(function, *arguments, limiter=self._turns)
         finally:
             self._there -= 1
+
+
+class FairLane:
+    """A thread for calculations that take long, and for each person a queue before it.
+
+    The first of every queue stand in line, so a person waits for one calculation of each other
+    person's at most, however many those have asked for.
+
+    Parameters
+    ----------
+    most
+        How many of one person's may run or wait.
+    """
+
+    def __init__(self, *, most: int) -> None:
+        self._most = most
+        self._line = anyio.CapacityLimiter(1)
+        self._queues: dict[str, _Queue] = {}
+
+    async def run(
+        self, person: str, function: Callable[..., T], *arguments: object, patient: bool = False
+    ) -> T:
+        """Run a person's calculation in another thread when its turn has come.
+
+        ``patient`` is as in :meth:`Lane.run`.
+
+        Raises
+        ------
+        Problem
+            ``busy``, when as many of the person's as may are there.
+        """
+        queue = self._queues.setdefault(person, _Queue())
+        if queue.there >= self._most and not patient:
+            raise Problem("busy")
+        queue.there += 1
+        try:
+            async with queue.first:
+                return await anyio.to_thread.run_sync(function, *arguments, limiter=self._line)
+        finally:
+            queue.there -= 1
+            if not queue.there:
+                del self._queues[person]
+
+
+@dataclass(slots=True)
+class _Queue:
+    """One person's calculations: how many are there, and the right to stand in line for one."""
+
+    there: int = 0
+    first: anyio.Lock = field(default_factory=anyio.Lock)

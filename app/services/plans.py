@@ -15,7 +15,13 @@ from typing import TypeVar
 from app.domain.problems import Problem, invalid_request
 from app.services.answers import plan_json
 from app.services.datasets import DatasetFacts
-from app.services.planning import LONGEST_SHORT_MS, CalculateBeside, Lane, planning_ms
+from app.services.planning import (
+    LONGEST_SHORT_MS,
+    CalculateBeside,
+    FairLane,
+    Lane,
+    planning_ms,
+)
 from app.services.questions import Question, read_question
 from app.services.terms import require_same_terms
 from app.services.work import Job, job_of
@@ -67,7 +73,7 @@ class PlanService:
     threads
         How many plans are made here at once.
     max_waiting, max_waiting_costly
-        How many may be made or wait for it, here and beside this process.
+        How many may be made or wait for it: here, and of one person's beside this process.
     beside
         Where the costly ones are made, one at a time.
     """
@@ -76,12 +82,14 @@ class PlanService:
         self, *, threads: int, max_waiting: int, max_waiting_costly: int, beside: CalculateBeside
     ) -> None:
         self._short = Lane(threads=threads, most=max_waiting)
-        self._costly = Lane(threads=1, most=max_waiting_costly)
+        self._costly = FairLane(most=max_waiting_costly)
         self._beside = beside
         self._known: OrderedDict[tuple[str, str], Offer] = OrderedDict()
 
-    async def offer(self, facts: DatasetFacts, question: Question) -> Offer:
+    async def offer(self, facts: DatasetFacts, question: Question, *, person: str) -> Offer:
         """Return what follows from a question before any data, and how it is drawn.
+
+        ``person`` is who asks: people take turns at what is costly.
 
         Raises
         ------
@@ -89,14 +97,18 @@ class PlanService:
             ``invalid-request`` when the question does not fit the data set's
             public description or is not offered; ``empty-dataset``; ``busy``.
         """
-        return await self._offer(facts, question, patient=False)
+        return await self._offer(facts, question, person=person, patient=False)
 
-    async def _offer(self, facts: DatasetFacts, question: Question, *, patient: bool) -> Offer:
-        known = self._remembered(facts, question)
-        if known is not None:
-            return known
-        lane = self._costly if is_costly(facts, question) else self._short
-        offer = await lane.run(self._made, facts, question, patient=patient)
+    async def _offer(
+        self, facts: DatasetFacts, question: Question, *, person: str, patient: bool
+    ) -> Offer:
+        offer = self._remembered(facts, question)
+        if offer is not None:
+            return offer
+        if is_costly(facts, question):
+            offer = await self._costly.run(person, self._made, facts, question, patient=patient)
+        else:
+            offer = await self._short.run(self._made, facts, question, patient=patient)
         return self._remember(facts, question, offer)
 
     def _made(self, facts: DatasetFacts, question: Question) -> Offer:
@@ -134,7 +146,7 @@ class PlanService:
         """
         question = read_question(record.request)
         # charged or reserved already: it waits for its turn however many are there
-        offer = await self._offer(facts, question, patient=True)
+        offer = await self._offer(facts, question, person=record.principal, patient=True)
         require_same_terms(record, plan=offer.text, cost=offer.cost)
         return question, offer
 
@@ -144,6 +156,7 @@ class PlanService:
         facts: DatasetFacts,
         question: Question,
         *arguments: object,
+        person: str,
         expected_ms: float,
     ) -> T:
         """Return what a function of a module makes of an offer, a data set's facts and a question.
@@ -154,10 +167,10 @@ class PlanService:
             As :meth:`offer`, and what the function raises.
         """
         if expected_ms <= LONGEST_SHORT_MS:
-            offer = await self.offer(facts, question)
+            offer = await self.offer(facts, question, person=person)
             return await self._short.run(function, offer, facts, question, *arguments)
         weighed: tuple[Offer, T] = await self._costly.run(
-            self._beside.run, _weighed, function, facts, question, *arguments
+            person, self._beside.run, _weighed, function, facts, question, *arguments
         )
         offer, outcome = weighed
         if is_costly(facts, question):
@@ -165,7 +178,7 @@ class PlanService:
         return outcome
 
     async def compute(
-        self, function: Callable[..., T], *arguments: object, expected_ms: float
+        self, function: Callable[..., T], *arguments: object, person: str, expected_ms: float
     ) -> T:
         """Run a function of a module in another thread, or beside with the plans that take as long.
 
@@ -176,7 +189,7 @@ class PlanService:
         """
         if expected_ms <= LONGEST_SHORT_MS:
             return await self._short.run(function, *arguments)
-        return await self._costly.run(self._beside.run, function, *arguments)
+        return await self._costly.run(person, self._beside.run, function, *arguments)
 
     def close(self) -> None:
         """End what is being calculated beside this process."""

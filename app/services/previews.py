@@ -11,6 +11,7 @@ from app.domain.problems import Problem
 from app.services.accounting import charge_json
 from app.services.answers import noise_json, plan_json
 from app.services.datasets import DatasetFacts, DatasetService, require_active
+from app.services.keys import Caller
 from app.services.planning import planning_ms
 from app.services.plans import Offer, PlanService, make_plan
 from app.services.questions import Question
@@ -46,7 +47,9 @@ class PreviewService:
         self._datasets = datasets
         self._plans = plans
 
-    async def preview(self, dataset: str, question: Question, wish: Wish) -> dict[str, object]:
+    async def preview(
+        self, dataset: str, question: Question, wish: Wish, *, caller: Caller
+    ) -> dict[str, object]:
         """Return the preview as JSON-ready fields.
 
         Raises
@@ -60,7 +63,9 @@ class PreviewService:
         expected_ms = planning_ms(question.statistic, question.mechanism, facts.schema)
         if wish.accuracy is not None:
             expected_ms *= 1 + _TRIED
-        return await self._plans.weigh(_preview, facts, question, wish, expected_ms=expected_ms)
+        return await self._plans.weigh(
+            _preview, facts, question, wish, person=caller.person, expected_ms=expected_ms
+        )
 
 
 def _preview(

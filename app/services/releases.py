@@ -121,7 +121,7 @@ class ReleaseService:
         self, facts: DatasetFacts, question: Question, request: str, *, idem: str, principal: str
     ) -> ReleaseRecord:
         try:
-            offer = await self._prepare(facts, question)
+            offer = await self._prepare(facts, question, person=principal)
         except Problem:
             # a request that would be refused today may have been answered before: that wins
             known = await anyio.to_thread.run_sync(self._known, principal, idem)
@@ -153,13 +153,13 @@ class ReleaseService:
         with self._store.reading() as reader:
             return reader.releases.known({(principal, idem)}).get((principal, idem))
 
-    async def _prepare(self, facts: DatasetFacts, question: Question) -> Offer:
+    async def _prepare(self, facts: DatasetFacts, question: Question, *, person: str) -> Offer:
         """Judge everything that can be judged without the data."""
         if len(self._running) > self._max_waiting:
             raise Problem("busy")
         require_active(facts.record)
         enforce(facts.policy, Ask(kinds=question.kinds, epsilon=question.epsilon))
-        return await self._plans.offer(facts, question)
+        return await self._plans.offer(facts, question, person=person)
 
     async def _found(self, known: ReleaseRecord) -> ReleaseRecord:
         """Return a release that is charged and not drawn here and now, as it may be shown.

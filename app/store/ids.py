@@ -26,10 +26,9 @@ def release_ids(first: int, count: int = 1) -> Iterator[str]:
     """Return ids of releases, numbered from ``first`` on: 32 bits of a neighbourhood, 96 random.
 
     What is made together lies together in the indexes, so that a million releases
-    later as few of their pages are written for each as at the beginning. Neither a count
-    nor a time can be read from an id: when a charge could be written may depend on how
-    long another draw took, and how many came before is nobody's business who is shown
-    one answer.
+    later as few of their pages are written for each as at the beginning. Neither a time nor
+    how many came before can be read from an id: when a charge could be written may depend on
+    how long another draw took. Whoever has many ids sees which were made close together.
     """
     bits = os.urandom(12 * count).hex()
     for place in range(count):

@@ -7,39 +7,27 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 from app import calculators
 from app.calculators import CalculatingProcesses
 from app.domain.problems import Problem
-from app.engine.forking import Forks, ProcessLostError
+from app.engine.forking import ProcessLostError
+from tests.app.forks import forked, own_host, wait
 from tests.app.uploads import SENTINEL
-
-
-def wait(met: Callable[[], bool], patience_s: float = 20) -> None:
-    until = time.monotonic() + patience_s
-    while not met():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def running() -> list[int]:
     """Return the processes that calculate now."""
-    host = calculators._FORKS._host().process.pid
-    return [int(each) for each in Path(f"/proc/{host}/task/{host}/children").read_text().split()]
+    return forked(calculators)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def host_of_its_own() -> Iterator[None]:
-    """Calculate apart from servers that other modules' tests started in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        forks = Forks("app.calculators", quiet=False)
-        patch.setattr(calculators, "_FORKS", forks)
+def host() -> Iterator[None]:
+    with own_host(calculators):
         yield
-        forks.close()
 
 
 @pytest.fixture
@@ -91,6 +79,7 @@ def test_it_calculates_elsewhere_and_knows_nothing_of_the_service(
     priority = os.getpriority(os.PRIO_PROCESS, 0)
     assert beside.run(ours) == (min(priority + 10, 19), None, 0)
     assert beside.run(divmod, 7, 2) == (3, 1)
+    assert len(beside.run(bytes, 1 << 25)) == 1 << 25, "however much it is"
 
 
 def test_its_low_priority_counts_and_it_hears_no_ctrl_c(beside: CalculatingProcesses) -> None:
@@ -101,7 +90,7 @@ def test_its_low_priority_counts_and_it_hears_no_ctrl_c(beside: CalculatingProce
 
 def test_a_process_is_kept_for_the_next_and_no_more_than_one(beside: CalculatingProcesses) -> None:
     first = beside.run(os.getpid)
-    threads = [threading.Thread(target=beside.run, args=(time.sleep, 0.5)) for _ in range(3)]
+    threads = [threading.Thread(target=beside.run, args=(time.sleep, 2)) for _ in range(3)]
     for thread in threads:
         thread.start()
     wait(lambda: len(running()) == 3)

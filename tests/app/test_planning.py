@@ -24,6 +24,7 @@ from app.domain.releases import ReleaseState
 from app.services import plans as plan_module
 from app.services import previews as preview_module
 from app.services.datasets import DatasetFacts
+from app.services.keys import Caller
 from app.services.planning import LONGEST_SHORT_MS, planning_ms
 from app.services.plans import Offer, make_offer
 from app.services.previews import Wish
@@ -48,6 +49,7 @@ from mechanisms.statistics.stack import MAX_PARTS, Part, Stack
 from mechanisms.statistics.variance import Variance
 from tests.app import test_services
 from tests.app.test_services import (
+    ADA,
     BOB,
     leave_debited,
     new_dataset,
@@ -227,6 +229,18 @@ def costly(epsilon: str) -> Question:
     return replace(question(epsilon), mechanism=COSTLY)
 
 
+async def _preview(
+    services: Services,
+    dataset: str,
+    asked: Question,
+    *,
+    caller: Caller = BOB,
+    accuracy: float | None = None,
+) -> dict[str, object]:
+    wish = Wish(accuracy=accuracy)
+    return await services.previews.preview(dataset, asked, wish, caller=caller)
+
+
 async def _begun(services: Services, dataset: str, *epsilons: str) -> list[asyncio.Task[Any]]:
     tasks = [
         asyncio.ensure_future(
@@ -245,28 +259,31 @@ def test_costly_plans_wait_apart_and_not_without_bound(tmp_path: Path, held: Hel
             waiting = await _begun(services, dataset, "2", "2.5")
             for attempt in (
                 services.releases.submit(dataset, costly("3"), idem="c", caller=BOB),
-                services.previews.preview(dataset, costly("3"), Wish()),
-                services.previews.preview(dataset, question("1"), Wish(accuracy=0.1)),
+                _preview(services, dataset, costly("3")),
+                _preview(services, dataset, question("1"), accuracy=0.1),
             ):
                 with pytest.raises(Problem, match="busy"):
                     await asyncio.wait_for(attempt, 10)
             assert spent(services, dataset) == 0
-            # others are served meanwhile
+            # what is short is served meanwhile, and others have their own queue
+            anothers = asyncio.ensure_future(_preview(services, dataset, costly("3.5"), caller=ADA))
             found = await asyncio.wait_for(
                 services.releases.submit(dataset, question("1"), idem="d", caller=BOB), 10
             )
             assert found.state is ReleaseState.RELEASED
-            await services.previews.preview(dataset, question("0.5"), Wish())
+            await _preview(services, dataset, question("0.5"))
             assert spent(services, dataset) == 10**9
             held.let_go.set()
+            assert (await anothers)["cost"] == "3.5"
             for task in waiting:
                 record = await task
                 assert (record.state, record.worker) == (ReleaseState.DEBITED, None)
                 assert job_of_record(record) == Job(2), "what is costly to plan is a job"
-            assert (await services.previews.preview(dataset, costly("3"), Wish()))["cost"] == "3"
-            preview = await services.previews.preview(dataset, question("1"), Wish(accuracy=0.1))
+            assert (await _preview(services, dataset, costly("3")))["cost"] == "3"
+            preview = await _preview(services, dataset, question("1"), accuracy=0.1)
             assert preview["accuracy"] is not None
-            assert held.beside == 4
+            assert held.beside == 5
+            assert held.made[:1] + held.made[3:5] == ["2", "3.5", "2.5"], "people take turns"
             assert not held.closed
 
     asyncio.run(scenario())
@@ -283,7 +300,7 @@ def test_the_same_costly_plan_is_made_once(tmp_path: Path, held: Held) -> None:
                 await task
             assert spent(services, dataset) == 3 * 2 * 10**9
             for epsilon in ("3", "3"):
-                await services.previews.preview(dataset, costly(epsilon), Wish())
+                await _preview(services, dataset, costly(epsilon))
             await _begun(services, dataset, "3")
 
     asyncio.run(scenario())

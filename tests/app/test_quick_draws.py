@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,26 @@ from app.services.draws import DrawDiedError, NoDrawerError
 from app.services.receipts import Receipts, sent_answer
 from app.settings import Settings
 from app.store import ReleaseRecord
+from tests.app.forks import forked, own_host, wait
 from tests.app.test_services import ADA, BOB, new_dataset, opened, question, spent
 
 
 def processes() -> Sequence[int]:
     """Return the processes of quick draws that belong to this one."""
-    host = quick_draws._FORKS._hosts[os.getpid()].process.pid
-    forked = Path(f"/proc/{host}/task/{host}/children").read_text().split()
-    return [int(pid) for pid in forked]
+    return forked(quick_draws)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def host() -> Iterator[None]:
+    with own_host(quick_draws):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def alone(host: None) -> None:
+    """Wait until the last test's processes have left."""
+    del host
+    wait(lambda: not processes())
 
 
 async def ended(pids: Sequence[int]) -> bool:
@@ -70,9 +82,9 @@ def value_of(record: ReleaseRecord) -> float:
 def test_many_are_drawn_at_once_and_signed(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, draw_process=True) as (store, services):
-            before, dataset = processes(), await new_dataset(services)
+            dataset = await new_dataset(services)
             found = await ask_all(services, dataset, "abcdefghijklmnopqrst")
-            assert len(set(processes()) - set(before)) == 1
+            assert len(processes()) == 1
             assert {each.state for each in found} == {ReleaseState.RELEASED}
             assert {each.attempts for each in found} == {1}
             assert len({value_of(each) for each in found}) == len(found)
@@ -82,7 +94,7 @@ def test_many_are_drawn_at_once_and_signed(tmp_path: Path) -> None:
                 assert each.result is not None
                 assert receipts.check(sent_answer(json.loads(each.result), each.result)).ok
             assert store.verify(signed=True).ok
-            begun = [pid for pid in processes() if pid not in before]
+            begun = processes()
         assert await ended(begun)
 
     asyncio.run(scenario())
@@ -93,9 +105,9 @@ def test_what_a_dying_process_leaves_is_drawn_here(
 ) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, draw_process=True) as (store, services):
-            before, dataset = processes(), await new_dataset(services)
+            dataset = await new_dataset(services)
             await ask_all(services, dataset, "a")
-            [pid] = set(processes()) - set(before)
+            [pid] = processes()
             os.kill(pid, signal.SIGSTOP)
             asking = asyncio.ensure_future(ask_all(services, dataset, "bcdef"))
             while spent(services, dataset) < 6 * 10**8:
@@ -173,11 +185,10 @@ def test_without_a_process_it_is_drawn_here(
                 found += await ask_all(services, dataset, "def")
                 assert len(asked) == 1  # it is not tried for every draw
             assert {(each.state, each.attempts) for each in found} == {(ReleaseState.RELEASED, 1)}
-            before = processes()
             monkeypatch.setattr(services.releases._draws._beside, "_begin_again", 0.0)
             [later] = await ask_all(services, dataset, "g")
             assert (later.state, later.attempts) == (ReleaseState.RELEASED, 1)
-            assert len(processes()) == len(before) + 1
+            assert len(processes()) == 1
 
     asyncio.run(scenario())
 
@@ -203,10 +214,10 @@ def test_one_that_dies_without_an_answer_is_not_begun_again_at_once(
 def test_it_signs_with_the_key_of_the_server(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, draw_process=True) as (store, services):
-            before, dataset = processes(), await new_dataset(services)
+            dataset = await new_dataset(services)
             (tmp_path / "receipts.key").unlink()  # keys are to be changed at the next start
             [found] = await ask_all(services, dataset, "a")
-            assert len(processes()) == len(before) + 1
+            assert len(processes()) == 1
             assert (
                 Receipts(store)
                 .check(sent_answer(json.loads(found.result or b""), found.result or b""))
@@ -286,16 +297,16 @@ def test_it_draws_what_was_charged_for_or_nothing(tmp_path: Path) -> None:
 def test_it_lets_go_of_a_data_set_that_is_erased(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, draw_process=True) as (_, services):
-            before, dataset = processes(), await new_dataset(services)
+            dataset = await new_dataset(services)
             other = await new_dataset(services, name="other")
             unread = await new_dataset(services, name="unread")
             await ask_all(services, dataset, "ab")
-            begun = set(processes()) - set(before)
+            begun = processes()
             await erase(services, unread)
             [same] = await ask_all(services, other, "c")
-            assert set(processes()) - set(before) == begun
+            assert processes() == begun
             await erase(services, dataset)
-            assert await ended([*begun])
+            assert await ended(begun)
             [later] = await ask_all(services, other, "d")
             assert {same.state, later.state} == {ReleaseState.RELEASED}
             assert value_of(same) != value_of(later)
@@ -306,9 +317,9 @@ def test_it_lets_go_of_a_data_set_that_is_erased(tmp_path: Path) -> None:
 def test_closing_waits_for_no_draw(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, drain_s=0.2, draw_process=True) as (_, services):
-            before, dataset = processes(), await new_dataset(services)
+            dataset = await new_dataset(services)
             await ask_all(services, dataset, "a")
-            [pid] = set(processes()) - set(before)
+            [pid] = processes()
             os.kill(pid, signal.SIGSTOP)
             asking = asyncio.ensure_future(ask_all(services, dataset, "b"))
             while spent(services, dataset) < 2 * 10**8:

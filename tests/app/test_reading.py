@@ -8,7 +8,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from app.engine.limits import Limits
 from app.engine.reading import SHARED, UploadReader
 from app.engine.trouble import UNREADABLE
 from tests.app.bombs import gzip_bomb, nested_gzip, parquet, parquet_bombs
+from tests.app.forks import children_of, wait
 from tests.app.uploads import SENTINEL, columns_spec, encode, refused, troubles
 
 NUMBER = columns_spec({"x": {"type": "number", "lower": 0, "upper": 2}})
@@ -35,18 +35,6 @@ def _files_of(process: int) -> set[str]:
 
 def _host(reader: UploadReader = SHARED) -> int:
     return reader.forks._host().process.pid
-
-
-def _children(process: int) -> list[int]:
-    listed = Path(f"/proc/{process}/task/{process}/children").read_text()
-    return [int(each) for each in listed.split()]
-
-
-def _wait(condition: Callable[[], object], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_the_files_written_by_hand_are_sound() -> None:
@@ -135,7 +123,7 @@ def test_a_reader_is_confined_and_leaves_when_nobody_listens() -> None:
         content = b"x\n" + b"1\n" * 3_000_000
         blocks = reader.blocks(io.BytesIO(content), NUMBER, limits=Limits(chunk_bytes=1 << 16))
         next(blocks)
-        (process,) = _children(_host(reader))
+        (process,) = children_of(_host(reader))
         limits = Path(f"/proc/{process}/limits").read_text()
         assert f"Max address space         {1 << 31}" in limits
         assert "Max file size             0" in limits
@@ -143,7 +131,7 @@ def test_a_reader_is_confined_and_leaves_when_nobody_listens() -> None:
         assert os.getpriority(os.PRIO_PROCESS, process) == 10
         assert Path(f"/proc/{process}/oom_score_adj").read_text().strip() == "1000"
         blocks.close()  # type: ignore[attr-defined]
-        _wait(lambda: not Path(f"/proc/{process}").exists())
+        wait(lambda: not Path(f"/proc/{process}").exists())
     finally:
         reader.close()
 
@@ -156,7 +144,7 @@ def test_a_reader_that_is_killed_ends_its_upload_alone(whom: str) -> None:
         blocks = reader.blocks(io.BytesIO(content), NUMBER, limits=Limits(chunk_bytes=1 << 16))
         next(blocks)
         host = _host(reader)
-        (process,) = _children(host)
+        (process,) = children_of(host)
         os.kill(host if whom == "host" else process, signal.SIGKILL)
         if whom == "reader":
             with pytest.raises(Problem) as lost:

@@ -7,8 +7,7 @@ import json
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,26 @@ from app.services.lineage import Digested, Verdict, compare
 from app.store.lineage import LineageFiles, Origin
 from app.store.vault import Vault
 from app.storers import StoringProcesses
+from tests.app.forks import forked, own_host, wait
 from tests.app.uploads import SENTINEL, columns_spec, sample_csv
 
 KEY = bytes(range(32))
 ORIGIN = Origin(account="acc_1", adjacency="replace_one", delta=None)
 NUMBER = columns_spec({"x": {"type": "number", "lower": 0, "upper": 2}})
 LONG = b"x\n" + b"1\n" * 3_000_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def host() -> Iterator[None]:
+    with own_host(storers):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def alone(host: None) -> None:
+    """Wait until the last test's processes have left."""
+    del host
+    wait(lambda: not forked(storers))
 
 
 @pytest.fixture
@@ -54,18 +67,9 @@ def files_below(directory: Path) -> list[Path]:
 
 def storing_process() -> int:
     """Wait for the one process that stores, and return its id."""
-    host = storers._FORKS._host().process.pid
-    children = Path(f"/proc/{host}/task/{host}/children")
-    wait(lambda: children.read_text().split())
-    (process,) = children.read_text().split()
-    return int(process)
-
-
-def wait(condition: Callable[[], object], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait(lambda: forked(storers))
+    (process,) = forked(storers)
+    return process
 
 
 class Upload(threading.Thread):

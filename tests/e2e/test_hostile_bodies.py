@@ -1,9 +1,13 @@
-"""However a body is made, the server itself spends little time on it, and little memory."""
+"""However a body is made, it costs the server little time and memory, and others a turn."""
 
 from __future__ import annotations
 
+import json
 import os
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -18,6 +22,8 @@ SHORT = 2**12
 MOST_S = {LIMIT: 0.15, SHORT: 0.1}
 """Of the server's processor time for one request, all its threads; a third is what it takes."""
 MOST_GROWTH = 100 * 2**20
+FLOODING = 20
+"""Clients; a person has 16 places."""
 ROUNDS = 3
 """Whatever else the server does can only make it more."""
 NUMBER = {"type": "number", "lower": 0, "upper": 2}
@@ -28,13 +34,14 @@ class Served:
     """A server, a data set in it, and what the server has used so far."""
 
     def __init__(self, server: LiveServer, client: httpx.Client, dataset: str) -> None:
+        self.server = server
         self._client = client
         self._pid = server.pid
-        self._path = f"/v1/datasets/{dataset}/previews"
+        self.path = f"/v1/datasets/{dataset}/previews"
 
     def ask(self, body: bytes) -> tuple[int, str]:
         """Return the status of a preview, and the problem's code."""
-        answer = self._client.post(self._path, content=body, headers=JSON)
+        answer = self._client.post(self.path, content=body, headers=JSON)
         return answer.status_code, answer.json().get("code", "")
 
     def cpu_s(self) -> float:
@@ -70,3 +77,34 @@ def test_a_body_takes_little_of_the_server(served: Served, kind: str, size: int)
         took.append(served.cpu_s() - before)
     assert min(took) < MOST_S[size] * slowness(), took
     assert served.memory() - memory < MOST_GROWTH
+
+
+def test_people_take_turns_at_having_long_bodies_read(served: Served) -> None:
+    """One fills all places that there are for one; another's are read, and an upload's spec."""
+    server, stop = served.server, threading.Event()
+    hostile, sound = (hostile_body("sound edges", size) for size in (LIMIT // 8, 2 * SHORT))
+    columns = {f"column {number}": NUMBER for number in range(100)}
+    assert len(json.dumps(columns)) > SHORT
+    told: list[int] = []
+
+    def flood() -> None:
+        with server.client(key) as client:
+            while not stop.is_set():
+                told.append(client.post(served.path, content=hostile, headers=JSON).status_code)
+                time.sleep(0.02)
+
+    with server.client() as admin, ThreadPoolExecutor(FLOODING) as pool:
+        made = admin.post("/v1/keys", json={"name": "flood", "role": "analyst"})
+        key = made.json()["secret"]
+        floods = [pool.submit(flood) for _ in range(FLOODING)]
+        try:
+            while 503 not in told:
+                assert not any(each.done() for each in floods)
+                time.sleep(0.01)
+            assert served.ask(sound) == (422, "invalid-request")
+            upload(admin, ",".join(columns) + "\n" + ",".join("1" * 100) + "\n", columns)
+        finally:
+            stop.set()
+        for each in floods:
+            each.result()
+    assert set(told) == {422, 503}
