@@ -193,9 +193,9 @@ def test_a_plan_that_has_changed_is_not_approved(
             offer = PlanService._offer
 
             async def changed_to(
-                self: PlanService, *arguments: Any, patient: bool, **said: str
+                self: PlanService, *arguments: Any, person: str, patient: bool, **said: str
             ) -> Any:
-                found = await offer(self, *arguments, patient=patient)
+                found = await offer(self, *arguments, person=person, patient=patient)
                 return replace(found, text=json.dumps({**json.loads(found.text), **said}))
 
             reworded = partialmethod(changed_to, reason="in other words")
