@@ -112,6 +112,7 @@ def bench_service() -> None:
             f"{service.per_second(result.releases):,.0f}/s, share {result.share:5.3f}"
             f"   [at least 0.4], release p99 {1000 * result.slow_release_s:.0f} ms   [100]"
         )
+        _say(f"  the disk alone: longest flush {1000 * result.longest_flush_s:.0f} ms")
         for what, runs in (("bare", result.bare), ("release", result.releases)):
             spent = service.processor_us(runs)
             parts = ", ".join(f"{kind} {spent[kind]:.0f}" for kind in spent)

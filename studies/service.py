@@ -26,6 +26,8 @@ BARE_PATH = "/bench/bare"
 CLOCKS_PATH = "/bench/clocks"
 THREADS = {"MainThread": "event loop", "ledger-writer": "writer", "draw": "draws"}
 """What the server's threads are called here, by how their names begin."""
+FLUSHING_S = 0.5
+FLUSHED_BYTES = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Bare validated requests and whole releases, turn and turn about on one server."""
+    """Bare validated requests and whole releases, turn and turn about on one server.
+
+    ``longest_flush_s`` is of the disk alone, between the turns: no release is answered before
+    two flushes, so 64 clients wait for every one that takes long.
+    """
 
     bare: tuple[Run, ...]
     releases: tuple[Run, ...]
+    longest_flush_s: float
 
     @property
     def share(self) -> float:
@@ -218,13 +225,27 @@ def throughput(port: int, *, connections: int = 64, turns: int = 12) -> Throughp
     dataset = upload(port, 1000)
     bare: list[Run] = []
     releases: list[Run] = []
+    flushes: list[float] = []
     for turn in range(turns + 1):
         release = _mean_request(dataset, f"load-{turn}")
         bare.append(_run(port, lambda _: bare_request, total=1200, connections=connections))
         releases.append(_run(port, release, total=960, connections=connections))
         assert set(bare[-1].load.statuses) == {200}, bare[-1].load.statuses
         assert set(releases[-1].load.statuses) == {201}, releases[-1].load.statuses
-    return Throughput(tuple(bare[1:]), tuple(releases[1:]))
+        flushes.append(_longest_flush_s())
+    return Throughput(tuple(bare[1:]), tuple(releases[1:]), max(flushes))
+
+
+def _longest_flush_s() -> float:
+    """Write as a commit does, for a while; return the longest time that it took."""
+    longest_s = 0.0
+    with tempfile.TemporaryFile(buffering=0) as file:
+        end = time.perf_counter() + FLUSHING_S
+        while (started := time.perf_counter()) < end:
+            file.write(bytes(FLUSHED_BYTES))
+            os.fdatasync(file.fileno())
+            longest_s = max(longest_s, time.perf_counter() - started)
+    return longest_s
 
 
 def _run(port: int, request: load.RequestBytes, *, total: int, connections: int) -> Run:
