@@ -175,7 +175,7 @@ def ledger_reconcile(yes: bool) -> None:
     first. What the anchor knows was spent is burned, releases without a result
     are given up, and the ledger says so.
     """
-    from app.main import open_anchor  # noqa: PLC0415
+    from app.places import open_anchor  # noqa: PLC0415
     from app.store import inspecting, reconciling  # noqa: PLC0415
 
     settings = _settings()
@@ -234,7 +234,7 @@ def audit_verify(signatures: bool, as_json: bool) -> None:
     be read, and so finds an older ledger or a result that was taken out again.
     Works beside a running service, and without one.
     """
-    from app.main import anchor_witness  # noqa: PLC0415
+    from app.places import anchor_witness  # noqa: PLC0415
     from app.store import inspecting  # noqa: PLC0415
 
     settings = _settings()
@@ -299,7 +299,7 @@ def _settings() -> Settings:
 
 
 def _migrate(settings: Settings) -> None:
-    from app.main import open_store  # noqa: PLC0415
+    from app.places import open_store  # noqa: PLC0415
 
     with _local():
         open_store(settings).close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import fields
@@ -25,6 +24,7 @@ from app.drawers import SpawnedDraws
 from app.engine.data import DataEngine
 from app.engine.limits import Limits
 from app.logs import configure_logs
+from app.places import anchor_place, open_store
 from app.quick_draws import QuickDraws
 from app.services.audit import AuditService
 from app.services.budgets import BudgetService
@@ -46,18 +46,8 @@ from app.services.receipts import Receipts
 from app.services.releases import ReleaseService
 from app.services.reviews import ReviewService
 from app.services.showing import Showing
-from app.settings import PREFIX, Settings
-from app.store import (
-    Anchor,
-    DatabaseAnchor,
-    FileAnchor,
-    FileWitness,
-    Store,
-    StoreError,
-    Witness,
-    new_id,
-    sqlite_file,
-)
+from app.settings import Settings
+from app.store import Store, StoreError, new_id, sqlite_file
 from app.store.lineage import LineageFiles
 from app.store.vault import Vault
 from app.storers import StoringProcesses
@@ -129,51 +119,6 @@ async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-
-
-def open_store(settings: Settings) -> Store:
-    """Open the store in the settings' data directory, which is made if need be."""
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    anchor = open_anchor(settings)
-    return Store.open(settings.resolved_database_url, data_dir=settings.data_dir, anchor=anchor)
-
-
-def open_anchor(settings: Settings) -> Anchor | None:
-    """Open the anchor where the settings say, or else beside the data directory.
-
-    Inside it is better than nowhere, but goes back in time with it.
-    """
-    ledger, url = settings.resolved_database_url, settings.anchor_url
-    if sqlite_file(ledger) is None:
-        return None if url is None else DatabaseAnchor(url.get_secret_value(), ledger=ledger)
-    directory, place = anchor_place(settings)
-    if place != "directory":
-        _LOG.warning(
-            "the anchor is inside the data directory and goes back in time with it",
-            extra={"setting": f"{PREFIX}ANCHOR_DIR"},
-        )
-    return FileAnchor(directory, place=place)
-
-
-def anchor_witness(settings: Settings) -> Witness | None:
-    """Return what looks at the anchor beside a running service; None where there is none."""
-    ledger, url = settings.resolved_database_url, settings.anchor_url
-    if sqlite_file(ledger) is None:
-        anchor = None if url is None else DatabaseAnchor(url.get_secret_value(), ledger=ledger)
-        return None if anchor is None else anchor.witness
-    directory, _ = anchor_place(settings)
-    return FileWitness(directory) if directory.is_dir() else None
-
-
-def anchor_place(settings: Settings) -> tuple[Path, str]:
-    """Return the anchor's directory, and what kind of place that is."""
-    if settings.anchor_dir is not None:
-        return settings.anchor_dir, "directory"
-    data = settings.data_dir.absolute()
-    beside, inside = data.with_name(f"{data.name}-anchor"), data / "anchor"
-    if beside.exists() or (not inside.exists() and os.access(data.parent, os.W_OK)):
-        return beside, "directory"
-    return inside, "inside the data directory"
 
 
 def build_services(settings: Settings, store: Store) -> Services:

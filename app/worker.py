@@ -6,7 +6,8 @@ import asyncio
 import signal
 
 from app.logs import configure_logs
-from app.main import beside, build_services, open_store
+from app.main import beside, build_services
+from app.places import open_store
 from app.settings import Settings
 from app.store import StoreError
 

@@ -90,7 +90,6 @@ a running server.
 from __future__ import annotations
 
 from app.store.anchor import Anchor, Standing, Witness
-from app.store.anchor_database import DatabaseAnchor
 from app.store.anchor_file import FileAnchor, FileWitness
 from app.store.backup import back_up
 from app.store.commands import Charged, Debit, Finish, Void
@@ -122,7 +121,6 @@ __all__ = [
     "Anchor",
     "CapRecord",
     "Charged",
-    "DatabaseAnchor",
     "DatasetRecord",
     "DatasetStatus",
     "Debit",

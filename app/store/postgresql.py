@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import psycopg
 from sqlalchemy import URL, Connection, Engine, bindparam, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from app.store.errors import ServerSettingError, StoreError, UnknownCommitError
+
+if TYPE_CHECKING:
+    import psycopg
 
 ROLE = "release_desk_service"
 """What the service acts as: see :mod:`app.store.privileges`."""
@@ -32,7 +35,7 @@ WRITER_LOCK = 0x72656C64736B
 REQUIRED: Mapping[str, str] = {"fsync": "on", "full_page_writes": "on", "server_encoding": "UTF8"}
 """Server settings without which a commit is not durable, or text is not kept as it is."""
 
-_OLDEST = 140_000
+_OLDEST = 150_000
 _READERS = 8
 _EXTRA_READERS = 8
 _DOUBT_S = 30.0
@@ -121,7 +124,7 @@ def check_server(connection: psycopg.Connection[tuple[object, ...]]) -> None:
         The message names the setting.
     """
     if connection.info.server_version < _OLDEST:
-        raise ServerSettingError("the ledger needs PostgreSQL 14 or newer")
+        raise ServerSettingError("the ledger needs PostgreSQL 15 or newer")
     for name, needed in REQUIRED.items():
         found = _setting(connection, name)
         if found != needed:
@@ -141,9 +144,11 @@ def _setting(connection: psycopg.Connection[tuple[object, ...]], name: str) -> o
 
 
 def _take_on(connection: psycopg.Connection[tuple[object, ...]], role: str) -> None:
+    from psycopg import Error  # noqa: PLC0415 - loaded by now, and only where it is needed
+
     try:
         connection.execute(f"SET ROLE {role}".encode())
-    except psycopg.Error as error:
+    except Error as error:
         raise StoreError(
             f"the database user cannot act as the role {role}; its administrator can allow it: "
             f"GRANT {role} TO the user"

@@ -32,11 +32,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MAX_PART_ROWS = 1 << 18
 MANIFEST = "manifest.json"
@@ -147,9 +147,11 @@ class StoredPart:
         TamperedError
             The file is gone or differs from what was published.
         """
+        import polars as pl  # noqa: PLC0415 - only who reads rows waits for it to load
+
         self.file.check()
         frame = pl.read_parquet(self.file.path, columns=list(columns), glob=False)
-        return {name: frame[name].to_numpy().astype(np.int32, copy=False) for name in columns}
+        return {name: frame[name].to_numpy().astype("int32", copy=False) for name in columns}
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,8 @@ class VaultWriter:
         ValueError
             The block is empty or has more than 2**18 rows.
         """
+        import polars as pl  # noqa: PLC0415 - as above
+
         rows = len(next(iter(block.values())))
         if not 1 <= rows <= MAX_PART_ROWS:
             raise ValueError("a part has 1 to 2**18 rows")

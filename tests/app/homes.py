@@ -12,8 +12,9 @@ import psycopg
 from psycopg import sql
 from sqlalchemy.engine import make_url
 
-from app.store import DatabaseAnchor, FileAnchor, Store
+from app.store import FileAnchor, Store
 from app.store.anchor import Anchor
+from app.store.anchor_database import DatabaseAnchor
 from app.store.anchor_file import LOG_NAME
 from app.store.tables import metadata
 from tests.app.ledgers import Place, file_of, place_on, unguarded

@@ -12,10 +12,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from app.store import DatabaseAnchor, FileAnchor, Standing, Store, Verification, Witness, inspecting
+from app.store import FileAnchor, Standing, Store, Verification, Witness, inspecting
 from app.store.anchor import AnchorError, LedgerState
 from app.store.anchor_check import standing_to
-from app.store.anchor_database import DatabaseWitness
+from app.store.anchor_database import DatabaseAnchor, DatabaseWitness
 from app.store.anchor_file import LOG_NAME, FileWitness
 from tests.app.conftest import ON_BOTH
 from tests.app.ledgers import CURATOR, Ledger, Place, place_on, raw, unguarded

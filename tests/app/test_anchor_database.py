@@ -15,7 +15,6 @@ from sqlalchemy.engine import make_url
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.store import (
-    DatabaseAnchor,
     Debit,
     DirectoryLockedError,
     Finish,
@@ -34,7 +33,7 @@ from app.store.anchor import (
     Step,
     judge,
 )
-from app.store.anchor_database import DatabaseWitness
+from app.store.anchor_database import DatabaseAnchor, DatabaseWitness
 from app.store.entries import Move, Position
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, place_on
 from tests.app.postgres import databases

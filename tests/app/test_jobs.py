@@ -19,7 +19,8 @@ from app.api.state import Services
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.domain.roles import Role
-from app.main import build_services, create_app, open_store
+from app.main import build_services, create_app
+from app.places import open_store
 from app.services import erasing
 from app.services.erasing import ErasingService
 from app.services.jobs import DrawDiedError, JobRunner, pauses_s

@@ -18,7 +18,8 @@ from app.api.state import Services
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.domain.roles import Role
-from app.main import build_services, open_store
+from app.main import build_services
+from app.places import open_store
 from app.services import datasets as dataset_module
 from app.services import draws as draw_module
 from app.services.datasets import DatasetFacts

@@ -14,7 +14,6 @@ from sqlalchemy import Connection, event
 from sqlalchemy.exc import DBAPIError
 
 from app.store import (
-    DatabaseAnchor,
     Store,
     StoreError,
     UnitOfWork,
@@ -24,6 +23,7 @@ from app.store import (
     postgresql,
     privileges,
 )
+from app.store.anchor_database import DatabaseAnchor
 from app.store.errors import ServerSettingError, UnknownCommitError
 from app.store.rules import RULES, postgresql_triggers
 from app.store.tables import metadata
@@ -77,8 +77,8 @@ def test_a_server_that_may_lose_what_it_committed_is_refused(
 def test_a_server_that_is_too_old_is_refused(place: Place) -> None:
     with psycopg.connect(place.url) as connection:
         old = Pretending(connection)
-        old.info = SimpleNamespace(server_version=130016)
-        with pytest.raises(ServerSettingError, match="PostgreSQL 14 or newer"):
+        old.info = SimpleNamespace(server_version=140020)
+        with pytest.raises(ServerSettingError, match="PostgreSQL 15 or newer"):
             postgresql.check_server(old)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from app.api.paging import MOST_BYTES
 from app.client import ReleaseDesk
-from app.main import open_store
+from app.places import open_store
 from app.settings import Settings
 from app.store import UnitOfWork
 from tests.contract.service import ADMIN_KEY, MEAN, Service, ask, running, upload

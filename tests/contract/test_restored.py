@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from sqlalchemy.engine import make_url
 
 from app.cli import main
-from app.main import open_anchor
+from app.places import open_anchor
 from app.services.audit import check_lineage
 from app.settings import Settings
 from app.store import Findings, reconciling

@@ -124,6 +124,32 @@ def test_verify_without_a_ledger(offline: Path) -> None:
     assert not offline.exists(), "looking must not make anything"
 
 
+LOADED = """
+import sys
+from app.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    print("loaded:", *{name.partition(".")[0] for name in sys.modules})
+"""
+
+
+def test_migrate_and_verify_load_no_more_than_they_need(offline: Path) -> None:
+    """A service loads for two seconds, most of them for what a look at the ledger never uses."""
+    done("migrate", url="")
+    for command in (["migrate"], ["audit", "verify"]):
+        run = subprocess.run(
+            [sys.executable, "-c", LOADED, *command],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "RELEASE_DESK_DATA_DIR": str(offline)},
+        )
+        loaded = set(run.stdout.rpartition("loaded:")[2].split())
+        assert "sqlalchemy" in loaded
+        assert loaded.isdisjoint({"fastapi", "scipy", "polars", "psycopg"}), command
+
+
 def test_verify_finds_an_edit(offline: Path) -> None:
     assert invoke("migrate").exit_code == 0
     database = offline / "release-desk.db"

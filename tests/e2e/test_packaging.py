@@ -31,7 +31,7 @@ import yaml
 from sqlalchemy.engine import make_url
 
 from app.cli import serve
-from app.store import DatabaseAnchor
+from app.store.anchor_database import DatabaseAnchor
 from app.store.engines import is_shared
 from tests.e2e.live import ADMIN_KEY, free_port, release_mean, upload
 

@@ -1,0 +1,72 @@
+"""Where the ledger and its anchor are, as the settings say, and opening them.
+
+A command that only looks at the ledger needs no more of the service than this.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.settings import PREFIX, Settings
+from app.store import Anchor, FileAnchor, FileWitness, Store, Witness, sqlite_file
+
+if TYPE_CHECKING:
+    from app.store.anchor_database import DatabaseAnchor
+
+_LOG = logging.getLogger(__name__)
+
+
+def open_store(settings: Settings) -> Store:
+    """Open the store in the settings' data directory, which is made if need be."""
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    anchor = open_anchor(settings)
+    return Store.open(settings.resolved_database_url, data_dir=settings.data_dir, anchor=anchor)
+
+
+def open_anchor(settings: Settings) -> Anchor | None:
+    """Open the anchor where the settings say, or else beside the data directory.
+
+    Inside it is better than nowhere, but goes back in time with it.
+    """
+    if sqlite_file(settings.resolved_database_url) is None:
+        return _database_anchor(settings)
+    directory, place = anchor_place(settings)
+    if place != "directory":
+        _LOG.warning(
+            "the anchor is inside the data directory and goes back in time with it",
+            extra={"setting": f"{PREFIX}ANCHOR_DIR"},
+        )
+    return FileAnchor(directory, place=place)
+
+
+def anchor_witness(settings: Settings) -> Witness | None:
+    """Return what looks at the anchor beside a running service; None where there is none."""
+    if sqlite_file(settings.resolved_database_url) is None:
+        anchor = _database_anchor(settings)
+        return None if anchor is None else anchor.witness
+    directory, _ = anchor_place(settings)
+    return FileWitness(directory) if directory.is_dir() else None
+
+
+def anchor_place(settings: Settings) -> tuple[Path, str]:
+    """Return the anchor's directory, and what kind of place that is."""
+    if settings.anchor_dir is not None:
+        return settings.anchor_dir, "directory"
+    data = settings.data_dir.absolute()
+    beside, inside = data.with_name(f"{data.name}-anchor"), data / "anchor"
+    if beside.exists() or (not inside.exists() and os.access(data.parent, os.W_OK)):
+        return beside, "directory"
+    return inside, "inside the data directory"
+
+
+def _database_anchor(settings: Settings) -> DatabaseAnchor | None:
+    # Imported late: its driver takes longer to load than a command on SQLite does.
+    from app.store.anchor_database import DatabaseAnchor  # noqa: PLC0415
+
+    url = settings.anchor_url
+    if url is None:
+        return None
+    return DatabaseAnchor(url.get_secret_value(), ledger=settings.resolved_database_url)
