@@ -62,6 +62,11 @@ class Throughput:
         latencies = sorted(chain.from_iterable(run.load.latencies_s for run in self.releases))
         return latencies[int(0.99 * len(latencies))]
 
+    @property
+    def usual_slow_release_s(self) -> float:
+        """Return the same of one turn alone, the median turn's: what it is between the stalls."""
+        return statistics.median(run.load.quantile(0.99) for run in self.releases)
+
 
 def per_second(runs: tuple[Run, ...]) -> float:
     """Return the median turn's requests per second."""
