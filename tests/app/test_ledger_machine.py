@@ -1,4 +1,7 @@
-"""Any sequence of all the ledger's verbs, restarts and refusals, against a reference ledger."""
+"""Any sequence of what moves an account or a release, restarts and refusals, against a reference.
+
+Keys, workers' claims, the deadline of a review and reconciliation are proven elsewhere, one by one.
+"""
 
 from __future__ import annotations
 

@@ -87,8 +87,16 @@ def test_racing_duplicates_are_charged_once(place: Place) -> None:
     race_duplicates(place, requests=5_000, keys=200)
 
 
-@pytest.mark.long
-@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    "place",
+    [
+        "sqlite",
+        pytest.param(
+            "postgres", marks=[pytest.mark.postgres, pytest.mark.long, pytest.mark.timeout(3600)]
+        ),
+    ],
+    indirect=True,
+)
 def test_100_000_racing_duplicates_on_1000_keys(place: Place) -> None:
     race_duplicates(place, requests=100_000, keys=1_000)
 

@@ -29,6 +29,7 @@ from tests.e2e.live import ADMIN_KEY, LiveServer, free_port, release_mean, uploa
 
 PROCESSES = 4
 CLIENTS = 64
+"""In each process."""
 GRANTED = 40
 COLUMNS = {"age": {"type": "number", "lower": 0, "upper": 100}}
 ROWS = "age\n" + "".join(f"{age}\n" for age in range(100))
@@ -69,27 +70,26 @@ def ask_together(url: str, dataset: str, numbers: list[int]) -> list[tuple[int, 
         return list(pool.map(lambda number: ask(url, dataset, number), numbers))
 
 
-def test_64_clients_in_4_processes_spend_exactly_the_budget(
+def test_64_clients_in_each_of_4_processes_spend_exactly_the_budget(
     servers: tuple[Place, list[LiveServer]],
 ) -> None:
-    """Sixteen in each process, all at once; there is budget for forty of their releases."""
+    """All at once; there is budget for forty of their releases."""
     place, live = servers
     with live[0].client() as client:
         dataset = upload(client, ROWS, COLUMNS, budget={"epsilon": "2"})["id"]
     context = multiprocessing.get_context("forkserver")
-    each = CLIENTS // PROCESSES
     with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
         futures = [
             pool.submit(
                 ask_together,
                 live[process % len(live)].url,
                 dataset,
-                list(range(process * each, (process + 1) * each)),
+                list(range(process * CLIENTS, (process + 1) * CLIENTS)),
             )
             for process in range(PROCESSES)
         ]
         outcomes = Counter(outcome for future in futures for outcome in future.result(240))
-    assert outcomes == {(201, ""): GRANTED, (409, "budget-exceeded"): CLIENTS - GRANTED}
+    assert outcomes == {(201, ""): GRANTED, (409, "budget-exceeded"): PROCESSES * CLIENTS - GRANTED}
     for server in live:
         with server.client() as client:
             left = client.get(f"/v1/datasets/{dataset}/budget").json()["epsilon"]
