@@ -21,8 +21,12 @@ from typing import Any
 import httpx
 import pytest
 from scipy.stats import binomtest
+from starlette.responses import Response
 
+from app.api.releases import unfinished
 from app.logs import AllowListFormatter
+from app.services.releases import ReleaseRecord
+from app.services.showing import Showing
 from tests.contract.service import COLUMNS, Service, ask, make_key, running, upload
 from tests.contract.test_releases import STATISTICS
 
@@ -132,31 +136,23 @@ def curator(service: Service, admin: httpx.Client) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="module")
-def questions(admin: httpx.Client) -> list[dict[str, Any]]:
+def offers(admin: httpx.Client) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = admin.get("/v1/catalog").json()["items"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def questions(offers: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Every statistic by every mechanism on offer."""
-    offers = admin.get("/v1/catalog").json()["items"]
     by = [
         {"statistic": statistic, "mechanism": offer["mechanism"]}
         for offer in offers
         for statistic in STATISTICS
         if statistic["kind"] == offer["statistic"]
     ]
-    assert {asked(each) for each in by} == {
-        (offer["statistic"], offer["mechanism"]) for offer in offers
-    }
+    everything = {(offer["statistic"], offer["mechanism"]) for offer in offers}
+    assert set(map(asked, by)) == everything, "a kind on offer has no question"
     return by
-
-
-@pytest.fixture(scope="module")
-def by_norm(admin: httpx.Client) -> list[dict[str, Any]]:
-    """Every statistic by every norm that is on offer for it."""
-    return [
-        {"statistic": statistic, "mechanism": offer["mechanism"], "norm": norm}
-        for offer in admin.get("/v1/catalog").json()["items"]
-        for statistic in STATISTICS
-        if statistic["kind"] == offer["statistic"]
-        for norm in offer["norms"]
-    ]
 
 
 def asked(question: dict[str, Any]) -> tuple[str, str]:
@@ -191,13 +187,15 @@ def told(answer: httpx.Response) -> tuple[object, ...]:
 
 def outcome(client: httpx.Client, accepted: httpx.Response) -> httpx.Response:
     """Ask for a job until it is done, more often than it says; until then nothing changes."""
-    while True:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
         shown = client.get(accepted.headers["location"])
         if shown.json()["status"] != "running":
             return shown
         assert shown.json() == accepted.json()
         assert shown.headers["retry-after"] == accepted.headers["retry-after"]
         time.sleep(0.01)
+    raise TimeoutError("a job has no outcome")
 
 
 def followed(
@@ -319,14 +317,40 @@ def test_nothing_but_the_numbers_depends_on_the_rows(
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 def test_nor_does_it_by_any_norm(
-    admin: httpx.Client, by_norm: list[dict[str, Any]], adjacency: str
+    admin: httpx.Client, offers: Any, questions: list[dict[str, Any]], adjacency: str
 ) -> None:
+    norms = {(offer["statistic"], offer["mechanism"]): offer["norms"] for offer in offers}
+    by_norm = [each | {"norm": norm} for each in questions for norm in norms[asked(each)]]
     heard = []
     for rows in (BENIGN, ADVERSARIAL["far outside"], ADVERSARIAL["all missing"]):
         found = upload(admin, HEADER + rows, **DECLARED[adjacency])
         heard.append(list(map(told, followed(admin, str(found["id"]), by_norm))))
     assert heard[1] == heard[0]
     assert heard[2] == heard[0]
+
+
+def test_a_header_of_a_job_that_tells_is_found(
+    admin: httpx.Client, questions: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The must-fail twin: only the time to come back in is another where there is no row."""
+    declared = DECLARED["add_remove"]
+    some, none = (str(upload(admin, HEADER + rows, **declared)["id"]) for rows in (BENIGN, ""))
+    job = next(each for each in questions if asked(each) in JOBS["add_remove"])
+
+    def telling(record: ReleaseRecord, showing: Showing) -> Response:
+        answer = unfinished(record, showing)
+        if record.dataset == none:
+            answer.headers["Retry-After"] = "2"
+        return answer
+
+    def accepted(dataset: str) -> tuple[object, ...]:
+        answer = ask(admin, dataset, **job)
+        assert answer.status_code == 202
+        return told(answer)
+
+    assert accepted(some) == accepted(none)
+    monkeypatch.setattr("app.api.releases.unfinished", telling)
+    assert accepted(some) != accepted(none)
 
 
 def test_one_row_more_is_not_seen_under_add_remove(asker: Asker) -> None:
