@@ -1,7 +1,8 @@
 """What a client sees besides the declared numbers is the same whatever the rows are.
 
 Data sets with the same public facts and hostile rows are asked the same
-things. Statuses, headers, the shape of every answer, the words of every
+things: every statistic by every mechanism that the catalog offers, jobs up to
+their outcome. Statuses, headers, the shape of every answer, the words of every
 refusal and the lines of the log must be equal.
 """
 
@@ -9,18 +10,24 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from scipy.stats import binomtest
+from starlette.responses import Response
 
+from app.api.releases import unfinished
 from app.logs import AllowListFormatter
-from tests.contract.service import Service, ask, make_key, running, upload
+from app.services.releases import ReleaseRecord
+from app.services.showing import Showing
+from tests.contract.service import COLUMNS, Service, ask, make_key, running, upload
 from tests.contract.test_releases import STATISTICS
 
 REVIEW = {"review": "always"}
@@ -35,8 +42,41 @@ ADVERSARIAL: dict[str, str] = {
     "collinear": "".join(f"{i},{i / 2},north,true\n" for i in range(ROWS)),
     "separable": "0,0,north,false\n" * (ROWS - 1) + "100,50,south,true\n",
     "zeros": "0,0,north,false\n" * ROWS,
+    "all missing": ",,,\n" * ROWS,
+    "nothing readable": "nan,-inf,west,perhaps\n" * ROWS,
+    "half missing": "40,,south,\n,30,,true\n" * (ROWS // 2),
 }
 UNDER_ADD_REMOVE = {"no rows": "", "one row": "50,25,north,true\n"}
+ANY: dict[str, Any] = {"budget": {"epsilon": "1000"}, "overlap": {"reason": "test"}}
+FILLS: dict[str, Any] = {"income": 70, "food": 0, "region": "south", "owner": True}
+DECLARED: dict[str, dict[str, Any]] = {
+    "replace_one": ANY
+    | {
+        "adjacency": "replace_one",
+        "columns": {name: {**each, "missing": FILLS[name]} for name, each in COLUMNS.items()},
+    },
+    "add_remove": ANY
+    | {
+        "adjacency": "add_remove",
+        "columns": {name: {**each, "missing": "drop"} for name, each in COLUMNS.items()},
+        # a bound so high that what may take long is a job, though the rows are few
+        "max_rows": 100_000,
+    },
+}
+JOBS = {
+    "replace_one": {
+        ("logistic_regression", "kng"),
+        ("quantile_regression", "kng"),
+        ("quantile_regression", "exponential"),
+    },
+    "add_remove": {
+        ("logistic_regression", "kng"),
+        ("quantile_regression", "objective_perturbation"),
+        ("quantile_regression", "kng"),
+        ("quantile_regression", "exponential"),
+        ("geometric_median", "kng"),
+    },
+}
 REFUSED: list[dict[str, Any]] = [
     {"statistic": {"kind": "mean", "columns": ["absent"]}},
     {"statistic": {"kind": "mean", "columns": ["region"]}},
@@ -45,18 +85,78 @@ REFUSED: list[dict[str, Any]] = [
     {"statistic": {"kind": "quantile", "column": "income", "levels": [0.5]}, "norm": "l2"},
     {"statistic": {"kind": "nonsense"}},
 ]
+DRAWERS_LOG = "drawers.log"
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(tmp_path_factory.mktemp("channel") / "data", response_slot_ms=0) as found:
+    """Serve, with what the draw processes say in a file of its own."""
+    place = tmp_path_factory.mktemp("channel") / "data"
+    with ExitStack() as stack:
+        with errors_to(place.with_name(DRAWERS_LOG)):
+            found = stack.enter_context(running(place, response_slot_ms=0, job_processes=1))
+            start_drawers(found)
         yield found
+
+
+@contextmanager
+def errors_to(path: Path) -> Iterator[None]:
+    """Send the standard error of processes that start now to a file."""
+    kept = os.dup(2)
+    with path.open("wb") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def start_drawers(service: Service) -> None:
+    """Have something drawn by each process that draws: it is started for that."""
+    with service.client() as client:
+        dataset = str(upload(client, HEADER + BENIGN)["id"])
+        assert ask(client, dataset).status_code == 201
+        many = {"kind": "geometric_median", "columns": ["income", "food", "owner"]}
+        job = ask(client, dataset, many)
+        assert job.status_code == 202
+        outcome(client, job)
 
 
 @pytest.fixture(scope="module")
 def admin(service: Service) -> Iterator[httpx.Client]:
     with service.client() as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def curator(service: Service, admin: httpx.Client) -> Iterator[httpx.Client]:
+    with service.client(make_key(admin, "curator")["secret"]) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def offers(admin: httpx.Client) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = admin.get("/v1/catalog").json()["items"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def questions(offers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every statistic by every mechanism on offer."""
+    by = [
+        {"statistic": statistic, "mechanism": offer["mechanism"]}
+        for offer in offers
+        for statistic in STATISTICS
+        if statistic["kind"] == offer["statistic"]
+    ]
+    everything = {(offer["statistic"], offer["mechanism"]) for offer in offers}
+    assert set(map(asked, by)) == everything, "a kind on offer has no question"
+    return by
+
+
+def asked(question: dict[str, Any]) -> tuple[str, str]:
+    return question["statistic"]["kind"], question["mechanism"]
 
 
 def shape(value: object) -> object:
@@ -74,48 +174,102 @@ def shape(value: object) -> object:
 
 
 OWN = {"id", "dataset", "request_id", "created_at", "released_at", "citation", "receipt"}
+OWN_HEADERS = {"date", "content-length", "etag", "location", "x-request-id"}
 
 
 def told(answer: httpx.Response) -> tuple[object, ...]:
     """Return everything of an answer but its declared numbers and its own names."""
     body = {key: each for key, each in answer.json().items() if key not in OWN}
-    names = sorted(set(answer.headers) - {"date"})
-    return answer.status_code, names, shape(body)
+    own = dict.fromkeys(OWN_HEADERS & set(answer.headers), "")
+    headers = sorted({**answer.headers, **own}.items())
+    return answer.status_code, headers, shape(body)
 
 
-def everything(admin: httpx.Client, rows: str, adjacency: str) -> list[tuple[object, ...]]:
-    """Ask all there is of one data set."""
-    bound = {"max_rows": 1000} if adjacency == "add_remove" else {}
-    found = upload(admin, HEADER + rows, adjacency=adjacency, overlap={"reason": "test"}, **bound)
-    dataset = str(found["id"])
-    answers = [ask(admin, dataset, statistic, epsilon="0.01") for statistic in STATISTICS]
-    assert {answer.status_code for answer in answers} == {201}
-    for body in REFUSED:
-        refused = ask(admin, dataset, **{"epsilon": "0.01", **body})
-        assert refused.status_code in (409, 422), refused.text
-        answers.append(refused)
-    reviewed = upload(
-        admin,
-        HEADER + rows,
-        adjacency=adjacency,
-        account=found["account"],
-        overlap={"reason": "test"},
-        policy=REVIEW,
-        **bound,
-    )
-    waiting = ask(admin, str(reviewed["id"]), STATISTICS[0], epsilon="0.01")
-    assert waiting.status_code == 202
-    withdrawal = admin.post(f"/v1/releases/{waiting.json()['id']}/withdrawal")
-    own = {"decision": "approve", "reason": "mine"}
-    refused = admin.post(f"/v1/releases/{waiting.json()['id']}/decision", json=own)
-    answers += [waiting, withdrawal, refused]
-    for path in ("", "/budget"):
-        answers.append(admin.get(f"/v1/datasets/{dataset}{path}"))
-    preview = {"statistic": STATISTICS[0], "epsilon": "0.1"}
-    answers.append(admin.post(f"/v1/datasets/{dataset}/previews", json=preview))
-    return [told(answer) for answer in answers[:-3]] + [
-        (answer.status_code, _public(answer.json())) for answer in answers[-3:]
+def outcome(client: httpx.Client, accepted: httpx.Response) -> httpx.Response:
+    """Ask for a job until it is done, more often than it says; until then nothing changes."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        shown = client.get(accepted.headers["location"])
+        if shown.json()["status"] != "running":
+            return shown
+        assert shown.json() == accepted.json()
+        assert shown.headers["retry-after"] == accepted.headers["retry-after"]
+        time.sleep(0.01)
+    raise TimeoutError("a job has no outcome")
+
+
+def followed(
+    client: httpx.Client, dataset: str, questions: list[dict[str, Any]]
+) -> list[httpx.Response]:
+    """Ask some questions; return the answers, then of each job its outcome and the replay."""
+    bodies = [
+        {"epsilon": "1", "key": f"{dataset} {place}"} | each for place, each in enumerate(questions)
     ]
+    answers = [ask(client, dataset, **each) for each in bodies]
+    assert {answer.status_code for answer in answers} == {201, 202}
+    for body, accepted in zip(bodies, tuple(answers), strict=True):
+        if accepted.status_code == 202:
+            shown, replay = outcome(client, accepted), ask(client, dataset, **body)
+            assert shown.json()["status"] == "released", body
+            assert (replay.status_code, replay.content) == (201, shown.content)
+            answers += [shown, replay]
+    return answers
+
+
+class Asker:
+    """Asks all there is of one data set after the other, as an admin; a curator reviews."""
+
+    def __init__(self, admin: httpx.Client, curator: httpx.Client, questions: Any) -> None:
+        self._admin, self._curator, self._questions = admin, curator, questions
+
+    def everything(self, rows: str, adjacency: str) -> list[tuple[object, ...]]:
+        admin = self._admin
+        declared = DECLARED[adjacency]
+        found = upload(admin, HEADER + rows, **declared)
+        dataset = str(found["id"])
+        answers = followed(admin, dataset, self._questions)
+        jobs = {
+            asked(question)
+            for question, answer in zip(self._questions, answers, strict=False)
+            if answer.status_code == 202
+        }
+        assert jobs == JOBS[adjacency]
+        for body in REFUSED:
+            refused = ask(admin, dataset, **{"epsilon": "0.01", **body})
+            assert refused.status_code in (409, 422), refused.text
+            answers.append(refused)
+        reviewed = upload(admin, HEADER + rows, account=found["account"], policy=REVIEW, **declared)
+        answers += self._reviews(str(reviewed["id"]))
+        public = [admin.get(f"/v1/datasets/{dataset}{path}") for path in ("", "/budget")]
+        preview = {"statistic": STATISTICS[0], "epsilon": "0.1"}
+        public.append(admin.post(f"/v1/datasets/{dataset}/previews", json=preview))
+        return [
+            *map(told, answers),
+            *((answer.status_code, _public(answer.json())) for answer in public),
+            *((201, _public(facts)) for facts in (found, reviewed)),
+        ]
+
+    def _reviews(self, dataset: str) -> list[httpx.Response]:
+        """Withdraw one release; have another approved, and follow it."""
+        waiting, other = (ask(self._admin, dataset, STATISTICS[0], epsilon="1") for _ in range(2))
+        assert waiting.status_code == other.status_code == 202
+        place = f"/v1/releases/{waiting.json()['id']}"
+        withdrawal = self._admin.post(f"{place}/withdrawal")
+        yes = {"decision": "approve", "reason": "sound"}
+        refused = self._admin.post(f"{place}/decision", json=yes)
+        approved = self._curator.post(
+            f"/v1/releases/{other.json()['id']}/decision",
+            json=yes,
+            headers={"If-Match": other.headers["etag"]},
+        )
+        assert approved.json()["status"] == "running", approved.text
+        shown = outcome(self._admin, approved)
+        return [waiting, withdrawal, refused, other, approved, shown]
+
+
+@pytest.fixture
+def asker(admin: httpx.Client, curator: httpx.Client, questions: list[dict[str, Any]]) -> Asker:
+    return Asker(admin, curator, questions)
 
 
 def _public(body: dict[str, Any]) -> dict[str, Any]:
@@ -124,39 +278,84 @@ def _public(body: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in body.items() if key not in own}
 
 
-def _lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    """Return what the log would hold, without ids, times and durations."""
+POLLED = "/v1/releases/{release}"
+
+
+def _lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what the log would hold, sorted, without ids, times and durations.
+
+    How often a job is asked for is its client's doing: those lines count once.
+    """
+    time.sleep(0.2)  # a line is written after its answer has left
     own = {"at", "request_id", "duration_ms", "dataset", "release", "key"}
     lines = [json.loads(AllowListFormatter().format(each)) for each in caplog.records]
-    return [
+    kept = [
         {key: value for key, value in line.items() if key not in own}
         for line in lines
         if line["logger"].startswith("app")
     ]
+    assert not [line for line in kept if line["level"] in ("warning", "error")]
+    polls = {str(line) for line in kept if line.get("route") == POLLED}
+    return sorted([*polls, *(str(line) for line in kept if line.get("route") != POLLED)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 def test_nothing_but_the_numbers_depends_on_the_rows(
-    admin: httpx.Client, adjacency: str, caplog: pytest.LogCaptureFixture
+    service: Service, asker: Asker, adjacency: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="app")
     data = ADVERSARIAL | (UNDER_ADD_REMOVE if adjacency == "add_remove" else {})
-    expected = everything(admin, BENIGN, adjacency)
-    time.sleep(0.2)  # a line is written after its answer has left
+    expected = asker.everything(BENIGN, adjacency)
     lines = _lines(caplog)
     for name, rows in data.items():
         caplog.clear()
-        assert everything(admin, rows, adjacency) == expected, name
-        time.sleep(0.2)
-        found = _lines(caplog)
-        assert sorted(map(str, found)) == sorted(map(str, lines)), name
-        assert not [line for line in found if line["level"] in ("warning", "error")]
+        assert asker.everything(rows, adjacency) == expected, name
+        assert _lines(caplog) == lines, name
+    assert service.data_dir.with_name(DRAWERS_LOG).read_text("utf-8") == ""
 
 
-def test_one_row_more_is_not_seen_under_add_remove(admin: httpx.Client) -> None:
-    some = everything(admin, BENIGN, "add_remove")
-    assert everything(admin, BENIGN + "1,1,north,true\n", "add_remove") == some
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_nor_does_it_by_any_norm(
+    admin: httpx.Client, offers: Any, questions: list[dict[str, Any]], adjacency: str
+) -> None:
+    norms = {(offer["statistic"], offer["mechanism"]): offer["norms"] for offer in offers}
+    by_norm = [each | {"norm": norm} for each in questions for norm in norms[asked(each)]]
+    heard = []
+    for rows in (BENIGN, ADVERSARIAL["far outside"], ADVERSARIAL["all missing"]):
+        found = upload(admin, HEADER + rows, **DECLARED[adjacency])
+        heard.append(list(map(told, followed(admin, str(found["id"]), by_norm))))
+    assert heard[1] == heard[0]
+    assert heard[2] == heard[0]
+
+
+def test_a_header_of_a_job_that_tells_is_found(
+    admin: httpx.Client, questions: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The must-fail twin: only the time to come back in is another where there is no row."""
+    declared = DECLARED["add_remove"]
+    some, none = (str(upload(admin, HEADER + rows, **declared)["id"]) for rows in (BENIGN, ""))
+    job = next(each for each in questions if asked(each) in JOBS["add_remove"])
+
+    def telling(record: ReleaseRecord, showing: Showing) -> Response:
+        answer = unfinished(record, showing)
+        if record.dataset == none:
+            answer.headers["Retry-After"] = "2"
+        return answer
+
+    def accepted(dataset: str) -> tuple[object, ...]:
+        answer = ask(admin, dataset, **job)
+        assert answer.status_code == 202
+        return told(answer)
+
+    assert accepted(some) == accepted(none)
+    monkeypatch.setattr("app.api.releases.unfinished", telling)
+    assert accepted(some) != accepted(none)
+
+
+def test_one_row_more_is_not_seen_under_add_remove(asker: Asker) -> None:
+    some = asker.everything(BENIGN, "add_remove")
+    assert asker.everything(BENIGN + "1,1,north,true\n", "add_remove") == some
 
 
 def _slower(one: Callable[[], object], other: Callable[[], object], *, pairs: int) -> float:

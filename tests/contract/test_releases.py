@@ -45,6 +45,8 @@ STATISTICS: list[dict[str, Any]] = [
         "features": ["food"],
         "bound": 2,
     },
+    {"kind": "quantile_regression", "target": "food", "features": ["income", "owner"], "bound": 1},
+    {"kind": "geometric_median", "columns": ["income", "food"]},
     {
         "kind": "stack",
         "parts": [
@@ -54,8 +56,11 @@ STATISTICS: list[dict[str, Any]] = [
         ],
     },
 ]
-STATISTICS = [each for each in STATISTICS if each["kind"] in KINDS]
 EPSILONS = ["0.000000001", "0.5", "10000"]
+
+
+def test_every_kind_is_asked_for() -> None:
+    assert {each["kind"] for each in STATISTICS} == set(KINDS)
 
 
 @pytest.mark.parametrize("statistic", STATISTICS, ids=lambda body: f"{body['kind']}")
@@ -260,7 +265,13 @@ def test_32_clients_send_the_same_request(service: Service, curator: httpx.Clien
     assert spent(curator, dataset) == "1"
 
 
-DEPENDS_ON_DATA = ("quantile", "linear_regression", "logistic_regression")
+DEPENDS_ON_DATA = (
+    "quantile",
+    "linear_regression",
+    "logistic_regression",
+    "quantile_regression",
+    "geometric_median",
+)
 PREVIEWS = [each for each in STATISTICS if each["kind"] not in (*DEPENDS_ON_DATA, "stack")]
 
 
