@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.problems import Problem
 from app.store import UnitOfWork
+from app.store.commands import Debit
 from app.store.writer import MAX_BATCH
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened
 
@@ -191,16 +193,35 @@ def test_a_full_queue_is_busy_and_writes_nothing(place: Place) -> None:
         assert ledger.balance() == (1000, 0, 0)
 
 
-def test_a_group_is_bounded_and_keeps_its_order(place: Place) -> None:
+@pytest.mark.parametrize("in_bulk", [False, True], ids=["functions", "commands"])
+def test_a_group_is_bounded_and_keeps_its_order(place: Place, in_bulk: bool) -> None:
     with opened(place) as ledger:
         go = hold(ledger)
-        seen: list[int] = []
-        futures = [
-            ledger.store._writer.submit(lambda u, n=n: seen.append(n)) for n in range(MAX_BATCH * 2)
-        ]
+        done: list[int] = []
+        commits: list[int] = []
+        ledger.store._writer._before_commit = lambda work: commits.append(
+            work.entries.debits if in_bulk else len(done)
+        )
+
+        def job(n: int) -> Callable[[UnitOfWork], None] | Debit:
+            if not in_bulk:
+                return lambda u: done.append(n)
+            return Debit(
+                dataset=ledger.dataset, principal=ANALYST, idem=f"{n}", amount=1,
+                request="{}", plan="{}",
+            )  # fmt: skip
+
+        futures = [ledger.store._writer.submit(job(n)) for n in range(MAX_BATCH * 2)]
         go.set()
-        futures[-1].result(30)
-        assert seen == list(range(MAX_BATCH * 2))
+        results: list[Any] = [future.result(30) for future in futures]
+        # What held the writer was committed alone.
+        assert len(commits) == 3
+        if in_bulk:
+            assert commits == [0, MAX_BATCH, MAX_BATCH]
+            assert [each.record.seq for each in results] == [*range(2, 2 + MAX_BATCH * 2)]
+        else:
+            assert commits == [0, MAX_BATCH, MAX_BATCH * 2]
+            assert done == [*range(MAX_BATCH * 2)]
 
 
 def test_a_waiter_that_leaves_cancels_nothing(place: Place) -> None:

@@ -1,6 +1,7 @@
 """Hostile SQL on a connection that is not ours: the database itself refuses.
 
-On PostgreSQL the connection is a superuser's, whom no privilege stops: the rules do.
+Rules, foreign keys and CHECKs together are tried here; that each rule does its part is tested
+beside the rules. On PostgreSQL the connection is a superuser's, whom no privilege stops.
 What the service's own role may not even try is tested beside the other privileges.
 """
 
@@ -52,8 +53,9 @@ def db(ledger: Ledger) -> Iterator[Raw]:
 
 
 UNCHARGED = """
-INSERT INTO release SELECT 99, 'rel_x', account, 1, dataset, principal, 'debited', 1, request, plan,
-fingerprint, NULL, NULL, created_at, NULL, NULL FROM release LIMIT 1"""
+INSERT INTO release (number, id, account, seq, dataset, principal, state, attempts, request, plan,
+fingerprint, created_at) SELECT 99, 'rel_x', account, 1, dataset, principal, 'debited', 1, request,
+plan, fingerprint, created_at FROM release LIMIT 1"""
 
 REFUSED_BY_BOTH = [
     # Entries are append-only.

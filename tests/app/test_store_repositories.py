@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.ledger import SYSTEM_ACCOUNT, EntryKind
+from app.domain.ledger import SYSTEM_ACCOUNT, Balance, EntryKind
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState, request_fingerprint
 from app.domain.roles import Role
@@ -221,5 +221,34 @@ def test_an_account_that_has_moved_on_is_not_moved_again(place: Place) -> None:
 
         with pytest.raises(LostUpdateError):
             ledger.store.write(move_twice)
+        assert ledger.balance() == (1000, 0, 0)
+        assert ledger.store.verify().ok
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        [(EntryKind.DEBIT, 1001, Balance(1000, 1001))],
+        [(EntryKind.RESERVE, 1001, Balance(1000, 0, 1001))],
+        [(EntryKind.DEBIT, 600, Balance(1000, 600)), (EntryKind.DEBIT, 401, Balance(1000, 1001))],
+        [(EntryKind.GRANT, 5, Balance(1005)), (EntryKind.DEBIT, 1006, Balance(1005, 1006))],
+    ],
+    ids=["debit", "reserve", "debits", "grant"],
+)
+def test_the_update_that_charges_looks_at_the_budget_itself(
+    place: Place, forged: list[tuple[EntryKind, int, Balance]]
+) -> None:
+    """A chain whose balances nobody has computed: no constraint has to catch it."""
+    with opened(place, total=1000) as ledger:
+
+        def overspend(u: UnitOfWork) -> None:
+            chain = u.entries.chain(ledger.account, now())
+            for kind, amount, after in forged:
+                occasion = Occasion(principal=ANALYST, release="rel", fingerprint="print")
+                chain.add(kind, amount, after, occasion)
+            u.entries.write(chain)
+
+        with pytest.raises(LostUpdateError):
+            ledger.store.write(overspend)
         assert ledger.balance() == (1000, 0, 0)
         assert ledger.store.verify().ok

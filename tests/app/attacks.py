@@ -1,0 +1,467 @@
+"""For every rule of the ledger, the statements that this rule alone refuses.
+
+Each breaks one condition of one rule and is otherwise as the rules want it. They are written for
+the ledger that :mod:`tests.app.rules_alone` makes: names that begin with ``$`` stand for its ids,
+and ``$REPLACE`` is that verb on SQLite and INSERT on PostgreSQL, where nothing else keeps a row
+from being there twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from app.domain.ledger import GENESIS
+from tests.app.attack_parts import (
+    APPROVED,
+    CHARGE,
+    ENDED_ELSEWHERE,
+    ENDING,
+    GIVEN_BACK,
+    GRANTED,
+    LAST,
+    NAMED_ELSEWHERE,
+    SET_ASIDE,
+    Attack,
+    attacks,
+    entries,
+    entry,
+    hash_of,
+    insert,
+    move,
+    release,
+)
+from tests.app.ledgers import ANALYST, CURATOR
+
+
+def approvals(amount: int = 30, **changes: object) -> Attack:
+    """Return a debit of what is reserved, with some columns changed."""
+    wanted: dict[str, object] = {
+        "release": "'$reserved'", "reserved_after": f"p.reserved_after - {amount}",
+    }  # fmt: skip
+    return Attack(entry("debit", amount, **{**wanted, **changes}), (move(),))
+
+
+def given_back(amount: int = 30, **changes: object) -> Attack:
+    """Return what gives back what is reserved, with some columns changed."""
+    return Attack(entry("unreserve", amount, **{"release": "'$reserved'", **changes}), (move(),))
+
+
+OTHER_TOTAL = ["p.total_after + 1"]
+OTHER_SPENT = ["p.spent_after + 1"]
+OTHER_RESERVED = ["p.reserved_after + 1"]
+_OPENED = (
+    "INSERT INTO account (id, seq, total, spent, reserved, head)"
+    f" VALUES ('acc_new', 1, 5, 0, 0, '{'f' * 64}')"
+)
+
+
+def opening(**changes: object) -> Attack:
+    """Return the first entry of a new account, with some columns changed."""
+    wanted: dict[str, object] = {
+        "account": "'acc_new'", "seq": 1, "prev": f"'{GENESIS}'", "total_after": 5,
+        "spent_after": 0, "reserved_after": 0,
+    }  # fmt: skip
+    return Attack(entry("open", 5, **{**wanted, **changes}), (_OPENED,))
+
+
+_CONTINUES = [
+    # The first entry.
+    opening(kind="'grant'"),
+    opening(prev=f"'{'e' * 64}'"),
+    opening(total_after=6),
+    opening(spent_after=1),
+    opening(reserved_after=1),
+    # The one before.
+    *entries("grant", 5, prev=[f"'{'e' * 64}'", f"'{GENESIS}'"]),
+    Attack(entry("grant", 5, seq="p.seq + 2"), (move(), move())),
+    # what would continue the first entry of another account
+    Attack(
+        entry("grant", 5, account="'$third'").replace("ORDER BY", "AND p.seq = 1 ORDER BY"),
+        (move("$third"),),
+    ),
+    Attack(entry("grant", 5, of="$later", epoch="p.epoch - 1"), (move("$later"),)),
+    # What each kind does to the balance.
+    *entries(
+        "grant",
+        5,
+        total_after=["p.total_after + 6"],
+        spent_after=OTHER_SPENT,
+        reserved_after=OTHER_RESERVED,
+    ),
+    *entries(
+        "expire",
+        5,
+        total_after=["p.total_after", "p.spent_after + p.reserved_after"],
+        spent_after=OTHER_SPENT,
+        reserved_after=OTHER_RESERVED,
+    ),
+    # more than remains
+    *entries("expire", 9000, total_after=["p.total_after - 9000", "p.total_after"]),
+    # A debit at once.
+    *(
+        Attack(entry("debit", amount, **{"idem": "'new'", **changes}), (move(),))
+        for amount, changes in (
+            (0, {}),
+            (-5, {}),
+            (5, {"total_after": "p.total_after + 5"}),
+            (5, {"spent_after": "p.spent_after"}),
+            (5, {"spent_after": "p.spent_after + 4"}),
+            (5, {"reserved_after": "p.reserved_after - 5"}),
+            (30, {"reserved_after": "p.reserved_after - 30", "release": "'$reserved'"}),
+        )
+    ),
+    # The debit of something reserved.
+    approvals(reserved_after="p.reserved_after"),
+    approvals(total_after="p.total_after + 30"),
+    approvals(spent_after="p.spent_after"),
+    # what the entry of this number on another account granted
+    Attack(
+        entry(
+            "debit",
+            50,
+            of="$other",
+            release="'$foreign'",
+            principal=f"'{CURATOR}'",
+            reserved_after="p.reserved_after - 50",
+        ),
+        (move("$other"),),
+    ),
+    approvals(10),  # another entry's amount
+    approvals(release="'rel_none'"),
+    approvals(release="NULL"),
+    approvals(29),
+    approvals(7, release="'$foreign'"),  # on another account
+    approvals(40, release="'$withdrawn'"),
+    approvals(20, release="'$debited'"),
+    approvals(principal="'person_bob'"),
+    *entries(
+        "burn",
+        5,
+        total_after=OTHER_TOTAL,
+        spent_after=["p.spent_after"],
+        reserved_after=OTHER_RESERVED,
+    ),
+    *entries(
+        "reserve",
+        5,
+        total_after=OTHER_TOTAL,
+        spent_after=OTHER_SPENT,
+        reserved_after=["p.reserved_after"],
+    ),
+    *entries("reserve", 0, release=["'rel_new'"]),
+    # Giving back.
+    given_back(total_after="p.total_after + 30"),
+    given_back(spent_after="p.spent_after - 30"),
+    given_back(reserved_after="p.reserved_after - 31"),
+    given_back(release="'rel_none'"),
+    given_back(release="NULL"),
+    given_back(29),
+    given_back(10),
+    given_back(7, release="'$foreign'"),
+    given_back(40, release="'$withdrawn'"),
+    given_back(20, release="'$debited'"),
+    Attack(entry("unreserve", 50, of="$other", release="'$foreign'"), (move("$other"),)),
+    # The system account.
+    *entries("key_created", 0, note=["NULL"]),
+    *(
+        Attack(entry(kind, 0, of="0", **changes), (move("0"),))
+        for kind, changes in (
+            ("open", {}),
+            ("key_created", {"total_after": 1}),
+            ("key_created", {"spent_after": 1}),
+            ("key_created", {"reserved_after": 1}),
+        )
+    ),
+]
+
+
+def stepped(release_: str, *settings: str, before: tuple[str, ...] = ()) -> list[Attack]:
+    """Return attacks each of which sets columns of a release."""
+    return [
+        Attack(f"UPDATE release SET {each} WHERE id = '${release_}'", before) for each in settings
+    ]
+
+
+_FACTS = (
+    "number = 999", "id = 'rel_other'", "account = '$third'", "dataset = '$others'",
+    "principal = 'person_bob'", "request = '[]'", "plan = '[]'", "fingerprint = 'other'",
+    "created_at = 'then'",
+)  # fmt: skip
+_FORWARD = [
+    *stepped("debited", *(f"attempts = attempts + 1, {fact}" for fact in _FACTS)),
+    *stepped(
+        "reserved", *(f"state = 'withdrawn', {fact}" for fact in _FACTS[3:]), before=GIVEN_BACK
+    ),
+    # Undecided, and what a decision must go with.
+    *stepped("reserved", "state = 'withdrawn'", "state = 'debited', attempts = 1", "worker = 'w'"),
+    *stepped("waiting", "state = 'rejected'", before=GIVEN_BACK),
+    *stepped("reserved", "state = 'expired'", before=(*GIVEN_BACK, move(), entry("grant", 5))),
+    *stepped("foreign", "state = 'debited', attempts = 1", before=NAMED_ELSEWHERE),
+    *stepped(
+        "reserved",
+        "state = 'withdrawn', seq = 999",
+        "state = 'withdrawn', attempts = 1",
+        "state = 'debited'",
+        "state = 'released'",
+        "state = 'void'",
+        f"state = 'debited', attempts = 1, seq = {LAST}",
+        before=GIVEN_BACK,
+    ),
+    *stepped(
+        "reserved",
+        "state = 'withdrawn'",
+        "state = 'debited', attempts = 1",
+        f"state = 'debited', attempts = 0, seq = {LAST}",
+        f"state = 'released', attempts = 1, seq = {LAST}",
+        before=APPROVED,
+    ),
+    # Being drawn.
+    *stepped(
+        "debited",
+        "attempts = attempts + 1, seq = 999",
+        "attempts = attempts + 1, state = 'void'",
+        "attempts = attempts + 2",
+        "attempts = attempts - 1",
+        "attempts = attempts + 2, worker = 'w'",
+        "attempts = attempts",
+        "state = 'reserved', worker = 'w'",
+        "state = 'reserved'",
+        "state = 'withdrawn'",
+        "state = 'released', attempts = attempts + 1",
+    ),
+    *stepped(
+        "debited",
+        "worker = 'mallory'",
+        before=("UPDATE release SET worker = 'w' WHERE id = '$debited'",),
+    ),
+    # Final.
+    *stepped(
+        "released", "state = 'void'", "state = 'debited'", "result_hash = 'x'", "worker = 'w'"
+    ),
+    *stepped("withdrawn", "state = 'reserved'", "state = 'debited', attempts = 1"),
+]
+
+
+def dataset(**changes: object) -> str:
+    values: dict[str, object] = {
+        "number": 99, "id": "'ds_new'", "name": "'new'", "account": "'$main'", "spec": "'{}'",
+        "status": "'active'", "rows": 3, "created_by": "'mallory'", "created_at": "'now'",
+    }  # fmt: skip
+    return insert("dataset", {**values, **changes}, verb="$REPLACE")
+
+
+def archived(*settings: str) -> list[Attack]:
+    return attacks(*(f"UPDATE dataset SET {each} WHERE id = '$dataset'" for each in settings))
+
+
+def expiring(**changes: object) -> str:
+    values: dict[str, object] = {
+        "account": "'$main'", "seq": LAST, "amount": 5, "expires_at": "'later'",
+        "expired_seq": "CAST(NULL AS integer)",
+    }  # fmt: skip
+    return insert("expiring", {**values, **changes})
+
+
+def ended(setting: str = f"expired_seq = {LAST}", seq: int = 2) -> str:
+    return f"UPDATE expiring SET {setting} WHERE account = '$main' AND seq = {seq}"
+
+
+def cap(**changes: object) -> str:
+    values: dict[str, object] = {
+        "number": 99, "account": "'$main'", "person": "'person_eve'", "amount": 5, "used": 0,
+    }  # fmt: skip
+    return insert("cap", {**values, **changes}, verb="$REPLACE")
+
+
+ATTACKS: Mapping[str, Sequence[Attack]] = {
+    "ledger_no_delete": attacks("DELETE FROM ledger"),
+    "ledger_no_replace": attacks(
+        "$REPLACE INTO ledger (number, id, epoch, created_at) VALUES (1, 'x', 1, 'now')",
+        "INSERT INTO ledger (number, id, epoch, created_at) VALUES (2, 'x', 1, 'now')",
+    ),
+    "ledger_epoch_forward": attacks(
+        "UPDATE ledger SET epoch = epoch + 1, number = 2",
+        "UPDATE ledger SET epoch = epoch + 1, id = 'x'",
+        "UPDATE ledger SET epoch = epoch + 1, created_at = 'then'",
+        "UPDATE ledger SET epoch = epoch - 1",
+        "UPDATE ledger SET epoch = epoch",
+    ),
+    "entry_no_update": attacks(
+        "UPDATE entry SET note = 'x'",
+        "UPDATE entry SET amount = 1 WHERE kind = 'debit'",
+    ),
+    "entry_no_delete": attacks(
+        "DELETE FROM entry", f"DELETE FROM entry WHERE account = '$main' AND seq = {LAST}"
+    ),
+    "entry_no_replace": [
+        # no key of its own, and continues its predecessor as it did
+        Attack("$REPLACE INTO entry SELECT * FROM entry WHERE account = '$main' AND seq = 2"),
+        Attack(entry("debit", 5, verb="$REPLACE", idem="'first'"), (move(),)),
+    ],
+    "entry_continues": _CONTINUES,
+    "entry_not_ahead": [
+        Attack(entry("grant", 5)),
+        # other accounts are further on
+        Attack(entry("grant", 5), ("UPDATE account SET seq = seq + 100 WHERE id <> '$main'",)),
+    ],
+    "entry_epoch": entries("grant", 5, epoch=["p.epoch + 1"]),
+    "account_no_delete": attacks("DELETE FROM account", "DELETE FROM account WHERE id = '$third'"),
+    "account_no_replace": attacks(
+        "$REPLACE INTO account (id, seq, total, spent, reserved, head)"
+        " SELECT id, 1, total, 0, 0, head FROM account WHERE id = '$main'"
+    ),
+    "account_opens_empty": attacks(
+        *(
+            "INSERT INTO account (id, seq, total, spent, reserved, head)"
+            f" VALUES ('acc_new', {opened_}, 'x')"
+            for opened_ in ("2, 5, 0, 0", "0, 5, 0, 0", "1, 5, 1, 0", "1, 5, 0, 1")
+        )
+    ),
+    "account_forward": attacks(
+        *(
+            f"UPDATE account SET {each} WHERE id = '$main'"
+            for each in (
+                "seq = seq + 1, id = 'acc_other'",
+                "total = total + 1",
+                "seq = seq - 1",
+                "seq = seq + 1, spent = spent - 1",
+            )
+        )
+    ),
+    "release_no_delete": attacks("DELETE FROM release WHERE id = '$released'"),
+    "release_no_replace": [
+        Attack(
+            release(verb="$REPLACE", id="'$released'"),
+            (
+                move(),
+                entry("debit", 7, release="'$released'", idem="'new'", fingerprint="'print'"),
+            ),
+        ),
+        Attack(
+            release(verb="$REPLACE", number="(SELECT number FROM release WHERE id = '$released')"),
+            CHARGE,
+        ),
+        # the charge of the release that goes by another name
+        Attack(
+            release(
+                verb="$REPLACE",
+                id="'$renamed'",
+                **{
+                    column: f"(SELECT {column} FROM release WHERE id = 'rel_renamed')"
+                    for column in ("seq", "fingerprint")
+                },
+            )
+        ),
+    ],
+    "release_charged": [
+        *attacks(
+            release(account="'$third'"),
+            release(seq=999),
+            release(id="'rel_other'"),
+            release(fingerprint="'other'"),
+            release(state="'reserved'", attempts=0),
+            release(state="'released'", attempts=0),
+            release(state="'void'", attempts=0),
+            release(attempts=0),
+            release(attempts=2),
+            before=CHARGE,
+        ),
+        *attacks(
+            release(state="'reserved'", attempts=1),
+            release(),
+            before=SET_ASIDE,
+        ),
+    ],
+    "release_forward": _FORWARD,
+    "dataset_no_delete": attacks("DELETE FROM dataset WHERE id = '$dataset'"),
+    "dataset_no_replace": attacks(
+        dataset(id="'$dataset'"),
+        dataset(name="'people'"),
+        dataset(number="(SELECT number FROM dataset WHERE id = '$dataset')"),
+    ),
+    "dataset_archived_once": [
+        *archived(
+            *(
+                f"status = 'archived', archived_at = 'now', {fact}"
+                for fact in (
+                    "number = 999",
+                    "id = 'ds_other'",
+                    "name = 'other'",
+                    "account = '$other'",
+                    "spec = '[]'",
+                    "rows = 4",
+                    "rows = NULL",
+                    "created_by = 'mallory'",
+                    "created_at = 'then'",
+                )
+            ),
+            "status = 'active'",
+        ),
+        *attacks(
+            "UPDATE dataset SET status = 'archived', archived_at = 'later'",
+            "UPDATE dataset SET status = 'archived', archived_at = 'later' WHERE id = '$dataset'",
+            before=("UPDATE dataset SET status = 'archived' WHERE id = '$dataset'",),
+        ),
+    ],
+    "lineage_no_update": attacks(f"UPDATE lineage SET sha256 = '{'b' * 64}'"),
+    "lineage_no_delete": attacks("DELETE FROM lineage"),
+    "lineage_no_replace": attacks(
+        f"$REPLACE INTO lineage (dataset, sha256) VALUES ('$others', '{'b' * 64}')"
+    ),
+    "expiring_no_delete": attacks("DELETE FROM expiring"),
+    "expiring_grant": [
+        *attacks(
+            expiring(expired_seq=999),
+            expiring(account="'$other'"),
+            expiring(seq=999),
+            expiring(amount=6),
+            before=GRANTED,
+        ),
+        # of a debit, of what was granted for good, and what ends already
+        Attack(expiring(seq=3, amount=10)),
+        Attack(expiring(), (move(), entry("grant", 5))),
+        Attack(
+            "$REPLACE INTO expiring SELECT * FROM expiring"
+            " WHERE account = '$main' AND expired_seq IS NULL"
+        ),
+    ],
+    "expiring_once": [
+        *attacks(
+            *(
+                ended(f"expired_seq = {LAST}, {fact}")
+                for fact in ("amount = 1", "expires_at = 'later'")
+            ),
+            ended("expired_seq = 999"),
+            ended("expires_at = 'later'"),
+            before=ENDING,
+        ),
+        # the end of a grant that has ended
+        Attack(ended("expired_seq = expired_seq", 10)),
+        # for another's grant, or by the end of another's
+        Attack(ended("expired_seq = 3, account = '$third'"), ENDED_ELSEWHERE),
+        Attack(ended("expired_seq = 3"), ENDED_ELSEWHERE),
+        Attack(
+            ended(),
+            (*ENDED_ELSEWHERE, move(), entry("expire", 50, fingerprint=f"'{'d' * 64}'")),
+        ),
+        # for another grant, or by its end
+        Attack(
+            ended(f"expired_seq = {LAST}, seq = {LAST} - 1"),
+            (*GRANTED, move(), entry("expire", 5, fingerprint="p.hash")),
+        ),
+        Attack(ended(), (move(), entry("expire", 60, fingerprint=hash_of(10)))),
+        Attack(ended(), (move(), entry("expire", 50, fingerprint="'x'"))),
+        # by an entry that ends nothing
+        Attack(ended(), (move(), entry("grant", 50, fingerprint=hash_of(2)))),
+    ],
+    "cap_no_delete": attacks("DELETE FROM cap"),
+    "cap_no_replace": attacks(
+        cap(number="(SELECT min(number) FROM cap)"), cap(person=f"'{ANALYST}'")
+    ),
+    "cap_same_slice": attacks(
+        *(
+            f"UPDATE cap SET {each} WHERE person = '{ANALYST}'"
+            for each in ("number = 999", "account = '$other'", "person = 'person_eve'")
+        )
+    ),
+}
