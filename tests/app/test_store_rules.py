@@ -58,20 +58,25 @@ class Prepared:
         """Try a statement inside a transaction, and return what it is told; None if it passes."""
         before, statement = attack.on(self.names)
         with self.connection.begin_nested() as savepoint:
-            for each in before:
-                done = self.connection.exec_driver_sql(each)
-                assert done.rowcount > 0, f"{each} changes nothing"
             try:
-                done = self.connection.exec_driver_sql(statement)
-            except DBAPIError as error:
-                return _told(error)
+                for each in before:
+                    told = self._told(each)
+                    if told is not None:
+                        return f"before it: {told}"
+                return self._told(statement)
             finally:
                 savepoint.rollback()
+
+    def _told(self, statement: str) -> str | None:
+        try:
+            done = self.connection.exec_driver_sql(statement)
+        except DBAPIError as error:
+            return _words(error)
         assert done.rowcount != 0, f"{statement} changes nothing"
         return None
 
 
-def _told(error: DBAPIError) -> str:
+def _words(error: DBAPIError) -> str:
     """Return a refusal in the database's own words, without where it was raised."""
     diagnosis = getattr(error.orig, "diag", None)
     return str(error.orig) if diagnosis is None else str(diagnosis.message_primary)
