@@ -23,8 +23,11 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
+from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
+from app.services.health import HealthService
 from app.store import Debit, Finish, ReleaseRecord, Store, StoreError
+from app.store.anchor import AnchorError
 from tests.app.disk import ERRORS, Tape, image, recorded
 from tests.app.ledgers import ANALYST, Ledger, Place, opened, url_of
 
@@ -86,6 +89,10 @@ def raise_fault() -> None:
     raise InjectedError("injected")
 
 
+def raise_at_commit(_: object) -> None:
+    raise_fault()
+
+
 @pytest.mark.parametrize("lasting", [1, float("inf")], ids=["once", "from then on"])
 def test_an_exception_at_any_statement_undoes_it_all(place: Place, lasting: float) -> None:
     """What fails once may have been tried again, unless it was BEGIN or COMMIT."""
@@ -112,6 +119,39 @@ def test_an_exception_at_any_statement_undoes_it_all(place: Place, lasting: floa
             check(ledger.store, ledger.account, told, asked=at + 2)
         assert ledger.balance()[1] == AMOUNT * (statements + 1), "each was charged once"
         assert failed == statements if lasting > 1 else failed >= 4
+
+
+def test_a_commit_that_cannot_be_taken_back_is_a_failed_one_all_the_same(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """COMMIT fails and the anchor is gone too: the first error is told, the second is logged."""
+    with opened(place, total=10**6) as ledger:
+        store, writer = ledger.store, ledger.store._writer
+        health = HealthService(store, directories=(place.directory,))
+        release(store, ledger.dataset, "warm up")
+        health.check()
+        take_back = writer._rolled_back
+        assert take_back is not None
+
+        def gone() -> None:
+            take_back()  # a file's never fails
+            raise AnchorError("the anchor's database cannot be used")
+
+        engine = store._opened.connection.engine
+        event.listen(engine, "commit", raise_at_commit)
+        writer._rolled_back = gone
+        with pytest.raises(InjectedError):
+            release(store, ledger.dataset, "lost")
+        assert store.failing
+        with pytest.raises(Problem, match="not-ready"):
+            health.check()
+        (told,) = (each for each in caplog.records if each.levelname == "ERROR")
+        assert vars(told)["failure"] == "AnchorError"
+        event.remove(engine, "commit", raise_at_commit)
+        writer._rolled_back = take_back
+        assert release(store, ledger.dataset, "lost").result == RESULT
+        health.check()
+        check(store, ledger.account, {"warm up", "lost"}, asked=2)
 
 
 def die_at(place: Place, dataset: str, at: int, done: Any) -> None:
