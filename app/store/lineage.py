@@ -136,8 +136,9 @@ class LineageFiles:
             file.flush()
             os.fsync(file.fileno())
             os.link(file.name, self._directory / name)
-        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        for directory in (self._directory, self._directory.parent):
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)

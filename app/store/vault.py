@@ -291,6 +291,7 @@ class Vault:
             raise VaultError("the data set cannot be published under this id") from None
         _flush(self._datasets)
         _flush(self._staging)
+        _flush(self._datasets.parent)  # which may have been given the two only just now
 
     def open(self, dataset_id: str) -> StoredDataset:
         """Return a published data set; its files are checked as they are read.
@@ -357,6 +358,7 @@ class Vault:
         (self._datasets / dataset_id).rename(stale / f"{dataset_id}-{secrets.token_hex(8)}")
         _flush(stale)
         _flush(self._datasets)
+        _flush(stale.parent)
 
 
 def _stored_dataset(directory: Path, manifest: Mapping[str, Any]) -> StoredDataset:

@@ -26,6 +26,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from app.domain.problems import Problem
+from app.logs import describe
 from app.store.bulk import Bulk
 from app.store.commands import Command
 from app.store.entries import LedgerIdentity
@@ -38,7 +39,7 @@ Task = Callable[[UnitOfWork], T] | Command[T]
 BeforeCommit = Callable[[UnitOfWork], None]
 """Called at the end of a transaction, just before COMMIT; raising undoes it all.
 
-Should the COMMIT then fail, ``rolled_back`` is called.
+Should the COMMIT then fail, ``rolled_back`` is called; what that raises is only logged.
 """
 
 MAX_BATCH = 256
@@ -234,10 +235,10 @@ class Writer:
         except _NotTogetherError:
             raise
         except BaseException as error:
+            self.failing = True
             unknown = isinstance(error, UnknownCommitError)
             if told and not unknown and self._rolled_back is not None:
-                self._rolled_back()
-            self.failing = True
+                _tell_quietly(self._rolled_back)
             raise
         self.failing = False
         return outcomes
@@ -287,6 +288,14 @@ class Writer:
             self._work.forget_since(mark)
         self._connection.exec_driver_sql("RELEASE job")
         return outcome
+
+
+def _tell_quietly(rolled_back: Callable[[], None]) -> None:
+    """Call a hook whose own failure must not hide why it is called."""
+    try:
+        rolled_back()
+    except Exception as error:
+        _log.error("a failed commit was not taken back in the anchor", extra=describe(error))
 
 
 def _warn_of_failure(commands: Sequence[Command[Any]]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.app.homes import Home, home_on
 from tests.app.ledgers import Place, place_on
 
 ON_BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
@@ -16,4 +17,11 @@ ON_BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Where this test's ledger lies; nothing is there yet but the tables, on PostgreSQL."""
     with place_on(request.param, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(params=ON_BOTH)
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
+    """Such a place with an anchor, which on PostgreSQL is in another database."""
+    with home_on(request.param, tmp_path) as found:
         yield found

@@ -23,9 +23,13 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
+from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
+from app.services.health import HealthService
 from app.store import Debit, Finish, ReleaseRecord, Store, StoreError
+from app.store.anchor import AnchorError
 from tests.app.disk import ERRORS, Tape, image, recorded
+from tests.app.homes import Home
 from tests.app.ledgers import ANALYST, Ledger, Place, opened, url_of
 
 AMOUNT = 3
@@ -86,10 +90,14 @@ def raise_fault() -> None:
     raise InjectedError("injected")
 
 
+def raise_at_commit(_: object) -> None:
+    raise_fault()
+
+
 @pytest.mark.parametrize("lasting", [1, float("inf")], ids=["once", "from then on"])
-def test_an_exception_at_any_statement_undoes_it_all(place: Place, lasting: float) -> None:
+def test_an_exception_at_any_statement_undoes_it_all(home: Home, lasting: float) -> None:
     """What fails once may have been tried again, unless it was BEGIN or COMMIT."""
-    with opened(place, total=10**6) as ledger:
+    with opened(home, total=10**6) as ledger:
         trap = Trap(ledger.store)
         release(ledger.store, ledger.dataset, "warm up")
         statements = trap.count
@@ -114,8 +122,41 @@ def test_an_exception_at_any_statement_undoes_it_all(place: Place, lasting: floa
         assert failed == statements if lasting > 1 else failed >= 4
 
 
-def die_at(place: Place, dataset: str, at: int, done: Any) -> None:
-    store = place.open()
+def test_a_commit_that_cannot_be_taken_back_is_a_failed_one_all_the_same(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    """COMMIT fails and the anchor is gone too: the first error is told, the second is logged."""
+    with opened(home, total=10**6) as ledger:
+        store, writer = ledger.store, ledger.store._writer
+        health = HealthService(store, directories=(home.directory,))
+        release(store, ledger.dataset, "warm up")
+        health.check()
+        take_back = writer._rolled_back
+        assert take_back is not None
+
+        def gone() -> None:
+            take_back()  # a file's never fails
+            raise AnchorError("the anchor's database cannot be used")
+
+        engine = store._opened.connection.engine
+        event.listen(engine, "commit", raise_at_commit)
+        writer._rolled_back = gone
+        with pytest.raises(InjectedError):
+            release(store, ledger.dataset, "lost")
+        assert store.failing
+        with pytest.raises(Problem, match="not-ready"):
+            health.check()
+        (told,) = (each for each in caplog.records if each.levelname == "ERROR")
+        assert vars(told)["failure"] == "AnchorError"
+        event.remove(engine, "commit", raise_at_commit)
+        writer._rolled_back = take_back
+        assert release(store, ledger.dataset, "lost").result == RESULT
+        health.check()
+        check(store, ledger.account, {"warm up", "lost"}, asked=2)
+
+
+def die_at(home: Home, dataset: str, at: int, done: Any) -> None:
+    store = home.open()
     trap = Trap(store)
     trap.at, trap.spring = at, lambda: os.kill(os.getpid(), signal.SIGKILL)
     release(store, dataset, f"death at {at}")
@@ -135,17 +176,17 @@ def said(receiver: Connection) -> bool:
 
 
 @pytest.mark.slow
-def test_a_death_at_any_statement_loses_nothing(place: Place) -> None:
+def test_a_death_at_any_statement_loses_nothing(home: Home) -> None:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["app.store", "tests.app.ledgers", "tests.app.disk"])
-    with opened(place, total=10**6) as ledger:
+    context.set_forkserver_preload(["app.store", "tests.app.homes", "tests.app.disk"])
+    with opened(home, total=10**6) as ledger:
         pass
     told: set[str] = set()
     at = asked = 0
     alive = False
     while not alive:
         receiver, sender = context.Pipe(duplex=False)
-        process = context.Process(target=die_at, args=(place, ledger.dataset, at, sender))
+        process = context.Process(target=die_at, args=(home, ledger.dataset, at, sender))
         process.start()
         sender.close()
         process.join(60)
@@ -156,7 +197,7 @@ def test_a_death_at_any_statement_loses_nothing(place: Place) -> None:
             told.add(f"death at {at}")
         # A charge that was lost after the anchor had noted it is burned: asked for twice.
         asked += 2
-        store = place.open()
+        store = home.open()
         try:
             check(store, ledger.account, told, asked=asked)
             assert release(store, ledger.dataset, f"death at {at}").result == RESULT

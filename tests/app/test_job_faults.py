@@ -6,16 +6,14 @@ comes through: whatever failed has left no trace, and the step can be asked for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from app.domain.releases import ReleaseState
 from app.store import ReleaseRecord, Store, UnitOfWork
-from tests.app.conftest import ON_BOTH
-from tests.app.homes import Home, home_on
+from tests.app.homes import Home
 from tests.app.ledgers import ANALYST, Ledger, opened, raw
 from tests.app.test_faults import InjectedError, Trap, raise_fault
 
@@ -55,12 +53,6 @@ TO_THE_THIRD_DEATH = (
     Step(lambda u, _: u.workers.end("two"), DEBITED, 3, "two"),
     Step(lambda u, _: u.releases.claim("one"), ReleaseState.VOID, 3, "two"),
 )
-
-
-@pytest.fixture(params=ON_BOTH)
-def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
-    with home_on(request.param, tmp_path) as home:
-        yield home
 
 
 def everything(home: Home) -> list[object]:

@@ -21,11 +21,11 @@ from app.client import ReceiptError, check_receipt
 from app.domain.ledger import Entry, chain_hash
 from app.domain.problems import Problem
 from app.services.receipts import Finding, LongAnswer, Receipts, sent_answer
-from app.store import ReleaseRecord, Store, StoreError, base64url
+from app.store import ReleaseRecord, StoreError, base64url
 from app.store import signing as signing_module
 from app.store.receipt import read_token, split
 from app.store.signing import KEY_NAME, SigningKey, thumbprint
-from tests.app.ledgers import Ledger, Place, opened, raw, url_of
+from tests.app.ledgers import Ledger, Place, opened, raw
 
 ANSWER = b'{"id":"rel_1","value":{"receipt":1.50,"caf\xc3\xa9":[1,2]}}'
 
@@ -107,9 +107,9 @@ def test_the_public_key_is_read_in_every_usual_form(tmp_path: Path) -> None:
     ],
 )
 def test_an_edited_answer_is_told_from_the_signed_one(
-    tmp_path: Path, edit: Callable[[bytes], bytes], offline: str, sent: bool
+    place: Place, edit: Callable[[bytes], bytes], offline: str, sent: bool
 ) -> None:
-    with opened(tmp_path) as ledger:
+    with opened(place) as ledger:
         _, content = signed(ledger)
         found = check(ledger, edit(content))
         assert (found.ok, found.signature, found.sent) == (False, True, sent)
@@ -127,8 +127,8 @@ def test_one_answer_s_receipt_does_not_fit_another(place: Place) -> None:
         assert check(ledger, other).sent is False
 
 
-def test_forged_tokens_tell_nothing(tmp_path: Path) -> None:
-    with opened(tmp_path / "a") as ledger, opened(tmp_path / "b") as foreign:
+def test_forged_tokens_tell_nothing(place: Place, tmp_path: Path) -> None:
+    with opened(place) as ledger, opened(tmp_path / "foreign") as foreign:
         _, content = signed(ledger)
         _, theirs = signed(foreign)
         token = json.loads(content)["receipt"]
@@ -181,22 +181,22 @@ def test_a_signed_token_of_another_shape_is_no_receipt(tmp_path: Path) -> None:
 
 
 def edited_result(ledger: Ledger, record: ReleaseRecord) -> None:
-    with raw(ledger.file, guarded=False) as connection:
-        connection.execute("UPDATE release SET result = x'7b7d' WHERE id = ?", (record.id,))
+    with raw(ledger.place, guarded=False) as connection:
+        connection.execute("UPDATE release SET result = ? WHERE id = ?", (b"{}", record.id))
 
 
 def lost_release(ledger: Ledger, record: ReleaseRecord) -> None:
-    with raw(ledger.file, guarded=False) as connection:
+    with raw(ledger.place, guarded=False) as connection:
         connection.execute("DELETE FROM release WHERE id = ?", (record.id,))
 
 
 def lost_entry(ledger: Ledger, record: ReleaseRecord) -> None:
-    with raw(ledger.file, guarded=False) as connection:
+    with raw(ledger.place, guarded=False) as connection:
         connection.execute("DELETE FROM entry WHERE release = ?", (record.id,))
 
 
 def edited_entry(ledger: Ledger, record: ReleaseRecord) -> None:
-    with raw(ledger.file, guarded=False) as connection:
+    with raw(ledger.place, guarded=False) as connection:
         connection.execute("UPDATE entry SET amount = 7 WHERE release = ?", (record.id,))
 
 
@@ -207,7 +207,7 @@ def rewritten_entry(ledger: Ledger, record: ReleaseRecord) -> None:
     columns: dict[str, Any] = {name: getattr(entry, name) for name in entry.__slots__}
     columns["principal"] = "person_else"
     fitting = chain_hash(Entry(**columns), ledger.store.identity.id)
-    with raw(ledger.file, guarded=False) as connection:
+    with raw(ledger.place, guarded=False) as connection:
         connection.execute(
             "UPDATE entry SET principal = 'person_else', hash = ? WHERE release = ?",
             (fitting, record.id),
@@ -225,12 +225,12 @@ def rewritten_entry(ledger: Ledger, record: ReleaseRecord) -> None:
     ],
 )
 def test_a_receipt_outlives_an_edited_ledger(
-    tmp_path: Path,
+    place: Place,
     damage: Callable[[Ledger, ReleaseRecord], None],
     entry: bool,
     stored: bool,
 ) -> None:
-    with opened(tmp_path) as ledger:
+    with opened(place) as ledger:
         record, content = signed(ledger)
         damage(ledger, record)
         found = check(ledger, content)
@@ -248,34 +248,33 @@ def test_an_unfinished_release_has_no_stored_answer(place: Place) -> None:
 # The key
 
 
-def test_the_key_is_made_once_and_is_its_owner_s(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger:
+def test_the_key_is_made_once_and_is_its_owner_s(place: Place) -> None:
+    with opened(place) as ledger:
         first, name = ledger.store.key.public, ledger.store.key.name
         (shown,) = Receipts(ledger.store).keys
     assert (shown.public, shown.name) == (first, name)
-    assert stat.S_IMODE((tmp_path / KEY_NAME).stat().st_mode) == 0o600
-    with closing(Store.open(url_of(tmp_path), data_dir=tmp_path)) as store:
+    assert stat.S_IMODE((place.directory / KEY_NAME).stat().st_mode) == 0o600
+    with closing(place.open()) as store:
         assert store.key.public == first
         assert store.verify().ok
-    assert {path.name for path in tmp_path.glob("receipts*")} == {KEY_NAME}
+    assert {path.name for path in place.directory.glob("receipts*")} == {KEY_NAME}
 
 
-def test_a_swapped_key_is_refused(tmp_path: Path) -> None:
-    with opened(tmp_path / "a"), opened(tmp_path / "b"):
+def test_a_swapped_key_is_refused(place: Place, tmp_path: Path) -> None:
+    with opened(place), opened(tmp_path / "other"):
         pass
-    (tmp_path / "a" / KEY_NAME).write_bytes((tmp_path / "b" / KEY_NAME).read_bytes())
+    (place.directory / KEY_NAME).write_bytes((tmp_path / "other" / KEY_NAME).read_bytes())
     with pytest.raises(StoreError, match="not the signing key that the ledger has recorded"):
-        Store.open(url_of(tmp_path / "a"), data_dir=tmp_path / "a")
+        place.open()
 
 
 def test_a_removed_key_is_replaced_and_its_receipts_stay_valid(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with opened(tmp_path) as ledger:
+    with opened(place) as ledger:
         _, old = signed(ledger)
-    (tmp_path / KEY_NAME).unlink()
-    store = Store.open(url_of(tmp_path), data_dir=tmp_path)
-    with closing(store):
+    (place.directory / KEY_NAME).unlink()
+    with closing(place.open()) as store:
         assert "new signing key" in caplog.text
         receipts = Receipts(store)
         assert receipts.keys[0].public == store.key.public

@@ -12,6 +12,7 @@ import pytest
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.store import Finish, Store
+from tests.app.homes import Home
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened
 from tests.app.test_faults import Trap, raise_fault, said
 
@@ -44,8 +45,8 @@ ENDS = {
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_an_exception_at_any_statement_undoes_it_all(place: Place, step: str) -> None:
-    with opened(place, total=10**6) as ledger:
+def test_an_exception_at_any_statement_undoes_it_all(home: Home, step: str) -> None:
+    with opened(home, total=10**6) as ledger:
         store = ledger.store
         trap = Trap(store)
 
@@ -89,8 +90,8 @@ def test_an_exception_at_any_statement_undoes_it_all(place: Place, step: str) ->
         assert ledger.balance()[1:] == tuple(AMOUNT * each for each in expected)
 
 
-def die_at(place: Place, release: str, at: int, done: Connection) -> None:
-    store = place.open()
+def die_at(home: Home, release: str, at: int, done: Connection) -> None:
+    store = home.open()
     trap = Trap(store)
     trap.at, trap.spring = at, lambda: os.kill(os.getpid(), signal.SIGKILL)
     store.write(lambda u: u.reviews.approve(release, principal=CURATOR, reason="fine"))
@@ -100,25 +101,25 @@ def die_at(place: Place, release: str, at: int, done: Connection) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_a_death_at_any_statement_of_an_approval_loses_nothing(place: Place) -> None:
+def test_a_death_at_any_statement_of_an_approval_loses_nothing(home: Home) -> None:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["app.store", "tests.app.ledgers", "tests.app.disk"])
-    with opened(place, total=10**6) as ledger:
+    context.set_forkserver_preload(["app.store", "tests.app.homes", "tests.app.disk"])
+    with opened(home, total=10**6) as ledger:
         pass
     at, alive = 0, False
     while not alive:
-        store = place.open()
+        store = home.open()
         release = reserve(store, ledger, f"death at {at}")
         store.close()
         receiver, sender = context.Pipe(duplex=False)
-        process = context.Process(target=die_at, args=(place, release, at, sender))
+        process = context.Process(target=die_at, args=(home, release, at, sender))
         process.start()
         sender.close()
         process.join(60)
         assert process.exitcode == -signal.SIGKILL
         process.close()
         alive = said(receiver)
-        store = place.open()
+        store = home.open()
         try:
             assert store.frozen is None
             with store.reading() as r:

@@ -21,6 +21,7 @@ from app.settings import Settings
 from app.store import inspecting
 from app.store.unit_of_work import Reader
 from tests.app.disk import Event, Tape, image, recorded
+from tests.app.flushes import flushes
 from tests.contract import service
 from tests.contract.service import (
     MEAN,
@@ -44,11 +45,15 @@ JOB = {"kind": "quantile_regression", "target": "y", "features": ["x", "z"], "bo
 
 @contextmanager
 def on_tape(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewrite: Callable[[str], str] = str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rewrite: Callable[[str], str] = str,
+    look: Callable[[], object] = lambda: None,
 ) -> Iterator[tuple[Tape, Service]]:
     """A service whose disk remembers; the moment a 2xx begins to leave is on the tape too.
 
-    Under its request id, and for every request but those that only read.
+    Under its request id, and for every request but those that only read. ``look`` is
+    called at that moment.
     """
     create = service.create_app
 
@@ -59,6 +64,7 @@ def on_tape(
             async def noted(message: Message) -> None:
                 if scope["method"] not in ("GET", "HEAD") and 200 <= message.get("status", 0) < 300:
                     tape.acknowledge(dict(message["headers"])[b"x-request-id"].decode())
+                    look()
                 await send(message)
 
             await app(scope, receive, noted if scope["type"] == "http" else send)
@@ -249,6 +255,28 @@ def test_no_release_before_its_flush_when_many_are_asked_for(
                 answers.note(answer, 201, stored(answer))
         events = tuple(tape.events)
     assert answers.lost(events, tmp_path) == set()
+
+
+def test_no_upload_is_answered_before_its_files_can_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process flushes what is in a data set; tests/app/test_flushes.py sees to that."""
+    data = tmp_path / "data"
+    found: list[dict[str, bool]] = []
+
+    def look() -> None:
+        files = [*(data / "datasets").iterdir(), *(data / "lineage").iterdir()]
+        found.append({file.name: disk.is_found(file, within=data) for file in files})
+
+    with flushes() as disk, on_tape(tmp_path, monkeypatch, look=look) as (_, server):
+        with server.client() as client:
+            names = [upload(client, name=each)["id"] for each in ("one", "two")]
+        for number, name in enumerate(names):
+            told = found[number]
+            assert {name, "key", f"{name}.digests", f"{name}.account"} <= told.keys()
+            assert all(told.values()), told
+        digests = [file for file in disk.early if file.parent == data / "lineage"]
+        assert digests == []
 
 
 def test_answers_before_their_flush_are_found_out(
