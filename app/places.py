@@ -69,4 +69,4 @@ def _database_anchor(settings: Settings) -> DatabaseAnchor | None:
     url = settings.anchor_url
     if url is None:
         return None
-    return DatabaseAnchor(url.get_secret_value(), ledger=settings.resolved_database_url)
+    return DatabaseAnchor(url.get_secret_value())
