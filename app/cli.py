@@ -231,7 +231,8 @@ def audit_verify(signatures: bool, as_json: bool) -> None:
 
     Finds any edit: of entries, balances, releases, results, their receipts, keys,
     data sets, the schema and the file. Compares with the anchor too, where it can
-    be read, and so finds an older ledger or a result that was taken out again.
+    be read, and so finds an older ledger or a result that was taken out again. A
+    backup has no anchor and is checked alone, a ledger that was served must have one.
     Works beside a running service, and without one.
     """
     from app.places import anchor_witness  # noqa: PLC0415

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.settings import PREFIX, Settings
-from app.store import Anchor, FileAnchor, FileWitness, Store, Witness, sqlite_file
+from app.store import Anchor, FileAnchor, FileWitness, Store, Witness, sqlite_file, was_served
 
 if TYPE_CHECKING:
     from app.store.anchor_database import DatabaseAnchor
@@ -43,23 +43,32 @@ def open_anchor(settings: Settings) -> Anchor | None:
 
 
 def anchor_witness(settings: Settings) -> Witness | None:
-    """Return what looks at the anchor beside a running service; None where there is none."""
-    if sqlite_file(settings.resolved_database_url) is None:
+    """Return what looks at the anchor beside a running service; None where there can be none.
+
+    Where the settings name one, or a service has had the database, that there is none is a
+    finding. A copy, such as a backup, gets one when it is served: until then it is judged alone.
+    """
+    database = sqlite_file(settings.resolved_database_url)
+    if database is None:
         anchor = _database_anchor(settings)
         return None if anchor is None else anchor.witness
     directory, _ = anchor_place(settings)
-    return FileWitness(directory) if directory.is_dir() else None
+    expected = settings.anchor_dir is not None or directory.is_dir() or was_served(database)
+    return FileWitness(directory) if expected else None
 
 
 def anchor_place(settings: Settings) -> tuple[Path, str]:
-    """Return the anchor's directory, and what kind of place that is."""
-    if settings.anchor_dir is not None:
-        return settings.anchor_dir, "directory"
-    data = settings.data_dir.absolute()
+    """Return the anchor's directory, and what kind of place that is, links followed."""
+    directory = settings.anchor_dir or _beside_or_inside(settings.data_dir.absolute())
+    inside = directory.resolve().is_relative_to(settings.data_dir.resolve())
+    return directory, "inside the data directory" if inside else "directory"
+
+
+def _beside_or_inside(data: Path) -> Path:
     beside, inside = data.with_name(f"{data.name}-anchor"), data / "anchor"
     if beside.exists() or (not inside.exists() and os.access(data.parent, os.W_OK)):
-        return beside, "directory"
-    return inside, "inside the data directory"
+        return beside
+    return inside
 
 
 def _database_anchor(settings: Settings) -> DatabaseAnchor | None:
@@ -69,4 +78,4 @@ def _database_anchor(settings: Settings) -> DatabaseAnchor | None:
     url = settings.anchor_url
     if url is None:
         return None
-    return DatabaseAnchor(url.get_secret_value(), ledger=settings.resolved_database_url)
+    return DatabaseAnchor(url.get_secret_value())

@@ -224,11 +224,14 @@ class EntryAnswer(Answer):
 
 
 class VerificationAnswer(Answer):
-    """Whether every chain and sum of the ledger holds."""
+    """Whether every chain and sum of the ledger holds, and how it stands to its anchor."""
 
     ok: bool
     entries: int
     head: str
+    anchor: str | None = Field(
+        description="How the ledger stands to its anchor; null where they were not compared."
+    )
     faults: list[str]
 
 

@@ -46,7 +46,11 @@ async def verify_ledger(caller: Curator, state: State) -> VerificationAnswer:
     del caller
     found = await state.services.audit.verify()
     return VerificationAnswer(
-        ok=found.ok, entries=found.entries, head=found.head, faults=list(found.faults)
+        ok=found.ok,
+        entries=found.entries,
+        head=found.head,
+        anchor=found.anchored and str(found.anchored),
+        faults=list(found.faults),
     )
 
 

@@ -146,11 +146,15 @@ class Entry(Answer):
 
 
 class Verification(Answer):
-    """The outcome of walking every chain and sum of the ledger."""
+    """The outcome of walking every chain and sum of the ledger.
+
+    ``anchor`` says how the ledger stands to its anchor; None: they were not compared.
+    """
 
     ok: bool
     entries: int
     head: str | None = None
+    anchor: str | None = None
 
 
 class Key(Answer):

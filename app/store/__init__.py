@@ -98,6 +98,7 @@ from app.store.entries import LedgerIdentity
 from app.store.errors import DirectoryLockedError, StoreError, UnknownCommitError
 from app.store.forgotten import Forgotten, Past, read_past
 from app.store.ids import new_id
+from app.store.lock import was_served
 from app.store.reconcile import Findings, Reconciliation, reconciling
 from app.store.records import (
     AccountRecord,
@@ -155,4 +156,5 @@ __all__ = [
     "read_past",
     "reconciling",
     "sqlite_file",
+    "was_served",
 ]

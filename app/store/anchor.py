@@ -18,6 +18,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
+from sqlalchemy import Connection
+
 from app.domain.ledger import SYSTEM_ACCOUNT
 from app.store.entries import Move, Position
 from app.store.errors import StoreError
@@ -165,6 +167,17 @@ class Evidence(Protocol):
 
 class Witness(Protocol):
     """An anchor that is looked at and not held: whoever writes the ledger goes on."""
+
+    def require_apart(self, ledger: Connection) -> None:
+        """Pass unless the anchor is in the ledger's own database, to which this connection is.
+
+        Raises
+        ------
+        UnsupportedDatabaseError
+            It is.
+        AnchorError
+            It cannot be reached.
+        """
 
     def look(self) -> Any:
         """Return what the anchor is now.

@@ -12,13 +12,14 @@ itself tells: :meth:`DatabaseAnchor.settle` is given where the accounts are.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import psycopg
 from psycopg.conninfo import make_conninfo
-from sqlalchemy import URL
+from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 
 from app.store.anchor import (
@@ -55,6 +56,8 @@ _ACCOUNTS = "SELECT account, seq, head, spent FROM anchor_account"
 # A writer waits here with the ledger's lock in its hands, and so does everybody behind it.
 _LONGEST_MS = 30_000
 _ONE_SNAPSHOT = "SET default_transaction_isolation = 'repeatable read'"
+_HOLD = text("SELECT pg_advisory_xact_lock(:key)")
+_TRY = "SELECT pg_try_advisory_xact_lock(%s)"
 _PUT = (
     "INSERT INTO anchor_account (account, seq, head, spent)"
     " SELECT account, seq, head, spent FROM jsonb_to_recordset(%(accounts)s::jsonb)"
@@ -86,23 +89,19 @@ class DatabaseAnchor:
     ----------
     url
         The anchor's database: another one than the ledger's, best on another server.
-    ledger
-        The address of the ledger's database.
 
     Raises
     ------
     UnsupportedDatabaseError
-        It is no PostgreSQL database, or the ledger's own, which a restore takes back too.
+        It is no PostgreSQL database.
     """
 
     place = "database"
 
-    def __init__(self, url: str, *, ledger: str) -> None:
+    def __init__(self, url: str) -> None:
         parsed = make_url(url.replace("postgres://", "postgresql://", 1))
         if parsed.get_backend_name() != "postgresql":
             raise UnsupportedDatabaseError("the anchor's database must be on PostgreSQL")
-        if _place_of(parsed) == _place_of(make_url(ledger)):
-            raise UnsupportedDatabaseError("the anchor needs another database than the ledger's")
         self._info = make_conninfo(
             parsed.set(drivername="postgresql").render_as_string(hide_password=False),
             **{**LIVENESS, "application_name": "release-desk anchor"},
@@ -246,19 +245,29 @@ class DatabaseWitness:
     def __init__(self, info: str) -> None:
         self._info = info
 
+    def require_apart(self, ledger: Connection) -> None:
+        """Refuse the ledger's own database, which a restore takes back with the ledger.
+
+        A database has many addresses, and another server one of the same name. So the servers are
+        asked: an advisory lock that the ledger's transaction holds is free in every other database.
+        """
+        key = secrets.randbits(63)
+        ledger.execute(_HOLD, {"key": key})
+        with self._connected() as connection:
+            row = connection.execute(_TRY, (key,)).fetchone()
+        if row != (True,):
+            raise UnsupportedDatabaseError("the anchor needs another database than the ledger's")
+
     def look(self) -> Anchored | None:
         """Return what the rows say; None when there are none."""
         try:
-            with psycopg.connect(self._info, autocommit=True) as connection:
-                _hasten(connection)
+            with self._connected() as connection:
                 connection.execute(_ONE_SNAPSHOT)
                 with connection.transaction():
                     row = connection.execute(_ROW).fetchone()
                     accounts = connection.execute(_ACCOUNTS).fetchall()
         except psycopg.errors.UndefinedTable:
             return None
-        except psycopg.Error as error:
-            raise AnchorError("the anchor's database cannot be used") from error
         return None if row is None else _anchored(row, accounts)
 
     def between(
@@ -270,6 +279,17 @@ class DatabaseWitness:
         if before is None or after is None or after.state not in (before.state, before.latest):
             return None
         return [before, after]
+
+    @contextmanager
+    def _connected(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        try:
+            with psycopg.connect(self._info, autocommit=True) as connection:
+                _hasten(connection)
+                yield connection
+        except psycopg.errors.UndefinedTable:
+            raise
+        except psycopg.Error as error:
+            raise AnchorError("the anchor's database cannot be used") from error
 
 
 def _hasten(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
@@ -308,10 +328,6 @@ def _has_happened(step: Step, evidence: Evidence) -> bool:
     if all(now.get(name) == move.before for name, move in step.moves.items()):
         return False
     raise AnchorMismatchError("the ledger is not where the anchor left it")
-
-
-def _place_of(url: URL) -> tuple[str | None, int, str | None]:
-    return url.host, url.port or 5432, url.database
 
 
 def _by_name(rows: Sequence[tuple[Any, ...]]) -> dict[str, Position]:

@@ -28,6 +28,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Connection
+
 from app.store.anchor import (
     Anchored,
     AnchorError,
@@ -206,6 +208,9 @@ class FileWitness:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+
+    def require_apart(self, ledger: Connection) -> None:
+        """Pass: a directory is no database. Where it lies, the settings' reader says."""
 
     def look(self) -> bytes:
         """Return the file's content; nothing where there is no file yet."""

@@ -68,6 +68,13 @@ class Guard:
             The database's ledger.
         own
             Whether the data directory belongs to it.
+
+        Raises
+        ------
+        UnsupportedDatabaseError
+            The anchor is in the ledger's own database.
+        AnchorError
+            The anchor cannot be read.
         """
         if not own:
             self.freeze(Standing.FOREIGN)
@@ -75,6 +82,7 @@ class Guard:
             return
         with transaction(self._connection):
             # In one transaction, since on PostgreSQL others may be writing.
+            self._anchor.witness.require_apart(self._connection)
             found, known = read_state(self._connection), self._anchor.read()
             standing = standing_of(self._connection, known, found)
             if standing.frozen:

@@ -22,6 +22,18 @@ LEDGER_NAME = "ledger.id"
 _SHARE_TIMEOUT_S = 30.0
 
 
+def was_served(database: Path) -> bool:
+    """Return whether anybody has opened this SQLite file for writing, where it lies now.
+
+    The lock file that says so stays when a server ends, and no backup has it.
+    """
+    return _lock_beside(database.resolve()).exists()
+
+
+def _lock_beside(database: Path) -> Path:
+    return database.with_name(f"{database.name}.lock")
+
+
 class DatabaseLock:
     """An exclusive lock on an SQLite file, by means of a file beside it.
 
@@ -40,7 +52,7 @@ class DatabaseLock:
         path = database.resolve()
         try:
             self._descriptor = os.open(
-                path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+                _lock_beside(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
             )
         except OSError as error:
             raise StoreError(f"the database {path} cannot be used: {error.strerror}") from error

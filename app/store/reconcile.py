@@ -63,8 +63,11 @@ class Reconciliation:
         self._lock = opened.lock
         self._anchor = anchor
         self._key = key
-        self._known: Anchored | None = None if anchor is None else anchor.read()
+        self._known: Anchored | None = None
         with transaction(self._connection):
+            if anchor is not None:
+                anchor.witness.require_apart(self._connection)
+                self._known = anchor.read()
             self._found = read_state(self._connection)
             self._judged = standing_of(self._connection, self._known, self._found)
             spent = {} if self._known is None else self._known.spent

@@ -38,6 +38,7 @@ from app.store import tables
 from app.store.anchor import AnchorError, Standing, Witness
 from app.store.anchor_check import standing_to
 from app.store.engines import reading_engine
+from app.store.errors import UnsupportedDatabaseError
 from app.store.ranges import cut_entries, cut_releases
 from app.store.records import AccountRecord
 from app.store.register import Register, receipt_keys
@@ -142,9 +143,7 @@ def verify(
     tasks: list[Task] = []
     anchored: Standing | None = None
     try:
-        anchored = None if witness is None else _standing(connection, witness)
-        if anchored is not None and anchored.frozen:
-            faults.append(f"the anchor: {anchored}")
+        anchored = None if witness is None else _standing(connection, witness, faults)
         ledger = connection.execute(select(tables.ledger)).one_or_none()
         rows = connection.execute(select(tables.account).order_by(tables.account.c.id))
         accounts = [AccountRecord(**row._mapping) for row in rows]
@@ -173,12 +172,20 @@ def verify(
     )
 
 
-def _standing(connection: Connection, witness: Witness) -> Standing | None:
+def _standing(connection: Connection, witness: Witness, faults: list[str]) -> Standing | None:
     """Compare with the anchor; one that cannot be read says nothing about the ledger."""
     try:
-        return standing_to(connection, witness)
+        witness.require_apart(connection)
+        anchored = standing_to(connection, witness)
     except AnchorError:
         return None
+    except UnsupportedDatabaseError as error:
+        # In the ledger's own database it would agree with it always.
+        faults.append(str(error))
+        return None
+    if anchored is not None and anchored.frozen:
+        faults.append(f"the anchor: {anchored}")
+    return anchored
 
 
 def _tasks(

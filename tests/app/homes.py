@@ -44,7 +44,7 @@ class Home(Place):
             return None
         if self.backend == "sqlite":
             return FileAnchor(self.directory / "anchor")
-        return DatabaseAnchor(self.anchor_url, ledger=self.url)
+        return DatabaseAnchor(self.anchor_url)
 
     def open(self, **options: Any) -> Store:
         """Open the store with its anchor; on PostgreSQL others may too."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import Connection
 
 from app.store import FileAnchor, Standing, Store, Verification, Witness, inspecting
 from app.store.anchor import AnchorError, LedgerState
@@ -70,8 +71,8 @@ def anchored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Anchore
             )
         else:
             url = databases().url(databases().empty())
-            anchor = DatabaseAnchor(url, ledger=place.url)
-            yield Anchored(place, lambda: DatabaseAnchor(url, ledger=place.url), anchor.witness)
+            anchor = DatabaseAnchor(url)
+            yield Anchored(place, lambda: DatabaseAnchor(url), anchor.witness)
 
 
 def take_out_a_result(place: Place) -> None:
@@ -171,6 +172,9 @@ def forget(anchored: Anchored) -> None:
 
 class Moving:
     """A witness that can never say what the anchor has been."""
+
+    def require_apart(self, ledger: Connection) -> None:
+        pass
 
     def look(self) -> int:
         return 0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from sqlalchemy import URL
 from sqlalchemy.engine import make_url
 
 from app.domain.problems import Problem
@@ -23,6 +24,7 @@ from app.store import (
     StoreError,
     anchor_database,
     engines,
+    inspecting,
     reconciling,
 )
 from app.store.anchor import (
@@ -35,6 +37,7 @@ from app.store.anchor import (
 )
 from app.store.anchor_database import DatabaseAnchor, DatabaseWitness
 from app.store.entries import Move, Position
+from app.store.errors import UnsupportedDatabaseError
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, place_on
 from tests.app.postgres import databases
 from tests.app.test_anchor import at, state, step
@@ -42,19 +45,19 @@ from tests.app.test_anchor import at, state, step
 pytestmark = pytest.mark.postgres
 
 
+@dataclass(frozen=True)
 class Pair:
     """A ledger's database and its anchor's."""
 
-    def __init__(self, directory: Path, url: str, anchor_url: str) -> None:
-        self.directory = directory
-        self.url = url
-        self.anchor_url = anchor_url
+    directory: Path
+    url: str
+    anchor_url: str
 
     def open(self, directory: Path | None = None, url: str | None = None) -> Store:
         store = Store.open(
             url or self.url,
             data_dir=directory or self.directory,
-            anchor=DatabaseAnchor(self.anchor_url, ledger=url or self.url),
+            anchor=DatabaseAnchor(self.anchor_url),
         )
         store.share()
         return store
@@ -88,9 +91,9 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 
 @contextmanager
-def closing(*stores: Store) -> Iterator[None]:
+def closing(*stores: Store) -> Iterator[tuple[Store, ...]]:
     try:
-        yield
+        yield stores
     finally:
         for store in stores:
             store.close()
@@ -153,7 +156,7 @@ def test_an_older_database_is_frozen_and_burned(pair: Pair) -> None:
         assert restored.frozen is Standing.OLDER
         with pytest.raises(Problem, match="ledger-frozen"):
             charge(restored, ledger, "fourth")
-    anchor = DatabaseAnchor(pair.anchor_url, ledger=old)
+    anchor = DatabaseAnchor(pair.anchor_url)
     with reconciling(old, data_dir=pair.directory, anchor=anchor) as reconciliation:
         assert reconciliation.findings().lost == {ledger.account: 20}
         reconciliation.apply()
@@ -243,11 +246,67 @@ def test_an_emptied_anchor_freezes(pair: Pair) -> None:
     store.close()
 
 
+def by_name(url: str) -> str:
+    parsed = make_url(url)
+    query = {"dbname": str(parsed.database)}
+    return _written(parsed.set(database=None).update_query_dict(query))
+
+
+def in_a_schema(url: str) -> str:
+    return _written(make_url(url).update_query_dict({"options": "-csearch_path=elsewhere"}))
+
+
+def through_two_hosts(url: str) -> str:
+    parsed = make_url(url)
+    socket = parsed.host or str(parsed.query["host"])
+    hosts = {"host": f"{socket}-gone,{socket}"}
+    return _written(parsed.set(host=None).update_query_dict(hosts))
+
+
+def _written(url: URL) -> str:
+    return url.render_as_string(hide_password=False)
+
+
+@pytest.mark.parametrize("put", [str, by_name, in_a_schema, through_two_hosts])
+def test_the_ledger_s_own_database_is_refused_whatever_its_address(
+    pair: Pair, put: Callable[[str], str]
+) -> None:
+    """A restore would take the anchor back with the ledger."""
+    if put is in_a_schema:
+        with psycopg.connect(pair.url) as connection:
+            connection.execute("CREATE SCHEMA elsewhere")
+    own = replace(pair, anchor_url=put(pair.url))
+    match = "the anchor needs another database than the ledger's"
+    for _ in range(2):  # empty, and with a ledger in it
+        with pytest.raises(UnsupportedDatabaseError, match=match):
+            own.open()
+    with (
+        pytest.raises(UnsupportedDatabaseError, match=match),
+        reconciling(pair.url, data_dir=pair.directory, anchor=DatabaseAnchor(own.anchor_url)),
+    ):
+        pass
+    with inspecting(pair.url) as reader:
+        found = reader.verify(witness=DatabaseAnchor(own.anchor_url).witness)
+    assert (found.faults, found.anchored) == ((match,), None)
+    with closing(pair.open()) as (store,):
+        assert store.frozen is None
+        assert store.verify().ok, "nothing has been left there"
+
+
+def test_another_server_s_database_of_the_same_name_is_another(pair: Pair) -> None:
+    other = databases.__wrapped__()
+    name = make_url(pair.url).database
+    other._administer(f'CREATE DATABASE "{name}"')
+    elsewhere = replace(pair, anchor_url=other.url(name))
+    with closing(elsewhere.open()) as (store,):
+        charge(store, pair.ledger(store), "one")
+        assert store.frozen is None
+        assert store.verify().anchored is Standing.CURRENT
+
+
 def test_an_anchor_that_cannot_be_reached_stops_writes(pair: Pair) -> None:
     with pytest.raises(StoreError, match="must be on PostgreSQL"):
-        DatabaseAnchor("sqlite:///x", ledger=pair.url)
-    with pytest.raises(StoreError, match="another database"):
-        DatabaseAnchor(pair.url, ledger=pair.url)
+        DatabaseAnchor("sqlite:///x")
     store = pair.open()
     with closing(store):
         ledger = pair.ledger(store)
@@ -275,7 +334,7 @@ def test_an_anchor_that_does_not_answer_is_not_waited_for_long(
             with pytest.raises(AnchorError):
                 charge(store, ledger, "one")
             with pytest.raises(AnchorError):
-                DatabaseAnchor(pair.anchor_url, ledger=pair.url).witness.look()
+                DatabaseAnchor(pair.anchor_url).witness.look()
         charge(store, ledger, "one")
         assert spent(store, ledger.account) == 1
         assert store.frozen is None
@@ -283,7 +342,7 @@ def test_an_anchor_that_does_not_answer_is_not_waited_for_long(
 
 def test_every_connection_notices_that_its_server_is_gone(pair: Pair) -> None:
     """What the client library does on a silent network, as far as it can be asked here."""
-    anchor = DatabaseAnchor(pair.anchor_url, ledger=pair.url)
+    anchor = DatabaseAnchor(pair.anchor_url)
     anchor.read()
     assert anchor._connection is not None
     found = [anchor._connection.info.get_parameters()]
@@ -312,7 +371,7 @@ def test_every_connection_notices_that_its_server_is_gone(pair: Pair) -> None:
 
 def test_reconciling_needs_the_ledger_to_itself(pair: Pair) -> None:
     store = pair.open()
-    anchor = DatabaseAnchor(pair.anchor_url, ledger=pair.url)
+    anchor = DatabaseAnchor(pair.anchor_url)
     with (
         closing(store),
         pytest.raises(DirectoryLockedError, match="a server is running here"),
@@ -344,7 +403,7 @@ def process() -> Iterator[Callable[[], DatabaseAnchor]]:
     url, anchors = databases().url(databases().empty()), list[DatabaseAnchor]()
 
     def another() -> DatabaseAnchor:
-        anchors.append(DatabaseAnchor(url, ledger="postgresql:///ledger"))
+        anchors.append(DatabaseAnchor(url))
         return anchors[-1]
 
     yield another

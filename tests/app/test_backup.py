@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.store import Store, StoreError, back_up, inspecting
-from tests.app.ledgers import opened, url_of
+from app.store import Store, StoreError, back_up, inspecting, was_served
+from tests.app.ledgers import file_of, opened, url_of
 
 
 def test_a_backup_is_a_whole_ledger(tmp_path: Path) -> None:
@@ -50,6 +50,8 @@ def test_a_backup_can_be_made_without_a_server(tmp_path: Path) -> None:
     with opened(tmp_path) as ledger:
         ledger.release("one")
     back_up(url_of(tmp_path), tmp_path / "copy.sqlite")
+    assert was_served(file_of(tmp_path))
+    assert not was_served(tmp_path / "copy.sqlite")
     with inspecting(f"sqlite:///{tmp_path}/copy.sqlite") as r:
         assert [release.result for release in r.releases.list()] == [b"{}"]
 

@@ -163,7 +163,7 @@ def test_the_role_may_not_even_try(place: Place, statement: str) -> None:
     [
         lambda url: engines.writing_engine(url).connect(),
         lambda url: engines.reading_engine(url).connect(),
-        lambda url: DatabaseAnchor(url, ledger="postgresql://elsewhere/ledger").read(),
+        lambda url: DatabaseAnchor(url).read(),
     ],
     ids=["writing_engine", "reading_engine", "DatabaseAnchor"],
 )
