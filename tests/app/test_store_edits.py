@@ -5,7 +5,8 @@ no part of the ledger (``NOT_THE_LEDGER``).
 
 *What counts by byte*: flipping bytes so that reading every row of every table, or
 the schema, gives something else or fails, or so that SQLite itself finds the file
-unsound. Other flips (free space, counters in the header) change nothing.
+unsound. Other flips (free space, counters in the header, white space between the words of
+the schema) change nothing.
 """
 
 from __future__ import annotations
@@ -333,6 +334,8 @@ def stripped(found: dict[str, list[tuple[object, ...]]]) -> dict[str, Any]:
     ledger = dict(found)
     ledger["key_use"] = [row[:1] for row in found["key_use"]]
     ledger["cap"] = [row[1:] for row in found["cap"]]
+    # white space between the words of a statement means nothing to the database
+    ledger["schema"] = [(*row[:-1], str(row[-1]).split()) for row in found["schema"]]
     ledger.pop("worker")
     return ledger
 
