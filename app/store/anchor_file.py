@@ -50,6 +50,7 @@ from app.store.anchor_records import (
 )
 from app.store.entries import Position
 from app.store.errors import DirectoryLockedError
+from app.store.flushing import flush
 
 LOG_NAME = "anchor.log"
 LOCK_NAME = "anchor.lock"
@@ -248,7 +249,7 @@ class _Log:
             self._write(content)
             self._rewrite_at = max(_REWRITE_AT, _REWRITE_FACTOR * len(content))
             fresh.replace(path)
-            _flush_directory(directory)
+            flush(directory)
         except BaseException:
             os.close(self._file)
             raise
@@ -300,14 +301,6 @@ def _locked(directory: Path) -> int:
             "each ledger needs an anchor of its own."
         ) from error
     return lock
-
-
-def _flush_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _records(content: bytes) -> Iterator[dict[str, Any]]:

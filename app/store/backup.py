@@ -9,6 +9,7 @@ from pathlib import Path
 
 from app.store.engines import sqlite_file
 from app.store.errors import StoreError, UnsupportedDatabaseError
+from app.store.flushing import flush
 
 
 def back_up(url: str, target: Path) -> None:
@@ -39,7 +40,7 @@ def back_up(url: str, target: Path) -> None:
             os.link(partial, target)  # unlike a rename this never replaces a file
         finally:
             partial.unlink()
-        _flush(target.parent)
+        flush(target.parent)
     except sqlite3.Error as error:
         raise StoreError(f"the database cannot be copied: {error}") from error
     except OSError as error:
@@ -49,12 +50,4 @@ def back_up(url: str, target: Path) -> None:
 def _copy(source: Path, partial: Path) -> None:
     with closing(sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, timeout=5)) as connection:
         connection.execute("VACUUM INTO ?", (str(partial),))
-    _flush(partial)
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    flush(partial)

@@ -27,6 +27,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from app.store.flushing import flush
 from app.store.vault import StoredFile, TamperedError, VaultError
 
 KEY_BYTES = 32
@@ -137,8 +138,4 @@ class LineageFiles:
             os.fsync(file.fileno())
             os.link(file.name, self._directory / name)
         for directory in (self._directory, self._directory.parent):
-            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            flush(directory)

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from app.store.entries import SYSTEM, EntriesWriter, Occasion
 from app.store.errors import StoreError
+from app.store.flushing import flush
 
 KEY_NAME = "receipts.key"
 RECEIPT_KEY = "receipt_key"
@@ -122,9 +123,5 @@ def _make(file: Path) -> bool:
         return False
     finally:
         fresh.unlink()
-    directory = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    flush(file.parent)
     return True

@@ -34,6 +34,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.store.flushing import flush
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -230,10 +232,10 @@ class VaultWriter:
     def finish(self, facts: Mapping[str, object]) -> None:
         """Write the manifest, and have everything on disk before this returns."""
         if self.attached:
-            _flush(self.directory / ATTACHED)
+            flush(self.directory / ATTACHED)
         manifest = json.dumps(self._manifest(facts), allow_nan=False).encode()
         _write_durably(self.directory / MANIFEST, memoryview(manifest))
-        _flush(self.directory)
+        flush(self.directory)
 
     def _manifest(self, facts: Mapping[str, object]) -> dict[str, object]:
         return {
@@ -289,9 +291,9 @@ class Vault:
             writer.directory.rename(target)
         except OSError:
             raise VaultError("the data set cannot be published under this id") from None
-        _flush(self._datasets)
-        _flush(self._staging)
-        _flush(self._datasets.parent)  # which may have been given the two only just now
+        flush(self._datasets)
+        flush(self._staging)
+        flush(self._datasets.parent)  # which may have been given the two only just now
 
     def open(self, dataset_id: str) -> StoredDataset:
         """Return a published data set; its files are checked as they are read.
@@ -328,9 +330,9 @@ class Vault:
             (self._datasets / dataset_id).rename(doomed)
         except FileNotFoundError:
             return
-        _flush(self._datasets)
+        flush(self._datasets)
         shutil.rmtree(doomed, ignore_errors=True)
-        _flush(self._staging)
+        flush(self._staging)
 
     def recover(self, *, keep: Collection[str], known: Collection[str]) -> Sequence[str]:
         """Remove what a crash left: staging, and data sets not to ``keep``.
@@ -356,9 +358,9 @@ class Vault:
         stale = self._datasets.with_name(STALE)
         stale.mkdir(mode=0o700, exist_ok=True)
         (self._datasets / dataset_id).rename(stale / f"{dataset_id}-{secrets.token_hex(8)}")
-        _flush(stale)
-        _flush(self._datasets)
-        _flush(stale.parent)
+        flush(stale)
+        flush(self._datasets)
+        flush(stale.parent)
 
 
 def _stored_dataset(directory: Path, manifest: Mapping[str, Any]) -> StoredDataset:
@@ -424,11 +426,3 @@ def _write_durably(path: Path, content: memoryview) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

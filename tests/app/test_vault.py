@@ -99,7 +99,7 @@ def test_a_process_that_dies_leaves_nothing_visible(tmp_path: Path, crash_at: st
             if sys.argv[2] == "write": die()
             writer.attach("sketch.json", b"{}")
             if sys.argv[2] == "attach": die()
-            if sys.argv[2] == "manifest": module._flush = die
+            if sys.argv[2] == "manifest": module.flush = die
             writer.finish({})
             if sys.argv[2] == "finish": die()
             if sys.argv[2] == "rename": Path.rename = die
