@@ -6,7 +6,7 @@ In a thread that would hold the interpreter's lock against everybody else in the
 server, so such calculations are made in a process forked from one that has
 loaded what it needs (:mod:`app.engine.forking`). It sees what it is given, which
 is public facts and a question, a released answer to derive from, or a body, and neither
-the vault nor the database; it has a low priority, and goes when the server goes.
+the vault nor the database; it runs in spare time, and goes when the server goes.
 
 What is sent and what comes back are pickled. Both ends are ours and are believed.
 """
@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 _OOM_SCORE = 500
 _LOADED = bodies, derivations, previews
 """What calculations are made of: a process is forked with it and imports nothing."""
-_FORKS = Forks("app.calculators", quiet=False)
+_FORKS = Forks("app.calculators", quiet=False, spare=True)
 atexit.register(_FORKS.close)
 
 

@@ -2,8 +2,8 @@
 
 It is forked to order (:mod:`app.engine.forking`) and ends when its server has no
 more for it. Beside the server's own threads it has a lower priority: woken by the
-event loop, it does not take the loop's place. The processes of uploads have a lower
-one still.
+event loop, it does not take the loop's place. The processes of uploads have spare
+time alone.
 
 *Frames.* Each side sends a pickled object after its length in four bytes. Both
 are ours and are believed. The first is the :class:`Order`, every other one a batch;
@@ -44,7 +44,6 @@ LENGTH = struct.Struct(">I")
 """What a frame begins with."""
 
 _OOM_SCORE = 500
-_NICENESS = 5
 _COLLECT_AFTER = 50_000
 _REMEMBERED_TERMS = 256
 
@@ -81,7 +80,7 @@ def work(descriptor: int) -> None:
 def _work(order: Order, channel: socket.socket, stream: BinaryIO) -> None:
     # one for the whole group is the server's to act on, which lets draws finish
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    confine({}, oom_score=_OOM_SCORE, niceness=_NICENESS)
+    confine({}, oom_score=_OOM_SCORE)
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)
     drawer = _Drawer(order)

@@ -8,8 +8,8 @@ waits, and shows the finished data set by a rename. Comparing an upload's row
 digests with those of earlier data is done in such a process too.
 
 Unlike a reader these are ours and are believed. They never see the database,
-have a bounded address space and the lowest priority, and go when the server
-goes. One that dies leaves its upload unstored, and nothing in staging.
+have a bounded address space, run in spare time, and go when the server goes.
+One that dies leaves its upload unstored, and nothing in staging.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LOG = logging.getLogger(__name__)
 _OOM_SCORE = 500
 _LIBRARIES_BYTES = 1 << 29
 """Address space that libraries take before anything is stored."""
-_FORKS = Forks("app.storers", quiet=False)
+_FORKS = Forks("app.storers", quiet=False, spare=True)
 atexit.register(_FORKS.close)
 
 

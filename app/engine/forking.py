@@ -6,7 +6,9 @@ ends. Starting an interpreter for each would take a second. So a *host* is start
 a module, holds nothing of the service (no environment, no descriptor, no key),
 and for every order, a few descriptors, forks a process that works on these.
 The last of them is its *channel*: when nobody holds the other end any more,
-the process leaves.
+the process leaves. Host and processes let the service go first
+(:func:`give_way`), from before the host loads anything: a fork and its end
+cost milliseconds themselves.
 
 *Messages.* A process answers on its channel with messages of one byte that
 says what it is (:class:`Message`) and a body.
@@ -33,11 +35,12 @@ from pathlib import Path
 _MAX_DESCRIPTORS = 2
 _MAX_MESSAGE_BYTES = 1 << 24
 _MAX_THREADS = 4
-_NICENESS = 10
+_NICENESS = 5
 _START = """
 import importlib, json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from app.engine.forking import host
+from app.engine.forking import give_way, host
+give_way(spare=sys.argv[4] == "spare")
 host(importlib.import_module(sys.argv[2]).work, int(sys.argv[3]))
 """
 
@@ -96,11 +99,15 @@ class Forks:
         What the host loads; its function ``work`` takes an order's descriptors.
     quiet
         Whether what a process prints is dropped: a decoder's last words may hold cells.
+    spare
+        Whether host and processes run in time that nobody else in the service wants,
+        rather than at a lower priority; see :func:`give_way`.
     """
 
-    def __init__(self, module: str, *, quiet: bool) -> None:
-        self._module = module
-        self._quiet = quiet
+    def __init__(self, module: str, *, quiet: bool, spare: bool) -> None:
+        self.module = module
+        self.quiet = quiet
+        self.spare = spare
         self._lock = threading.Lock()
         # by process: a forked one does not use its parent's
         self._hosts: dict[int, _Host] = {}
@@ -127,7 +134,7 @@ class Forks:
     def _host(self) -> _Host:
         found = self._hosts.get(os.getpid())
         if found is None:
-            found = self._hosts[os.getpid()] = _Host.start(self._module, quiet=self._quiet)
+            found = self._hosts[os.getpid()] = _Host.start(self)
         return found
 
     def _drop(self) -> None:
@@ -143,7 +150,7 @@ class _Host:
     process: subprocess.Popen[bytes]
 
     @classmethod
-    def start(cls, module: str, *, quiet: bool) -> _Host:
+    def start(cls, forks: Forks) -> _Host:
         """Start one.
 
         It gets nothing of this process but the module path. In a process group
@@ -155,11 +162,17 @@ class _Host:
         with theirs:
             modules = json.dumps([str(Path(entry).absolute()) for entry in sys.path])
             threads = max(1, min(_MAX_THREADS, (os.cpu_count() or 2) // 2))
+            told = [
+                modules,
+                forks.module,
+                str(theirs.fileno()),
+                "spare" if forks.spare else "after",
+            ]
             process = subprocess.Popen(  # noqa: S603 - fixed words, this interpreter
-                [sys.executable, "-I", "-c", _START, modules, module, str(theirs.fileno())],
+                [sys.executable, "-I", "-c", _START, *told],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL if quiet else None,
+                stderr=subprocess.DEVNULL if forks.quiet else None,
                 pass_fds=[theirs.fileno()],
                 env={"POLARS_MAX_THREADS": str(threads), "OPENBLAS_NUM_THREADS": "1"},
                 process_group=0,
@@ -279,8 +292,27 @@ def _leave_with(channel: int) -> None:
     os._exit(0)
 
 
-def confine(limits: Mapping[int, int], *, oom_score: int, niceness: int = _NICENESS) -> None:
-    """Give this process what it may use, for good, and a low priority.
+def give_way(*, spare: bool) -> None:
+    """Let the service's own threads go first, in this process and those it forks.
+
+    Under Linux a thread that wakes waits for the slice of the one that runs, some
+    milliseconds, however low that one's priority is. One that has only spare
+    time is interrupted at once; where the service leaves none, it gets next to none.
+
+    Parameters
+    ----------
+    spare
+        Whether to have only spare time, for what costs much and may wait.
+    """
+    if spare:
+        with suppress(AttributeError, OSError):  # Linux alone has this
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            return
+    os.nice(_NICENESS)
+
+
+def confine(limits: Mapping[int, int], *, oom_score: int) -> None:
+    """Give this process what it may use, for good.
 
     Parameters
     ----------
@@ -288,11 +320,8 @@ def confine(limits: Mapping[int, int], *, oom_score: int, niceness: int = _NICEN
         Resource (``RLIMIT_*``) to how much of it there is.
     oom_score
         How readily the system ends it when memory runs out, up to 1000.
-    niceness
-        How far its priority lies below that of the service.
     """
     with suppress(OSError):  # Linux alone has this
         Path("/proc/self/oom_score_adj").write_text(str(oom_score))
-    os.nice(niceness)
     for kind, most in {resource.RLIMIT_CORE: 0, **limits}.items():
         resource.setrlimit(kind, (most, most))

@@ -3,9 +3,9 @@
 An uploaded file is hostile until it has been read: a few bytes can declare
 gigabytes, a decoder that gives up may end its process or print cells. So every
 file is read in a process of its own (:mod:`app.engine.forking`), with a bounded
-address space and processor time, at the lowest priority, that can write to
-nothing but its channel and is the first to go when the machine runs out of
-memory. :mod:`app.engine.reading` is the other end.
+address space and processor time, that runs in spare time, can write to nothing
+but its channel and is the first to go when the machine runs out of memory.
+:mod:`app.engine.reading` is the other end.
 
 *Channel.* The reader gets one :class:`Task` as JSON. It sends blocks, digests,
 and an outcome: the counts of :func:`app.engine.ingest.ingest`.

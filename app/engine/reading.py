@@ -52,7 +52,7 @@ class UploadReader:
     """Reads uploads, each in a process of its own. Any number of threads may use it."""
 
     def __init__(self) -> None:
-        self.forks = Forks("app.engine.reader", quiet=True)
+        self.forks = Forks("app.engine.reader", quiet=True, spare=True)
 
     def blocks(
         self,

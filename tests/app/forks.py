@@ -18,7 +18,8 @@ def own_host(module: ModuleType) -> Iterator[None]:
     """Have a module's processes forked from a host that nobody else uses."""
     with pytest.MonkeyPatch.context() as patch:
         others = module._FORKS
-        patch.setattr(module, "_FORKS", Forks(others._module, quiet=others._quiet))
+        own = Forks(others.module, quiet=others.quiet, spare=others.spare)
+        patch.setattr(module, "_FORKS", own)
         yield
         module._FORKS.close()
 

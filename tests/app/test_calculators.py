@@ -58,9 +58,9 @@ class Endless(threading.Thread):
 
 
 def ours() -> tuple[int, str | None, int]:
-    """Return a process's priority, what it inherits of the service, and its largest core file."""
+    """Return a process's policy, what it inherits of the service, and its largest core file."""
     core, _ = resource.getrlimit(resource.RLIMIT_CORE)
-    return os.getpriority(os.PRIO_PROCESS, 0), os.environ.get("RELEASE_DESK_PLANTED"), core
+    return os.sched_getscheduler(0), os.environ.get("RELEASE_DESK_PLANTED"), core
 
 
 def refuse() -> None:
@@ -76,8 +76,7 @@ def test_it_calculates_elsewhere_and_knows_nothing_of_the_service(
 ) -> None:
     monkeypatch.setenv("RELEASE_DESK_PLANTED", SENTINEL)
     assert beside.run(os.getpid) != os.getpid()
-    priority = os.getpriority(os.PRIO_PROCESS, 0)
-    assert beside.run(ours) == (min(priority + 10, 19), None, 0)
+    assert beside.run(ours) == (os.SCHED_IDLE, None, 0)
     assert beside.run(divmod, 7, 2) == (3, 1)
     assert len(beside.run(bytes, 1 << 25)) == 1 << 25, "however much it is"
 

@@ -128,7 +128,8 @@ def test_a_reader_is_confined_and_leaves_when_nobody_listens() -> None:
         assert f"Max address space         {1 << 31}" in limits
         assert "Max file size             0" in limits
         assert "Max cpu time              1800" in limits
-        assert os.getpriority(os.PRIO_PROCESS, process) == 10
+        for each in (_host(reader), process):
+            assert os.sched_getscheduler(each) == os.SCHED_IDLE
         assert Path(f"/proc/{process}/oom_score_adj").read_text().strip() == "1000"
         blocks.close()  # type: ignore[attr-defined]
         wait(lambda: not Path(f"/proc/{process}").exists())

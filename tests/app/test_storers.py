@@ -125,7 +125,7 @@ def test_a_storing_process_that_is_killed_leaves_nothing(
     upload.start()
     process = storing_process()
     wait(lambda: list(tmp_path.glob("staging/*/part-*")))
-    assert os.getpriority(os.PRIO_PROCESS, process) == 10
+    assert os.sched_getscheduler(process) == os.SCHED_IDLE
     assert (
         f"Max address space         {(1 << 31) + (1 << 29)}"
         in Path(f"/proc/{process}/limits").read_text()
