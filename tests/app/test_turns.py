@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -174,3 +175,29 @@ def test_what_a_closing_store_has_gathered_is_refused(place: Place) -> None:
 
         run(work)
         assert ledger.balance() == (1000, 0, 0)
+
+
+def test_what_waits_when_a_store_is_closed_is_written(place: Place) -> None:
+    with opened(place) as ledger:
+        writer = ledger.store._writer
+        begun, going_on = threading.Event(), threading.Event()
+
+        def hold(_: UnitOfWork) -> None:
+            begun.set()
+            assert going_on.wait(20)
+
+        held = writer.submit(hold)
+        assert begun.wait(20)
+        waiting = writer.submit(charge(ledger, "k"))
+        closing = threading.Thread(target=writer.close)
+        closing.start()
+        until = time.monotonic() + 20
+        while writer._waiting.qsize() < 2:
+            assert time.monotonic() < until
+            time.sleep(0.001)
+        going_on.set()
+        held.result(20)
+        assert waiting.result(20).fresh
+        closing.join(20)
+        assert not closing.is_alive()
+        assert ledger.balance() == (1000, 1, 0)
