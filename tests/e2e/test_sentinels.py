@@ -18,6 +18,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.contract.service import COLUMNS
+from tests.contract.test_releases import STATISTICS
 from tests.e2e.live import ADMIN_KEY, LiveServer, upload
 
 OUTLIER = "86420.97531"
@@ -29,26 +31,11 @@ CLIENT = "sentinelclient"
 """What a client says where it may say anything: an address, a header, a wrong key, a name."""
 SAID = re.compile(rf"{CLIENT}|{ADMIN_KEY}", re.IGNORECASE)
 
-COLUMNS: dict[str, Any] = {
-    "income": {"type": "number", "lower": 0, "upper": 100},
-    "food": {"type": "number", "lower": 0, "upper": 50},
-    "region": {"type": "category", "values": ["north", "south"]},
-    "owner": {"type": "boolean"},
-}
 HEADER = "income,food,region,owner\n"
 GOOD = HEADER + f"{OUTLIER},{EXACT},north,true\n" + "40,20,south,false\n" * 30
-STATISTICS: list[dict[str, Any]] = [
-    {"kind": "sum", "columns": ["income", "food"]},
-    {"kind": "mean", "columns": ["income", "food"]},
-    {"kind": "variance", "columns": ["income"]},
-    {"kind": "moments", "columns": ["income", "food"]},
-    {"kind": "histogram", "columns": ["region"]},
-    {"kind": "histogram", "columns": ["income"], "edges": {"income": [0, 50, 100]}},
-    {"kind": "count", "where": [{"column": "owner", "op": "==", "value": True}]},
-    {"kind": "quantile", "column": "income", "levels": [0.1, 0.5]},
-    {"kind": "linear_regression", "target": "food", "features": ["income"]},
-    {"kind": "logistic_regression", "target": "owner", "features": ["income"]},
-]
+LOGISTIC = {"kind": "logistic_regression", "target": "owner", "features": ["income", "food"]}
+JOB = {"statistic": LOGISTIC, "mechanism": "kng"}
+ASKED: list[dict[str, Any]] = [*({"statistic": each} for each in STATISTICS), JOB]
 WRONG: list[dict[str, Any]] = [
     {"statistic": {"kind": "mean", "columns": ["absent"]}, "epsilon": "0.1"},
     {"statistic": {"kind": "mean", "columns": ["region"]}, "epsilon": "0.1"},
@@ -58,18 +45,26 @@ WRONG: list[dict[str, Any]] = [
 ]
 
 
+def _finished(client: httpx.Client, release: str) -> httpx.Response:
+    """Return a release once it is drawn."""
+    while (answer := client.get(f"/v1/releases/{release}")).json()["status"] == "running":
+        time.sleep(0.1)
+    assert answer.json()["status"] == "released", answer.text
+    return answer
+
+
 def _ask_everything(client: httpx.Client, dataset: str) -> list[httpx.Response]:
-    """Release every statistic, ask every wrong question, read every page."""
+    """Release every kind of statistic, ask every wrong question, read every page."""
     answers = []
     base = f"/v1/datasets/{dataset}"
-    for number, statistic in enumerate(STATISTICS):
-        body = {"statistic": statistic, "epsilon": "0.01"}
+    for number, asked in enumerate(ASKED):
+        body = asked | {"epsilon": "0.01"}
         answers.append(client.post(f"{base}/previews", json=body))
         released = client.post(
             f"{base}/releases", json=body, headers={"Idempotency-Key": f"s-{number}"}
         )
-        assert released.status_code == 201, released.text
-        answers += [released, client.get(f"/v1/releases/{released.json()['id']}")]
+        assert released.status_code == (202 if asked is JOB else 201), released.text
+        answers += [released, _finished(client, released.json()["id"])]
     for number, body in enumerate(WRONG):
         refused = client.post(
             f"{base}/releases", json=body, headers={"Idempotency-Key": f"w-{number}"}
@@ -100,10 +95,8 @@ def _review(client: httpx.Client, columns: dict[str, Any], **more: Any) -> list[
     answers.append(client.post(f"{asked[2]}/withdrawal"))
     answers.append(client.post(f"{asked[3]}/decision", json=approve))
     assert [answer.status_code for answer in answers] == [202] * 5 + [200, 200, 428]
-    while client.get(asked[0]).json()["status"] == "running":
-        time.sleep(0.1)
-    answers += [client.get(path) for path in asked]
-    assert answers[-4].json()["status"] == "released"
+    answers.append(_finished(client, answers[0].json()["id"]))
+    answers += [client.get(path) for path in asked[1:]]
     answers += [client.get("/v1/releases", params={"status": s}) for s in ("rejected", "wrong")]
     return [*answers, client.get(f"/v1/datasets/{dataset}/ledger")]
 
