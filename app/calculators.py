@@ -19,12 +19,23 @@ import pickle
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import TypeVar, cast
 
 from app.api import bodies
 from app.domain.problems import Problem
-from app.engine.forking import Crew, Forks, Message, ProcessLostError, confine, receive, send
+from app.engine.forking import (
+    Crew,
+    Forks,
+    Message,
+    ProcessLostError,
+    StarvedError,
+    confine,
+    in_spare_time,
+    receive,
+    send,
+)
 from app.engine.reader import problem_json, problem_of
 from app.logs import configure_logs, describe
 from app.services import derivations, previews
@@ -35,7 +46,7 @@ _LOG = logging.getLogger(__name__)
 _OOM_SCORE = 500
 _LOADED = bodies, derivations, previews
 """What calculations are made of: a process is forked with it and imports nothing."""
-_FORKS = Forks("app.calculators", quiet=False, spare=True)
+_FORKS = Forks("app.calculators", quiet=False)
 atexit.register(_FORKS.close)
 
 
@@ -69,33 +80,40 @@ class CalculatingProcesses:
         """
         order = pickle.dumps((function, arguments))
         try:
-            message, body = self._asked(order)
+            message, body = in_spare_time(partial(self._asked, order))
         except ProcessLostError:  # it may have died since the last one, or for want of memory
-            message, body = self._asked(order)
+            message, body = in_spare_time(partial(self._asked, order))
         if message is Message.PROBLEM:
             raise problem_of(body)
         if message is Message.FAILED:
             raise ProcessLostError("a calculation failed")
         return cast("T", pickle.loads(body))  # noqa: S301 - from a process of ours
 
-    def _asked(self, order: bytes) -> tuple[Message, bytes]:
-        try:
-            channel = self._kept.pop()
-        except IndexError:
-            channel = self._crew.begin(self._log_level.encode())
+    def _asked(self, order: bytes, spare: bool) -> tuple[Message, bytes]:
+        channel = self._process(spare=spare)
         try:
             channel.send_bytes(order)
             message, body = receive(channel, most=None)
+        except StarvedError:
+            self._crew.end(channel)
+            raise
         except (OSError, EOFError):
             self._crew.end(channel)
             raise ProcessLostError("a calculating process died") from None
         with self._keeping:
-            spare = bool(self._kept)
-            if not spare:
+            keep = spare and not self._kept
+            if keep:
                 self._kept.append(channel)
-        if spare:
+        if not keep:
             self._crew.end(channel)
         return message, bytes(body)
+
+    def _process(self, *, spare: bool) -> Connection:
+        """Return a channel to a process: the one that was kept has spare time."""
+        if spare:
+            with suppress(IndexError):
+                return self._kept.pop()
+        return self._crew.begin(self._log_level.encode(), spare=spare)
 
     def close(self) -> None:
         """End every process; what waits for one hears that it is lost, once it is gone."""

@@ -40,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 _PAUSE_S = 5.0
 _MOST_MS = 5.0
 """Draws answered together: while their results are stored, the next ones are drawn."""
-_FORKS = Forks("app.quick_drawer", quiet=False, spare=False)
+_FORKS = Forks("app.quick_drawer", quiet=False)
 atexit.register(_FORKS.close)
 
 

@@ -8,8 +8,8 @@ waits, and shows the finished data set by a rename. Comparing an upload's row
 digests with those of earlier data is done in such a process too.
 
 Unlike a reader these are ours and are believed. They never see the database,
-have a bounded address space, run in spare time, and go when the server goes.
-One that dies leaves its upload unstored, and nothing in staging.
+have a bounded address space, run in spare time as long as there is any, and go when
+the server goes. One that dies leaves its upload unstored, and nothing in staging.
 """
 
 from __future__ import annotations
@@ -26,7 +26,17 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from app.domain.problems import Problem
-from app.engine.forking import Crew, Forks, Message, ProcessLostError, confine, receive, send
+from app.engine.forking import (
+    Crew,
+    Forks,
+    Message,
+    ProcessLostError,
+    StarvedError,
+    confine,
+    in_spare_time,
+    receive,
+    send,
+)
 from app.engine.reader import Task, problem_json, problem_of
 from app.engine.reading import SHARED
 from app.engine.storing import Ingested, Writer, write_files
@@ -39,7 +49,7 @@ _LOG = logging.getLogger(__name__)
 _OOM_SCORE = 500
 _LIBRARIES_BYTES = 1 << 29
 """Address space that libraries take before anything is stored."""
-_FORKS = Forks("app.storers", quiet=False, spare=True)
+_FORKS = Forks("app.storers", quiet=False)
 atexit.register(_FORKS.close)
 
 
@@ -92,9 +102,16 @@ class StoringProcesses:
             dataset=writer.id,
             task=task.to_json().decode(),
         )
-        with SHARED.reading(stream, task, scratch=writer.directory) as reading:
-            channel = self._start(order, reading.fileno())
-        outcome, digests = self._finish(channel)
+
+        def attempt(spare: bool) -> tuple[dict[str, Any], bytes | None]:
+            if not spare:
+                writer.start_over()
+            reading = SHARED.reading(stream, task, scratch=writer.directory, spare=spare)
+            with reading as blocks:
+                channel = self._start(order, blocks.fileno(), spare=spare)
+            return self._finish(channel)
+
+        outcome, digests = in_spare_time(attempt)
         return Ingested(outcome["rows"], outcome["filled"], outcome["dropped"], digests)
 
     def compare(self, upload: Digested, earlier: Sequence[Digested]) -> Verdict:
@@ -112,15 +129,15 @@ class StoringProcesses:
             sha256=upload.sha256,
             earlier=[(each.dataset, each.sha256) for each in earlier],
         )
-        outcome, _ = self._finish(self._start(order))
+        outcome, _ = in_spare_time(lambda spare: self._finish(self._start(order, spare=spare)))
         return Verdict(outcome["found"], tuple(outcome["lost"]))
 
     def close(self) -> None:
         """End every process; what waits for one hears that it is lost, once it is gone."""
         self._crew.close()
 
-    def _start(self, order: _Order, *reading: int) -> Connection:
-        return self._crew.begin(json.dumps(asdict(order)).encode(), *reading)
+    def _start(self, order: _Order, *reading: int, spare: bool) -> Connection:
+        return self._crew.begin(json.dumps(asdict(order)).encode(), *reading, spare=spare)
 
     def _finish(self, channel: Connection) -> tuple[dict[str, Any], bytes | None]:
         """Return what a process came to: its outcome, and the digests if there are any."""
@@ -154,6 +171,8 @@ def work(*descriptors: int) -> None:
                 _compare(order, answering)
         except Problem as problem:
             send(answering, Message.PROBLEM, problem_json(problem))
+        except StarvedError:  # the reader is
+            send(answering, Message.STARVED, b"")
         except Exception as error:
             _LOG.error("upload failed", extra={"dataset": order.dataset, **describe(error)})
             send(answering, Message.FAILED, b"")

@@ -6,9 +6,9 @@ ends. Starting an interpreter for each would take a second. So a *host* is start
 a module, holds nothing of the service (no environment, no descriptor, no key),
 and for every order, a few descriptors, forks a process that works on these.
 The last of them is its *channel*: when nobody holds the other end any more,
-the process leaves. Host and processes let the service go first
-(:func:`give_way`), from before the host loads anything: a fork and its end
-cost milliseconds themselves.
+the process leaves. Host and processes let the service go first, from before the
+host loads anything; a process may be told to run in spare time alone
+(:mod:`app.engine.spare_time`), and leaves when there is none.
 
 *Messages.* A process answers on its channel with messages of one byte that
 says what it is (:class:`Message`) and a body.
@@ -25,24 +25,33 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
+from typing import TypeVar
+
+from app.engine.spare_time import Starvation, take_spare_time, there_may_be_spare_time
+
+T = TypeVar("T")
 
 _MAX_DESCRIPTORS = 2
 _MAX_MESSAGE_BYTES = 1 << 24
 _MAX_THREADS = 4
-_NICENESS = 5
+_LOOK_MS = 250
 _START = """
 import importlib, json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from app.engine.forking import give_way, host
-give_way(spare=sys.argv[4] == "spare")
+from app.engine.spare_time import take_lower_priority
+take_lower_priority()
+from app.engine.forking import host
 host(importlib.import_module(sys.argv[2]).work, int(sys.argv[3]))
 """
+_LOWER, _SPARE = b"l", b"s"
+_SENDING = threading.Lock()
 
 
 class Message(IntEnum):
@@ -58,15 +67,22 @@ class Message(IntEnum):
     """A reader says the class of an exception that is none of ours, others nothing; the last."""
     DIGESTS = 4
     """:class:`app.engine.row_digests.RowDigests`, if the task has a key; before the outcome."""
+    STARVED = 5
+    """There is no spare time; the last message, which :func:`receive` raises."""
 
 
 class ProcessLostError(Exception):
     """A process of ours failed or died; what there is to say is in its own log."""
 
 
+class StarvedError(ProcessLostError):
+    """No time was left for a process in spare time, and it has left."""
+
+
 def send(channel: Connection, message: Message, body: bytes) -> None:
-    """Send a message."""
-    channel.send_bytes(bytes([message]) + body)
+    """Send a message, whole: a process's other thread may have one to send too."""
+    with _SENDING:
+        channel.send_bytes(bytes([message]) + body)
 
 
 def receive(
@@ -83,11 +99,16 @@ def receive(
     ------
     OSError, EOFError, ValueError, IndexError
         It is silent or gone, or this is no message.
+    StarvedError
+        It leaves, for want of spare time.
     """
     if not channel.poll(patience_s):
         raise TimeoutError
     content = channel.recv_bytes(most)
-    return Message(content[0]), memoryview(content)[1:]
+    message = Message(content[0])
+    if message is Message.STARVED:
+        raise StarvedError
+    return message, memoryview(content)[1:]
 
 
 class Forks:
@@ -99,27 +120,31 @@ class Forks:
         What the host loads; its function ``work`` takes an order's descriptors.
     quiet
         Whether what a process prints is dropped: a decoder's last words may hold cells.
-    spare
-        Whether host and processes run in time that nobody else in the service wants,
-        rather than at a lower priority; see :func:`give_way`.
     """
 
-    def __init__(self, module: str, *, quiet: bool, spare: bool) -> None:
+    def __init__(self, module: str, *, quiet: bool) -> None:
         self.module = module
         self.quiet = quiet
-        self.spare = spare
         self._lock = threading.Lock()
         # by process: a forked one does not use its parent's
         self._hosts: dict[int, _Host] = {}
 
-    def order(self, *descriptors: int) -> None:
-        """Have a process forked for these descriptors, which the caller keeps."""
+    def order(self, *descriptors: int, spare: bool = False) -> None:
+        """Have a process forked for these descriptors, which the caller keeps.
+
+        Parameters
+        ----------
+        descriptors
+            What it gets.
+        spare
+            Whether it is to run in spare time alone.
+        """
         with self._lock:
             try:
-                self._host().order(*descriptors)
+                self._host().order(descriptors, spare=spare)
             except OSError:  # the host was lost since the last order
                 self._drop()
-                self._host().order(*descriptors)
+                self._host().order(descriptors, spare=spare)
 
     def start(self) -> None:
         """Have a host load what it needs, so that the first order does not wait for it."""
@@ -162,14 +187,8 @@ class _Host:
         with theirs:
             modules = json.dumps([str(Path(entry).absolute()) for entry in sys.path])
             threads = max(1, min(_MAX_THREADS, (os.cpu_count() or 2) // 2))
-            told = [
-                modules,
-                forks.module,
-                str(theirs.fileno()),
-                "spare" if forks.spare else "after",
-            ]
             process = subprocess.Popen(  # noqa: S603 - fixed words, this interpreter
-                [sys.executable, "-I", "-c", _START, *told],
+                [sys.executable, "-I", "-c", _START, modules, forks.module, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL if forks.quiet else None,
@@ -179,15 +198,34 @@ class _Host:
             )
         return cls(ours, process)
 
-    def order(self, *descriptors: int) -> None:
+    def order(self, descriptors: Sequence[int], *, spare: bool) -> None:
         """Have a process forked."""
-        socket.send_fds(self.orders, [b"o"], list(descriptors))
+        socket.send_fds(self.orders, [_SPARE if spare else _LOWER], list(descriptors))
 
     def stop(self) -> None:
         """End the host."""
         self.orders.close()
         self.process.kill()
         self.process.wait()
+
+
+def in_spare_time(attempt: Callable[[bool], T]) -> T:
+    """Return what an attempt in spare time comes to, or one without where there is no such time.
+
+    Parameters
+    ----------
+    attempt
+        Told whether its processes are to run in spare time; begins afresh each time.
+
+    Raises
+    ------
+    Exception
+        What the last attempt raises.
+    """
+    try:
+        return attempt(True)
+    except StarvedError:
+        return attempt(False)
 
 
 class Crew:
@@ -205,8 +243,15 @@ class Crew:
         self._channels: set[Connection] = set()
         self._closed = False
 
-    def begin(self, order: bytes, *descriptors: int) -> Connection:
+    def begin(self, order: bytes, *descriptors: int, spare: bool) -> Connection:
         """Have a process started and told what to do; return its channel.
+
+        Parameters
+        ----------
+        order
+            What it is told.
+        descriptors, spare
+            As for :meth:`Forks.order`.
 
         Raises
         ------
@@ -218,7 +263,7 @@ class Crew:
             if self._closed:
                 ours.close()
                 raise ProcessLostError("no process is started any more")
-            self._forks.order(*descriptors, theirs.fileno())
+            self._forks.order(*descriptors, theirs.fileno(), spare=spare)
             self._channels.add(ours)
         with suppress(OSError):  # one that is gone already is noticed next
             ours.send_bytes(order)
@@ -232,9 +277,15 @@ class Crew:
         ------
         ProcessLostError
             It died.
+        StarvedError
+            It has left, for want of spare time.
         """
         try:
             yield
+        except StarvedError:
+            with suppress(OSError, EOFError):  # until it has
+                channel.recv_bytes()
+            raise
         except (OSError, EOFError):
             raise ProcessLostError("a process died") from None
         finally:
@@ -259,56 +310,112 @@ def host(work: Callable[..., None], descriptor: int) -> None:
     """Fork a process for every order until the other end goes.
 
     No thread of ours runs here: those of the libraries start with their first use, but for
-    a few of their allocators', which know about forks.
+    a few of their allocators', which know about forks. A process in spare time is forked
+    from a twin of this one that has nothing else itself: to fork costs milliseconds too.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for what is forked
     with socket.socket(fileno=descriptor) as orders:
-        while True:
-            _, descriptors, _, _ = socket.recv_fds(orders, 1, _MAX_DESCRIPTORS)
-            if not descriptors:
-                return
+        twin = _Twin(work, orders)
+        for how, descriptors in _received(orders):
             with suppress(OSError):  # no process to be had: the channel closes, and that is told
-                if os.fork() == 0:
+                if how == _SPARE:
+                    twin.order(descriptors)
+                elif os.fork() == 0:
+                    twin.forget()
                     orders.close()
-                    _work_and_leave(work, descriptors)
-            for each in descriptors:
-                os.close(each)
+                    _work_and_leave(work, descriptors, spare=False)
 
 
-def _work_and_leave(work: Callable[..., None], descriptors: list[int]) -> None:
+class _Twin:
+    """A process that forks as its host does, and has spare time; there is none until an order.
+
+    Parameters
+    ----------
+    work
+        What forked processes do.
+    orders
+        The host's, which is not for the twin: nobody else may seem to listen.
+    """
+
+    def __init__(self, work: Callable[..., None], orders: socket.socket) -> None:
+        self._work = work
+        self._host_orders = orders
+        self._way: socket.socket | None = None
+
+    def order(self, descriptors: Sequence[int]) -> None:
+        """Have a process forked."""
+        try:
+            self._send(descriptors)
+        except OSError:  # it was lost since the last order
+            self.forget()
+            self._send(descriptors)
+
+    def forget(self) -> None:
+        """Let go of the twin; it leaves when nobody holds on to it."""
+        if self._way is not None:
+            self._way.close()
+            self._way = None
+
+    def _send(self, descriptors: Sequence[int]) -> None:
+        if self._way is None:
+            self._way, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                if os.fork() == 0:
+                    self.forget()
+                    self._host_orders.close()
+                    for each in descriptors:  # who holds one seems to listen
+                        os.close(each)
+                    self._be(theirs)
+        socket.send_fds(self._way, [_SPARE], list(descriptors))
+
+    def _be(self, orders: socket.socket) -> None:
+        try:
+            spare = there_may_be_spare_time()
+            if spare:
+                take_spare_time()
+            for _, descriptors in _received(orders):
+                with suppress(OSError):  # as in a host
+                    if os.fork() == 0:
+                        orders.close()
+                        _work_and_leave(self._work, descriptors, spare=spare)
+        finally:
+            os._exit(0)
+
+
+def _received(orders: socket.socket) -> Iterator[tuple[bytes, list[int]]]:
+    """Yield orders until the other end goes; what an order comes with is closed after it."""
+    while True:
+        how, descriptors, _, _ = socket.recv_fds(orders, 1, _MAX_DESCRIPTORS)
+        if not descriptors:
+            return
+        yield how, descriptors
+        for each in descriptors:
+            os.close(each)
+
+
+def _work_and_leave(work: Callable[..., None], descriptors: list[int], *, spare: bool) -> None:
     """Do one order and leave, come what may."""
     try:
-        threading.Thread(target=_leave_with, args=(descriptors[-1],), daemon=True).start()
+        leaving = partial(_leave_with, descriptors[-1], Starvation() if spare else None)
+        threading.Thread(target=leaving, daemon=True).start()
         work(*descriptors)
     finally:
         os._exit(0)
 
 
-def _leave_with(channel: int) -> None:
-    """End this process when nobody listens any more, or nothing more will be said to it."""
+def _leave_with(channel: int, starvation: Starvation | None) -> None:
+    """End this process when nobody listens any more, or nothing more will be said to it.
+
+    Or when its threads starve, if that is watched: this one gets its moment then, but late.
+    """
     hung_up = select.poll()
     hung_up.register(channel, getattr(select, "POLLRDHUP", 0))  # Linux alone has this
-    hung_up.poll()
+    while not hung_up.poll(None if starvation is None else _LOOK_MS):
+        if starvation is not None and starvation.found():
+            with suppress(OSError), Connection(os.dup(channel)) as telling:
+                send(telling, Message.STARVED, b"")
+            break
     os._exit(0)
-
-
-def give_way(*, spare: bool) -> None:
-    """Let the service's own threads go first, in this process and those it forks.
-
-    Under Linux a thread that wakes waits for the slice of the one that runs, some
-    milliseconds, however low that one's priority is. One that has only spare
-    time is interrupted at once; where the service leaves none, it gets next to none.
-
-    Parameters
-    ----------
-    spare
-        Whether to have only spare time, for what costs much and may wait.
-    """
-    if spare:
-        with suppress(AttributeError, OSError):  # Linux alone has this
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-            return
-    os.nice(_NICENESS)
 
 
 def confine(limits: Mapping[int, int], *, oom_score: int) -> None:

@@ -52,7 +52,7 @@ class UploadReader:
     """Reads uploads, each in a process of its own. Any number of threads may use it."""
 
     def __init__(self) -> None:
-        self.forks = Forks("app.engine.reader", quiet=True, spare=True)
+        self.forks = Forks("app.engine.reader", quiet=True)
 
     def blocks(
         self,
@@ -69,7 +69,8 @@ class UploadReader:
         Parameters
         ----------
         stream
-            The uploaded file. One without a descriptor is copied to ``scratch`` first.
+            The uploaded file, read from its beginning. One without a descriptor is copied to
+            ``scratch`` first.
         spec, limits, counts
             As there; ``counts`` is filled after the last block.
         lineage
@@ -86,13 +87,16 @@ class UploadReader:
 
     @contextmanager
     def reading(
-        self, stream: BinaryIO, task: Task, *, scratch: Path | None = None
+        self, stream: BinaryIO, task: Task, *, scratch: Path | None = None, spare: bool = False
     ) -> Iterator[Connection]:
-        """Have a file read, as long as anybody holds the channel that this gives."""
+        """Have a file read, as long as anybody holds the channel that this gives.
+
+        In spare time alone, if so told.
+        """
         ours, theirs = Pipe()
         with ours:
             with theirs, _file_of(stream, scratch) as file:
-                self.forks.order(file.fileno(), theirs.fileno())
+                self.forks.order(file.fileno(), theirs.fileno(), spare=spare)
             with suppress(OSError):  # a reader that is gone already is noticed next
                 ours.send_bytes(task.to_json())
             yield ours
@@ -115,7 +119,15 @@ def checked_blocks(
     counts: Counter[str] | None = None,
     lineage: Lineage | None = None,
 ) -> Iterator[Mapping[str, Codes]]:
-    """Yield what a reader sends, once it is found sound; see :meth:`UploadReader.blocks`."""
+    """Yield what a reader sends, once it is found sound; see :meth:`UploadReader.blocks`.
+
+    Raises
+    ------
+    Problem
+        As there.
+    StarvedError
+        It was to read in spare time, and there is none.
+    """
     while (message := _received(channel, limits.silence_s))[0] is Message.BLOCK:
         yield _block(message[1], spec)
     if message[0] is Message.DIGESTS and lineage is not None:
@@ -133,6 +145,7 @@ def _file_of(stream: BinaryIO, scratch: Path | None) -> Iterator[BinaryIO]:
         stream.fileno()
     except OSError:
         with tempfile.TemporaryFile(dir=scratch) as copy:
+            stream.seek(0)
             shutil.copyfileobj(stream, copy)
             copy.flush()
             yield copy

@@ -220,6 +220,11 @@ class VaultWriter:
         self.parts.append(StoredPart(file, rows))
         return self.parts[-1]
 
+    def start_over(self) -> None:
+        """Remove what another process has written here for this upload before it was lost."""
+        for path in self.directory.iterdir():
+            path.unlink()
+
     def attach(self, name: str, content: bytes) -> None:
         """Store one more run of bytes beside the parts; :meth:`finish` flushes them all."""
         path = self.directory / ATTACHED

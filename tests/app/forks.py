@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from app.engine.forking import Forks
+from app.engine.forking import Crew, Forks, StarvedError
+
+
+class OwnForks(Forks):
+    """A host that nobody else uses.
+
+    While they are ``steady``, its processes are not in spare time, so that each is
+    there until it has done what it is told, however busy the machine is.
+    """
+
+    steady = True
+
+    def order(self, *descriptors: int, spare: bool = False) -> None:
+        super().order(*descriptors, spare=spare and not self.steady)
 
 
 @contextmanager
@@ -18,10 +36,31 @@ def own_host(module: ModuleType) -> Iterator[None]:
     """Have a module's processes forked from a host that nobody else uses."""
     with pytest.MonkeyPatch.context() as patch:
         others = module._FORKS
-        own = Forks(others.module, quiet=others.quiet, spare=others.spare)
-        patch.setattr(module, "_FORKS", own)
+        patch.setattr(module, "_FORKS", OwnForks(others.module, quiet=others.quiet))
         yield
         module._FORKS.close()
+
+
+@dataclass
+class Starved:
+    """How the processes of a crew were begun, if those with spare time never had any."""
+
+    asked: list[bool] = field(default_factory=list)
+    left: Callable[[], None] = lambda: None
+    """What such a process does before it leaves."""
+
+    def put(self, patch: pytest.MonkeyPatch) -> None:
+        """Let processes starve."""
+        begin = Crew.begin
+
+        def begun(crew: Crew, order: bytes, *descriptors: int, spare: bool) -> Connection:
+            self.asked.append(spare)
+            if spare:
+                self.left()
+                raise StarvedError
+            return begin(crew, order, *descriptors, spare=spare)
+
+        patch.setattr(Crew, "begin", begun)
 
 
 def forked(module: ModuleType) -> list[int]:
@@ -41,3 +80,19 @@ def wait(condition: Callable[[], object], patience_s: float = 30) -> None:
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+@contextmanager
+def no_time_left() -> Iterator[None]:
+    """Have this thread, and what it starts, share one core with a program that keeps it busy."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
+    try:
+        busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        try:
+            yield
+        finally:
+            busy.kill()
+            busy.wait()
+    finally:
+        os.sched_setaffinity(0, cores)

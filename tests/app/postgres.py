@@ -21,6 +21,10 @@ from pathlib import Path
 
 _TEMPLATE = "migrated"
 _MARK = "{database}"
+_OTHER_SCHEMAS = """
+SELECT count(*) FROM pg_namespace
+WHERE nspname NOT IN ('public', 'information_schema') AND nspname !~ '^pg_'
+"""
 _CONFIGURATION = """
 max_connections = 300
 shared_buffers = 16MB
@@ -98,7 +102,7 @@ def _emptied(url: str) -> bool:
     from app.store.tables import metadata
 
     with migrating_engine(url).connect() as connection, connection.begin():
-        if any(schema_faults(connection)):
+        if any(schema_faults(connection)) or connection.exec_driver_sql(_OTHER_SCHEMAS).scalar():
             return False
         tables = list(reversed(metadata.sorted_tables))
         for table in tables:

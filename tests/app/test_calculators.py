@@ -15,7 +15,7 @@ from app import calculators
 from app.calculators import CalculatingProcesses
 from app.domain.problems import Problem
 from app.engine.forking import ProcessLostError
-from tests.app.forks import forked, own_host, wait
+from tests.app.forks import Starved, forked, no_time_left, own_host, wait
 from tests.app.uploads import SENTINEL
 
 
@@ -58,9 +58,17 @@ class Endless(threading.Thread):
 
 
 def ours() -> tuple[int, str | None, int]:
-    """Return a process's policy, what it inherits of the service, and its largest core file."""
+    """Return a process's niceness, what it inherits of the service, and its largest core file."""
     core, _ = resource.getrlimit(resource.RLIMIT_CORE)
-    return os.sched_getscheduler(0), os.environ.get("RELEASE_DESK_PLANTED"), core
+    return os.getpriority(os.PRIO_PROCESS, 0), os.environ.get("RELEASE_DESK_PLANTED"), core
+
+
+def burn(seconds: float) -> int:
+    """Use up processor time; return the policy."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+    return os.sched_getscheduler(0)
 
 
 def refuse() -> None:
@@ -76,7 +84,7 @@ def test_it_calculates_elsewhere_and_knows_nothing_of_the_service(
 ) -> None:
     monkeypatch.setenv("RELEASE_DESK_PLANTED", SENTINEL)
     assert beside.run(os.getpid) != os.getpid()
-    assert beside.run(ours) == (os.SCHED_IDLE, None, 0)
+    assert beside.run(ours) == (os.getpriority(os.PRIO_PROCESS, 0) + 5, None, 0)
     assert beside.run(divmod, 7, 2) == (3, 1)
     assert len(beside.run(bytes, 1 << 25)) == 1 << 25, "however much it is"
 
@@ -140,3 +148,25 @@ def test_closing_ends_what_is_under_way(beside: CalculatingProcesses) -> None:
     wait(lambda: not running(), 5)
     with pytest.raises(ProcessLostError, match="any more"):
         beside.run(abs, -1)
+
+
+def test_a_calculation_that_gets_no_time_is_begun_again(
+    beside: CalculatingProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starved = Starved()
+    starved.put(monkeypatch)
+    assert beside.run(abs, -1) == 1
+    assert starved.asked == [True, False]
+    wait(lambda: not running())
+    monkeypatch.undo()
+    assert beside.run(abs, -2) == 2, "one of a lower priority is not kept"
+
+
+def test_one_that_starves_later_is_replaced(
+    beside: CalculatingProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calculators._FORKS, "steady", False)
+    calculators._FORKS.close()  # the next host shares the core
+    with no_time_left():
+        assert beside.run(burn, 0.5) == os.SCHED_OTHER
+    calculators._FORKS.close()

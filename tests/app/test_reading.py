@@ -17,7 +17,7 @@ import pytest
 
 from app.domain.problems import Problem
 from app.engine import reading
-from app.engine.forking import Forks, Message
+from app.engine.forking import Forks, Message, ProcessLostError
 from app.engine.limits import Limits
 from app.engine.reading import SHARED, UploadReader
 from app.engine.trouble import UNREADABLE
@@ -129,7 +129,8 @@ def test_a_reader_is_confined_and_leaves_when_nobody_listens() -> None:
         assert "Max file size             0" in limits
         assert "Max cpu time              1800" in limits
         for each in (_host(reader), process):
-            assert os.sched_getscheduler(each) == os.SCHED_IDLE
+            niceness = os.getpriority(os.PRIO_PROCESS, each)
+            assert niceness == os.getpriority(os.PRIO_PROCESS, 0) + 5
         assert Path(f"/proc/{process}/oom_score_adj").read_text().strip() == "1000"
         blocks.close()  # type: ignore[attr-defined]
         wait(lambda: not Path(f"/proc/{process}").exists())
@@ -163,7 +164,7 @@ def test_a_reader_that_is_killed_ends_its_upload_alone(whom: str) -> None:
 def _told(monkeypatch: pytest.MonkeyPatch, *messages: bytes) -> list[Any]:
     """Let a stand-in that has been taken over read an upload and send these messages."""
 
-    def order(self: Forks, file: int, channel: int) -> None:
+    def order(self: Forks, file: int, channel: int, *, spare: bool) -> None:
         with Connection(os.dup(channel)) as sending:
             for message in messages:
                 sending.send_bytes(message)
@@ -206,9 +207,14 @@ def test_a_sound_message_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [block["x"].tolist() for block in _told(monkeypatch, _block(1, 2), END)] == [[1, 2]]
 
 
+def test_a_reader_that_says_it_starves_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ProcessLostError):
+        _told(monkeypatch, _block(1), bytes([Message.STARVED]))
+
+
 def test_a_silent_reader_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     held = []
-    monkeypatch.setattr(Forks, "order", lambda _self, _f, c: held.append(os.dup(c)))
+    monkeypatch.setattr(Forks, "order", lambda _self, _f, c, spare: held.append(os.dup(c)))
     with pytest.raises(Problem):
         list(SHARED.blocks(io.BytesIO(b""), NUMBER, limits=Limits(silence_s=0.05)))
     for each in held:

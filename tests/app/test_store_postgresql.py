@@ -475,3 +475,10 @@ def test_edits_behind_the_rules_are_found(place: Place) -> None:
             behind_the_rules(db, f"DELETE FROM {table}", back, "DROP TABLE kept")
             with inspecting(place.url) as reader:
                 assert reader.verify().ok, reader.verify().faults
+
+
+def test_a_database_with_a_schema_of_its_own_is_not_lent_to_another_test(tmp_path: Path) -> None:
+    with place_on("postgres", tmp_path) as changed, psycopg.connect(changed.url) as connection:
+        connection.execute("CREATE SCHEMA elsewhere")
+    with place_on("postgres", tmp_path) as next_one:
+        assert next_one.url != changed.url

@@ -16,14 +16,15 @@ import pytest
 from app import storers
 from app.domain.problems import Problem
 from app.engine.data import DataEngine
-from app.engine.forking import ProcessLostError
+from app.engine.forking import Forks, ProcessLostError
 from app.engine.limits import Limits
+from app.engine.reading import SHARED
 from app.engine.row_digests import RowDigests
 from app.services.lineage import Digested, Verdict, compare
 from app.store.lineage import LineageFiles, Origin
-from app.store.vault import Vault
+from app.store.vault import ATTACHED, Vault, VaultWriter
 from app.storers import StoringProcesses
-from tests.app.forks import forked, own_host, wait
+from tests.app.forks import Starved, forked, no_time_left, own_host, wait
 from tests.app.uploads import SENTINEL, columns_spec, sample_csv
 
 KEY = bytes(range(32))
@@ -125,7 +126,7 @@ def test_a_storing_process_that_is_killed_leaves_nothing(
     upload.start()
     process = storing_process()
     wait(lambda: list(tmp_path.glob("staging/*/part-*")))
-    assert os.sched_getscheduler(process) == os.SCHED_IDLE
+    assert os.getpriority(os.PRIO_PROCESS, process) == os.getpriority(os.PRIO_PROCESS, 0) + 5
     assert (
         f"Max address space         {(1 << 31) + (1 << 29)}"
         in Path(f"/proc/{process}/limits").read_text()
@@ -154,8 +155,12 @@ def test_closing_ends_what_is_under_way(tmp_path: Path) -> None:
 
 
 def test_a_storing_process_that_fails_says_where_and_not_what(
-    tmp_path: Path, storing: StoringProcesses, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    storing: StoringProcesses,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(VaultWriter, "start_over", lambda _: None)
     storers._FORKS.close()  # the next host writes to what is captured now
     vault = Vault(tmp_path)
     with vault.writer("ds_1") as writer:
@@ -188,6 +193,41 @@ class _Given:
     open = erase = publish
 
 
+def test_an_upload_that_gets_no_time_is_begun_again(
+    tmp_path: Path, storing: StoringProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave_files() -> None:
+        (directory,) = tmp_path.glob("staging/*")
+        for name in (ATTACHED, "part-00000.parquet"):
+            (directory / name).write_bytes(b"half of a file")
+
+    readers, order = [], Forks.order
+
+    def ordered(forks: Forks, *descriptors: int, spare: bool = False) -> None:
+        if forks is SHARED.forks:
+            readers.append(spare)
+        order(forks, *descriptors, spare=spare)
+
+    monkeypatch.setattr(Forks, "order", ordered)
+    starved = Starved(left=leave_files)
+    starved.put(monkeypatch)
+    data = engine(tmp_path, storing)
+    assert data.store("ds_1", io.BytesIO(sample_csv(300).encode()), columns_spec()).rows
+    assert starved.asked == readers == [True, False]
+    data.check("ds_1")
+
+
+def test_an_upload_is_stored_where_there_is_no_spare_time(
+    tmp_path: Path, storing: StoringProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storers._FORKS, "steady", False)
+    storers._FORKS.close()  # the next host shares the core
+    with no_time_left():
+        assert engine(tmp_path, storing).store("ds_1", io.BytesIO(LONG), NUMBER).rows == 3_000_000
+    storers._FORKS.close()
+    engine(tmp_path, None).check("ds_1")
+
+
 def test_memory_runs_out(tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(6_000)]  # a Gram matrix of 550 MB
     spec = columns_spec({name: {"type": "boolean"} for name in names})
@@ -217,3 +257,13 @@ def test_comparing_is_the_same_as_here(tmp_path: Path, storing: StoringProcesses
     assert Verdict() == storing.compare(new, [])
     with pytest.raises(ProcessLostError):
         storing.compare(Digested("ds_none", ""), [new])
+
+
+def test_comparing_that_gets_no_time_is_begun_again(
+    storing: StoringProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starved = Starved()
+    starved.put(monkeypatch)
+    with pytest.raises(ProcessLostError, match="failed"):
+        storing.compare(Digested("ds_none", ""), [])
+    assert starved.asked == [True, False]

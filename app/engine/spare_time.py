@@ -1,0 +1,85 @@
+"""Time that nobody else in the service wants, and noticing that there is none.
+
+Under Linux a thread that wakes waits for the slice of the one that runs, some
+milliseconds, however low that one's priority is. One that runs in spare time is
+interrupted at once, and others are put in its place as if nobody were there. The
+price: where other programs leave no time, it gets next to none for as long as
+they go on, and there is no way back to a priority. So a process in spare time
+is watched, and what it was at is begun again at a lower priority instead.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_NICENESS = 5
+_TASKS = Path("/proc/self/task")
+_WINDOW_NS = 2_000_000_000
+_STARVING = 50
+"""Waiting for a processor this many times as long as having one."""
+
+
+def take_lower_priority() -> None:
+    """Let the service's own threads go before this one, and those it starts and what it forks."""
+    os.nice(_NICENESS)
+
+
+def there_may_be_spare_time() -> bool:
+    """Return whether the system has such a thing, and tells when there is none: Linux does."""
+    return hasattr(os, "SCHED_IDLE") and _TASKS.is_dir()
+
+
+def take_spare_time() -> None:
+    """Let this thread have spare time alone, and those it starts and processes it forks."""
+    with suppress(OSError):  # a sandbox may forbid it
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+class Starvation:
+    """Whether the other threads of this process want a processor and get next to none."""
+
+    def __init__(self) -> None:
+        self._looked = time.monotonic_ns()
+        self._wanted = 0
+        self._had = _others_had()
+
+    def found(self) -> bool:
+        """Return whether that is so; to be asked again and again.
+
+        Two seconds of wanting one are looked at, together: a moment's load is no
+        starvation, and to wait for anything else is none.
+        """
+        now = time.monotonic_ns()
+        passed, self._looked = now - self._looked, now
+        if _others_want_a_processor():
+            self._wanted += passed
+        if self._wanted < _WINDOW_NS:
+            return False
+        had = _others_had()
+        starving = (had - self._had) * _STARVING < self._wanted
+        self._wanted, self._had = 0, had
+        return starving
+
+
+def _others_had() -> int:
+    """Return the processor time of this process without this thread's, in ns."""
+    return time.process_time_ns() - time.thread_time_ns()
+
+
+def _others_want_a_processor() -> bool:
+    """Return whether any other thread of this process has a processor or waits for one."""
+    own = str(threading.get_native_id())
+    for task in _TASKS.iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+            if task.name != own and _state(task) == "R":
+                return True
+    return False
+
+
+def _state(task: Path) -> str:
+    _, _, told = (task / "stat").read_text().rpartition(")")
+    return told.split(maxsplit=1)[0]

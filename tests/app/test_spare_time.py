@@ -1,0 +1,172 @@
+"""Processes that are forked to order let the service go first, and get their time all the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from app.engine import spare_time
+from app.engine.forking import (
+    Crew,
+    Forks,
+    Message,
+    ProcessLostError,
+    StarvedError,
+    in_spare_time,
+    receive,
+)
+from app.engine.spare_time import Starvation
+from tests.app.forks import children_of, no_time_left, wait
+
+
+@pytest.fixture
+def crew() -> Iterator[Crew]:
+    forks = Forks("tests.app.burning", quiet=False)
+    found = Crew(forks)
+    yield found
+    found.close()
+    forks.close()
+
+
+def burned(crew: Crew, *, asleep: float, burning: float, spare: bool) -> list[int]:
+    """Return a process's policy and priority, when it has slept and worked for these seconds."""
+    channel = crew.begin(json.dumps([asleep, burning]).encode(), spare=spare)
+    with crew.awaited(channel):
+        message, body = receive(channel, 60)
+    assert message is Message.OUTCOME
+    found: list[int] = json.loads(bytes(body))
+    return found
+
+
+def patiently(crew: Crew) -> list[int]:
+    """Return the same of one that has spare time; others may leave none for a while."""
+    until = time.monotonic() + 60
+    while True:
+        try:
+            return burned(crew, asleep=0, burning=0, spare=True)
+        except StarvedError:
+            assert time.monotonic() < until
+
+
+def test_a_process_has_a_lower_priority_or_spare_time(crew: Crew) -> None:
+    lower = os.getpriority(os.PRIO_PROCESS, 0) + 5
+    assert burned(crew, asleep=0, burning=0, spare=False) == [os.SCHED_OTHER, lower]
+    assert patiently(crew) == [os.SCHED_IDLE, lower]
+
+
+def test_where_no_time_is_left_it_leaves_and_has_a_lower_priority_instead(crew: Crew) -> None:
+    with no_time_left():
+        with pytest.raises(StarvedError):
+            burned(crew, asleep=0, burning=0.5, spare=True)
+        policy, _ = in_spare_time(lambda spare: burned(crew, asleep=0, burning=0.5, spare=spare))
+    assert policy == os.SCHED_OTHER
+
+
+@dataclass
+class Clock:
+    """What the other threads of a process do in the next quarter of a second."""
+
+    now: int = 0
+    had: int = 0
+    wanting: bool = False
+
+    def look(self, starvation: Starvation, *, had: int = 0, wanting: bool = True) -> bool:
+        """Return what is found after it."""
+        self.now, self.had, self.wanting = self.now + 250_000_000, self.had + had, wanting
+        return starvation.found()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(time, "monotonic_ns", lambda: found.now)
+    monkeypatch.setattr(spare_time, "_others_had", lambda: found.had)
+    monkeypatch.setattr(spare_time, "_others_want_a_processor", lambda: found.wanting)
+    return found
+
+
+def test_who_wants_a_processor_for_two_seconds_and_has_none_starves(clock: Clock) -> None:
+    starvation = Starvation()
+    looks = [clock.look(starvation, had=1_000_000) for _ in range(8)]
+    assert looks == [*[False] * 7, True]
+
+
+def test_who_has_a_fiftieth_does_not_starve_nor_who_wants_none(clock: Clock) -> None:
+    starvation = Starvation()
+    assert not any(clock.look(starvation, had=6_000_000) for _ in range(100))
+    assert not any(clock.look(starvation, wanting=False) for _ in range(100))
+
+
+def test_to_have_had_enough_before_is_not_counted(clock: Clock) -> None:
+    starvation = Starvation()
+    assert not any(clock.look(starvation, had=250_000_000) for _ in range(8))
+    assert [clock.look(starvation) for _ in range(8)] == [*[False] * 7, True]
+
+
+def test_a_thread_that_works_is_told_from_one_that_sleeps() -> None:
+    woken, working = threading.Event(), True
+
+    def work() -> None:
+        woken.wait()
+        while working:
+            pass
+
+    thread = threading.Thread(target=work)
+    own = spare_time._others_had()
+    thread.start()
+    seen = [spare_time._others_want_a_processor() for _ in range(20) if not time.sleep(0.01)]
+    assert not all(seen), "nobody of ours works"
+    woken.set()
+    wait(lambda: spare_time._others_had() - own > 10_000_000)
+    assert spare_time._others_want_a_processor()
+    working = False
+    thread.join()
+
+
+def test_a_second_attempt_that_says_so_too_is_lost() -> None:
+    told = []
+
+    def attempt(spare: bool) -> None:
+        told.append(spare)
+        raise StarvedError
+
+    with pytest.raises(ProcessLostError):
+        in_spare_time(attempt)
+    assert told == [True, False]
+
+
+def test_a_twin_that_is_lost_is_replaced(crew: Crew) -> None:
+    patiently(crew)
+    (twin,) = children_of(crew._forks._host().process.pid)
+    os.kill(twin, signal.SIGKILL)
+    wait(lambda: not Path(f"/proc/{twin}").exists())
+    patiently(crew)
+
+
+def test_where_the_system_tells_nothing_there_is_no_spare_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert spare_time.there_may_be_spare_time()
+    with monkeypatch.context() as patch:
+        patch.setattr(spare_time, "_TASKS", Path("/proc/none"))
+        assert not spare_time.there_may_be_spare_time()
+    monkeypatch.delattr(os, "SCHED_IDLE")
+    assert not spare_time.there_may_be_spare_time()
+
+
+def test_where_spare_time_is_forbidden_the_lower_priority_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forbid(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", forbid)
+    spare_time.take_spare_time()
