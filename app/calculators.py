@@ -6,7 +6,8 @@ In a thread that would hold the interpreter's lock against everybody else in the
 server, so such calculations are made in a process forked from one that has
 loaded what it needs (:mod:`app.engine.forking`). It sees what it is given, which
 is public facts and a question, a released answer to derive from, or a body, and neither
-the vault nor the database; it runs in spare time, and goes when the server goes.
+the vault nor the database; it runs in spare time as long as there is any, and goes
+when the server goes.
 
 What is sent and what comes back are pickled. Both ends are ours and are believed.
 """
@@ -25,14 +26,13 @@ from typing import TypeVar, cast
 
 from app.api import bodies
 from app.domain.problems import Problem
+from app.engine.crews import Crew
 from app.engine.forking import (
-    Crew,
     Forks,
     Message,
     ProcessLostError,
     StarvedError,
     confine,
-    in_spare_time,
     receive,
     send,
 )
@@ -80,9 +80,9 @@ class CalculatingProcesses:
         """
         order = pickle.dumps((function, arguments))
         try:
-            message, body = in_spare_time(partial(self._asked, order))
+            message, body = self._crew.in_spare_time(partial(self._asked, order))
         except ProcessLostError:  # it may have died since the last one, or for want of memory
-            message, body = in_spare_time(partial(self._asked, order))
+            message, body = self._crew.in_spare_time(partial(self._asked, order))
         if message is Message.PROBLEM:
             raise problem_of(body)
         if message is Message.FAILED:
@@ -92,7 +92,8 @@ class CalculatingProcesses:
     def _asked(self, order: bytes, spare: bool) -> tuple[Message, bytes]:
         channel = self._process(spare=spare)
         try:
-            channel.send_bytes(order)
+            with suppress(OSError):  # what has become of it is told, or noticed next
+                channel.send_bytes(order)
             message, body = receive(channel, most=None)
         except StarvedError:
             self._crew.end(channel)

@@ -26,14 +26,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from app.domain.problems import Problem
+from app.engine.crews import Crew
 from app.engine.forking import (
-    Crew,
     Forks,
     Message,
     ProcessLostError,
     StarvedError,
     confine,
-    in_spare_time,
     receive,
     send,
 )
@@ -61,6 +60,7 @@ class _Order:
     memory_bytes: int
     directory: str
     dataset: str
+    spare: bool
     task: str | None = None
     sha256: str = ""
     earlier: Sequence[Sequence[str]] = ()
@@ -96,22 +96,23 @@ class StoringProcesses:
         ProcessLostError
             It was not stored.
         """
-        order = _Order(
-            **self._common,
-            directory=str(writer.directory.absolute()),
-            dataset=writer.id,
-            task=task.to_json().decode(),
-        )
 
         def attempt(spare: bool) -> tuple[dict[str, Any], bytes | None]:
             if not spare:
                 writer.start_over()
+            order = _Order(
+                **self._common,
+                directory=str(writer.directory.absolute()),
+                dataset=writer.id,
+                task=task.to_json().decode(),
+                spare=spare,
+            )
             reading = SHARED.reading(stream, task, scratch=writer.directory, spare=spare)
             with reading as blocks:
-                channel = self._start(order, blocks.fileno(), spare=spare)
+                channel = self._start(order, blocks.fileno())
             return self._finish(channel)
 
-        outcome, digests = in_spare_time(attempt)
+        outcome, digests = self._crew.in_spare_time(attempt)
         return Ingested(outcome["rows"], outcome["filled"], outcome["dropped"], digests)
 
     def compare(self, upload: Digested, earlier: Sequence[Digested]) -> Verdict:
@@ -122,22 +123,28 @@ class StoringProcesses:
         ProcessLostError
             It was not compared.
         """
-        order = _Order(
-            **self._common,
-            directory=str(self._data_dir.absolute()),
-            dataset=upload.dataset,
-            sha256=upload.sha256,
-            earlier=[(each.dataset, each.sha256) for each in earlier],
-        )
-        outcome, _ = in_spare_time(lambda spare: self._finish(self._start(order, spare=spare)))
+
+        def attempt(spare: bool) -> dict[str, Any]:
+            order = _Order(
+                **self._common,
+                directory=str(self._data_dir.absolute()),
+                dataset=upload.dataset,
+                sha256=upload.sha256,
+                earlier=[(each.dataset, each.sha256) for each in earlier],
+                spare=spare,
+            )
+            outcome, _ = self._finish(self._start(order))
+            return outcome
+
+        outcome = self._crew.in_spare_time(attempt)
         return Verdict(outcome["found"], tuple(outcome["lost"]))
 
     def close(self) -> None:
         """End every process; what waits for one hears that it is lost, once it is gone."""
         self._crew.close()
 
-    def _start(self, order: _Order, *reading: int, spare: bool) -> Connection:
-        return self._crew.begin(json.dumps(asdict(order)).encode(), *reading, spare=spare)
+    def _start(self, order: _Order, *reading: int) -> Connection:
+        return self._crew.begin(json.dumps(asdict(order)).encode(), *reading, spare=order.spare)
 
     def _finish(self, channel: Connection) -> tuple[dict[str, Any], bytes | None]:
         """Return what a process came to: its outcome, and the digests if there are any."""
@@ -181,7 +188,7 @@ def work(*descriptors: int) -> None:
 def _store(order: _Order, reading: Connection, answering: Connection) -> None:
     task = Task.from_json((order.task or "").encode())
     writer = VaultWriter(order.dataset, Path(order.directory))
-    stored = write_files(writer, reading, task)
+    stored = write_files(writer, reading, task, spare=order.spare)
     if stored.digests is not None:
         send(answering, Message.DIGESTS, stored.digests)
     outcome = {"rows": stored.rows, "filled": dict(stored.filled), "dropped": stored.dropped}

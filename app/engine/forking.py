@@ -26,17 +26,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TypeVar
 
 from app.engine.spare_time import Starvation, take_spare_time, there_may_be_spare_time
-
-T = TypeVar("T")
 
 _MAX_DESCRIPTORS = 2
 _MAX_MESSAGE_BYTES = 1 << 24
@@ -209,103 +206,6 @@ class _Host:
         self.process.wait()
 
 
-def in_spare_time(attempt: Callable[[bool], T]) -> T:
-    """Return what an attempt in spare time comes to, or one without where there is no such time.
-
-    Parameters
-    ----------
-    attempt
-        Told whether its processes are to run in spare time; begins afresh each time.
-
-    Raises
-    ------
-    Exception
-        What the last attempt raises.
-    """
-    try:
-        return attempt(True)
-    except StarvedError:
-        return attempt(False)
-
-
-class Crew:
-    """Processes at work, each on one order; any number of threads may each wait for one.
-
-    Parameters
-    ----------
-    forks
-        Where they come from.
-    """
-
-    def __init__(self, forks: Forks) -> None:
-        self._forks = forks
-        self._lock = threading.Lock()
-        self._channels: set[Connection] = set()
-        self._closed = False
-
-    def begin(self, order: bytes, *descriptors: int, spare: bool) -> Connection:
-        """Have a process started and told what to do; return its channel.
-
-        Parameters
-        ----------
-        order
-            What it is told.
-        descriptors, spare
-            As for :meth:`Forks.order`.
-
-        Raises
-        ------
-        ProcessLostError
-            There are to be no more.
-        """
-        ours, theirs = Pipe()
-        with theirs, self._lock:
-            if self._closed:
-                ours.close()
-                raise ProcessLostError("no process is started any more")
-            self._forks.order(*descriptors, theirs.fileno(), spare=spare)
-            self._channels.add(ours)
-        with suppress(OSError):  # one that is gone already is noticed next
-            ours.send_bytes(order)
-        return ours
-
-    @contextmanager
-    def awaited(self, channel: Connection) -> Iterator[None]:
-        """Receive what a process sends, inside, and be done with it afterwards.
-
-        Raises
-        ------
-        ProcessLostError
-            It died.
-        StarvedError
-            It has left, for want of spare time.
-        """
-        try:
-            yield
-        except StarvedError:
-            with suppress(OSError, EOFError):  # until it has
-                channel.recv_bytes()
-            raise
-        except (OSError, EOFError):
-            raise ProcessLostError("a process died") from None
-        finally:
-            self.end(channel)
-
-    def end(self, channel: Connection) -> None:
-        """Have a process leave."""
-        with self._lock:
-            self._channels.discard(channel)
-        channel.close()
-
-    def close(self) -> None:
-        """End every process; what waits for one hears that it is lost, once it is gone."""
-        with self._lock:
-            self._closed = True
-            for channel in self._channels:
-                with socket.socket(fileno=os.dup(channel.fileno())) as end:
-                    end.shutdown(socket.SHUT_WR)
-
-
 def host(work: Callable[..., None], descriptor: int) -> None:
     """Fork a process for every order until the other end goes.
 
@@ -411,10 +311,11 @@ def _leave_with(channel: int, starvation: Starvation | None) -> None:
     hung_up = select.poll()
     hung_up.register(channel, getattr(select, "POLLRDHUP", 0))  # Linux alone has this
     while not hung_up.poll(None if starvation is None else _LOOK_MS):
-        if starvation is not None and starvation.found():
-            with suppress(OSError), Connection(os.dup(channel)) as telling:
-                send(telling, Message.STARVED, b"")
-            break
+        with suppress(Exception):  # there may be no memory or no descriptor to look with
+            if starvation is not None and starvation.found():
+                with Connection(os.dup(channel)) as telling:
+                    send(telling, Message.STARVED, b"")
+                break
     os._exit(0)
 
 

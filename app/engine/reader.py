@@ -3,7 +3,7 @@
 An uploaded file is hostile until it has been read: a few bytes can declare
 gigabytes, a decoder that gives up may end its process or print cells. So every
 file is read in a process of its own (:mod:`app.engine.forking`), with a bounded
-address space and processor time, that runs in spare time, can write to nothing
+address space and processor time, that may run in spare time, can write to nothing
 but its channel and is the first to go when the machine runs out of memory.
 :mod:`app.engine.reading` is the other end.
 
@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
@@ -132,7 +133,8 @@ def _messages(
     file: int, spec: ColumnsSpec, limits: Limits, digester: RowDigester | None
 ) -> Iterator[tuple[Message, bytes]]:
     counts: Counter[str] = Counter()
-    with open(file, "rb", buffering=0) as stream:
+    # Opened again: a reader that was given up and is not gone yet moves its own position.
+    with Path(f"/dev/fd/{file}").open("rb", buffering=0) as stream:
         stream.seek(0)
         for block in ingest(stream, spec, limits=limits, counts=counts, digester=digester):
             for body in _bodies(list(block.values())):

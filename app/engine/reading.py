@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import BinaryIO
@@ -28,7 +29,7 @@ import numpy as np
 from app.domain.datasets import CategorySpec, ColumnSpec, ColumnsSpec
 from app.domain.problems import Problem
 from app.engine.cells import Codes
-from app.engine.forking import Forks, Message, receive
+from app.engine.forking import Forks, Message, StarvedError, receive
 from app.engine.limits import Limits
 from app.engine.reader import Task
 from app.engine.row_digests import MalformedError, RowDigests, key_name
@@ -118,6 +119,7 @@ def checked_blocks(
     limits: Limits,
     counts: Counter[str] | None = None,
     lineage: Lineage | None = None,
+    spare: bool = False,
 ) -> Iterator[Mapping[str, Codes]]:
     """Yield what a reader sends, once it is found sound; see :meth:`UploadReader.blocks`.
 
@@ -128,11 +130,12 @@ def checked_blocks(
     StarvedError
         It was to read in spare time, and there is none.
     """
-    while (message := _received(channel, limits.silence_s))[0] is Message.BLOCK:
+    received = partial(_received, channel, limits.silence_s, spare=spare)
+    while (message := received())[0] is Message.BLOCK:
         yield _block(message[1], spec)
     if message[0] is Message.DIGESTS and lineage is not None:
         lineage.digests = _digests(message[1], lineage.key)
-        message = _received(channel, limits.silence_s)
+        message = received()
     found = _outcome(*message)
     if counts is not None:
         counts.update(found)
@@ -153,10 +156,14 @@ def _file_of(stream: BinaryIO, scratch: Path | None) -> Iterator[BinaryIO]:
         yield stream
 
 
-def _received(channel: Connection, patience_s: float) -> tuple[Message, memoryview]:
+def _received(channel: Connection, patience_s: float, *, spare: bool) -> tuple[Message, memoryview]:
     """Return the next message; a reader that is silent, gone or talks nonsense is unreadable."""
     try:
         return receive(channel, patience_s)
+    except StarvedError:
+        if spare:
+            raise
+        raise _unreadable() from None
     except (EOFError, OSError, ValueError, IndexError):  # stopped by its own limits mostly
         raise _unreadable() from None
 

@@ -19,8 +19,9 @@ from pathlib import Path
 _NICENESS = 5
 _TASKS = Path("/proc/self/task")
 _WINDOW_NS = 2_000_000_000
-_STARVING = 50
-"""Waiting for a processor this many times as long as having one."""
+_STARVING = 30
+"""Waiting for a processor this many times as long as having one: even who competes with
+programs of a low priority alone does that."""
 
 
 def take_lower_priority() -> None:

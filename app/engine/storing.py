@@ -90,13 +90,17 @@ class StoringHere:
         """Do nothing: nothing is held."""
 
 
-def write_files(writer: Writer, reading: Connection, task: Task) -> Ingested:
+def write_files(
+    writer: Writer, reading: Connection, task: Task, *, spare: bool = False
+) -> Ingested:
     """Write the files of an upload from what its reader sends.
 
     Raises
     ------
     Problem
         As :meth:`StoringHere.take_in`.
+    StarvedError
+        The reader was to read in spare time, and there is none.
     """
     spec, key, limits = task.spec(), task.key(), Limits(**task.limits)
     columns = schema_of(spec, rows=None).columns
@@ -104,7 +108,9 @@ def write_files(writer: Writer, reading: Connection, task: Task) -> Ingested:
     lineage = None if key is None else Lineage(key)
     sketches = SketchBuilder(columns)
     rows = 0
-    blocks = checked_blocks(reading, spec, limits=limits, counts=counts, lineage=lineage)
+    blocks = checked_blocks(
+        reading, spec, limits=limits, counts=counts, lineage=lineage, spare=spare
+    )
     with _Background() as background:
         for part in regroup(blocks, part_rows(len(columns))):
             rows += _height(part)

@@ -188,12 +188,16 @@ class StoredDataset:
 
 @dataclass(slots=True)
 class VaultWriter:
-    """An upload in progress; ``directory`` is its own, for scratch files too."""
+    """An upload in progress; ``directory`` is its own, for scratch files too.
+
+    Those that have been ``left`` go when it ends.
+    """
 
     id: str
     directory: Path
     parts: list[StoredPart] = field(default_factory=list)
     attached: dict[str, StoredPiece] = field(default_factory=dict)
+    left: list[Path] = field(default_factory=list)
     _attached_bytes: int = 0
 
     def write(self, block: Mapping[str, NDArray[np.integer[Any]]]) -> StoredPart:
@@ -221,9 +225,9 @@ class VaultWriter:
         return self.parts[-1]
 
     def start_over(self) -> None:
-        """Remove what another process has written here for this upload before it was lost."""
-        for path in self.directory.iterdir():
-            path.unlink()
+        """Go on in a directory of its own; a process may still write to the one before."""
+        self.left.append(self.directory)
+        self.directory = _staged(self.directory.parent, self.id)
 
     def attach(self, name: str, content: bytes) -> None:
         """Store one more run of bytes beside the parts; :meth:`finish` flushes them all."""
@@ -274,12 +278,12 @@ class Vault:
     @contextmanager
     def writer(self, dataset_id: str) -> Iterator[VaultWriter]:
         """Give a writer for a new data set; what it leaves unpublished is removed."""
-        directory = self._staging / f"{_checked_name(dataset_id)}-{secrets.token_hex(8)}"
-        directory.mkdir(mode=0o700)
+        writer = VaultWriter(dataset_id, _staged(self._staging, dataset_id))
         try:
-            yield VaultWriter(dataset_id, directory)
+            yield writer
         finally:
-            shutil.rmtree(directory, ignore_errors=True)
+            for directory in (*writer.left, writer.directory):
+                shutil.rmtree(directory, ignore_errors=True)
 
     def publish(self, writer: VaultWriter) -> None:
         """Make a finished data set visible, durably and all at once.
@@ -366,6 +370,13 @@ class Vault:
         flush(stale)
         flush(self._datasets)
         flush(stale.parent)
+
+
+def _staged(staging: Path, dataset_id: str) -> Path:
+    """Return a new directory for an upload in progress."""
+    directory = staging / f"{_checked_name(dataset_id)}-{secrets.token_hex(8)}"
+    directory.mkdir(mode=0o700)
+    return directory
 
 
 def _stored_dataset(directory: Path, manifest: Mapping[str, Any]) -> StoredDataset:

@@ -15,7 +15,9 @@ from types import ModuleType
 
 import pytest
 
-from app.engine.forking import Crew, Forks, StarvedError
+from app.engine.crews import Crew
+from app.engine.forking import Forks, StarvedError
+from app.engine.reading import SHARED
 
 
 class OwnForks(Forks):
@@ -33,12 +35,14 @@ class OwnForks(Forks):
 
 @contextmanager
 def own_host(module: ModuleType) -> Iterator[None]:
-    """Have a module's processes forked from a host that nobody else uses."""
+    """Have a module's processes forked from a host that nobody else uses, and readers too."""
     with pytest.MonkeyPatch.context() as patch:
-        others = module._FORKS
-        patch.setattr(module, "_FORKS", OwnForks(others.module, quiet=others.quiet))
+        for owner, name in ((module, "_FORKS"), (SHARED, "forks")):
+            others = getattr(owner, name)
+            patch.setattr(owner, name, OwnForks(others.module, quiet=others.quiet))
         yield
         module._FORKS.close()
+        SHARED.close()
 
 
 @dataclass

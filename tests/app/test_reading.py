@@ -17,7 +17,7 @@ import pytest
 
 from app.domain.problems import Problem
 from app.engine import reading
-from app.engine.forking import Forks, Message, ProcessLostError
+from app.engine.forking import Forks, Message
 from app.engine.limits import Limits
 from app.engine.reading import SHARED, UploadReader
 from app.engine.trouble import UNREADABLE
@@ -190,9 +190,20 @@ END = bytes([Message.OUTCOME]) + b"{}"
         (b"",),
         (b"\xff",),
         (bytes([Message.FAILED]) + b"MemoryError",),
+        (_block(1), bytes([Message.STARVED])),
         (bytes([Message.PROBLEM]) + json.dumps({"code": "not-found"}).encode(),),
     ],
-    ids=["above", "below", "cut", "no end", "nothing", "unknown", "failed", "another refusal"],
+    ids=[
+        "above",
+        "below",
+        "cut",
+        "no end",
+        "nothing",
+        "unknown",
+        "failed",
+        "starved",
+        "another refusal",
+    ],
 )
 def test_what_a_reader_sends_is_not_trusted(
     monkeypatch: pytest.MonkeyPatch, messages: tuple[bytes, ...]
@@ -207,9 +218,14 @@ def test_a_sound_message_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [block["x"].tolist() for block in _told(monkeypatch, _block(1, 2), END)] == [[1, 2]]
 
 
-def test_a_reader_that_says_it_starves_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ProcessLostError):
-        _told(monkeypatch, _block(1), bytes([Message.STARVED]))
+def test_two_readers_of_a_file_do_not_move_each_other(tmp_path: Path) -> None:
+    content = b"x\n" + b"1\n" * 500_000
+    (tmp_path / "f").write_bytes(content)
+    with (tmp_path / "f").open("rb") as stream:
+        limits = Limits(chunk_bytes=1 << 16)
+        both = [SHARED.blocks(stream, NUMBER, limits=limits) for _ in range(2)]
+        heights = [len(block["x"]) for blocks in zip(*both, strict=True) for block in blocks]
+    assert sum(heights) == 1_000_000
 
 
 def test_a_silent_reader_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,15 +14,8 @@ from pathlib import Path
 import pytest
 
 from app.engine import spare_time
-from app.engine.forking import (
-    Crew,
-    Forks,
-    Message,
-    ProcessLostError,
-    StarvedError,
-    in_spare_time,
-    receive,
-)
+from app.engine.crews import Crew
+from app.engine.forking import Forks, Message, ProcessLostError, StarvedError, receive
 from app.engine.spare_time import Starvation
 from tests.app.forks import children_of, no_time_left, wait
 
@@ -66,7 +59,9 @@ def test_where_no_time_is_left_it_leaves_and_has_a_lower_priority_instead(crew: 
     with no_time_left():
         with pytest.raises(StarvedError):
             burned(crew, asleep=0, burning=0.5, spare=True)
-        policy, _ = in_spare_time(lambda spare: burned(crew, asleep=0, burning=0.5, spare=spare))
+        policy, _ = crew.in_spare_time(
+            lambda spare: burned(crew, asleep=0, burning=0.5, spare=spare)
+        )
     assert policy == os.SCHED_OTHER
 
 
@@ -99,9 +94,9 @@ def test_who_wants_a_processor_for_two_seconds_and_has_none_starves(clock: Clock
     assert looks == [*[False] * 7, True]
 
 
-def test_who_has_a_fiftieth_does_not_starve_nor_who_wants_none(clock: Clock) -> None:
+def test_who_has_a_twentieth_does_not_starve_nor_who_wants_none(clock: Clock) -> None:
     starvation = Starvation()
-    assert not any(clock.look(starvation, had=6_000_000) for _ in range(100))
+    assert not any(clock.look(starvation, had=12_500_000) for _ in range(100))
     assert not any(clock.look(starvation, wanting=False) for _ in range(100))
 
 
@@ -131,16 +126,49 @@ def test_a_thread_that_works_is_told_from_one_that_sleeps() -> None:
     thread.join()
 
 
-def test_a_second_attempt_that_says_so_too_is_lost() -> None:
-    told = []
+def test_where_there_was_none_none_is_looked_for_in_the_next_seconds(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[bool] = []
 
     def attempt(spare: bool) -> None:
         told.append(spare)
         raise StarvedError
 
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    for _ in range(2):
+        with pytest.raises(ProcessLostError):
+            crew.in_spare_time(attempt)
+    now += 11
     with pytest.raises(ProcessLostError):
-        in_spare_time(attempt)
-    assert told == [True, False]
+        crew.in_spare_time(attempt)
+    assert told == [True, False, False, True, False]
+
+
+def test_a_process_in_spare_time_leaves_with_whom_it_works_for(crew: Crew) -> None:
+    patiently(crew)
+    (twin,) = children_of(crew._forks._host().process.pid)
+    wait(lambda: not children_of(twin))
+    channels = [crew.begin(b"[600, 0]", spare=True) for _ in range(2)]
+    wait(lambda: len(children_of(twin)) == 2)
+    crew.end(channels[0])
+    wait(lambda: len(children_of(twin)) == 1)
+    crew.close()
+    wait(lambda: not children_of(twin))
+    crew.end(channels[1])
+
+
+def test_a_twin_leaves_with_its_host_and_what_runs_goes_on(crew: Crew) -> None:
+    patiently(crew)
+    host = crew._forks._host().process.pid
+    (twin,) = children_of(host)
+    channel = crew.begin(b"[1, 0]", spare=True)
+    wait(lambda: children_of(twin))
+    crew._forks.close()
+    with crew.awaited(channel):
+        assert receive(channel, 60)[0] is Message.OUTCOME
+    wait(lambda: not Path(f"/proc/{twin}").exists())
 
 
 def test_a_twin_that_is_lost_is_replaced(crew: Crew) -> None:

@@ -16,13 +16,13 @@ import pytest
 from app import storers
 from app.domain.problems import Problem
 from app.engine.data import DataEngine
-from app.engine.forking import Forks, ProcessLostError
+from app.engine.forking import ProcessLostError
 from app.engine.limits import Limits
 from app.engine.reading import SHARED
 from app.engine.row_digests import RowDigests
 from app.services.lineage import Digested, Verdict, compare
 from app.store.lineage import LineageFiles, Origin
-from app.store.vault import ATTACHED, Vault, VaultWriter
+from app.store.vault import ATTACHED, Vault
 from app.storers import StoringProcesses
 from tests.app.forks import Starved, forked, no_time_left, own_host, wait
 from tests.app.uploads import SENTINEL, columns_spec, sample_csv
@@ -155,12 +155,8 @@ def test_closing_ends_what_is_under_way(tmp_path: Path) -> None:
 
 
 def test_a_storing_process_that_fails_says_where_and_not_what(
-    tmp_path: Path,
-    storing: StoringProcesses,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, storing: StoringProcesses, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(VaultWriter, "start_over", lambda _: None)
     storers._FORKS.close()  # the next host writes to what is captured now
     vault = Vault(tmp_path)
     with vault.writer("ds_1") as writer:
@@ -201,31 +197,37 @@ def test_an_upload_that_gets_no_time_is_begun_again(
         for name in (ATTACHED, "part-00000.parquet"):
             (directory / name).write_bytes(b"half of a file")
 
-    readers, order = [], Forks.order
+    readers, order = [], SHARED.forks.order
 
-    def ordered(forks: Forks, *descriptors: int, spare: bool = False) -> None:
-        if forks is SHARED.forks:
-            readers.append(spare)
-        order(forks, *descriptors, spare=spare)
+    def ordered(*descriptors: int, spare: bool) -> None:
+        readers.append(spare)
+        order(*descriptors, spare=spare)
 
-    monkeypatch.setattr(Forks, "order", ordered)
+    monkeypatch.setattr(SHARED.forks, "order", ordered)
     starved = Starved(left=leave_files)
     starved.put(monkeypatch)
     data = engine(tmp_path, storing)
     assert data.store("ds_1", io.BytesIO(sample_csv(300).encode()), columns_spec()).rows
     assert starved.asked == readers == [True, False]
     data.check("ds_1")
+    assert list((tmp_path / "staging").iterdir()) == []
 
 
+@pytest.mark.parametrize("starving", ["reader", "both"])
 def test_an_upload_is_stored_where_there_is_no_spare_time(
-    tmp_path: Path, storing: StoringProcesses, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, storing: StoringProcesses, monkeypatch: pytest.MonkeyPatch, starving: str
 ) -> None:
-    monkeypatch.setattr(storers._FORKS, "steady", False)
-    storers._FORKS.close()  # the next host shares the core
+    all_forks = [SHARED.forks, *([storers._FORKS] if starving == "both" else [])]
+    for forks in all_forks:
+        monkeypatch.setattr(forks, "steady", False)
+        forks.close()  # the next host shares the core
+    data = engine(tmp_path, storing)
     with no_time_left():
-        assert engine(tmp_path, storing).store("ds_1", io.BytesIO(LONG), NUMBER).rows == 3_000_000
-    storers._FORKS.close()
-    engine(tmp_path, None).check("ds_1")
+        assert data.store("ds_1", io.BytesIO(LONG), NUMBER).rows == 3_000_000
+    assert storing._crew._none_until > 0
+    for forks in all_forks:
+        forks.close()
+    data.check("ds_1")
 
 
 def test_memory_runs_out(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from app.store.vault import (
     TamperedError,
     Vault,
     VaultError,
+    VaultWriter,
 )
 
 BLOCK = {"a": np.arange(5, dtype=np.int32), "b": np.array([0, 255, 1, 2, 3], dtype=np.uint8)}
@@ -73,6 +74,26 @@ def test_what_is_not_published_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(AbsentError):
         vault.open("ds_1")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_who_starts_over_meets_nothing_of_what_was_before_nor_what_still_comes(
+    tmp_path: Path,
+) -> None:
+    vault = Vault(tmp_path)
+    with vault.writer("ds_1") as writer:
+        before = VaultWriter(writer.id, writer.directory)
+        before.write(BLOCK)
+        before.attach("sketch.json", b"half")
+        writer.start_over()
+        writer.write(BLOCK)
+        before.write(BLOCK)
+        writer.attach("sketch.json", b"[1,2]")
+        writer.finish({})
+        vault.publish(writer)
+    found = vault.open("ds_1")
+    assert len(found.parts) == 1
+    assert found.attached["sketch.json"].read() == b"[1,2]"
+    assert list((tmp_path / "staging").iterdir()) == []
 
 
 def test_a_published_data_set_is_not_replaced(tmp_path: Path) -> None:
