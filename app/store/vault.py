@@ -29,7 +29,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -282,8 +282,9 @@ class Vault:
         try:
             yield writer
         finally:
-            for directory in (*writer.left, writer.directory):
-                shutil.rmtree(directory, ignore_errors=True)
+            for before in writer.left:
+                _discard(before)
+            shutil.rmtree(writer.directory, ignore_errors=True)
 
     def publish(self, writer: VaultWriter) -> None:
         """Make a finished data set visible, durably and all at once.
@@ -377,6 +378,15 @@ def _staged(staging: Path, dataset_id: str) -> Path:
     directory = staging / f"{_checked_name(dataset_id)}-{secrets.token_hex(8)}"
     directory.mkdir(mode=0o700)
     return directory
+
+
+def _discard(directory: Path) -> None:
+    """Remove a directory that somebody may still write to, who finds it no more."""
+    aside = directory.with_name(f"{directory.name}-left")
+    with suppress(OSError):
+        directory.rename(aside)
+    for each in (aside, directory):
+        shutil.rmtree(each, ignore_errors=True)
 
 
 def _stored_dataset(directory: Path, manifest: Mapping[str, Any]) -> StoredDataset:

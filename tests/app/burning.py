@@ -1,4 +1,4 @@
-"""Processes that use or wait for time as told; forked to order (:mod:`app.engine.forking`)."""
+"""Processes that use up time as told; forked to order (:mod:`app.engine.forking`)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from app.engine.forking import Message, send
 
 
 def work(channel: int) -> None:
-    """Sleep, then use up processor time, both in seconds; tell the policy and the priority."""
+    """Use up processor time, tell policy, priority and process id, and sleep; in seconds."""
     with Connection(channel) as told:
-        asleep, burning = json.loads(told.recv_bytes())
-        time.sleep(asleep)
+        burning, asleep = json.loads(told.recv_bytes())
         until = time.thread_time() + burning
         while time.thread_time() < until:
             pass
-        how = [os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)]
+        how = [os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0), os.getpid()]
         send(told, Message.OUTCOME, json.dumps(how).encode())
+        time.sleep(asleep)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -29,40 +30,54 @@ def crew() -> Iterator[Crew]:
     forks.close()
 
 
-def burned(crew: Crew, *, asleep: float, burning: float, spare: bool) -> list[int]:
-    """Return a process's policy and priority, when it has slept and worked for these seconds."""
-    channel = crew.begin(json.dumps([asleep, burning]).encode(), spare=spare)
-    with crew.awaited(channel):
+@dataclass(frozen=True)
+class Process:
+    """A process that has done its work and sleeps."""
+
+    channel: Connection
+    policy: int
+    niceness: int
+    id: int
+
+    def there(self) -> bool:
+        return Path(f"/proc/{self.id}").exists()
+
+
+def burned(crew: Crew, *, burning: float, spare: bool) -> Process:
+    """Return a process that has worked for these seconds."""
+    channel = crew.begin(json.dumps([burning, 600]).encode(), spare=spare)
+    try:
         message, body = receive(channel, 60)
+    except StarvedError:
+        crew.end(channel)
+        raise
     assert message is Message.OUTCOME
-    found: list[int] = json.loads(bytes(body))
-    return found
+    return Process(channel, *json.loads(bytes(body)))
 
 
-def patiently(crew: Crew) -> list[int]:
-    """Return the same of one that has spare time; others may leave none for a while."""
+def patiently(crew: Crew) -> Process:
+    """Return one that has spare time; others may leave none for a while."""
     until = time.monotonic() + 60
     while True:
         try:
-            return burned(crew, asleep=0, burning=0, spare=True)
+            return burned(crew, burning=0, spare=True)
         except StarvedError:
             assert time.monotonic() < until
 
 
 def test_a_process_has_a_lower_priority_or_spare_time(crew: Crew) -> None:
-    lower = os.getpriority(os.PRIO_PROCESS, 0) + 5
-    assert burned(crew, asleep=0, burning=0, spare=False) == [os.SCHED_OTHER, lower]
-    assert patiently(crew) == [os.SCHED_IDLE, lower]
+    lower = burned(crew, burning=0, spare=False)
+    assert lower.policy == os.SCHED_OTHER
+    assert lower.niceness == os.getpriority(os.PRIO_PROCESS, 0) + 5
+    assert patiently(crew).policy == os.SCHED_IDLE
 
 
 def test_where_no_time_is_left_it_leaves_and_has_a_lower_priority_instead(crew: Crew) -> None:
     with no_time_left():
         with pytest.raises(StarvedError):
-            burned(crew, asleep=0, burning=0.5, spare=True)
-        policy, _ = crew.in_spare_time(
-            lambda spare: burned(crew, asleep=0, burning=0.5, spare=spare)
-        )
-    assert policy == os.SCHED_OTHER
+            burned(crew, burning=0.5, spare=True)
+        process = crew.in_spare_time(lambda spare: burned(crew, burning=0.5, spare=spare))
+    assert process.policy == os.SCHED_OTHER
 
 
 @dataclass
@@ -147,28 +162,21 @@ def test_where_there_was_none_none_is_looked_for_in_the_next_seconds(
 
 
 def test_a_process_in_spare_time_leaves_with_whom_it_works_for(crew: Crew) -> None:
-    patiently(crew)
-    (twin,) = children_of(crew._forks._host().process.pid)
-    wait(lambda: not children_of(twin))
-    channels = [crew.begin(b"[600, 0]", spare=True) for _ in range(2)]
-    wait(lambda: len(children_of(twin)) == 2)
-    crew.end(channels[0])
-    wait(lambda: len(children_of(twin)) == 1)
+    one, other = patiently(crew), patiently(crew)
+    crew.end(one.channel)
+    wait(lambda: not one.there())
+    assert other.there()
     crew.close()
-    wait(lambda: not children_of(twin))
-    crew.end(channels[1])
+    wait(lambda: not other.there())
+    crew.end(other.channel)
 
 
 def test_a_twin_leaves_with_its_host_and_what_runs_goes_on(crew: Crew) -> None:
-    patiently(crew)
-    host = crew._forks._host().process.pid
-    (twin,) = children_of(host)
-    channel = crew.begin(b"[1, 0]", spare=True)
-    wait(lambda: children_of(twin))
+    process = patiently(crew)
+    (twin,) = children_of(crew._forks._host().process.pid)
     crew._forks.close()
-    with crew.awaited(channel):
-        assert receive(channel, 60)[0] is Message.OUTCOME
     wait(lambda: not Path(f"/proc/{twin}").exists())
+    assert process.there()
 
 
 def test_a_twin_that_is_lost_is_replaced(crew: Crew) -> None:

@@ -90,6 +90,8 @@ def test_who_starts_over_meets_nothing_of_what_was_before_nor_what_still_comes(
         writer.attach("sketch.json", b"[1,2]")
         writer.finish({})
         vault.publish(writer)
+    with pytest.raises(FileNotFoundError):
+        before.write(BLOCK)
     found = vault.open("ds_1")
     assert len(found.parts) == 1
     assert found.attached["sketch.json"].read() == b"[1,2]"
