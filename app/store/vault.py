@@ -29,12 +29,13 @@ import re
 import secrets
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.store.flushing import flush
+from app.store.staging import discard, staged
 
 if TYPE_CHECKING:
     import numpy as np
@@ -227,7 +228,7 @@ class VaultWriter:
     def start_over(self) -> None:
         """Go on in a directory of its own; a process may still write to the one before."""
         self.left.append(self.directory)
-        self.directory = _staged(self.directory.parent, self.id)
+        self.directory = staged(self.directory.parent, self.id)
 
     def attach(self, name: str, content: bytes) -> None:
         """Store one more run of bytes beside the parts; :meth:`finish` flushes them all."""
@@ -278,12 +279,12 @@ class Vault:
     @contextmanager
     def writer(self, dataset_id: str) -> Iterator[VaultWriter]:
         """Give a writer for a new data set; what it leaves unpublished is removed."""
-        writer = VaultWriter(dataset_id, _staged(self._staging, dataset_id))
+        writer = VaultWriter(dataset_id, staged(self._staging, _checked_name(dataset_id)))
         try:
             yield writer
         finally:
             for before in writer.left:
-                _discard(before)
+                discard(before)
             shutil.rmtree(writer.directory, ignore_errors=True)
 
     def publish(self, writer: VaultWriter) -> None:
@@ -371,22 +372,6 @@ class Vault:
         flush(stale)
         flush(self._datasets)
         flush(stale.parent)
-
-
-def _staged(staging: Path, dataset_id: str) -> Path:
-    """Return a new directory for an upload in progress."""
-    directory = staging / f"{_checked_name(dataset_id)}-{secrets.token_hex(8)}"
-    directory.mkdir(mode=0o700)
-    return directory
-
-
-def _discard(directory: Path) -> None:
-    """Remove a directory that somebody may still write to, who finds it no more."""
-    aside = directory.with_name(f"{directory.name}-left")
-    with suppress(OSError):
-        directory.rename(aside)
-    for each in (aside, directory):
-        shutil.rmtree(each, ignore_errors=True)
 
 
 def _stored_dataset(directory: Path, manifest: Mapping[str, Any]) -> StoredDataset:
