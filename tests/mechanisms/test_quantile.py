@@ -379,8 +379,9 @@ def test_levels_share_epsilon_evenly_and_answers_keep_the_asked_order() -> None:
 def test_a_boolean_column_answers_zero_or_one() -> None:
     schema = schema_for(REPLACE, 9)
     data = data_of(schema, [1.0] * 9, [1] * 8 + [0])
+    # The wrong rank is off by only a tenth of a row more: at epsilon 200 one draw in 120 errs.
     plan = kng.calibrate(
-        Quantile(column="yes", levels=(0.05, 0.5)), schema, Epsilon.parse("200"), "auto"
+        Quantile(column="yes", levels=(0.05, 0.5)), schema, Epsilon.parse("2000"), "auto"
     )
     answer = plan.draw(data, system_randomness()).value["quantiles"]
     assert [entry["value"] for entry in answer] == [0.0, 1.0]
