@@ -29,6 +29,7 @@ LONGEST_DEADLINE_S = 3600
 
 _SHORTEST_DEADLINE_S = 2
 _MARGIN = 8
+_LEAST_BOXES_MS = 2 * LONGEST_INLINE_MS
 
 Estimate = Callable[[Any, Schema], float]
 
@@ -133,10 +134,15 @@ def _quantiles(statistic: Any, schema: Schema) -> float:
 
 
 def _boxes(dimension: Callable[[Any], int]) -> Estimate:
-    """Adaptive rejection on boxes of a grid: its cost grows tenfold with each dimension."""
+    """Adaptive rejection on boxes of a grid: its cost grows tenfold with each dimension.
+
+    Always a job. Rows that all but determine a coefficient, or all but fail to, can make a draw
+    hundreds of times longer than rows spread evenly do, however few they are.
+    """
 
     def estimate(statistic: Any, schema: Schema) -> float:
-        return 10.0 ** (dimension(statistic) - 1) * (1 + 0.1 * math.sqrt(schema.row_bound))
+        expected = 10.0 ** (dimension(statistic) - 1) * (1 + 0.1 * math.sqrt(schema.row_bound))
+        return float(max(_LEAST_BOXES_MS, expected))
 
     return estimate
 

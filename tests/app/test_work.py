@@ -13,6 +13,7 @@ from app.services.work import (
     ESTIMATES,
     LONGEST_DEADLINE_S,
     LONGEST_INLINE_MS,
+    Job,
     batched_ms,
     expected_ms,
     job_of,
@@ -117,12 +118,26 @@ def test_sketched_statistics_cost_the_same_on_any_number_of_rows() -> None:
 def test_a_job_follows_from_public_facts_alone() -> None:
     proof = next(proof for proof in PROOFS if proof.statistic.kind == "quantile_regression")
     statistic = QuantileRegression(target="y", features=("x",), bound=1.0)
-    answers: Mapping[int, bool] = {100: False, 100_000: True}
+    answers: Mapping[int, bool] = {100: False, 1_000_000: True}
     for adjacency in (REPLACE, ADD):
         for rows, is_job in answers.items():
             known = schema(proof, adjacency, rows)
-            plan = calibrate(statistic, known, Epsilon.parse("1"), mechanism="kng")
+            plan = calibrate(
+                statistic, known, Epsilon.parse("1"), mechanism="objective_perturbation"
+            )
             assert (job_of(statistic, plan, known) is not None) == is_job
+
+
+def test_what_the_box_engine_draws_is_a_job_however_small() -> None:
+    """The time of such a draw is told by the data: here a few rows that are all alike."""
+    drawn = {("kng", "geometric_median"), ("kng", "logistic_regression")}
+    drawn |= {(mechanism, "quantile_regression") for mechanism in ("kng", "exponential")}
+    small = [proof for proof in PROOFS if (proof.mechanism, proof.statistic.kind) in drawn]
+    assert {(proof.mechanism, proof.statistic.kind) for proof in small} == drawn
+    for proof in small:
+        known = schema(proof, REPLACE, 10)
+        plan = calibrate(proof.statistic, known, Epsilon.parse("1"), mechanism=proof.mechanism)
+        assert job_of(proof.statistic, plan, known) == Job(2)
 
 
 def test_deadlines_are_powers_of_two_with_an_end() -> None:

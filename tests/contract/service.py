@@ -123,6 +123,16 @@ def ask(
     )
 
 
+def settled(client: httpx.Client, answer: httpx.Response) -> httpx.Response:
+    """Return the answer of a release that was asked for, once it is shown if it is a job."""
+    limit = time.monotonic() + 60
+    while answer.json()["status"] == "running":
+        assert time.monotonic() < limit
+        time.sleep(0.1)
+        answer = client.get(f"/v1/releases/{answer.json()['id']}")
+    return answer
+
+
 def send_raw(client: httpx.Client, path: str, body: bytes) -> httpx.Response:
     """Post bytes as JSON under a fresh Idempotency-Key."""
     headers = {"Content-Type": "application/json", "Idempotency-Key": str(uuid4())}

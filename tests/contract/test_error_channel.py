@@ -68,6 +68,7 @@ JOBS = {
         ("logistic_regression", "kng"),
         ("quantile_regression", "kng"),
         ("quantile_regression", "exponential"),
+        ("geometric_median", "kng"),
     },
     "add_remove": {
         ("logistic_regression", "kng"),
