@@ -9,13 +9,15 @@ which the migrations make and which may not change or remove an entry.
 
 A COMMIT whose answer is lost with the connection has happened or not;
 :func:`has_committed` asks the server which, so that nothing is written twice.
+It asks by the transaction's number, which a server that has crashed may have
+given to another transaction since: then a "yes" says nothing.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import URL, Connection, Engine, bindparam, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
@@ -56,10 +58,19 @@ _SESSION = (
     "SET search_path = public, pg_temp",
     "SET idle_in_transaction_session_timeout = '60s'",
 )
-_BEGIN = f"SELECT pg_current_xact_id()::text FROM pg_advisory_xact_lock({WRITER_LOCK})"  # noqa: S608
+# A server's statistics begin anew after a crash, also one that its first process has outlived.
+_LIFE = "concat(pg_postmaster_start_time(), ' ', pg_stat_get_bgwriter_stat_reset_time())"
+_BEGIN = f"SELECT pg_current_xact_id()::text, {_LIFE} FROM pg_advisory_xact_lock({WRITER_LOCK})"  # noqa: S608
 _STATUS = text("SELECT pg_xact_status(CAST(CAST(:number AS text) AS xid8))").bindparams(
     bindparam("number")
 )
+
+
+class Numbered(NamedTuple):
+    """A transaction by its number, and the life of the server in which that is its own."""
+
+    number: str
+    life: str
 
 
 def migrating_engine(url: URL) -> Engine:
@@ -109,8 +120,8 @@ def _prepared(engine: Engine, *, role: str | None) -> Engine:
 def _serial(engine: Engine) -> Engine:
     @event.listens_for(engine, "begin")
     def begin_transaction(connection: Connection) -> None:
-        number = connection.exec_driver_sql(_BEGIN).scalar_one()
-        connection.info["transaction_number"] = number
+        found = connection.exec_driver_sql(_BEGIN).one()
+        connection.info["transaction"] = Numbered(*found)
 
     return engine
 
@@ -155,30 +166,36 @@ def _take_on(connection: psycopg.Connection[tuple[object, ...]], role: str) -> N
         ) from error
 
 
-def transaction_number(connection: Connection) -> str | None:
-    """Return the number by which the server knows the writer's present transaction."""
-    number: str | None = connection.info.get("transaction_number")
-    return number
+def numbered(connection: Connection) -> Numbered | None:
+    """Return by what the server knows the writer's present transaction."""
+    found: Numbered | None = connection.info.get("transaction")
+    return found
 
 
-def has_committed(engine: Engine, number: str) -> bool:
+def has_committed(engine: Engine, transaction: Numbered) -> bool:
     """Return whether a transaction whose COMMIT was not answered has happened.
 
-    Waits for the server to come back and to make up its mind.
+    Waits for the server to come back and to make up its mind. After a crash only a "no" can be
+    trusted: where nothing of the transaction reached the disk its number is given out again.
 
     Raises
     ------
     UnknownCommitError
-        It did not within half a minute.
+        It did not within half a minute, or a "yes" may be meant for another transaction.
     """
     deadline = time.monotonic() + _DOUBT_S
     while time.monotonic() < deadline:
         try:
             with engine.connect() as connection:
-                status = connection.execute(_STATUS, {"number": number}).scalar_one()
+                status = connection.execute(_STATUS, {"number": transaction.number}).scalar_one()
+                asked = numbered(connection)
         except DBAPIError:
-            status = "unreachable"
-        if status in ("committed", "aborted"):
-            return bool(status == "committed")
+            status, asked = "unreachable", None
+        if status == "aborted":
+            return False
+        if status == "committed":
+            if asked is None or asked.life != transaction.life:
+                raise UnknownCommitError("the database was started anew during a COMMIT")
+            return True
         time.sleep(_POLL_S)
     raise UnknownCommitError("the database went away during a COMMIT and has not come back")

@@ -13,7 +13,7 @@ from app.store.anchor import Witness
 from app.store.datasets import Datasets, DatasetsWriter
 from app.store.entries import Entries, EntriesWriter, LedgerIdentity
 from app.store.keys import Keys, KeysWriter
-from app.store.postgresql import has_committed, transaction_number
+from app.store.postgresql import has_committed, numbered
 from app.store.release_reads import Releases
 from app.store.releases import ReleasesWriter
 from app.store.reviews import Reviews, ReviewsWriter
@@ -81,7 +81,7 @@ def transaction(connection: Connection) -> Iterator[None]:
         Nobody can say; what was written must not be written again.
     """
     outer = connection.begin()
-    number = transaction_number(connection)
+    known = numbered(connection)
     try:
         yield
     except BaseException:
@@ -92,7 +92,7 @@ def transaction(connection: Connection) -> Iterator[None]:
     except BaseException as error:
         _undo(connection, outer)
         lost = isinstance(error, DBAPIError) and error.connection_invalidated
-        if not (lost and number is not None and has_committed(connection.engine, number)):
+        if not (lost and known is not None and has_committed(connection.engine, known)):
             raise
 
 

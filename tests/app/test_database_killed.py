@@ -28,12 +28,14 @@ from app.store import (
     Finish,
     Store,
     StoreError,
+    UnitOfWork,
+    UnknownCommitError,
     anchor_database,
     postgresql,
 )
 from tests.app.clusters import Cluster, cluster
 from tests.app.homes import Home
-from tests.app.ledgers import ANALYST, Ledger, opened
+from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened
 from tests.app.postgres import Databases
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
@@ -205,3 +207,62 @@ def test_a_service_that_takes_the_servers_default_loses_it(
         monkeypatch.setattr(module, "check_server", lambda connection: None)
     with opened(home, total=10**9) as ledger, pytest.raises(AssertionError, match="missing"):
         outlived(ledger, server, [server.kill])
+
+
+@pytest.mark.parametrize("way", ["killed", "crashed"])
+def test_a_transaction_number_that_is_given_out_again_proves_nothing(
+    server: Cluster, databases: Databases, tmp_path: Path, way: str
+) -> None:
+    """A crash forgets a transaction with its number, which is then somebody else's."""
+
+    def end() -> None:
+        if way == "crashed":
+            server.crash()
+        else:
+            server.kill()
+            server.start()
+
+    def grant(store: Store, amount: int) -> int:
+        def write(u: UnitOfWork) -> int:
+            u.accounts.grant(ledger.account, amount, principal=CURATOR, reason="more")
+            return number_of(u)
+
+        return store.write(write)
+
+    # An anchor on the same server would have the number flushed.
+    place = Place(tmp_path, databases.url(databases.lend()))
+    with opened(place) as ledger:
+        ledger.store.share()
+        with closing(place.open()) as other:
+            numbers: list[int] = []
+            dialect = ledger.store._opened.connection.engine.dialect
+            commit = dialect.do_commit
+
+            def lost(connection: object) -> None:
+                dialect.do_commit = commit  # type: ignore[method-assign]
+                end()
+                with pytest.raises(DBAPIError):  # its connection is gone as well
+                    grant(other, 1)
+                # Those given back include some of transactions that wrote nothing.
+                while len(numbers) < 2 or numbers[-1] < numbers[0]:
+                    numbers.append(grant(other, 1))
+                commit(connection)
+
+            def lost_grant(u: UnitOfWork) -> None:
+                u.accounts.grant(ledger.account, 100, principal=CURATOR, reason="lost")
+                numbers.append(number_of(u))
+                dialect.do_commit = lost  # type: ignore[method-assign]
+
+            with pytest.raises(UnknownCommitError):
+                ledger.store.write(lost_grant)
+            assert numbers[-1] == numbers[0]
+            assert ledger.balance()[0] == 1000 + len(numbers) - 1
+            ledger.grant(100)
+            assert ledger.balance()[0] == 1100 + len(numbers) - 1
+            assert ledger.store.verify().ok
+
+
+def number_of(work: UnitOfWork) -> int:
+    """Return the number of a unit of work's transaction."""
+    found = work.releases._connection.exec_driver_sql("SELECT pg_current_xact_id()::text")
+    return int(found.scalar_one())

@@ -326,17 +326,43 @@ def test_nobody_knowing_is_not_taken_for_an_answer(
 ) -> None:
     monkeypatch.setattr(postgresql, "_DOUBT_S", 0.2)
     with opened(place):
+        engine = engines.writing_engine(place.url)
+        with engine.connect() as connection, connection.begin():
+            life = known_as(connection).life
         with raw(place) as db:
             db.begin()
             number = db.execute("SELECT pg_current_xact_id()::text").fetchone()[0]
-            engine = engines.writing_engine(place.url)
-            with pytest.raises(UnknownCommitError):
-                postgresql.has_committed(engine, number)
+            asked = postgresql.Numbered(number, life)
+            with pytest.raises(UnknownCommitError, match="has not come back"):
+                postgresql.has_committed(engine, asked)
             db.execute("COMMIT")
-            assert postgresql.has_committed(engine, number)
+            assert postgresql.has_committed(engine, asked)
         nowhere = engines.writing_engine("postgresql:///x?host=/nowhere")
-        with pytest.raises(UnknownCommitError):
-            postgresql.has_committed(nowhere, "1000")
+        with pytest.raises(UnknownCommitError, match="has not come back"):
+            postgresql.has_committed(nowhere, asked)
+
+
+def known_as(connection: Connection) -> postgresql.Numbered:
+    found = postgresql.numbered(connection)
+    assert found is not None
+    return found
+
+
+def test_a_yes_of_a_server_that_was_started_anew_is_none(place: Place) -> None:
+    """The number may be another transaction's by then (test_database_killed); a no is a no."""
+    with opened(place):
+        engine = engines.writing_engine(place.url)
+        told = []
+        for end in ("COMMIT", "ROLLBACK"):
+            with engine.connect() as connection:
+                connection.begin()
+                told.append(known_as(connection))
+                connection.exec_driver_sql(end)
+        committed, undone = (each._replace(life=f"before {each.life}") for each in told)
+        assert postgresql.has_committed(engine, told[0])
+        with pytest.raises(UnknownCommitError, match="started anew"):
+            postgresql.has_committed(engine, committed)
+        assert not postgresql.has_committed(engine, undone)
 
 
 def test_the_service_outlives_its_connections(place: Place) -> None:
