@@ -9,7 +9,7 @@ from app.api.answers import DatasetAnswer, dataset_answer
 from app.api.bodies import made_of, spec_in
 from app.api.dependencies import Analyst, Curator, Id, State
 from app.api.paging import Page, Paging, json_page_of
-from app.api.problems import documented
+from app.api.problems import carrying, documented
 from app.api.uploads import UploadLimits, receive_upload
 
 router = APIRouter(prefix="/v1/datasets", tags=["data sets"])
@@ -49,6 +49,7 @@ _UPLOAD = {
         "malformed-request", "unauthorized", "forbidden", "name-taken", "too-large",
         "unsupported-media-type", "invalid-request", "invalid-upload", "overlapping-dataset",
         "lineage-lost", "busy",
+        answers={201: {"headers": carrying("Location")}},
     ),
 )  # fmt: skip
 async def create_dataset(

@@ -109,7 +109,7 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
         for each in operation.get("parameters", ())
     )
     answers = (
-        (escape(status), _inline(answer.get("description", "")), _links(answer))
+        (escape(status), _inline(_told(answer)), _links(answer))
         for status, answer in sorted(operation["responses"].items())
     )
     return (
@@ -120,6 +120,12 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
         + (f"<p>Body: {_links(operation['requestBody'])}</p>" if "requestBody" in operation else "")
         + f"{_table(('Answer', '', 'Body'), answers)}</section>"
     )
+
+
+def _told(answer: Mapping[str, Any]) -> str:
+    """Return what is said of an answer, and which headers it carries."""
+    carried = ", ".join(f"`{name}`" for name in answer.get("headers", ()))
+    return str(answer.get("description", "")) + (f" (with {carried})" if carried else "")
 
 
 def _schema(name: str, schema: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     schemas |= bodies["$defs"]
     for name in _FRAMEWORK_ERRORS:
         schemas.pop(name, None)
+    _require_discriminators(schemas)
     components["schemas"] = dict(sorted(schemas.items()))
     components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     document["security"] = [{"key": []}]
@@ -90,6 +92,28 @@ def _add_body_problems(operation: dict[str, Any]) -> None:
     for status, answer in documented(*_BODY_PROBLEMS).items():
         operation["responses"].setdefault(str(status), answer)
     operation["responses"] = dict(sorted(operation["responses"].items()))
+
+
+def _require_discriminators(schemas: dict[str, Any]) -> None:
+    """Require the member that tells kinds apart: without it a body is refused.
+
+    The models give it a default, for those who make them in Python.
+    """
+    for union in list(_unions(schemas)):
+        member = union["discriminator"]["propertyName"]
+        for reference in union["discriminator"]["mapping"].values():
+            schema = schemas[reference.rsplit("/", 1)[-1]]
+            schema["properties"][member].pop("default", None)
+            schema["required"] = sorted({member, *schema.get("required", ())})
+
+
+def _unions(part: Any) -> Iterator[dict[str, Any]]:
+    """Yield every schema that is one of several, told apart by one member."""
+    if isinstance(part, dict) and isinstance(part.get("discriminator"), dict):
+        yield part
+    inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    for each in inner:
+        yield from _unions(each)
 
 
 def _drop_framework_errors(operation: dict[str, Any]) -> None:

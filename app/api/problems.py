@@ -33,6 +33,15 @@ _PARAMETERS = frozenset({"body", "cursor", "dataset", "limit"})
 
 _PROBLEM_SCHEMA = {"$ref": "#/components/schemas/ProblemAnswer"}
 
+_HEADERS = {
+    "ETag": "Names the state that is shown, for `If-None-Match` and `If-Match`.",
+    "Location": "Where what has been made is shown.",
+    "Retry-After": "Seconds to wait before asking again.",
+    "WWW-Authenticate": "How to send a key.",
+}
+_NUMBERS = ("Retry-After",)
+_SENT_WITH = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
+
 
 class ProblemAnswer(BaseModel):
     """A refusal. Kinds with extras carry them as further members, see `/problems/{code}`."""
@@ -129,6 +138,18 @@ def _methods(request: Request, routes: Sequence[BaseRoute]) -> str:
     return ", ".join(sorted(found | {"HEAD"} if "GET" in found else found))
 
 
+def carrying(*names: str) -> dict[str, dict[str, Any]]:
+    """Return the OpenAPI ``headers`` of an answer that always carries these."""
+    return {
+        name: {
+            "description": _HEADERS[name],
+            "required": True,
+            "schema": {"type": "integer", "minimum": 0} if name in _NUMBERS else {"type": "string"},
+        }
+        for name in names
+    }
+
+
 def documented(
     *codes: str, answers: dict[int | str, dict[str, Any]] | None = None
 ) -> dict[int | str, dict[str, Any]]:
@@ -146,4 +167,8 @@ def documented(
             {"description": "", "content": {MEDIA_TYPE: {"schema": _PROBLEM_SCHEMA}}},
         )
         known["description"] = ", ".join(filter(None, (known["description"], f"`{code}`")))
+    for status, name in _SENT_WITH.items():
+        kinds = [PROBLEMS[code] for code in codes if PROBLEMS[code].status == status]
+        if status in described and (status != 503 or all(kind.retry_after_s for kind in kinds)):
+            described[status]["headers"] = carrying(name)
     return described

@@ -24,7 +24,7 @@ from app.api.dependencies import (
 )
 from app.api.direct import DirectRoute
 from app.api.paging import MOST_BYTES, Page, Paging, json_page_of
-from app.api.problems import documented
+from app.api.problems import carrying, documented
 from app.api.schemas import ReleaseRequest
 from app.domain.problems import Problem
 from app.domain.releases import GIVEN_BACK, ReleaseState
@@ -75,8 +75,12 @@ _PARAMETERS = {
         "policy-refused", "empty-dataset", "idempotency-key-reused", "release-closed",
         "release-void", "internal", "busy",
         answers={
-            201: {"model": ReleaseAnswer},
-            202: {"model": ReleaseAnswer, "description": _ACCEPTED},
+            201: {"model": ReleaseAnswer, "headers": carrying("Location", "ETag")},
+            202: {
+                "model": ReleaseAnswer,
+                "description": _ACCEPTED,
+                "headers": carrying("Location", "ETag", "Retry-After"),
+            },
         },
     ),
 )  # fmt: skip
@@ -168,7 +172,10 @@ def list_releases(
     responses=documented(
         "unauthorized",
         "not-found",
-        answers={200: {"model": ReleaseAnswer}, 304: {"description": "Nothing has changed."}},
+        answers={
+            200: {"model": ReleaseAnswer, "headers": carrying("ETag")},
+            304: {"description": "Nothing has changed.", "headers": carrying("ETag")},
+        },
     ),
 )
 async def get_release(request: Request, caller: Analyst, release: Id, state: State) -> Response:

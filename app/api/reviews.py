@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from app.api.answers import ReleaseAnswer
 from app.api.dependencies import Analyst, Curator, Id, State, body_of, json_body
-from app.api.problems import documented
+from app.api.problems import carrying, documented
 from app.api.releases import unfinished
 from app.api.schemas import DecisionRequest
 from app.domain.problems import Problem
@@ -45,8 +45,16 @@ _APPROVED = (
         "unauthorized", "forbidden", "own-request", "not-found", "not-awaiting-review",
         "plan-changed", "precondition", "precondition-missing", "busy",
         answers={
-            200: {"model": ReleaseAnswer, "description": "Rejected: its budget is given back."},
-            202: {"model": ReleaseAnswer, "description": _APPROVED},
+            200: {
+                "model": ReleaseAnswer,
+                "description": "Rejected: its budget is given back.",
+                "headers": carrying("ETag"),
+            },
+            202: {
+                "model": ReleaseAnswer,
+                "description": _APPROVED,
+                "headers": carrying("Location", "ETag", "Retry-After"),
+            },
         },
     ),
 )  # fmt: skip
@@ -84,7 +92,13 @@ async def decide_on_release(
     response_class=Response,
     responses=documented(
         "unauthorized", "not-found", "not-awaiting-review", "busy",
-        answers={200: {"model": ReleaseAnswer, "description": "Its budget is given back."}},
+        answers={
+            200: {
+                "model": ReleaseAnswer,
+                "description": "Its budget is given back.",
+                "headers": carrying("ETag"),
+            }
+        },
     ),
 )  # fmt: skip
 async def withdraw_release(caller: Analyst, release: Id, state: State) -> Response:

@@ -48,7 +48,9 @@ def test_requests_show_every_statistic() -> None:
     mapping = schemas["ReleaseRequest"]["properties"]["statistic"]["discriminator"]["mapping"]
     assert set(mapping) == set(STATISTICS)
     for reference in mapping.values():
-        assert schemas[reference.rsplit("/", 1)[-1]]["additionalProperties"] is False
+        schema = schemas[reference.rsplit("/", 1)[-1]]
+        assert schema["additionalProperties"] is False
+        assert "kind" in schema["required"]
 
 
 @pytest.mark.parametrize("path", sorted(DOCUMENT["paths"]))
@@ -77,6 +79,9 @@ def test_the_reference_page_is_complete_and_stands_alone(anonymous: httpx.Client
     for path, operations in DOCUMENT["paths"].items():
         for method in operations:
             assert f"{method.upper()} {path}" in page.text
+            for answer in operations[method]["responses"].values():
+                for header in answer.get("headers", ()):
+                    assert f"<code>{header}</code>" in page.text
     for name in DOCUMENT["components"]["schemas"]:
         assert f'id="schema-{name}"' in page.text
     for target in re.findall(r'href="#([^"]+)"', page.text):

@@ -1,0 +1,159 @@
+"""Requests about things that are there, made of generated ones.
+
+A generated request names ids, columns and people that nobody has heard of, and ends in a refusal.
+Here each is given a name that the service knows, and each member whose rules no schema can tell
+(a price within a budget, a moment to come) a value that is accepted; which members there are, and
+everything about the requests that must be refused, stays as it was generated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import httpx
+from schemathesis import Case
+from schemathesis.core.parameters import ParameterLocation
+
+from tests.contract.service import MEAN, ROWS, ask, make_key, spec, upload
+from tests.contract.test_releases import STATISTICS
+
+BY_KIND = {statistic["kind"]: statistic for statistic in STATISTICS}
+MOMENTS = {"kind": "moments", "columns": ["income", "food", "owner"]}
+FROM_MOMENTS = ("correlation", "covariance", "linear_regression", "mean", "moments", "sum")
+EPSILON = "0.0001"
+LATER = "2999-01-01T00:00:00Z"
+
+
+def prepared(admin: httpx.Client) -> World:
+    """Make the things that requests may name."""
+    made = make_key(admin, "analyst")
+    analyst = httpx.Client(
+        base_url=admin.base_url, headers={"Authorization": f"Bearer {made['secret']}"}, timeout=30
+    )
+    budget = {"epsilon": "100000"}
+    dataset = upload(admin, budget=budget)
+    reviewed = str(upload(admin, policy={"review": "always"}, budget=budget)["id"])
+    answer = ask(admin, dataset["id"], MOMENTS)
+    # a second of each, so that every list has a second page
+    ask(admin, dataset["id"], MEAN)
+    for person in (made["person"], make_key(admin, "analyst")["person"]):
+        cap = {"person": person, "epsilon": "9", "reason": "to have a list"}
+        admin.put(f"/v1/datasets/{dataset['id']}/caps", json=cap).raise_for_status()
+    return World(admin, analyst, str(dataset["id"]), reviewed, answer.json(), str(made["person"]))
+
+
+@dataclass(frozen=True)
+class World:
+    """Two people, and the things they have made; what a request uses up is made for it."""
+
+    admin: httpx.Client
+    analyst: httpx.Client
+    dataset: str
+    reviewed: str
+    answer: Mapping[str, Any]
+    person: str
+    _cursors: dict[str, str] = field(default_factory=dict)
+
+    def named(self, case: Case) -> Case | None:
+        """Return the request with real things in it; None if it names nothing and holds nothing.
+
+        What was generated in order to be refused is not touched.
+        """
+        real = case.derive()
+        touched = False
+        if real.path_parameters and _fits(case, ParameterLocation.PATH):
+            real.path_parameters = dict(self._ids(_name(case), real.path_parameters))
+            touched = True
+        if real.query and _fits(case, ParameterLocation.QUERY):
+            real.query = {name: self._asked(real, name, was) for name, was in real.query.items()}
+            touched = True
+        return real if self.fill(real) or touched else None
+
+    def fill(self, case: Case) -> bool:
+        """Put real things into a request's body and headers; return whether it has a body."""
+        if _fits(case, ParameterLocation.HEADER):
+            fresh = {"Idempotency-Key": str(uuid4()), "If-Match": '"reserved"'}
+            case.headers.update({name: fresh[name] for name in fresh if name in case.headers})
+        if not isinstance(case.body, dict) or not _fits(case, ParameterLocation.BODY):
+            return False
+        case.body = self._body(_name(case), case.body)
+        return True
+
+    def _ids(self, operation: str, parameters: Mapping[str, Any]) -> Mapping[str, str]:
+        fresh: dict[str, Callable[[], str]] = {
+            "archiveDataset": lambda: str(upload(self.admin)["id"]),
+            "decideOnRelease": lambda: self._waiting(self.analyst),
+            "revokeKey": lambda: str(make_key(self.admin, "analyst")["id"]),
+            "withdrawRelease": lambda: self._waiting(self.admin),
+        }
+        known = {"dataset": self.dataset, "release": str(self.answer["id"])}
+        make = fresh.get(operation)
+        return {name: known[name] if make is None else make() for name in parameters}
+
+    def _waiting(self, asker: httpx.Client) -> str:
+        """Return a release of somebody's that waits for a review."""
+        return str(ask(asker, self.reviewed, MEAN, epsilon=EPSILON).json()["id"])
+
+    def _asked(self, case: Case, name: str, was: Any) -> Any:
+        """Return what to ask a list for."""
+        if name == "cursor" and was is not None:
+            path = case.formatted_path
+            if path not in self._cursors:
+                first = self.admin.get(path, params={"limit": 1}).json()
+                self._cursors[path] = str(first["next"])
+            return self._cursors[path]
+        return self.dataset if name == "dataset" and was is not None else was
+
+    def _body(self, operation: str, was: Mapping[str, Any]) -> dict[str, Any]:
+        if operation == "createDataset":
+            return {**was, "file": ROWS, "spec": _declared(was["spec"])}
+        if operation == "checkReceipt":
+            return {**was, "receipt": self.answer["receipt"]}
+        members: dict[str, Callable[[Any], Any]] = {
+            "accuracy": lambda _: 0.5,
+            "assume_rows": lambda _: 40,
+            "epsilon": lambda _: EPSILON,
+            "expires": lambda _: LATER,
+            "mechanism": lambda _: "auto",
+            "name": lambda _: f"somebody {uuid4()}",
+            "norm": lambda _: "auto",
+            "person": lambda _: self.person,
+            "reason": lambda _: "to be fair",
+            "statistic": lambda generated: _statistic(operation, generated["kind"]),
+        }
+        kept = (name for name, value in was.items() if name not in members or value is None)
+        return {
+            **{name: was[name] for name in kept},
+            **{n: make(was[n]) for n, make in members.items() if was.get(n) is not None},
+        }
+
+
+def _name(case: Case) -> str:
+    return str(case.operation.definition.raw["operationId"])
+
+
+def _fits(case: Case, location: ParameterLocation) -> bool:
+    """Return whether a part of a request was made to fit the document."""
+    known = case.meta and case.meta.components.get(location)
+    return known is None or known.mode.is_positive
+
+
+def _statistic(operation: str, kind: str) -> dict[str, Any]:
+    if operation == "deriveFromRelease":
+        return BY_KIND[kind] if kind in FROM_MOMENTS else MEAN
+    return BY_KIND[kind]
+
+
+def _declared(was: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a spec of our rows with the members that a generated one has."""
+    sound = {
+        **spec(),
+        "description": "rows of a test",
+        "overlap": {"reason": "the rows of every test are these"},
+        "policy": {"review": "above:0.5", "max_epsilon_per_release": "1", "allowed": ["mean"]},
+    }
+    optional = {name: sound[name] for name in was if name in sound and was[name] is not None}
+    return {**spec(), **optional}
