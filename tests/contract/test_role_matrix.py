@@ -1,7 +1,8 @@
-"""Every route of the OpenAPI document against every kind of caller.
+"""Every route of the service against every kind of caller.
 
-The matrix is compared with the document, so a route that is added without a
-line here fails, and so does a line whose route is gone.
+The matrix is compared with the application's own routes, those that the OpenAPI document leaves
+out among them, so a route that is added without a line here fails, and so does a line whose route
+is gone. Every other method is refused, whoever sends it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from starlette.routing import Route
 
 from app.api.openapi import snapshot
+from app.api.routes import bare_application
 from tests.contract.service import (
     MEAN,
     ROWS,
@@ -37,15 +40,39 @@ OPERATIONS = {
     for path, methods in DOCUMENT["paths"].items()
     for method, operation in methods.items()
 }
+ROUTES = {
+    (method, route.path)
+    for route in bare_application().routes
+    if isinstance(route, Route)
+    for method in route.methods or ()
+    if method != "HEAD"  # goes with every GET, see below
+}
+METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE")
 KEYED = ("owner", "other analyst", "curator", "admin")
 """The owner is the analyst who asked for the release that is named; the data set is a curator's."""
 KEYLESS = ("nobody", "unknown", "revoked", "expired")
 
+# what anyone may ask for, without a key too
+PUBLIC = {
+    ("GET", "/docs"),
+    ("GET", "/livez"),
+    ("GET", "/openapi.json"),
+    ("GET", "/problems"),
+    ("GET", "/problems/{code}"),
+    ("GET", "/readyz"),
+    ("GET", "/v1/catalog"),
+    ("GET", "/v1/ledger/public-keys"),
+}
+
 # what an owner, another analyst, a curator and an admin get
 MATRIX: dict[tuple[str, str], tuple[int, int, int, int]] = {
+    ("GET", "/docs"): (200, 200, 200, 200),
     ("GET", "/livez"): (200, 200, 200, 200),
-    ("GET", "/readyz"): (200, 200, 200, 200),
     ("GET", "/metrics"): (403, 403, 403, 200),
+    ("GET", "/openapi.json"): (200, 200, 200, 200),
+    ("GET", "/problems"): (200, 200, 200, 200),
+    ("GET", "/problems/{code}"): (200, 200, 200, 200),
+    ("GET", "/readyz"): (200, 200, 200, 200),
     ("GET", "/v1/catalog"): (200, 200, 200, 200),
     ("GET", "/v1/datasets"): (200, 200, 200, 200),
     ("POST", "/v1/datasets"): (403, 403, 201, 201),
@@ -140,17 +167,25 @@ def send(
 
 
 def test_the_matrix_names_every_route_and_no_other() -> None:
-    assert set(MATRIX) == set(OPERATIONS), "say in MATRIX who may do what"
+    assert set(MATRIX) == ROUTES, "say in MATRIX who may do what"
+    assert {each for each in ROUTES if each in OPERATIONS} == set(OPERATIONS)
+    # nothing but routes of these kinds, whose methods are known: no mount, no socket
+    assert all(isinstance(route, Route) for route in bare_application().routes)
 
 
-def is_open(operation: tuple[str, str]) -> bool:
-    """Say whether the document asks for no key."""
-    return OPERATIONS[operation].get("security") == []
+def test_the_document_says_what_is_public() -> None:
+    described = {each for each, said in OPERATIONS.items() if said.get("security") == []}
+    assert described == PUBLIC & set(OPERATIONS)
 
 
 def _ids(world: World, admin: httpx.Client, operation: tuple[str, str]) -> dict[str, str]:
     """Return ids of things that are there, fresh ones for what the call destroys."""
-    ids = {"dataset": world.dataset, "release": world.release, "key": world.key}
+    ids = {
+        "code": "forbidden",
+        "dataset": world.dataset,
+        "key": world.key,
+        "release": world.release,
+    }
     if operation[0] == "DELETE":
         ids["key"] = str(make_key(admin, "analyst")["id"])
     if operation[1].endswith("/archive"):
@@ -166,13 +201,14 @@ def test_the_matrix(world: World, admin: httpx.Client, operation: tuple[str, str
         ids = _ids(world, admin, operation)
         answer = send(world.clients[caller], operation, ids, world.answer)
         assert answer.status_code == expected, (caller, answer.text)
-        assert str(expected) in OPERATIONS[operation]["responses"], "is not documented"
+        if operation in OPERATIONS:
+            assert str(expected) in OPERATIONS[operation]["responses"], "is not documented"
         if expected == 403:
             assert_problem(answer, 403, "forbidden")
     for caller in KEYLESS:
         ids = _ids(world, admin, operation)
         answer = send(world.clients[caller], operation, ids, world.answer)
-        if is_open(operation):
+        if operation in PUBLIC:
             assert answer.status_code == 200
         else:
             problem = assert_problem(answer, 401, "unauthorized")
@@ -181,7 +217,37 @@ def test_the_matrix(world: World, admin: httpx.Client, operation: tuple[str, str
             assert problem["detail"].startswith("The request carries no key, or one that is")
 
 
-NAMED = [operation for operation in MATRIX if "{" in operation[1]]
+@pytest.mark.parametrize("path", sorted(path for method, path in ROUTES if method == "GET"))
+def test_head_gives_what_get_gives_without_the_body(
+    world: World, admin: httpx.Client, path: str
+) -> None:
+    ids = _ids(world, admin, ("GET", path))
+    for caller in (*KEYED, *KEYLESS):
+        client = world.clients[caller]
+        asked, headed = (
+            send(client, (method, path), ids, world.answer) for method in ("GET", "HEAD")
+        )
+        assert (headed.status_code, headed.content) == (asked.status_code, b""), caller
+        assert headed.headers.keys() == asked.headers.keys(), caller
+        assert headed.headers.get("content-type") == asked.headers.get("content-type"), caller
+
+
+@pytest.mark.parametrize("path", sorted({path for _, path in ROUTES}))
+def test_every_other_method_is_refused(world: World, admin: httpx.Client, path: str) -> None:
+    """Which methods an address takes is in the document, and no secret from anybody."""
+    takes = {method for method, known in ROUTES if known == path}
+    takes |= {"HEAD"} if "GET" in takes else set()
+    ids = _ids(world, admin, ("GET", path))
+    for method in set(METHODS) - takes:
+        for caller in (*KEYED, *KEYLESS):
+            answer = world.clients[caller].request(method, path.format(**ids))
+            assert answer.status_code == 405, (method, caller)
+            assert set(answer.headers["allow"].split(", ")) == takes, (method, caller)
+            if method != "HEAD":
+                assert_problem(answer, 405, "method-not-allowed")
+
+
+NAMED = [operation for operation in MATRIX if "{" in operation[1] and operation not in PUBLIC]
 
 
 def _facts(answer: httpx.Response) -> tuple[object, ...]:
