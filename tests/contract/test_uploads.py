@@ -242,7 +242,8 @@ def test_limits_are_kept(tmp_path: Any) -> None:
         assert large["limit"] == "max_upload_bytes"
         assert_problem(send_upload(admin, ROWS, spec(columns=three)), 413, "too-large")
         assert_problem(send_upload(admin, ROWS, spec()), 422, "invalid-request")
-        assert send_upload(admin, ROWS[:400], spec(columns=three)).status_code in (201, 422)
+        within = "".join(ROWS.splitlines(keepends=True)[:31])
+        assert send_upload(admin, within, spec(columns=three)).status_code == 201
     assert [
         path.name for path in (tmp_path / "data").iterdir() if path.name.startswith("tmp")
     ] == []
