@@ -23,7 +23,7 @@ LEDGER_TESTS := $(addprefix tests/app/test_, \
 		store_schema_edits.py store_verification.py store_workers.py turns.py vault.py) \
 	$(addprefix tests/contract/test_, \
 		accounting.py durable_answers.py keys.py on_postgresql.py restored.py slices.py) \
-	tests/mechanisms/test_accounting.py
+	$(addprefix tests/mechanisms/test_, accounting.py privacy.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve test coverage check format bench lock wheel clean

@@ -132,6 +132,12 @@ def test_shares_are_positive(shares: list[Fraction]) -> None:
         split(Epsilon(1), shares)
 
 
+def test_a_share_is_split_like_a_whole() -> None:
+    half = EpsilonShare(Epsilon.parse("1"), Fraction(1, 2))
+    third, rest = split(half, [Fraction(1), Fraction(2)])
+    assert (third.fraction, rest.fraction) == (Fraction(1, 6), Fraction(1, 3))
+
+
 def test_a_share_is_no_money() -> None:
     third = EpsilonShare(Epsilon.parse("1"), Fraction(1, 3))
     assert str(third) == "1/3"
