@@ -91,7 +91,7 @@ class Encoder:
 class RowEncoder:
     """Encodes rows of all declared columns; ``counts`` tallies what was filled or left out.
 
-    ``digester`` sees every row's cells as they are in the file, also of the frames' other columns.
+    ``digester`` sees every row's cells as they are in the file.
     """
 
     encoders: Mapping[str, Encoder]
@@ -134,8 +134,7 @@ class RowEncoder:
             Trouble(first_row + row, name, reason) for row, _, name, reason in heapq.merge(*refused)
         )
         if self.digester is not None:
-            others = (name for name in frame.columns if name not in self.encoders)
-            self.digester.add(plain, {name: _numbers_of(frame[name])[:2] for name in others})
+            self.digester.add(plain)
         if dropped is not None:
             self.counts[DROPPED] += int(dropped.sum())
             block = {name: codes[~dropped] for name, codes in block.items()}
@@ -149,26 +148,21 @@ def _listing(
 
 
 def _read_number(cells: pl.Series, column: NumberColumn) -> _Read:
-    values, missing, read = _numbers_of(cells)
-    if missing is None:
-        return _Read(_encode(column, values), None, _missing, values)
-
-    def reason(row: int) -> str:
-        text = cells[row]
-        if text is None or (isinstance(text, str) and not text.strip(_BLANK)):
-            return MISSING
-        return NOT_A_NUMBER if read[row] is None or np.isnan(values[row]) else NOT_FINITE
-
-    return _Read(_encode(column, np.where(missing, 0.0, values)), missing, reason, values)
-
-
-def _numbers_of(cells: pl.Series) -> tuple[NDArray[np.float64], Mask | None, pl.Series]:
-    """Return a column's numbers, which cells hold no finite one, and the cells as numbers."""
+    texts = cells
     if cells.dtype == pl.String:
         cells = cells.str.strip_chars(_BLANK).cast(pl.Float64, strict=False)
     values = (cells.fill_null(float("nan")) if cells.null_count() else cells).to_numpy()
     finite = np.isfinite(values)
-    return values, None if finite.all() else ~finite, cells
+    if finite.all():
+        return _Read(_encode(column, values), None, _missing, values)
+
+    def reason(row: int) -> str:
+        text = texts[row]
+        if text is None or (isinstance(text, str) and not text.strip(_BLANK)):
+            return MISSING
+        return NOT_A_NUMBER if cells[row] is None or np.isnan(values[row]) else NOT_FINITE
+
+    return _Read(_encode(column, np.where(finite, values, 0.0)), ~finite, reason, values)
 
 
 def _encode(column: NumberColumn, values: NDArray[np.float64]) -> Codes:

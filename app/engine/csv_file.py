@@ -6,8 +6,7 @@ fails is it parsed again as text, to say which cells are to blame.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -20,15 +19,12 @@ from app.engine.trouble import Trouble, Troubles, too_large
 
 ABSENT = "is not in the file; names match exactly, and commas separate columns"
 TWICE = "is in the file twice"
-_MOST_OTHERS = 64
 
 
 def csv_blocks(
     source: Source, spec: ColumnsSpec, *, encoder: RowEncoder, limits: Limits, troubles: Troubles
 ) -> Iterator[Mapping[str, Codes]]:
     """Yield the declared columns of a CSV file as blocks of codes, in order.
-
-    The encoder's digester sees some undeclared ones too.
 
     After the first trouble nothing more is yielded, and the rest of the file is
     read only until there are enough troubles to list.
@@ -47,8 +43,7 @@ def csv_blocks(
     troubles.extend(name_troubles(names, spec))
     if troubles:
         return
-    others = () if encoder.digester is None else other_columns(names, spec)
-    parser = _Parser(names, spec, others, troubles)
+    parser = _Parser(names, spec, troubles)
     for run in records.runs(width=len(names)):
         if run.first_row + run.rows - 1 > limits.max_upload_rows:
             raise too_large("max_upload_rows", limits.max_upload_rows)
@@ -68,33 +63,25 @@ def name_troubles(names: Sequence[str], spec: ColumnsSpec) -> Iterator[Trouble]:
             yield Trouble(None, name, TWICE if occurrences else ABSENT)
 
 
-def other_columns(names: Iterable[str], spec: ColumnsSpec) -> Sequence[str]:
-    """Return the undeclared columns by which people are known again, the first so many."""
-    others = (name for name in dict.fromkeys(names) if name not in spec.columns)
-    return tuple(islice(others, _MOST_OTHERS))
-
-
 class _Parser:
-    """Parses runs of records of one file into frames: declared columns, and ``others`` as text."""
+    """Parses runs of records of one file into frames of the declared columns."""
 
-    def __init__(
-        self, names: Sequence[str], spec: ColumnsSpec, others: Sequence[str], troubles: Troubles
-    ) -> None:
+    def __init__(self, names: Sequence[str], spec: ColumnsSpec, troubles: Troubles) -> None:
         self._width = len(names)
         self._troubles = troubles
-        wanted = sorted((names.index(name), name) for name in (*spec.columns, *others))
+        wanted = sorted((names.index(name), name) for name in spec.columns)
         self._places = [place for place, _ in wanted]
         self._names = [name for _, name in wanted]
         texts: dict[str, Any] = {str(place): pl.String() for place in range(len(names))}
         numbers = {
             str(place): pl.Float64()
             for place, name in wanted
-            if isinstance(spec.columns.get(name), NumberSpec)
+            if isinstance(spec.columns[name], NumberSpec)
         }
         self._typed, self._texts = texts | numbers, texts
 
     def parse(self, run: Run) -> pl.DataFrame | None:
-        """Return the run's columns, or None and a trouble."""
+        """Return the run's declared columns, or None and a trouble."""
         every = len(self._places) == self._width
         misfits = run.misfits(self._width, long_noticed=every)
         frame = None if misfits else self._read(run, self._typed)

@@ -14,7 +14,7 @@ import polars as pl
 
 from app.domain.datasets import CategorySpec, ColumnSpec, ColumnsSpec, NumberSpec
 from app.engine.cells import Codes, RowEncoder
-from app.engine.csv_file import name_troubles, other_columns
+from app.engine.csv_file import name_troubles
 from app.engine.limits import Limits
 from app.engine.trouble import UNREADABLE, Trouble, Troubles, UnreadableError, too_large
 
@@ -29,8 +29,6 @@ def parquet_blocks(
     file: BinaryIO, spec: ColumnsSpec, *, encoder: RowEncoder, limits: Limits, troubles: Troubles
 ) -> Iterator[Mapping[str, Codes]]:
     """Yield the declared columns of a Parquet file as blocks of codes, in order.
-
-    The encoder's digester sees some undeclared ones too.
 
     Raises
     ------
@@ -57,11 +55,8 @@ def parquet_blocks(
     declared = frame.select(pl.len()).collect().item()
     if declared > limits.max_upload_rows:
         raise too_large("max_upload_rows", limits.max_upload_rows)
-    numbers = (name for name, kind in types.items() if kind.is_numeric())
-    others = () if encoder.digester is None else other_columns(numbers, spec)
-    wanted = [*_casts(spec), *(pl.col(name).cast(pl.Float64, strict=False) for name in others)]
     row = 1
-    for batch in _batches(frame.select(wanted), len(wanted)):
+    for batch in _batches(frame.select(_casts(spec)), len(spec.columns)):
         block = encoder.encode(batch, row, troubles)
         row += batch.height
         if troubles.full:

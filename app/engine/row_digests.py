@@ -15,9 +15,7 @@ nothing.
 *Subsets.* Rows are sampled over all declared columns; over 16 halves of the columns,
 told by 8 bits of each name's keyed hash, so that some halves survive when a few
 columns are dropped or added; and over every single number column, which finds
-people again by one telling column whatever else was dropped or renamed. Numbers in
-columns that are not declared count as single columns too: whoever declares half a
-file's columns, and then the other half, brings the same people.
+people again by one telling column whatever else was dropped or renamed.
 """
 
 from __future__ import annotations
@@ -55,7 +53,6 @@ _EXACT_INTEGERS = 2.0**53
 _BLANK = " \t"
 
 Values = NDArray[np.float64] | NDArray[np.int32]
-Cells = Mapping[str, tuple[Values, NDArray[np.bool_] | None]]
 
 
 class MalformedError(ValueError):
@@ -160,15 +157,11 @@ class RowDigester:
             for columns, labels in _subsets(key, tuple(spec.columns)).items()
         )
         numbers = [name for name, column in self._columns.items() if column.table is None]
-        self._keep = max(64, min(_KEEP_SINGLE, _KEEP_SINGLES // max(1, len(numbers))))
-        self._singles = {name: Sampler(self._keep) for name in numbers}
-        self._others: dict[str, tuple[_Column, Sampler]] = {}
+        keep = max(64, min(_KEEP_SINGLE, _KEEP_SINGLES // max(1, len(numbers))))
+        self._singles = {name: Sampler(keep) for name in numbers}
 
-    def add(self, cells: Cells, others: Cells | None = None) -> None:
-        """Take in some rows: per column plain values (numbers) or codes, and what is missing.
-
-        ``others`` are numbers of columns that are not declared.
-        """
+    def add(self, cells: Mapping[str, tuple[Values, NDArray[np.bool_] | None]]) -> None:
+        """Take in some rows: per column plain values (numbers) or codes, and what is missing."""
         rows = len(next(iter(cells.values()))[0])
         sums = [np.zeros(rows, dtype=np.uint64) for _ in self._subsets]
         for name, column in self._columns.items():
@@ -180,11 +173,6 @@ class RowDigester:
                     sums[place] += digests
         for (_, _, sampler), found in zip(self._subsets, sums, strict=True):
             sampler.add(found)
-        for name, (values, missing) in (others or {}).items():
-            if name not in self._others:
-                self._others[name] = _Column(_Prf(self._key), None), Sampler(self._keep)
-            column, sampler = self._others[name]
-            sampler.add(column.digests(values, missing))
 
     def finish(self) -> RowDigests:
         """Return the digests of everything that was added."""
@@ -195,12 +183,9 @@ class RowDigester:
             if (sample := sampler.sample()) is not None
         )
         singles = (
-            Kept((SINGLE,), sample, column.bits())
-            for column, sampler in (
-                *((self._columns[name], sampler) for name, sampler in self._singles.items()),
-                *self._others.values(),
-            )
-            if (sample := sampler.sample()) is not None and sample.rows
+            Kept((SINGLE,), sample, bits[name])
+            for name, sampler in self._singles.items()
+            if (sample := sampler.sample()) is not None
         )
         kept = (rows, *(each for each in (*halves, *singles) if _is_telling(each)))
         counts = self._subsets[0][2].counts()

@@ -131,50 +131,6 @@ def test_columns_dropped_from_either(rows: int, dropped: list[str]) -> None:
     assert found(before.drop(dropped).sample(fraction=1, shuffle=True, seed=3), before)
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [(["income"], ["food", "age"]), (["region"], ["owner"]), (["owner", "age"], ["income"])],
-)
-def test_a_file_whose_other_columns_are_declared_holds_the_same_people(
-    first: list[str], second: list[str], form: str, tmp_path: Path
-) -> None:
-    def digested(table: pl.DataFrame, declared: list[str]) -> RowDigests:
-        content = csv_of(table) if form == "csv" else parquet_of(table, tmp_path / "table.parquet")
-        return digests(content, spec_of(table.select(declared)))
-
-    before = people(300)
-    one, other = digested(before, first), digested(before.sample(250, seed=2), second)
-    assert tables_overlap(one, other)
-    assert tables_overlap(other, one)
-    assert not tables_overlap(digested(people(300, seed=2), second), one)
-    # nothing but numbers tells, and not where they are left out of the file
-    assert not tables_overlap(digests(before.select(second)), digests(before.select(first)))
-
-
-def test_of_the_columns_not_declared_only_the_first_are_looked_at() -> None:
-    chance = np.random.default_rng(6)
-    table = pl.DataFrame({f"c{number}": chance.random(50).round(6) for number in range(70)})
-    old = digests(csv_of(table), spec_of(table.select("c69")))
-    assert sum(SINGLE in kept.labels for kept in old.kept) == 1 + 64
-    assert tables_overlap(digests(table.select("c63")), old)
-    assert not tables_overlap(digests(table.select("c64")), old)
-    assert tables_overlap(digests(table.select("c69")), old)
-
-
-def test_cells_that_are_not_declared_may_be_anything() -> None:
-    rows = "".join(f"{row}.25,{row}.5,{'x' if row % 3 else row},nan,1e999,\n" for row in range(100))
-    content = ("a,b,a text,none,none,\n" + rows).encode()
-    spec = parse_columns(
-        {"a": {"type": "number", "lower": 0, "upper": 9}},
-        adjacency=Adjacency.REPLACE_ONE,
-        max_rows=None,
-    )
-    old = digests(content, spec)
-    rows_told = [kept.sample.rows for kept in old.kept if SINGLE in kept.labels]
-    assert rows_told == [100, 100, 34]
-
-
 def test_columns_of_few_bits_each_are_found_by_their_halves() -> None:
     chance = np.random.default_rng(5)
     answers = pl.DataFrame(
