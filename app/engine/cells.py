@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -106,11 +106,18 @@ class RowEncoder:
         encoders = {name: Encoder.of(column) for name, column in spec.columns.items()}
         return cls(encoders, counts, digester)
 
-    def encode(self, frame: pl.DataFrame, first_row: int, troubles: Troubles) -> dict[str, Codes]:
+    def encode(
+        self,
+        frame: pl.DataFrame,
+        first_row: int,
+        troubles: Troubles,
+        looked_at: Sequence[str] = (),
+    ) -> dict[str, Codes]:
         """Return the block of codes of some rows, and add to ``troubles`` what is refused.
 
         ``first_row`` is the number of the frame's first row. Where something
-        is refused the codes mean nothing.
+        is refused the codes mean nothing. The digester sees numbers of the columns
+        that are ``looked_at``, as it would if none were declared.
         """
         block: dict[str, Codes] = {}
         plain = {}
@@ -134,7 +141,7 @@ class RowEncoder:
             Trouble(first_row + row, name, reason) for row, _, name, reason in heapq.merge(*refused)
         )
         if self.digester is not None:
-            self.digester.add(plain)
+            self.digester.add(plain, {name: _numbers_of(frame[name])[:2] for name in looked_at})
         if dropped is not None:
             self.counts[DROPPED] += int(dropped.sum())
             block = {name: codes[~dropped] for name, codes in block.items()}
@@ -148,21 +155,26 @@ def _listing(
 
 
 def _read_number(cells: pl.Series, column: NumberColumn) -> _Read:
-    texts = cells
+    values, missing, read = _numbers_of(cells)
+    if missing is None:
+        return _Read(_encode(column, values), None, _missing, values)
+
+    def reason(row: int) -> str:
+        text = cells[row]
+        if text is None or (isinstance(text, str) and not text.strip(_BLANK)):
+            return MISSING
+        return NOT_A_NUMBER if read[row] is None or np.isnan(values[row]) else NOT_FINITE
+
+    return _Read(_encode(column, np.where(missing, 0.0, values)), missing, reason, values)
+
+
+def _numbers_of(cells: pl.Series) -> tuple[NDArray[np.float64], Mask | None, pl.Series]:
+    """Return a column's numbers, which cells hold no finite one, and the cells as numbers."""
     if cells.dtype == pl.String:
         cells = cells.str.strip_chars(_BLANK).cast(pl.Float64, strict=False)
     values = (cells.fill_null(float("nan")) if cells.null_count() else cells).to_numpy()
     finite = np.isfinite(values)
-    if finite.all():
-        return _Read(_encode(column, values), None, _missing, values)
-
-    def reason(row: int) -> str:
-        text = texts[row]
-        if text is None or (isinstance(text, str) and not text.strip(_BLANK)):
-            return MISSING
-        return NOT_A_NUMBER if cells[row] is None or np.isnan(values[row]) else NOT_FINITE
-
-    return _Read(_encode(column, np.where(finite, values, 0.0)), ~finite, reason, values)
+    return values, None if finite.all() else ~finite, cells
 
 
 def _encode(column: NumberColumn, values: NDArray[np.float64]) -> Codes:

@@ -19,12 +19,15 @@ from app.engine.trouble import Trouble, Troubles, too_large
 
 ABSENT = "is not in the file; names match exactly, and commas separate columns"
 TWICE = "is in the file twice"
+_MOST_LOOKED_AT = 16
 
 
 def csv_blocks(
     source: Source, spec: ColumnsSpec, *, encoder: RowEncoder, limits: Limits, troubles: Troubles
 ) -> Iterator[Mapping[str, Codes]]:
     """Yield the declared columns of a CSV file as blocks of codes, in order.
+
+    The encoder's digester sees the first columns of the file too, declared or not.
 
     After the first trouble nothing more is yielded, and the rest of the file is
     read only until there are enough troubles to list.
@@ -43,12 +46,13 @@ def csv_blocks(
     troubles.extend(name_troubles(names, spec))
     if troubles:
         return
-    parser = _Parser(names, spec, troubles)
+    looked_at = () if encoder.digester is None else first_columns(names)
+    parser = _Parser(names, spec, looked_at, troubles)
     for run in records.runs(width=len(names)):
         if run.first_row + run.rows - 1 > limits.max_upload_rows:
             raise too_large("max_upload_rows", limits.max_upload_rows)
         frame = parser.parse(run)
-        block = None if frame is None else encoder.encode(frame, run.first_row, troubles)
+        block = None if frame is None else encoder.encode(frame, run.first_row, troubles, looked_at)
         if troubles.full:
             return
         if block is not None and not troubles:
@@ -63,25 +67,35 @@ def name_troubles(names: Sequence[str], spec: ColumnsSpec) -> Iterator[Trouble]:
             yield Trouble(None, name, TWICE if occurrences else ABSENT)
 
 
-class _Parser:
-    """Parses runs of records of one file into frames of the declared columns."""
+def first_columns(names: Sequence[str]) -> Sequence[str]:
+    """Return the columns whose numbers are looked at whatever is declared: the first so many.
 
-    def __init__(self, names: Sequence[str], spec: ColumnsSpec, troubles: Troubles) -> None:
+    More would tell little more, and those that are not declared cost time and memory too.
+    """
+    return tuple(dict.fromkeys(names[:_MOST_LOOKED_AT]))
+
+
+class _Parser:
+    """Parses runs of records of one file into frames: declared columns, and more as text."""
+
+    def __init__(
+        self, names: Sequence[str], spec: ColumnsSpec, more: Sequence[str], troubles: Troubles
+    ) -> None:
         self._width = len(names)
         self._troubles = troubles
-        wanted = sorted((names.index(name), name) for name in spec.columns)
+        wanted = sorted((names.index(name), name) for name in {*spec.columns, *more})
         self._places = [place for place, _ in wanted]
         self._names = [name for _, name in wanted]
         texts: dict[str, Any] = {str(place): pl.String() for place in range(len(names))}
         numbers = {
             str(place): pl.Float64()
             for place, name in wanted
-            if isinstance(spec.columns[name], NumberSpec)
+            if isinstance(spec.columns.get(name), NumberSpec)
         }
         self._typed, self._texts = texts | numbers, texts
 
     def parse(self, run: Run) -> pl.DataFrame | None:
-        """Return the run's declared columns, or None and a trouble."""
+        """Return the run's columns, or None and a trouble."""
         every = len(self._places) == self._width
         misfits = run.misfits(self._width, long_noticed=every)
         frame = None if misfits else self._read(run, self._typed)

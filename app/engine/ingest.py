@@ -47,14 +47,14 @@ def ingest(
         The uploaded file, at its start: CSV, gzip CSV or Parquet. For Parquet
         it must have a descriptor.
     spec
-        The declared columns. Others in the file are ignored.
+        The declared columns. Others in the file are seen by the digester alone.
     limits
         What the upload may cost; the defaults of :class:`Limits` otherwise.
     counts
         Receives, per column, how many cells were filled, and under
         :data:`app.engine.cells.DROPPED` how many rows were left out.
     digester
-        Sees every row as it is in the file.
+        Sees every row as it is in the file, with the numbers of its first columns.
 
     Raises
     ------

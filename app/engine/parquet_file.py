@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
 import polars as pl
+from polars import selectors
 
 from app.domain.datasets import CategorySpec, ColumnSpec, ColumnsSpec, NumberSpec
 from app.engine.cells import Codes, RowEncoder
-from app.engine.csv_file import name_troubles
+from app.engine.csv_file import first_columns, name_troubles
 from app.engine.limits import Limits
 from app.engine.trouble import UNREADABLE, Trouble, Troubles, UnreadableError, too_large
 
@@ -23,12 +24,16 @@ WRONG_TYPE = "has a type in the file that does not fit the declared one"
 _MAX_FOOTER_BYTES = 1 << 26
 _BATCH_ROWS = 1 << 16
 _BATCH_CELLS = 1 << 21
+_MOST_VALUES = 1 << 26
+"""In the columns that are looked at: all may be in one row group, which is in memory as a whole."""
 
 
 def parquet_blocks(
     file: BinaryIO, spec: ColumnsSpec, *, encoder: RowEncoder, limits: Limits, troubles: Troubles
 ) -> Iterator[Mapping[str, Codes]]:
     """Yield the declared columns of a Parquet file as blocks of codes, in order.
+
+    The encoder's digester sees the first columns of the file too, declared or not.
 
     Raises
     ------
@@ -55,9 +60,14 @@ def parquet_blocks(
     declared = frame.select(pl.len()).collect().item()
     if declared > limits.max_upload_rows:
         raise too_large("max_upload_rows", limits.max_upload_rows)
+    first = () if encoder.digester is None else first_columns(list(types))
+    most = _MOST_VALUES // max(1, declared)
+    looked_at = [name for name in first if types[name].is_numeric()][:most]
+    others = [name for name in looked_at if name not in spec.columns]
+    wanted = [*_casts(spec), *(_named(name).cast(pl.Float64, strict=False) for name in others)]
     row = 1
-    for batch in _batches(frame.select(_casts(spec)), len(spec.columns)):
-        block = encoder.encode(batch, row, troubles)
+    for batch in _batches(frame.select(wanted), len(wanted)):
+        block = encoder.encode(batch, row, troubles, looked_at)
         row += batch.height
         if troubles.full:
             return
@@ -101,6 +111,11 @@ def _fits(kind_in_file: pl.DataType, column: ColumnSpec) -> bool:
 def _casts(spec: ColumnsSpec) -> list[pl.Expr]:
     """Cast numbers to floats, and the rest to the text a CSV file would have."""
     return [
-        pl.col(name).cast(pl.Float64 if isinstance(column, NumberSpec) else pl.String)
+        _named(name).cast(pl.Float64 if isinstance(column, NumberSpec) else pl.String)
         for name, column in spec.columns.items()
     ]
+
+
+def _named(name: str) -> pl.Expr:
+    """Return the column of that name, which may be spelt like a pattern."""
+    return selectors.by_name(name).as_expr()

@@ -15,7 +15,11 @@ nothing.
 *Subsets.* Rows are sampled over all declared columns; over 16 halves of the columns,
 told by 8 bits of each name's keyed hash, so that some halves survive when a few
 columns are dropped or added; and over every single number column, which finds
-people again by one telling column whatever else was dropped or renamed.
+people again by one telling column whatever else was dropped or renamed. And over the
+numbers in the first columns of the file, declared or not: whoever declares half a
+file's columns, and then the other half, brings the same people. They count together
+alone, since single columns that nobody declares are often shared by strangers: ranks,
+dates, places.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +42,7 @@ from app.engine.samples import Digests, Sample, Sampler
 KEY_BYTES = 32
 ALL = "all"
 SINGLE = "single"
+FILE = "file"
 VERSION = 1
 _HALVING_BITS = 8
 _KEEP_ROWS = 1 << 17
@@ -53,6 +58,7 @@ _EXACT_INTEGERS = 2.0**53
 _BLANK = " \t"
 
 Values = NDArray[np.float64] | NDArray[np.int32]
+Cells = Mapping[str, tuple[Values, NDArray[np.bool_] | None]]
 
 
 class MalformedError(ValueError):
@@ -159,9 +165,14 @@ class RowDigester:
         numbers = [name for name, column in self._columns.items() if column.table is None]
         keep = max(64, min(_KEEP_SINGLE, _KEEP_SINGLES // max(1, len(numbers))))
         self._singles = {name: Sampler(keep) for name in numbers}
+        self._first: dict[str, _Column] = {}
+        self._file = Sampler(_KEEP_HALF)
 
-    def add(self, cells: Mapping[str, tuple[Values, NDArray[np.bool_] | None]]) -> None:
-        """Take in some rows: per column plain values (numbers) or codes, and what is missing."""
+    def add(self, cells: Cells, first: Cells | None = None) -> None:
+        """Take in some rows: per column plain values (numbers) or codes, and what is missing.
+
+        ``first`` are the numbers in the first columns of the file, whatever is declared.
+        """
         rows = len(next(iter(cells.values()))[0])
         sums = [np.zeros(rows, dtype=np.uint64) for _ in self._subsets]
         for name, column in self._columns.items():
@@ -173,6 +184,11 @@ class RowDigester:
                     sums[place] += digests
         for (_, _, sampler), found in zip(self._subsets, sums, strict=True):
             sampler.add(found)
+        together = np.zeros(rows, dtype=np.uint64)
+        for name, (values, missing) in (first or {}).items():
+            column = self._first.setdefault(name, _Column(_Prf(self._key), None))
+            together += column.digests(values, missing)
+        self._file.add(together)
 
     def finish(self) -> RowDigests:
         """Return the digests of everything that was added."""
@@ -187,12 +203,20 @@ class RowDigester:
             for name, sampler in self._singles.items()
             if (sample := sampler.sample()) is not None
         )
-        kept = (rows, *(each for each in (*halves, *singles) if _is_telling(each)))
+        more = (*halves, *singles, *self._whole_file())
+        kept = (rows, *(each for each in more if _is_telling(each)))
         counts = self._subsets[0][2].counts()
         if counts is None:
             return RowDigests(key_name(self._key), kept, None, 0.0)
         whole = hashlib.sha256(rows.sample.digests.tobytes() + counts.tobytes()).hexdigest()
         return RowDigests(key_name(self._key), kept, whole, repeat_bits(counts.tolist()))
+
+    def _whole_file(self) -> Iterator[Kept]:
+        """Yield the sample over the file's first columns, if several of them hold numbers."""
+        found = [bits for column in self._first.values() if (bits := column.bits()) > 0]
+        sample = self._file.sample()
+        if len(found) > 1 and sample is not None:
+            yield Kept((FILE,), sample, sum(found))
 
 
 def _is_telling(kept: Kept) -> bool:

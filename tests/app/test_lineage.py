@@ -131,6 +131,92 @@ def test_columns_dropped_from_either(rows: int, dropped: list[str]) -> None:
     assert found(before.drop(dropped).sample(fraction=1, shuffle=True, seed=3), before)
 
 
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(["income"], ["food", "age"]), (["region"], ["owner"]), (["owner", "age"], ["income"])],
+)
+def test_a_file_whose_other_columns_are_declared_holds_the_same_people(
+    first: list[str], second: list[str], form: str, tmp_path: Path
+) -> None:
+    def digested(table: pl.DataFrame, declared: list[str]) -> RowDigests:
+        content = csv_of(table) if form == "csv" else parquet_of(table, tmp_path / "table.parquet")
+        return digests(content, spec_of(table.select(declared)))
+
+    before = people(300)
+    one, other = digested(before, first), digested(before.sample(250, seed=2), second)
+    assert tables_overlap(one, other)
+    assert tables_overlap(other, one)
+    assert not tables_overlap(digested(people(300, seed=2), second), one)
+    # nothing but numbers tells, and not where they are left out of the file
+    assert not tables_overlap(digests(before.select(second)), digests(before.select(first)))
+
+
+def test_only_the_first_columns_of_a_file_are_looked_at() -> None:
+    def digested(seed: int, name: str) -> RowDigests:
+        chance, shared = np.random.default_rng(seed), np.random.default_rng(6)
+        first = {f"c{number}": shared.random(50).round(6) for number in range(16)}
+        later = {f"c{number}": chance.random(50).round(6) for number in range(16, 20)}
+        table = pl.DataFrame({**first, **later})
+        return digests(csv_of(table), spec_of(table.select(name)))
+
+    assert tables_overlap(digested(1, "c16"), digested(2, "c17"))
+    assert tables_overlap(digested(1, "c3"), digested(2, "c17"))
+    # a sixteenth column that differs makes every row another one, unless others are declared
+    table = pl.DataFrame({f"c{number}": np.arange(50) * 1.5 + number for number in range(16)})
+    other = table.with_columns(pl.col("c15").reverse())
+    one, two = (spec_of(table.select(name)) for name in ("c0", "c15"))
+    assert not tables_overlap(digests(csv_of(other), two), digests(csv_of(table), one))
+
+
+def test_of_a_long_parquet_file_fewer_columns_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one large row group, of which little is declared, would not fit into memory."""
+    table = people(300)
+    content, spec = parquet_of(table, tmp_path / "table.parquet"), spec_of(table.select("owner"))
+    assert any("file" in kept.labels for kept in digests(content, spec).kept)
+    monkeypatch.setattr("app.engine.parquet_file._MOST_VALUES", 599)
+    assert not any("file" in kept.labels for kept in digests(content, spec).kept)
+
+
+def test_one_column_that_nobody_declares_tells_nothing() -> None:
+    """Strangers often share one: the midnights of a year, the places of their schools."""
+    days = np.arange(365) * 86_400_000.0
+    for shared in (days, np.random.default_rng(1).random(365).round(6)):
+        one, other = (
+            people(365, seed=seed).select("income").with_columns(pl.Series("shared", shared))
+            for seed in (1, 2)
+        )
+        first, second = (
+            digests(csv_of(table), spec_of(table.select("income"))) for table in (one, other)
+        )
+        assert not tables_overlap(first, second)
+    # nor does it where it is the only one with numbers
+    lists = pl.DataFrame({"rank": days / 1000, "name": REGIONS[0], "rich": [True, *[False] * 364]})
+    spec = spec_of(lists.select("rich"))
+    assert not any("file" in kept.labels for kept in digests(csv_of(lists), spec).kept)
+
+
+def test_cells_that_are_not_declared_may_be_anything() -> None:
+    rows = "".join(f"{row}.25,{row}.5,{'x' if row % 3 else row},nan,1e999,\n" for row in range(100))
+    spec = parse_columns(
+        {"a": {"type": "number", "lower": 0, "upper": 9}},
+        adjacency=Adjacency.REPLACE_ONE,
+        max_rows=None,
+    )
+    old = digests(("a,b,a text,none,none,\n" + rows).encode(), spec)
+    assert [kept.sample.rows for kept in old.kept if "file" in kept.labels] == [100]
+
+
+@pytest.mark.parametrize("name", ["*", "^a.*$", "^($"])
+def test_a_parquet_column_may_be_named_like_a_pattern(name: str, tmp_path: Path) -> None:
+    table = people(30).select("age", pl.col("income").alias(name), pl.col("food").alias("ab"))
+    content = parquet_of(table, tmp_path / "table.parquet")
+    for place in (0, 1):
+        assert found(content, content, spec_of(table.select(pl.nth(place))))
+
+
 def test_columns_of_few_bits_each_are_found_by_their_halves() -> None:
     chance = np.random.default_rng(5)
     answers = pl.DataFrame(
