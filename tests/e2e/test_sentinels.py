@@ -32,7 +32,13 @@ CLIENT = "sentinelclient"
 SAID = re.compile(rf"{CLIENT}|{ADMIN_KEY}", re.IGNORECASE)
 
 HEADER = "income,food,region,owner\n"
-GOOD = HEADER + f"{OUTLIER},{EXACT},north,true\n" + "40,20,south,false\n" * 30
+NOT_DECLARED = ",score,notes\n"
+"""Columns that nobody declares; who comes again is known by the numbers in them too."""
+GOOD = (
+    HEADER.replace("\n", NOT_DECLARED)
+    + f"{OUTLIER},{EXACT},north,true,{OUTLIER},{TEXT}\n"
+    + f"40,20,south,false,{EXACT},\n" * 30
+)
 LOGISTIC = {"kind": "logistic_regression", "target": "owner", "features": ["income", "food"]}
 ASKED: list[dict[str, Any]] = [
     *({"statistic": each} for each in STATISTICS),
@@ -112,6 +118,8 @@ def _bad_uploads(client: httpx.Client) -> list[httpx.Response]:
         "unknown boolean": HEADER + f"1,1,north,{TEXT}\n",
         "ragged": HEADER + f"1,1,north,true,{TEXT}\n",
         "quote left open": HEADER + f'1,1,"{CATEGORY},true\n',
+        "beside columns not declared": HEADER.replace("\n", NOT_DECLARED)
+        + f"1,1,north,{TEXT},{EXACT},{TEXT}\n",
         "missing column": f"income,food,region\n1,1,{CATEGORY}\n",
     }
     answers = []
