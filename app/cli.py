@@ -191,7 +191,7 @@ def ledger_reconcile(yes: bool) -> None:
 
 
 def _show_findings(found: Findings, reader: Reader) -> None:
-    from app.services.attaching import meter_of_lost  # noqa: PLC0415
+    from app.services.datasets.accounts import meter_of_lost  # noqa: PLC0415
 
     click.echo(f"the database: {found.standing}")
     if found.anchored is None:

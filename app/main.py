@@ -19,38 +19,38 @@ from app.api.clock import PublicClock
 from app.api.routes import bare_application
 from app.api.state import AppState, LifespanState, Services
 from app.api.uploads import UploadGate
-from app.calculators import CalculatingProcesses
-from app.drawers import SpawnedDraws
 from app.engine.data import DataEngine
-from app.engine.limits import Limits
 from app.logs import configure_logs
 from app.places import anchor_place, open_store
-from app.quick_draws import QuickDraws
+from app.processes.calculations import CalculatingProcesses
+from app.processes.jobs import SpawnedDraws
+from app.processes.small_draws import QuickDraws
+from app.processes.uploads import StoringProcesses
 from app.services.audit import AuditService
-from app.services.budgets import BudgetService
 from app.services.catalog import CatalogService
-from app.services.datasets import DatasetService
-from app.services.derivations import DerivationService
-from app.services.draws import DrawService
-from app.services.erasing import ErasingService
+from app.services.datasets.budgets import BudgetService
+from app.services.datasets.datasets import DatasetService
+from app.services.datasets.erasing import ErasingService
+from app.services.datasets.lineage import LineageService
 from app.services.health import HealthService
-from app.services.jobs import JobRunner
-from app.services.keys import KeyService
-from app.services.leases import Lease
-from app.services.lineage import LineageService
-from app.services.planning import Aside
-from app.services.plans import PlanService
-from app.services.previews import PreviewService
-from app.services.rates import RateLimiter
-from app.services.receipts import Receipts
-from app.services.releases import ReleaseService
-from app.services.reviews import ReviewService
-from app.services.showing import Showing
+from app.services.people.keys import KeyService
+from app.services.people.rates import RateLimiter
+from app.services.plans.lanes import Aside
+from app.services.plans.plans import PlanService
+from app.services.plans.previews import PreviewService
+from app.services.releases.derivations import DerivationService
+from app.services.releases.draws import DrawService
+from app.services.releases.jobs import JobRunner
+from app.services.releases.leases import Lease
+from app.services.releases.public_moments import Showing
+from app.services.releases.receipts import Receipts
+from app.services.releases.releases import ReleaseService
+from app.services.releases.reviews import ReviewService
 from app.settings import Settings
 from app.store import Store, StoreError, new_id, sqlite_file
-from app.store.lineage import LineageFiles
-from app.store.vault import Vault
-from app.storers import StoringProcesses
+from app.uploads.limits import Limits
+from app.vault.lineage import LineageFiles
+from app.vault.vault import Vault
 
 _COLLECT_AFTER = 50_000
 """New objects between two looks for garbage: more than requests under way hold at once."""

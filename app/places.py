@@ -14,7 +14,7 @@ from app.settings import PREFIX, Settings
 from app.store import Anchor, FileAnchor, FileWitness, Store, Witness, sqlite_file, was_served
 
 if TYPE_CHECKING:
-    from app.store.anchor_database import DatabaseAnchor
+    from app.store.anchor.database import DatabaseAnchor
 
 _LOG = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def _beside_or_inside(data: Path) -> Path:
 
 def _database_anchor(settings: Settings) -> DatabaseAnchor | None:
     # Imported late: its driver takes longer to load than a command on SQLite does.
-    from app.store.anchor_database import DatabaseAnchor  # noqa: PLC0415
+    from app.store.anchor.database import DatabaseAnchor  # noqa: PLC0415
 
     url = settings.anchor_url
     if url is None:

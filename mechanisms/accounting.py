@@ -56,8 +56,8 @@ from math import exp, log, log1p
 from flint import arb, fmpq
 from scipy.optimize import minimize_scalar
 
+from mechanisms.exact.rounding import working_precision
 from mechanisms.privacy import MAX_EPSILON_NANOS, NANOS_PER_EPSILON, Epsilon
-from mechanisms.samplers.rounding import working_precision
 
 RHO_UNIT = Fraction(1, 10**12)
 """One step of a zCDP account."""

@@ -11,17 +11,11 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Protocol
 
-from mechanisms import (
-    composition,
-    exponential,
-    functional,
-    kng,
-    knorm,
-    objective_perturbation,
-)
+from mechanisms import composition, exponential, functional, kng, knorm
+from mechanisms.contract import InvalidStatisticError, Plan, Statistic
 from mechanisms.domain import Schema
+from mechanisms.perturbation import plan as objective_perturbation
 from mechanisms.privacy import Adjacency, PrivacyLoss
-from mechanisms.statistics.base import InvalidStatisticError, Plan, Statistic
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.covariance import Covariance

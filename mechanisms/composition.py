@@ -26,10 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from mechanisms.domain import Schema
-from mechanisms.privacy import Guarantee, PrivacyLoss, split
-from mechanisms.randomness import Randomness
-from mechanisms.statistics.base import (
+from mechanisms.contract import (
     Alternative,
     Data,
     InvalidStatisticError,
@@ -38,6 +35,9 @@ from mechanisms.statistics.base import (
     Plan,
     Statistic,
 )
+from mechanisms.domain import Schema
+from mechanisms.privacy import Guarantee, PrivacyLoss, split
+from mechanisms.randomness import Randomness
 from mechanisms.statistics.stack import Part, Stack, within
 
 THEOREM = "Dwork & Roth 2014, Corollary 3.15 (composition), with exact shares of epsilon"

@@ -30,6 +30,14 @@ from fractions import Fraction
 from math import sqrt
 from typing import cast
 
+from mechanisms.contract import (
+    InvalidStatisticError,
+    Json,
+    Noise,
+    Outcome,
+    Statistic,
+    require_numbers,
+)
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.functional import coordinate_noise, rule_of
 from mechanisms.knorm import integer_noise
@@ -42,14 +50,6 @@ from mechanisms.statistics.additive import (
     describe_noise,
     public_rows,
     render,
-)
-from mechanisms.statistics.base import (
-    InvalidStatisticError,
-    Json,
-    Noise,
-    Outcome,
-    Statistic,
-    require_numbers,
 )
 from mechanisms.statistics.correlation import Correlation, correlation_tree
 from mechanisms.statistics.count import Count

@@ -41,6 +41,15 @@ from fractions import Fraction
 from math import lcm, sqrt
 from statistics import fmean
 
+from mechanisms.contract import (
+    Alternative,
+    Data,
+    InvalidStatisticError,
+    Noise,
+    Outcome,
+    Plan,
+    Statistic,
+)
 from mechanisms.domain import CODE_MAX, Schema
 from mechanisms.geometry.advisor import advise
 from mechanisms.geometry.spaces import AdjacentOutputSpace
@@ -61,15 +70,6 @@ from mechanisms.objectives.sanitized import (
 from mechanisms.privacy import Adjacency, PrivacyLoss
 from mechanisms.randomness import Randomness
 from mechanisms.statistics.additive import Coordinates, public_rows
-from mechanisms.statistics.base import (
-    Alternative,
-    Data,
-    InvalidStatisticError,
-    Noise,
-    Outcome,
-    Plan,
-    Statistic,
-)
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.moments import MAX_COLUMNS
 from mechanisms.statistics.regression import RegressionScaling, ScaledColumn

@@ -21,6 +21,15 @@ from functools import cache, partial
 from math import sqrt
 from statistics import fmean
 
+from mechanisms.contract import (
+    Alternative,
+    Data,
+    InvalidStatisticError,
+    Noise,
+    Outcome,
+    Plan,
+    Statistic,
+)
 from mechanisms.domain import Schema
 from mechanisms.geometry.advisor import MOST_TRIES, Advice, advise
 from mechanisms.geometry.balls import BALLS, Ball, NoiseLaw, NormBall
@@ -37,15 +46,6 @@ from mechanisms.statistics.additive import (
     describe_noise,
     noise_describer,
     render,
-)
-from mechanisms.statistics.base import (
-    Alternative,
-    Data,
-    InvalidStatisticError,
-    Noise,
-    Outcome,
-    Plan,
-    Statistic,
 )
 
 _SMOOTH_RATE = Fraction(1, 2**60)

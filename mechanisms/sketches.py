@@ -26,8 +26,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.contract import Block
 from mechanisms.domain import CODE_BITS, CategoryColumn, Column, NumberColumn, Schema
-from mechanisms.statistics.base import Block
 
 Ordered = tuple[NDArray[np.int32], NDArray[np.int64]]
 

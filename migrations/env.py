@@ -11,8 +11,8 @@ import os
 from alembic import context
 from sqlalchemy import Connection
 
-from app.store.engines import writing_engine
-from app.store.tables import metadata
+from app.store.database.engines import writing_engine
+from app.store.database.tables import metadata
 from app.store.unit_of_work import transaction
 
 

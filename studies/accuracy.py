@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from mechanisms.catalog import calibrate
+from mechanisms.contract import Statistic
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.base import Statistic
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 

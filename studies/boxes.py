@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from mechanisms.catalog import calibrate
+from mechanisms.contract import Statistic
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.base import Statistic
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.geometric_median import GeometricMedian
 from mechanisms.statistics.logistic_regression import LogisticRegression

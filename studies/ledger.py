@@ -32,8 +32,8 @@ from uvicorn.loops.auto import auto_loop_factory
 from app.domain.ledger import Entry, EntryKind
 from app.main import keep_in_memory
 from app.store import AccountRecord, Debit, FileAnchor, Finish, Store, UnitOfWork
-from app.store.commands import Command
-from app.store.ids import release_ids
+from app.store.ledger.commands import Command
+from app.store.ledger.ids import release_ids
 
 T = TypeVar("T")
 

@@ -1,7 +1,8 @@
 """Which share q of epsilon the tilt of objective perturbation should get: the public rule's test.
 
 The mean Euclidean error of the scaled coefficients at fixed shares and at ``q="auto"``
-(:func:`mechanisms.objective_calibration.automatic_q`), for two losses: logistic, slopes of norm 2,
+(:func:`mechanisms.perturbation.calibration.automatic_q`), for two losses: logistic, slopes of norm
+2,
 and the smoothed check loss at tau = 3/4, slopes of l1 norm 1/2 with normal residuals of deviation
 0.1. Columns are uniform on [-1, 1], the tilt is l-infinity, each data set is drawn anew and
 shared by all shares. ``make bench ARGS=tilt`` repeats it; one run of 40 data sets each:
@@ -32,12 +33,12 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.objective_calibration import Perturbation, smoothing_width
-from mechanisms.objective_perturbation import logistic_objective, smoothed_check_objective
-from mechanisms.objectives.local import Objective
 from mechanisms.objectives.losses import Loss, logistic_loss, smoothed_check_loss
+from mechanisms.perturbation.calibration import Perturbation, smoothing_width
+from mechanisms.perturbation.plan import logistic_objective, smoothed_check_objective
 from mechanisms.privacy import Adjacency
 from mechanisms.randomness import system_randomness
+from mechanisms.samplers.objective import Objective
 from mechanisms.samplers.regions import L1Ball
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.logistic_regression import LogisticRegression

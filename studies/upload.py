@@ -20,8 +20,8 @@ import polars as pl
 
 from app.domain.datasets import ColumnsSpec, NumberSpec
 from app.engine.data import DataEngine
-from app.engine.row_digests import KEY_BYTES
-from app.store.vault import Vault
+from app.uploads.row_digests import KEY_BYTES
+from app.vault.vault import Vault
 from mechanisms.privacy import Adjacency
 
 ROWS = 1_000_000

@@ -10,10 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.domain.datasets import columns_json
 from app.domain.ledger import Balance, Entry
-from app.services.accounting import Meter
-from app.services.datasets import DatasetView, policy_json
-from app.services.keys import KeyRecord
-from app.services.receipts import Finding, PublicKey
+from app.services.datasets.accounting import Meter
+from app.services.datasets.datasets import DatasetView, policy_json
+from app.services.people.keys import KeyRecord
+from app.services.releases.receipts import Finding, PublicKey
 from mechanisms.accounting import decimal_text
 from mechanisms.privacy import Epsilon
 

@@ -14,9 +14,9 @@ from typing import TypeVar
 from app.api.exact_json import SHORT_BYTES, read_json, read_model
 from app.api.schemas import DatasetSpec, Request
 from app.domain.problems import Problem, invalid_request
-from app.services.datasets import NewDataset
-from app.services.planning import Aside
-from app.services.receipts import SentAnswer, sent_answer
+from app.services.datasets.datasets import NewDataset
+from app.services.plans.lanes import Aside
+from app.services.releases.receipts import SentAnswer, sent_answer
 
 Body = TypeVar("Body", bound=Request)
 T = TypeVar("T")

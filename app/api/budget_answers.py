@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from app.api.answers import Answer, DatasetBudgetAnswer, budget_fields
-from app.services.accounting import Meter
-from app.services.budgets import BudgetView, CapRecord
+from app.services.datasets.accounting import Meter
+from app.services.datasets.budgets import BudgetView, CapRecord
 
 
 class BudgetAnswer(DatasetBudgetAnswer):

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from app.domain.timing import Schedule, response_schedule
-from app.services.showing import now_ms
+from app.services.releases.public_moments import now_ms
 
 _SHORTEST_S = 0.001
 

@@ -15,8 +15,8 @@ from app.api.schemas import Request as RequestBody
 from app.api.state import AppState
 from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
-from app.services.keys import Caller
-from app.services.receipts import LongAnswer, SentAnswer
+from app.services.people.keys import Caller
+from app.services.releases.receipts import LongAnswer, SentAnswer
 
 _ID = "An opaque id."
 _JSON = "application/json"

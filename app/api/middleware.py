@@ -14,7 +14,7 @@ from itertools import count
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.metrics import Metrics
+from app.api.endpoints.metrics import Metrics
 from app.api.problems import problem_response
 from app.domain.problems import Problem
 from app.logs import describe

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from app.api import (
+from app.api.endpoints import (
     budgets,
     catalog,
     datasets,

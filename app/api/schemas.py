@@ -28,9 +28,9 @@ from app.domain.ledger import MAX_TOTAL_NANOS
 from app.domain.policies import Policy, Review
 from app.domain.problems import invalid_request
 from app.domain.roles import Role
-from app.services.datasets import NewDataset
-from app.services.questions import POLICY_KINDS, AnyStatistic, Question
-from app.services.reviews import Decision
+from app.services.datasets.datasets import NewDataset
+from app.services.plans.questions import POLICY_KINDS, AnyStatistic, Question
+from app.services.releases.reviews import Decision
 from mechanisms.accounting import parse_delta
 from mechanisms.privacy import MAX_EPSILON_NANOS, Adjacency, Epsilon, InvalidEpsilonError
 from mechanisms.statistics.stack import MechanismName, NormName

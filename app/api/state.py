@@ -8,21 +8,21 @@ from typing import TypedDict
 from app.api.clock import PublicClock
 from app.api.uploads import UploadGate
 from app.services.audit import AuditService
-from app.services.budgets import BudgetService
 from app.services.catalog import CatalogService
-from app.services.datasets import DatasetService
-from app.services.derivations import DerivationService
-from app.services.erasing import ErasingService
+from app.services.datasets.budgets import BudgetService
+from app.services.datasets.datasets import DatasetService
+from app.services.datasets.erasing import ErasingService
 from app.services.health import HealthService
-from app.services.jobs import JobRunner
-from app.services.keys import KeyService
-from app.services.leases import Lease
-from app.services.planning import Aside
-from app.services.previews import PreviewService
-from app.services.rates import RateLimiter
-from app.services.receipts import Receipts
-from app.services.releases import ReleaseService
-from app.services.reviews import ReviewService
+from app.services.people.keys import KeyService
+from app.services.people.rates import RateLimiter
+from app.services.plans.lanes import Aside
+from app.services.plans.previews import PreviewService
+from app.services.releases.derivations import DerivationService
+from app.services.releases.jobs import JobRunner
+from app.services.releases.leases import Lease
+from app.services.releases.receipts import Receipts
+from app.services.releases.releases import ReleaseService
+from app.services.releases.reviews import ReviewService
 from app.settings import Settings
 
 

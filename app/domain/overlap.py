@@ -1,6 +1,6 @@
 """When two tables hold largely the same people: the public rule.
 
-Rows are compared by keyed digests of their cells (:mod:`app.engine.row_digests`),
+Rows are compared by keyed digests of their cells (:mod:`app.uploads.row_digests`),
 over all columns and over some subsets of them. For each subset the rule looks at
 the *smaller* table, the one with fewer different rows, and asks which share ``s``
 of its different rows the *larger* one holds too.

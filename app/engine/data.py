@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from app.domain.datasets import ColumnsSpec, parse_columns
 from app.engine.executor import Executor, Part, SerialExecutor
-from app.engine.limits import Limits
-from app.engine.reader import Task
 from app.engine.schema import schema_of
-from app.engine.sketching import (
+from app.processes.upload_reader_child import Task
+from app.uploads.limits import Limits
+from app.uploads.sketching import (
     GRAM,
     SUMMARY,
     column_file,
@@ -30,11 +30,11 @@ from app.engine.sketching import (
     read_column,
     read_gram,
 )
-from app.engine.storing import Ingested, Storing, StoringHere, Writer
+from app.uploads.storing import Ingested, Storing, StoringHere, Writer
+from mechanisms.contract import Block
 from mechanisms.domain import Column
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import Ordered, Sketch
-from mechanisms.statistics.base import Block
 
 DEFAULT_CACHE_BYTES = 1 << 28
 
@@ -180,7 +180,7 @@ class DataEngine(Generic[WriterT]):
         Raises
         ------
         Problem
-            ``invalid-upload`` or ``too-large``; see :mod:`app.engine.reading`.
+            ``invalid-upload`` or ``too-large``; see :mod:`app.processes.upload_reading`.
         """
         with self._vault.writer(dataset_id) as writer:
             task = Task.of(spec, self._limits, lineage_key=self._lineage_key)

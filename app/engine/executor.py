@@ -15,7 +15,7 @@ from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from mechanisms.statistics.base import Block
+from mechanisms.contract import Block
 
 Result = TypeVar("Result")
 

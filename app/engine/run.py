@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from app.domain.problems import Problem
+from mechanisms.contract import Data, Outcome, Plan
 from mechanisms.randomness import system_randomness
-from mechanisms.statistics.base import Data, Outcome, Plan
 
 _log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ import anyio.to_thread
 from app.domain.ledger import Entry
 from app.engine.data import DataEngine
 from app.engine.executor import ProcessExecutor
-from app.services.datasets import DatasetService
+from app.services.datasets.datasets import DatasetService
 from app.store import Store, StoreError, Verification, inspecting, read_past
-from app.store.lineage import LineageFiles
-from app.store.vault import Vault, VaultError
+from app.vault.lineage import LineageFiles
+from app.vault.vault import Vault, VaultError
 
 
 class AuditService:

@@ -89,18 +89,17 @@ a running server.
 
 from __future__ import annotations
 
-from app.store.anchor import Anchor, Standing, Witness
-from app.store.anchor_file import FileAnchor, FileWitness
+from app.store.anchor.file import FileAnchor, FileWitness
+from app.store.anchor.standing import Anchor, Standing, Witness
 from app.store.backup import back_up
-from app.store.commands import Charged, Debit, Finish, Void
-from app.store.engines import sqlite_file
-from app.store.entries import LedgerIdentity
+from app.store.database.engines import sqlite_file
+from app.store.database.lock import was_served
 from app.store.errors import DirectoryLockedError, StoreError, UnknownCommitError
 from app.store.forgotten import Forgotten, Past, read_past
-from app.store.ids import new_id
-from app.store.lock import was_served
-from app.store.reconcile import Findings, Reconciliation, reconciling
-from app.store.records import (
+from app.store.ledger.commands import Charged, Debit, Finish, Void
+from app.store.ledger.entries import LedgerIdentity
+from app.store.ledger.ids import new_id
+from app.store.ledger.records import (
     AccountRecord,
     CapRecord,
     DatasetRecord,
@@ -109,11 +108,12 @@ from app.store.records import (
     LineageRecord,
     ReleaseRecord,
 )
-from app.store.release_reads import ReleasePage
-from app.store.signing import RECEIPT_KEY, SigningKey, base64url
+from app.store.ledger.release_reads import ReleasePage
+from app.store.ledger.signing import RECEIPT_KEY, SigningKey, base64url
+from app.store.reconcile import Findings, Reconciliation, reconciling
 from app.store.store import Store, inspecting
 from app.store.unit_of_work import Reader, UnitOfWork
-from app.store.verification import Verification
+from app.store.verification.verify import Verification
 from app.store.writer import Task
 
 __all__ = [

@@ -7,9 +7,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from app.store.engines import sqlite_file
+from app.store.database.engines import sqlite_file
 from app.store.errors import StoreError, UnsupportedDatabaseError
-from app.store.flushing import flush
+from app.vault.flushing import flush
 
 
 def back_up(url: str, target: Path) -> None:

@@ -15,9 +15,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
-from app.store.entries import SYSTEM
-from app.store.lineage import LineageFiles, Origin
+from app.store.ledger.entries import SYSTEM
 from app.store.unit_of_work import Reader, UnitOfWork
+from app.vault.lineage import LineageFiles, Origin
 
 KIND = "lineage_forgotten"
 

@@ -15,7 +15,8 @@ from sqlalchemy import Connection
 from app.domain.ledger import EntryKind
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.store.anchor import (
+from app.store.anchor.check import read_state, standing_of
+from app.store.anchor.standing import (
     Anchor,
     Anchored,
     AnchorMismatchError,
@@ -24,8 +25,7 @@ from app.store.anchor import (
     Step,
     Witness,
 )
-from app.store.anchor_check import read_state, standing_of
-from app.store.entries import SYSTEM, LedgerIdentity, Occasion, Position
+from app.store.ledger.entries import SYSTEM, LedgerIdentity, Occasion, Position
 from app.store.unit_of_work import UnitOfWork, transaction
 
 _LOST = "lost with the last transaction"

@@ -10,14 +10,14 @@ from sqlalchemy import Connection, insert, select
 from sqlalchemy.exc import DatabaseError
 
 from app.domain.ledger import SYSTEM_ACCOUNT
-from app.store import tables
-from app.store.engines import migrating_engine, sqlite_file, writing_engine
-from app.store.entries import SYSTEM, EntriesWriter, LedgerIdentity, Occasion
+from app.store.database import tables
+from app.store.database.engines import migrating_engine, sqlite_file, writing_engine
+from app.store.database.lock import DatabaseLock, DirectoryLock
+from app.store.database.migrate import migrate
+from app.store.database.schema_check import check_schema
 from app.store.errors import StoreError
-from app.store.ids import new_id, now
-from app.store.lock import DatabaseLock, DirectoryLock
-from app.store.migrate import migrate
-from app.store.schema_check import check_schema
+from app.store.ledger.entries import SYSTEM, EntriesWriter, LedgerIdentity, Occasion
+from app.store.ledger.ids import new_id, now
 from app.store.unit_of_work import transaction
 
 

@@ -19,18 +19,18 @@ from pathlib import Path
 from sqlalchemy import update
 
 from app.domain.ledger import ledger_head
-from app.store import tables
-from app.store.anchor import Anchor, Anchored, Standing
-from app.store.anchor_check import read_state, standing_of
-from app.store.entries import SYSTEM, LedgerIdentity
+from app.store.anchor.check import read_state, standing_of
+from app.store.anchor.standing import Anchor, Anchored, Standing
+from app.store.database import tables
 from app.store.errors import DirectoryLockedError
 from app.store.forgotten import Forgotten, find_forgotten, record_forgotten
 from app.store.guard import Burned, burn, forgotten, store_results
-from app.store.lineage import LineageFiles
+from app.store.ledger.entries import SYSTEM, LedgerIdentity
+from app.store.ledger.signing import SigningKey, record_key, recorded_keys
 from app.store.opening import Opened, open_database
-from app.store.signing import SigningKey, record_key, recorded_keys
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
-from app.store.verification import Verification, verify
+from app.store.verification.verify import Verification, verify
+from app.vault.lineage import LineageFiles
 
 _NOTE = "forgotten by the database that was put in place"
 

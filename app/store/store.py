@@ -14,15 +14,15 @@ from sqlalchemy.exc import DatabaseError
 
 from app.domain.problems import Problem
 from app.logs import describe
-from app.store.anchor import Anchor, Standing
-from app.store.engines import is_shared, reading_engine
+from app.store.anchor.standing import Anchor, Standing
+from app.store.database.engines import is_shared, reading_engine
+from app.store.database.migrate import is_newest
 from app.store.errors import StoreError
 from app.store.guard import Guard
-from app.store.migrate import is_newest
+from app.store.ledger.signing import KEY_NAME, SigningKey, record_key, recorded_keys
 from app.store.opening import Opened, open_database
-from app.store.signing import KEY_NAME, SigningKey, record_key, recorded_keys
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
-from app.store.verification import Verification
+from app.store.verification.verify import Verification
 from app.store.writer import QUEUE_LENGTH, Task, Writer
 
 T = TypeVar("T")

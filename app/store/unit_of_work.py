@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, RootTransaction
 from sqlalchemy.exc import DBAPIError
 
-from app.store.accounts import Accounts, AccountsWriter
-from app.store.anchor import Witness
-from app.store.datasets import Datasets, DatasetsWriter
-from app.store.entries import Entries, EntriesWriter, LedgerIdentity
-from app.store.keys import Keys, KeysWriter
-from app.store.postgresql import has_committed, numbered
-from app.store.release_reads import Releases
-from app.store.releases import ReleasesWriter
-from app.store.reviews import Reviews, ReviewsWriter
-from app.store.verification import Verification, verify
-from app.store.workers import WorkersWriter
+from app.store.anchor.standing import Witness
+from app.store.database.postgresql import has_committed, numbered
+from app.store.ledger.accounts import Accounts, AccountsWriter
+from app.store.ledger.datasets import Datasets, DatasetsWriter
+from app.store.ledger.entries import Entries, EntriesWriter, LedgerIdentity
+from app.store.ledger.keys import Keys, KeysWriter
+from app.store.ledger.release_reads import Releases
+from app.store.ledger.releases import ReleasesWriter
+from app.store.ledger.reviews import Reviews, ReviewsWriter
+from app.store.ledger.workers import WorkersWriter
+from app.store.verification.verify import Verification, verify
 
 
 class Reader:

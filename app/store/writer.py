@@ -27,10 +27,10 @@ from sqlalchemy.exc import DBAPIError
 
 from app.domain.problems import Problem
 from app.logs import describe
-from app.store.bulk import Bulk
-from app.store.commands import Command
-from app.store.entries import LedgerIdentity
 from app.store.errors import StoreClosedError, UnknownCommitError
+from app.store.ledger.bulk import Bulk
+from app.store.ledger.commands import Command
+from app.store.ledger.entries import LedgerIdentity
 from app.store.turns import Turns
 from app.store.unit_of_work import UnitOfWork, transaction
 

@@ -53,14 +53,14 @@ from math import ceil, log
 import numpy as np
 from flint import arb
 
+from mechanisms.exact.continuous import LazyVector
+from mechanisms.exact.rounding import working_precision
 from mechanisms.geometry.balls import Floats, Uniforms
 from mechanisms.geometry.joint_moments import JointMomentBall
 from mechanisms.geometry.second_moments import SecondMomentBall
 from mechanisms.geometry.simulation import hashed_uniforms
 from mechanisms.geometry.smooth import Marginal, SmoothBall
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.continuous import LazyVector
-from mechanisms.samplers.rounding import working_precision
 
 MOST_EFFECTS = 5
 """Columns up to which the cuts are worth their tries."""

@@ -43,6 +43,7 @@ from math import log
 import numpy as np
 from flint import arb
 
+from mechanisms.exact.rounding import working_precision
 from mechanisms.geometry.balls import Floats, Uniforms
 from mechanisms.geometry.quadrature import (
     PROPOSALS,
@@ -64,7 +65,6 @@ from mechanisms.samplers.main_effects import (
     pair_tilts,
     tail_weights,
 )
-from mechanisms.samplers.rounding import working_precision
 
 _GOLDEN = 0.618034
 _COUNT: Kind = ("count", 0)

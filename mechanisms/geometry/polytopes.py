@@ -21,12 +21,12 @@ from flint import arb, fmpq, fmpq_mat
 from scipy.optimize import linprog
 from scipy.spatial import ConvexHull
 
+from mechanisms.exact.rounding import working_precision
 from mechanisms.geometry.balls import Floats, Uniforms
 from mechanisms.geometry.simulation import hashed_uniforms
 from mechanisms.geometry.smooth import Marginal, SmoothBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.randomness import LazyUniform, Randomness
-from mechanisms.samplers.rounding import working_precision
 
 Vector = tuple[Fraction, ...]
 _GUARD_BITS = 32

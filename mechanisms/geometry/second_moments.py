@@ -39,6 +39,7 @@ from math import log
 import numpy as np
 from flint import arb
 
+from mechanisms.exact.rounding import working_precision
 from mechanisms.geometry.balls import Uniforms
 from mechanisms.geometry.quadrature import (
     PROPOSALS,
@@ -60,7 +61,6 @@ from mechanisms.samplers.main_effects import (
     pair_tilts,
     tail_weights,
 )
-from mechanisms.samplers.rounding import working_precision
 
 _GOLDEN = 0.618034
 

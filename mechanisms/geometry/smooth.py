@@ -25,9 +25,9 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaincc, gammaincinv
 
+from mechanisms.exact.continuous import LazyVector
 from mechanisms.geometry.balls import Floats, NoiseLaw, Uniforms
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.continuous import LazyVector
 from mechanisms.samplers.knorm import draw_from_points
 
 TAIL = 0.05

@@ -15,10 +15,10 @@ from functools import cached_property
 import numpy as np
 from flint import arb
 
+from mechanisms.exact.continuous import LazyVector
 from mechanisms.geometry.balls import Floats, Uniforms
 from mechanisms.geometry.smooth import Marginal, SmoothBall
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.continuous import LazyVector
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ gamma-strongly convex), so theta has the density f(V(theta)) |det dV/dtheta| at 
 theta off those hyperplanes, which is almost every theta. At such a theta both
 neighbours' Hessians exist and the proof goes through: C >= gamma I, and a record adds
 w x x' with w in {0, 1}, w ||x||_2^2 <= d = lambda. The argument for a constrained Theta in
-:mod:`mechanisms.objective_perturbation` needs no more than this.
+:mod:`mechanisms.perturbation.plan` needs no more than this.
 
 *Conventions.* Rows are ``zeta_i = (1, a_i1/F, ..., a_ik/F, b_i/F)``, the target's code
 last, and t = zeta_i'w with ``w = (W'theta - o e_0, -s)``, as for the smoothed check loss.
@@ -29,10 +29,10 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_BITS, CODE_MAX
-from mechanisms.objectives.local import Certified, rational, smallest_eigenvalue_bound
+from mechanisms.exact.rounding import working_precision
 from mechanisms.objectives.logistic import Design
 from mechanisms.objectives.sigmoid import CHUNK_ROWS, AffineMap, CodeSums
-from mechanisms.samplers.rounding import working_precision
+from mechanisms.samplers.objective import Certified, rational, smallest_eigenvalue_bound
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ _REACH_BITS = 10
 
 
 class HuberObjective:
-    """Huber's loss of some rows; implements :class:`~mechanisms.objectives.local.Objective`.
+    """Huber's loss of some rows; implements :class:`~mechanisms.samplers.objective.Objective`.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ class Design:
 
 
 class LogisticObjective(SigmoidObjective):
-    """The logistic loss of some rows; implements :class:`~mechanisms.objectives.local.Objective`.
+    """The logistic loss of some rows; implements :class:`~mechanisms.samplers.objective.Objective`.
 
     Parameters
     ----------

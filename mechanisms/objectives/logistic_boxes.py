@@ -37,7 +37,7 @@ import numpy as np
 from flint import arb, fmpq
 from numpy.typing import NDArray
 
-from mechanisms.objectives.floats import sigmoid
+from mechanisms.exact.floats import sigmoid
 from mechanisms.objectives.logistic_cells import Cells, cell_chords
 from mechanisms.objectives.logistic_expansion import (
     MARGIN,

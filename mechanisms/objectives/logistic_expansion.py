@@ -47,7 +47,7 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
-from mechanisms.objectives.floats import SIGMOID_ERROR, SIGMOID_FLOOR, sigmoid
+from mechanisms.exact.floats import SIGMOID_ERROR, SIGMOID_FLOOR, sigmoid
 from mechanisms.objectives.logistic_search import Hint, search
 from mechanisms.objectives.sigmoid import ball_sigmoid
 from mechanisms.samplers.boxes import Space

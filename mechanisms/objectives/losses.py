@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from mechanisms.exact.continuous import BallNorm
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.bodies import InterceptHull
-from mechanisms.samplers.continuous import BallNorm
 from mechanisms.statistics.quantile_regression import gradient_sensitivity
 
 Norm = BallNorm | Literal["optimal"]

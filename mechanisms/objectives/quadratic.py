@@ -12,8 +12,8 @@ import numpy as np
 from flint import arb, arb_mat
 from numpy.typing import NDArray
 
-from mechanisms.objectives.local import Certified, rational, smallest_eigenvalue_bound
-from mechanisms.samplers.rounding import working_precision
+from mechanisms.exact.rounding import working_precision
+from mechanisms.samplers.objective import Certified, rational, smallest_eigenvalue_bound
 
 Floats = NDArray[np.float64]
 
@@ -21,7 +21,7 @@ _MATRIX_BITS = 128
 
 
 class LeastSquaresObjective:
-    """Exact least squares; implements :class:`~mechanisms.objectives.local.Objective`.
+    """Exact least squares; implements :class:`~mechanisms.samplers.objective.Objective`.
 
     Parameters
     ----------

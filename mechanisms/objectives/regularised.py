@@ -20,8 +20,8 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from mechanisms.objectives.local import Certified, Objective, rational
-from mechanisms.samplers.rounding import working_precision
+from mechanisms.exact.rounding import working_precision
+from mechanisms.samplers.objective import Certified, Objective, rational
 
 Floats = NDArray[np.float64]
 
@@ -120,7 +120,7 @@ class SmoothAbsolute:
 
 
 class RegularisedObjective:
-    """L + r; implements :class:`~mechanisms.objectives.local.Objective`."""
+    """L + r; implements :class:`~mechanisms.samplers.objective.Objective`."""
 
     __slots__ = ("_objective", "_regulariser")
 

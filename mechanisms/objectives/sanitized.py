@@ -50,10 +50,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mechanisms.contract import Noise, Outcome
 from mechanisms.domain import CODE_MAX
 from mechanisms.geometry.balls import Ball, NormBall
 from mechanisms.geometry.simulation import simulate
-from mechanisms.statistics.base import Noise, Outcome
 from mechanisms.statistics.regression import RegressionScaling, ScaledColumn
 from mechanisms.statistics.second_order import Jet
 

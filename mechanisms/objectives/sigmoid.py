@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from mechanisms.domain import CODE_BITS, CODE_MAX
-from mechanisms.objectives.floats import SIGMOID_ERROR, SIGMOID_FLOOR, sigmoid
-from mechanisms.objectives.local import Certified, rational, smallest_eigenvalue_bound
-from mechanisms.samplers.rounding import working_precision
+from mechanisms.exact.floats import SIGMOID_ERROR, SIGMOID_FLOOR, sigmoid
+from mechanisms.exact.rounding import working_precision
+from mechanisms.samplers.objective import Certified, rational, smallest_eigenvalue_bound
 
 Floats = NDArray[np.float64]
 
@@ -74,7 +74,7 @@ class CodeSums:
 
 
 class SigmoidObjective:
-    """L of the module note; implements :class:`~mechanisms.objectives.local.Objective`.
+    """L of the module note; implements :class:`~mechanisms.samplers.objective.Objective`.
 
     Parameters
     ----------

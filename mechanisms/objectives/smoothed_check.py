@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 
 
 class SmoothedCheckObjective(SigmoidObjective):
-    """The smoothed check loss; implements :class:`~mechanisms.objectives.local.Objective`.
+    """The smoothed check loss; implements :class:`~mechanisms.samplers.objective.Objective`.
 
     Parameters
     ----------

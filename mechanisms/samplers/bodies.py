@@ -20,9 +20,9 @@ import numpy as np
 from flint import arb, fmpq, fmpq_mat
 from scipy.optimize import linprog
 
-from mechanisms.objectives.local import rational
+from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
-from mechanisms.samplers.rounding import working_precision
+from mechanisms.samplers.objective import rational
 
 _GUARD_BITS = 32
 _FIRST_BITS = 24
@@ -43,7 +43,7 @@ class Body(Protocol):
 
 
 class BodyVector:
-    """V = r U, lazily; implements :class:`~mechanisms.samplers.continuous.LazyVector`.
+    """V = r U, lazily; implements :class:`~mechanisms.exact.continuous.LazyVector`.
 
     Parameters
     ----------

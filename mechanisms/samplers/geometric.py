@@ -23,8 +23,8 @@ import numpy as np
 from flint import arb, fmpq
 from numpy.typing import NDArray
 
+from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.rounding import working_precision
 
 _WORD = 32
 _MORE = 64

@@ -44,8 +44,8 @@ import numpy as np
 from flint import arb, fmpq
 from numpy.typing import NDArray
 
+from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
-from mechanisms.samplers.rounding import working_precision
 
 _FLOAT_BITS = 64
 _FLOAT_NATS = 64

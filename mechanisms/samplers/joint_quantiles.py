@@ -59,10 +59,10 @@ import numpy as np
 from flint import arb, fmpq
 from numpy.typing import NDArray
 
+from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.fine_grid import FINE_BITS, FineGrid, Steps
 from mechanisms.samplers.intervals import GridCodes
-from mechanisms.samplers.rounding import working_precision
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -30,10 +30,10 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import exp, floor, isqrt, lgamma, pi, prod, sqrt
 
+from mechanisms.exact.continuous import LazyVector, knorm_vector
+from mechanisms.exact.rounding import grid_point, working_precision
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.continuous import LazyVector, knorm_vector
 from mechanisms.samplers.geometric import geometric
-from mechanisms.samplers.rounding import grid_point, working_precision
 
 # Spare bits of the first look at a lazy vector: rounding stays open with odds about m 2**-32.
 _SPARE_BITS = 32

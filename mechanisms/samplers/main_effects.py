@@ -29,8 +29,8 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
-from mechanisms.samplers.rounding import working_precision
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

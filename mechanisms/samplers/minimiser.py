@@ -2,7 +2,7 @@
 
 ``theta* = argmin over Theta of  L(theta) + gamma/2 ||theta||_2^2 + V'theta``
 
-with L convex (:class:`~mechanisms.objectives.local.Objective`), gamma > 0
+with L convex (:class:`~mechanisms.samplers.objective.Objective`), gamma > 0
 public, V a lazy random vector and Theta a region
 (:mod:`mechanisms.samplers.regions`). Floats propose a point; what is released is
 decided by the following bound alone.
@@ -33,11 +33,11 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from mechanisms.objectives.local import Certified, Objective, above, norm_bound, rational
-from mechanisms.samplers.continuous import LazyVector
+from mechanisms.exact.continuous import LazyVector
+from mechanisms.exact.rounding import grid_point, working_precision
 from mechanisms.samplers.l1_ball import Point, Vector
+from mechanisms.samplers.objective import Certified, Objective, above, norm_bound, rational
 from mechanisms.samplers.regions import Region
-from mechanisms.samplers.rounding import grid_point, working_precision
 
 Floats = NDArray[np.float64]
 

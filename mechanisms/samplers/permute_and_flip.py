@@ -38,9 +38,9 @@ from functools import partial
 
 from flint import arb, fmpq
 
+from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
 from mechanisms.samplers.intervals import GridCodes, draw_scored_point, total_weight
-from mechanisms.samplers.rounding import working_precision
 
 _FIRST_BITS = 64
 

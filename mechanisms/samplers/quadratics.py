@@ -13,9 +13,9 @@ import numpy as np
 from flint import arb, arb_mat
 from numpy.typing import NDArray
 
-from mechanisms.objectives.local import rational
+from mechanisms.exact.rounding import working_precision
 from mechanisms.samplers.l1_ball import Point, Vector, solve_exactly
-from mechanisms.samplers.rounding import working_precision
+from mechanisms.samplers.objective import rational
 
 _FLOAT_TOLERANCE = 1e-12
 _SECULAR_STEPS = 100

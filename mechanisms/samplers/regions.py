@@ -26,8 +26,8 @@ from typing import Protocol
 import numpy as np
 from flint import arb
 
-from mechanisms.objectives.local import rational
 from mechanisms.samplers.l1_ball import Point, Quadratic, Vector
+from mechanisms.samplers.objective import rational
 from mechanisms.samplers.quadratics import box_minimum, sphere_minimum
 
 

@@ -20,12 +20,12 @@ from itertools import combinations
 from math import sqrt
 from typing import Protocol, TypeVar, runtime_checkable
 
+from mechanisms.contract import Data, InvalidStatisticError, Json, Noise, Statistic
 from mechanisms.domain import Schema
 from mechanisms.geometry.balls import NoiseLaw
 from mechanisms.geometry.combinations import combination_factor
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.privacy import Adjacency
-from mechanisms.statistics.base import Data, InvalidStatisticError, Json, Noise, Statistic
 
 Coordinates = Sequence[Fraction]
 Slopes = Mapping[int, Fraction]

@@ -17,8 +17,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.contract import Block, InvalidStatisticError, require_column
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
-from mechanisms.statistics.base import Block, InvalidStatisticError, require_column
 
 MAX_CONDITIONS = 20
 MAX_CHOICES = 1000

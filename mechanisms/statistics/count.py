@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
 
+from mechanisms.contract import Data, InvalidStatisticError
 from mechanisms.domain import Schema
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, still
-from mechanisms.statistics.base import Data, InvalidStatisticError
 from mechanisms.statistics.conditions import (
     Condition,
     check_conditions,

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
 
+from mechanisms.contract import require_numbers
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, public_rows
-from mechanisms.statistics.base import require_numbers
 from mechanisms.statistics.moments import MAX_COLUMNS, Moments
 from mechanisms.statistics.second_order import (
     Jet,

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from mechanisms.contract import InvalidStatisticError, require_numbers
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency
-from mechanisms.statistics.base import InvalidStatisticError, require_numbers
 
 MAX_COLUMNS = 4
 

@@ -21,12 +21,12 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.contract import Data, InvalidStatisticError, require_column
 from mechanisms.domain import CODE_MAX, CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.geometry.histograms import HistogramBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, still
-from mechanisms.statistics.base import Data, InvalidStatisticError, require_column
 from mechanisms.statistics.conditions import (
     Condition,
     check_conditions,

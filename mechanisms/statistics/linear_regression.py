@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
 
+from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import Schema
-from mechanisms.statistics.base import InvalidStatisticError
 from mechanisms.statistics.regression import RegressionScaling
 
 SMALLEST_BOUND, LARGEST_BOUND = 1e-6, 1e6

@@ -13,7 +13,7 @@ limit of a long theta for d >= 2 (Awan & Slavkovic, section 5.1); the other two
 are upper bounds, since one of the d entries can then change by no more than 1.
 The Hessian ``s (1 - s) x x'`` has rank one and the eigenvalue at most
 ``lambda = d / 4``, attained at theta = 0. On a bounded Theta the sensitivity follows theta
-(:mod:`mechanisms.kng_logistic`).
+(:mod:`mechanisms.kng.logistic`).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.objectives.sigmoid import CHUNK_ROWS
-from mechanisms.statistics.base import (
+from mechanisms.contract import (
     Block,
     Data,
     InvalidStatisticError,
     require_column,
 )
+from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.objectives.sigmoid import CHUNK_ROWS
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.regression import RegressionScaling
 
@@ -60,7 +60,7 @@ class LogisticRegression:
     q
         Of objective perturbation alone: the share of epsilon spent on the tilt,
         between 0.001 and 0.999, or ``"auto"`` for the public rule of
-        :func:`mechanisms.objective_calibration.automatic_q`.
+        :func:`mechanisms.perturbation.calibration.automatic_q`.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}

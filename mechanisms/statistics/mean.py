@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
 
+from mechanisms.contract import Data, Json, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.geometry.spaces import cube_space
 from mechanisms.privacy import Adjacency
@@ -25,7 +26,6 @@ from mechanisms.statistics.additive import (
     clamp,
     public_rows,
 )
-from mechanisms.statistics.base import Data, Json, require_numbers
 from mechanisms.statistics.total import centred_space, linear_form
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
 
+from mechanisms.contract import InvalidStatisticError, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import (
@@ -23,7 +24,6 @@ from mechanisms.statistics.additive import (
     public_rows,
     still,
 )
-from mechanisms.statistics.base import InvalidStatisticError, require_numbers
 from mechanisms.statistics.second_order import (
     UNIT,
     Jet,

@@ -16,9 +16,9 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import ClassVar, Literal
 
+from mechanisms.contract import InvalidStatisticError, require_numbers
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency
-from mechanisms.statistics.base import InvalidStatisticError, require_numbers
 
 MAX_LEVELS = 100
 _LEVEL_UNIT = 10**9

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
+from mechanisms.contract import Data, Outcome
 from mechanisms.domain import CODE_MAX, NumberColumn
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.intervals import GridCodes
-from mechanisms.statistics.base import Data, Outcome
 from mechanisms.statistics.quantile import decimal_text
 
 

@@ -21,9 +21,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.contract import Data, InvalidStatisticError, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.objectives.logistic import CHUNK_ROWS, Design
-from mechanisms.statistics.base import Data, InvalidStatisticError, require_numbers
 
 INTERCEPT = "(intercept)"
 

@@ -28,6 +28,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Protocol
 
+from mechanisms.contract import Data
 from mechanisms.domain import CODE_MAX
 from mechanisms.geometry.cuts import add_remove_ball, replace_one_ball
 from mechanisms.geometry.joint_moments import JointMomentBall
@@ -36,7 +37,6 @@ from mechanisms.geometry.smooth import SmoothBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace, upper_root
 from mechanisms.geometry.stacked import StackedBall
 from mechanisms.statistics.additive import Coordinates, clamp
-from mechanisms.statistics.base import Data
 
 UNIT = CODE_MAX**2
 _ONE_COLUMN_L1 = Fraction(25, 8)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
+from mechanisms.contract import InvalidStatisticError, Statistic
 from mechanisms.domain import Schema
-from mechanisms.statistics.base import InvalidStatisticError, Statistic
 from mechanisms.statistics.histogram import MAX_CELLS, Histogram
 
 MAX_PARTS = 20

@@ -19,6 +19,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from mechanisms.contract import Data, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.geometry.contributions import ContributionHull, contribution_hull
 from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space
@@ -31,7 +32,6 @@ from mechanisms.statistics.additive import (
     public_rows,
     still,
 )
-from mechanisms.statistics.base import Data, require_numbers
 from mechanisms.statistics.conditions import (
     Condition,
     check_conditions,

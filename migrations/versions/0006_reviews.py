@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from alembic import op
 
-from app.store.rules import Rule, replace_rules
+from app.store.database.rules import Rule, replace_rules
 
 revision = "0006"
 down_revision = "0005"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from app.store.rules import Rule, create_rules
+from app.store.database.rules import Rule, create_rules
 
 revision = "0007"
 down_revision = "0006"

@@ -1,4 +1,4 @@
-"""Processes that use up time as told; forked to order (:mod:`app.engine.forking`)."""
+"""Processes that use up time as told; forked to order (:mod:`app.processes.forking`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import time
 from multiprocessing.connection import Connection
 
-from app.engine.forking import Message, send
+from app.processes.forking import Message, send
 
 
 def work(channel: int) -> None:

@@ -28,7 +28,7 @@ import apsw
 import pytest
 from sqlalchemy import create_engine
 
-from app.store import sqlite
+from app.store.database import sqlite
 
 SECTOR = 512
 TEMPORARY = "a temporary file"

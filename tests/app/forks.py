@@ -15,9 +15,9 @@ from types import ModuleType
 
 import pytest
 
-from app.engine.crews import Crew
-from app.engine.forking import Forks, StarvedError
-from app.engine.reading import SHARED
+from app.processes.crews import Crew
+from app.processes.forking import Forks, StarvedError
+from app.processes.upload_reading import SHARED
 
 
 class OwnForks(Forks):

@@ -13,10 +13,10 @@ from psycopg import sql
 from sqlalchemy.engine import make_url
 
 from app.store import FileAnchor, Store
-from app.store.anchor import Anchor
-from app.store.anchor_database import DatabaseAnchor
-from app.store.anchor_file import LOG_NAME
-from app.store.tables import metadata
+from app.store.anchor.database import DatabaseAnchor
+from app.store.anchor.file import LOG_NAME
+from app.store.anchor.standing import Anchor
+from app.store.database.tables import metadata
 from tests.app.ledgers import Place, file_of, place_on, unguarded
 
 FILES = ("", "-wal", "-shm")

@@ -13,9 +13,9 @@ import psycopg
 
 from app.domain.releases import may_be_redrawn
 from app.store import ReleaseRecord, Store, UnitOfWork
-from app.store.anchor_file import FileAnchor
-from app.store.rules import RULES, postgresql_triggers
-from app.store.tables import metadata
+from app.store.anchor.file import FileAnchor
+from app.store.database.rules import RULES, postgresql_triggers
+from app.store.database.tables import metadata
 
 BACKENDS = ("sqlite", "postgres")
 

@@ -11,8 +11,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 
-from app import quick_drawer
-from app.drawers import _serve_draws
+from app.processes import small_draw_child as quick_drawer
+from app.processes.jobs import _serve_draws
 from mechanisms import randomness
 
 SAID = "no entropy to be had"

@@ -87,8 +87,8 @@ class Databases:
 
 
 def _migrate(url: str) -> None:
-    from app.store.engines import migrating_engine
-    from app.store.migrate import migrate
+    from app.store.database.engines import migrating_engine
+    from app.store.database.migrate import migrate
     from app.store.unit_of_work import transaction
 
     with migrating_engine(url).connect() as connection, transaction(connection):
@@ -96,10 +96,10 @@ def _migrate(url: str) -> None:
 
 
 def _emptied(url: str) -> bool:
-    from app.store.engines import migrating_engine
-    from app.store.rules import RULES, postgresql_triggers
-    from app.store.schema_check import schema_faults
-    from app.store.tables import metadata
+    from app.store.database.engines import migrating_engine
+    from app.store.database.rules import RULES, postgresql_triggers
+    from app.store.database.schema_check import schema_faults
+    from app.store.database.tables import metadata
 
     with migrating_engine(url).connect() as connection, connection.begin():
         if any(schema_faults(connection)) or connection.exec_driver_sql(_OTHER_SCHEMAS).scalar():

@@ -13,8 +13,8 @@ from string import Template
 from sqlalchemy import Connection
 
 from app.domain.releases import ReleaseState
-from app.store.engines import migrating_engine
-from app.store.rules import RULES, create_rules, drop_rules
+from app.store.database.engines import migrating_engine
+from app.store.database.rules import RULES, create_rules, drop_rules
 from tests.app.ledgers import ANALYST, CURATOR, Place, opened
 
 _FORGED = (

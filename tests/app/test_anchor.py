@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.store import anchor_file
-from app.store.anchor import (
+from app.store.anchor import file as anchor_file
+from app.store.anchor.file import LOG_NAME, FileAnchor
+from app.store.anchor.standing import (
     Anchored,
     AnchorError,
     AnchorMismatchError,
@@ -23,9 +24,8 @@ from app.store.anchor import (
     Step,
     judge,
 )
-from app.store.anchor_file import LOG_NAME, FileAnchor
-from app.store.entries import Move, Position
 from app.store.errors import DirectoryLockedError
+from app.store.ledger.entries import Move, Position
 
 
 def at(seq: int, spent: int = 0) -> Position:

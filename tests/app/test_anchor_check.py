@@ -14,10 +14,10 @@ import pytest
 from sqlalchemy import Connection
 
 from app.store import FileAnchor, Standing, Store, Verification, Witness, inspecting
-from app.store.anchor import AnchorError, LedgerState
-from app.store.anchor_check import standing_to
-from app.store.anchor_database import DatabaseAnchor, DatabaseWitness
-from app.store.anchor_file import LOG_NAME, FileWitness
+from app.store.anchor.check import standing_to
+from app.store.anchor.database import DatabaseAnchor, DatabaseWitness
+from app.store.anchor.file import LOG_NAME, FileWitness
+from app.store.anchor.standing import AnchorError, LedgerState
 from tests.app.conftest import ON_BOTH
 from tests.app.ledgers import CURATOR, Ledger, Place, place_on, raw, unguarded
 from tests.app.postgres import databases

@@ -22,12 +22,12 @@ from app.store import (
     Standing,
     Store,
     StoreError,
-    anchor_database,
-    engines,
     inspecting,
     reconciling,
 )
-from app.store.anchor import (
+from app.store.anchor import database as anchor_database
+from app.store.anchor.database import DatabaseAnchor, DatabaseWitness
+from app.store.anchor.standing import (
     Anchored,
     AnchorError,
     AnchorMismatchError,
@@ -35,9 +35,9 @@ from app.store.anchor import (
     Step,
     judge,
 )
-from app.store.anchor_database import DatabaseAnchor, DatabaseWitness
-from app.store.entries import Move, Position
+from app.store.database import engines
 from app.store.errors import UnsupportedDatabaseError
+from app.store.ledger.entries import Move, Position
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, place_on
 from tests.app.postgres import databases
 from tests.app.test_anchor import at, state, step

@@ -19,8 +19,8 @@ from sqlalchemy import event
 
 from app.domain.problems import Problem
 from app.store import Store
-from app.store.anchor import AnchorError
-from app.store.anchor_database import DatabaseAnchor
+from app.store.anchor.database import DatabaseAnchor
+from app.store.anchor.standing import AnchorError
 from tests.app.homes import Home, home_on
 from tests.app.ledgers import ANALYST, Ledger, opened
 from tests.app.test_faults import AMOUNT, RESULT, InjectedError, check, raise_at_commit, release

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from app.services.batches import MOST_MS, Batches, packed
+from app.services.releases.batches import MOST_MS, Batches, packed
 
 
 class Counted(Batches):

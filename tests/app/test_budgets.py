@@ -20,9 +20,9 @@ from app.api.state import Services
 from app.domain.ledger import Balance, EntryKind
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.services import budgets as budgets_module
-from app.services.accounting import PureMeter, ZcdpMeter
-from app.store.ids import text_of
+from app.services.datasets import budgets as budgets_module
+from app.services.datasets.accounting import PureMeter, ZcdpMeter
+from app.store.ledger.ids import text_of
 from mechanisms.accounting import RHO_UNIT, total_units
 from mechanisms.privacy import Epsilon
 from tests.app.ledgers import Place
@@ -94,7 +94,7 @@ class Grants:
     def __init__(self, services: Services, dataset: str, patched: pytest.MonkeyPatch) -> None:
         self.services, self.dataset, self.minutes = services, dataset, 0
         for module in ("accounts", "entries", "bulk", "releases", "datasets"):
-            patched.setattr(f"app.store.{module}.now", lambda: text_of(self.at(0)))
+            patched.setattr(f"app.store.ledger.{module}.now", lambda: text_of(self.at(0)))
 
     def at(self, minutes: int) -> datetime:
         return NOW + timedelta(minutes=self.minutes + minutes)

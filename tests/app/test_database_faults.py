@@ -23,7 +23,8 @@ from sqlalchemy.exc import DBAPIError
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.store import Debit, Finish, Store, UnknownCommitError, postgresql
+from app.store import Debit, Finish, Store, UnknownCommitError
+from app.store.database import postgresql
 from tests.app.homes import Home, home_on
 from tests.app.ledgers import ANALYST, Ledger, opened
 from tests.app.test_faults import AMOUNT, check

@@ -23,16 +23,9 @@ from sqlalchemy.exc import DBAPIError
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.store import (
-    Debit,
-    Finish,
-    Store,
-    StoreError,
-    UnitOfWork,
-    UnknownCommitError,
-    anchor_database,
-    postgresql,
-)
+from app.store import Debit, Finish, Store, StoreError, UnitOfWork, UnknownCommitError
+from app.store.anchor import database as anchor_database
+from app.store.database import postgresql
 from tests.app.clusters import Cluster, cluster
 from tests.app.homes import Home
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from app.domain.releases import ReleaseState
-from app.drawers import SpawnedDraws, _Drawer
-from app.services.jobs import DrawDiedError
+from app.processes.jobs import SpawnedDraws, _Drawer
+from app.services.releases.jobs import DrawDiedError
 from tests.app.ledgers import Place
 from tests.app.test_jobs import BOB, ask, final, new_dataset, opened
 
 PARENT = """
 import sys, time
 from pathlib import Path
-from app.drawers import _Drawer
+from app.processes.jobs import _Drawer
 if __name__ == "__main__":
     drawer = _Drawer(Path(sys.argv[1]), "warning")
     print(drawer._process.pid, flush=True)

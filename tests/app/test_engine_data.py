@@ -12,13 +12,13 @@ import pytest
 
 from app.domain.datasets import ColumnsSpec
 from app.domain.problems import Problem
-from app.engine import sketching, storing
 from app.engine.data import DataEngine, MismatchError
 from app.engine.executor import ProcessExecutor
-from app.engine.limits import Limits
 from app.engine.schema import schema_of
-from app.engine.storing import Ingested, part_rows, regroup
-from app.store.vault import AbsentError, TamperedError, Vault
+from app.uploads import sketching, storing
+from app.uploads.limits import Limits
+from app.uploads.storing import Ingested, part_rows, regroup
+from app.vault.vault import AbsentError, TamperedError, Vault
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData, Sketch
 from tests.app.uploads import columns_spec, plainly, sample_csv
@@ -124,7 +124,7 @@ def test_a_failing_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     def fail(*_: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("app.store.vault._write_durably", fail)
+    monkeypatch.setattr("app.vault.vault._write_durably", fail)
     with pytest.raises(OSError, match="no space left"):
         _stored(tmp_path, sample_csv(10).encode(), columns_spec())
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

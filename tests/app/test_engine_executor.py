@@ -15,9 +15,9 @@ import pytest
 
 from app.engine.executor import Executor, ProcessExecutor, SerialExecutor
 from app.engine.schema import schema_of
-from app.store.vault import StoredPart, Vault
+from app.vault.vault import StoredPart, Vault
+from mechanisms.contract import Block
 from mechanisms.sketches import Sketch
-from mechanisms.statistics.base import Block
 from tests.app.uploads import columns_spec, plainly, sample_csv
 
 COLUMNS = schema_of(columns_spec(), rows=None).columns

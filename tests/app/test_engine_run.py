@@ -15,11 +15,11 @@ import pytest
 from app.domain.problems import Problem
 from app.engine.run import run
 from app.logs import AllowListFormatter
+from mechanisms.contract import Data, Outcome, Plan
 from mechanisms.domain import NumberColumn
 from mechanisms.privacy import Adjacency, Epsilon, Guarantee
 from mechanisms.randomness import Randomness, SystemBits
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.base import Data, Outcome, Plan
 from tests.app.uploads import SENTINEL
 
 DATA = ArrayData({"x": NumberColumn(0, 1)}, {"x": np.zeros(3, dtype=np.int32)})  # type: ignore[arg-type]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.services import erasing
-from app.services.erasing import ErasingService
+from app.services.datasets import erasing
+from app.services.datasets.erasing import ErasingService
 
 BROKEN = "ds_broken"
 

@@ -27,7 +27,7 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.services.health import HealthService
 from app.store import Debit, Finish, ReleaseRecord, Store, StoreError
-from app.store.anchor import AnchorError
+from app.store.anchor.standing import AnchorError
 from tests.app.disk import ERRORS, Tape, image, recorded
 from tests.app.homes import Home
 from tests.app.ledgers import ANALYST, Ledger, Place, opened, url_of

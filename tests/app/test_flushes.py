@@ -14,10 +14,10 @@ import pytest
 
 from app.engine.data import DataEngine
 from app.store import back_up
-from app.store.lineage import LineageFiles, Origin
-from app.store.lock import LEDGER_NAME, DirectoryLock
-from app.store.signing import KEY_NAME, SigningKey
-from app.store.vault import STALE, Vault, VaultWriter
+from app.store.database.lock import LEDGER_NAME, DirectoryLock
+from app.store.ledger.signing import KEY_NAME, SigningKey
+from app.vault.lineage import LineageFiles, Origin
+from app.vault.vault import STALE, Vault, VaultWriter
 from tests.app.flushes import flushes
 from tests.app.ledgers import opened, url_of
 from tests.app.uploads import columns_spec, sample_csv

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain.problems import Problem
-from app.engine.cells import DROPPED
-from app.engine.ingest import ingest
 from app.engine.schema import schema_of
+from app.uploads.cells import DROPPED
+from app.uploads.ingest import ingest
 from mechanisms.domain import CODE_BITS, CODE_MAX
 from mechanisms.privacy import Adjacency
 from tests.app.uploads import columns_spec, encode, plainly, same, sample_csv

@@ -13,9 +13,9 @@ import polars as pl
 import pytest
 
 from app.domain.problems import Problem
-from app.engine.ingest import ingest
-from app.engine.limits import Limits
-from app.engine.reading import SHARED
+from app.processes.upload_reading import SHARED
+from app.uploads.ingest import ingest
+from app.uploads.limits import Limits
 from mechanisms.privacy import Adjacency
 from tests.app.uploads import SENTINEL, columns_spec, encode, refused, sample_csv, troubles
 

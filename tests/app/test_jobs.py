@@ -21,15 +21,15 @@ from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 from app.main import build_services, create_app
 from app.places import open_store
-from app.services import erasing
-from app.services.erasing import ErasingService
-from app.services.jobs import DrawDiedError, JobRunner, pauses_s
-from app.services.keys import Caller
-from app.services.leases import Lease
-from app.services.questions import Question
+from app.services.datasets import erasing
+from app.services.datasets.erasing import ErasingService
+from app.services.people.keys import Caller
+from app.services.plans.questions import Question
+from app.services.releases.jobs import DrawDiedError, JobRunner, pauses_s
+from app.services.releases.leases import Lease
 from app.settings import Settings
 from app.store import DatasetRecord, ReleaseRecord, Store
-from app.store.anchor import Standing
+from app.store.anchor.standing import Standing
 from app.worker import _work
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.quantile_regression import QuantileRegression
@@ -302,7 +302,7 @@ def test_a_stopping_service_lets_jobs_finish_for_a_while(place: Place) -> None:
 def test_an_outcome_that_cannot_be_stored_is_drawn_again(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.services.jobs._PAUSE_S", 0.01)
+    monkeypatch.setattr("app.services.releases.jobs._PAUSE_S", 0.01)
 
     async def scenario() -> None:
         async with opened(place, Fake()) as (_, services):
@@ -330,7 +330,7 @@ def test_what_cannot_be_handed_back_for_long_is_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A ledger that is frozen stays so; it is asked less and less often."""
-    monkeypatch.setattr("app.services.jobs._PAUSE_S", 0.001)
+    monkeypatch.setattr("app.services.releases.jobs._PAUSE_S", 0.001)
     place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
     tries: list[object] = []
 
@@ -369,8 +369,8 @@ def test_what_cannot_be_handed_back_for_long_is_logged_once(
 def test_a_stopping_service_waits_for_no_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.services.jobs._PAUSE_S", 1000.0)
-    monkeypatch.setattr("app.services.jobs._LONGEST_PAUSE_S", 1000.0)
+    monkeypatch.setattr("app.services.releases.jobs._PAUSE_S", 1000.0)
+    monkeypatch.setattr("app.services.releases.jobs._LONGEST_PAUSE_S", 1000.0)
     place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
 
     async def scenario() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from app.domain.problems import Problem
 from app.domain.roles import Role
-from app.services import keys as keys_module
-from app.services.keys import BOOTSTRAP_NAME, Caller, KeyService
+from app.services.people import keys as keys_module
+from app.services.people.keys import BOOTSTRAP_NAME, Caller, KeyService
 from app.store import Reader, Store
 from tests.app.ledgers import Place, opened
 

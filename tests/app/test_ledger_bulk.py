@@ -15,8 +15,8 @@ from sqlalchemy.exc import IntegrityError
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.store import UnitOfWork
-from app.store.commands import Charged, Command, Debit, Finish, Void
-from app.store.entries import Move
+from app.store.ledger.commands import Charged, Command, Debit, Finish, Void
+from app.store.ledger.entries import Move
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened
 from tests.app.test_ledger_race import hold
 

@@ -32,7 +32,7 @@ from app.domain.ledger import SYSTEM_ACCOUNT, EntryKind
 from app.domain.problems import Problem
 from app.domain.releases import MAX_ATTEMPTS, ReleaseState
 from app.store import Debit, Finish, UnitOfWork, Void
-from app.store.entries import Occasion
+from app.store.ledger.entries import Occasion
 from tests.app.ledgers import ANALYST, CURATOR, left_behind, place_on
 from tests.app.reference import Account, Reference
 

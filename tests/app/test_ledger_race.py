@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from app.domain.problems import Problem
 from app.store import UnitOfWork
-from app.store.commands import Debit
+from app.store.ledger.commands import Debit
 from app.store.writer import MAX_BATCH
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened
 

@@ -14,12 +14,12 @@ import pytest
 
 from app.domain.datasets import ColumnsSpec, parse_columns
 from app.domain.overlap import TableShape, chance_of_equal, overlaps
-from app.engine.ingest import ingest
-from app.engine.overlap import Newcomer, tables_overlap
-from app.engine.row_digests import SINGLE, MalformedError, RowDigester, RowDigests
-from app.engine.samples import Sampler
-from app.store.lineage import LineageFiles, Origin
-from app.store.vault import TamperedError, VaultError
+from app.uploads.ingest import ingest
+from app.uploads.overlap import Newcomer, tables_overlap
+from app.uploads.row_digests import SINGLE, MalformedError, RowDigester, RowDigests
+from app.uploads.samples import Sampler
+from app.vault.lineage import LineageFiles, Origin
+from app.vault.vault import TamperedError, VaultError
 from mechanisms.privacy import Adjacency
 
 KEY = bytes(range(32))
@@ -176,7 +176,7 @@ def test_of_a_long_parquet_file_fewer_columns_are_looked_at(
     table = people(300)
     content, spec = parquet_of(table, tmp_path / "table.parquet"), spec_of(table.select("owner"))
     assert any("file" in kept.labels for kept in digests(content, spec).kept)
-    monkeypatch.setattr("app.engine.parquet_file._MOST_VALUES", 599)
+    monkeypatch.setattr("app.uploads.parquet_file._MOST_VALUES", 599)
     assert not any("file" in kept.labels for kept in digests(content, spec).kept)
 
 

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from app.logs import ALLOWED, AllowListFormatter, describe
-from app.store.anchor import Standing
+from app.store.anchor.standing import Standing
 from app.store.guard import Guard
 
 SECRET = "sentinel90817263"

@@ -21,21 +21,21 @@ from app.api.schemas import DatasetSpec
 from app.api.state import Services
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.services import plans as plan_module
-from app.services import previews as preview_module
-from app.services.datasets import DatasetFacts
-from app.services.keys import Caller
-from app.services.planning import LONGEST_SHORT_MS, planning_ms
-from app.services.plans import Offer, make_offer
-from app.services.previews import Wish
-from app.services.questions import Question
-from app.services.showing import job_of_record
-from app.services.work import LONGEST_INLINE_MS, Job, expected_ms
+from app.services.datasets.datasets import DatasetFacts
+from app.services.people.keys import Caller
+from app.services.plans import plans as plan_module
+from app.services.plans import previews as preview_module
+from app.services.plans.deadlines import LONGEST_INLINE_MS, Job, expected_ms
+from app.services.plans.lanes import LONGEST_SHORT_MS, planning_ms
+from app.services.plans.plans import Offer, make_offer
+from app.services.plans.previews import Wish
+from app.services.plans.questions import Question
+from app.services.releases.public_moments import job_of_record
 from mechanisms.catalog import calibrate
+from mechanisms.contract import Statistic
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.geometry import joint_moments, second_moments, smooth
 from mechanisms.privacy import Adjacency, Epsilon
-from mechanisms.statistics.base import Statistic
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.covariance import Covariance
 from mechanisms.statistics.histogram import Histogram

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from app import quick_draws
 from app.api.state import Services
 from app.domain.releases import ReleaseState
-from app.quick_drawer import framed
-from app.services.draws import DrawDiedError, NoDrawerError
-from app.services.receipts import Receipts, sent_answer
+from app.processes import small_draws as quick_draws
+from app.processes.small_draw_child import framed
+from app.services.releases.draws import DrawDiedError, NoDrawerError
+from app.services.releases.receipts import Receipts, sent_answer
 from app.settings import Settings
 from app.store import ReleaseRecord
 from tests.app.forks import forked, own_host, wait
@@ -354,7 +354,7 @@ def test_it_is_there_where_there_is_a_processor_for_it(
 
 _LONE = """
 import socket, sys
-from app.quick_drawer import Order, framed, work
+from app.processes.small_draw_child import Order, framed, work
 from app.store import LedgerIdentity
 server, process = socket.socketpair()
 if sys.argv[1:]:

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from app.domain.problems import Problem
-from app.engine import reading
-from app.engine.forking import Forks, Message
-from app.engine.limits import Limits
-from app.engine.reading import SHARED, UploadReader
-from app.engine.trouble import UNREADABLE
+from app.processes import upload_reading as reading
+from app.processes.forking import Forks, Message
+from app.processes.upload_reading import SHARED, UploadReader
+from app.uploads.limits import Limits
+from app.uploads.trouble import UNREADABLE
 from tests.app.bombs import gzip_bomb, nested_gzip, parquet, parquet_bombs
 from tests.app.forks import children_of, wait
 from tests.app.uploads import SENTINEL, columns_spec, encode, refused, troubles

@@ -20,11 +20,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from app.client import ReceiptError, check_receipt
 from app.domain.ledger import Entry, chain_hash
 from app.domain.problems import Problem
-from app.services.receipts import Finding, LongAnswer, Receipts, sent_answer
+from app.services.releases.receipts import Finding, LongAnswer, Receipts, sent_answer
 from app.store import ReleaseRecord, StoreError, base64url
-from app.store import signing as signing_module
-from app.store.receipt import read_token, split
-from app.store.signing import KEY_NAME, SigningKey, thumbprint
+from app.store.ledger import signing as signing_module
+from app.store.ledger.receipt import read_token, split
+from app.store.ledger.signing import KEY_NAME, SigningKey, thumbprint
 from tests.app.ledgers import Ledger, Place, opened, raw
 
 ANSWER = b'{"id":"rel_1","value":{"receipt":1.50,"caf\xc3\xa9":[1,2]}}'

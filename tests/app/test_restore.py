@@ -23,9 +23,9 @@ from app.store import (
     back_up,
     reconciling,
 )
-from app.store.anchor_file import LOG_NAME
-from app.store.engines import writing_engine
-from app.store.ids import text_of
+from app.store.anchor.file import LOG_NAME
+from app.store.database.engines import writing_engine
+from app.store.ledger.ids import text_of
 from app.store.unit_of_work import transaction
 from tests.app.conftest import ON_BOTH
 from tests.app.homes import Home, Saved, home_on
@@ -351,7 +351,7 @@ def test_a_grant_that_has_ended_does_not_make_room(
     home.put_back(old)
     later = text_of(datetime.now(UTC) + timedelta(hours=2))
     for module in ("accounts", "entries"):
-        monkeypatch.setattr(f"app.store.{module}.now", lambda: later)
+        monkeypatch.setattr(f"app.store.ledger.{module}.now", lambda: later)
     store = assert_runs(home)
     with store.reading() as r:
         account = r.accounts.get(ledger.account)

@@ -20,12 +20,12 @@ from app.domain.policies import Review
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.domain.roles import Role
-from app.services.keys import Caller
-from app.services.plans import PlanService
-from app.services.reviews import Decision, reserve
-from app.services.showing import Showing
+from app.services.people.keys import Caller
+from app.services.plans.plans import PlanService
+from app.services.releases.public_moments import Showing
+from app.services.releases.reviews import Decision, reserve
 from app.store import Debit, ReleaseRecord
-from app.store.reviews import Reviews
+from app.store.ledger.reviews import Reviews
 from mechanisms.privacy import Epsilon
 from tests.app.ledgers import Place, opened
 from tests.app.test_jobs import BOB, Fake, drawn, final, question
@@ -295,7 +295,7 @@ def test_whoever_decides_first_ends_what_is_overdue(place: Place) -> None:
 def test_a_serving_process_ends_what_is_overdue(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.services.reviews._LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("app.services.releases.reviews._LOOK_EVERY_S", 0.01)
 
     async def scenario() -> None:
         async with serving(place, Fake()) as (store, services):

@@ -20,12 +20,12 @@ from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 from app.main import build_services
 from app.places import open_store
-from app.services import datasets as dataset_module
-from app.services import draws as draw_module
-from app.services.datasets import DatasetFacts
-from app.services.keys import Caller
-from app.services.plans import PlanService, make_offer
-from app.services.questions import Question, read_question
+from app.services.datasets import datasets as dataset_module
+from app.services.datasets.datasets import DatasetFacts
+from app.services.people.keys import Caller
+from app.services.plans.plans import PlanService, make_offer
+from app.services.plans.questions import Question, read_question
+from app.services.releases import draws as draw_module
 from app.settings import Settings
 from app.store import DatasetRecord, DatasetStatus, Store, UnknownCommitError
 from mechanisms.privacy import Epsilon

@@ -12,10 +12,10 @@ import pytest
 from app.domain.ledger import Balance, EntryKind
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.store import ids
-from app.store.commands import Debit
-from app.store.entries import Occasion
-from app.store.ids import text_of
+from app.store.ledger import ids
+from app.store.ledger.commands import Debit
+from app.store.ledger.entries import Occasion
+from app.store.ledger.ids import text_of
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened, raw
 
 NOW = datetime(2031, 5, 1, 12, tzinfo=UTC)
@@ -41,7 +41,7 @@ def ledger(place: Place) -> Iterator[Ledger]:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
     for module in ("accounts", "entries", "bulk", "releases", "datasets"):
-        monkeypatch.setattr(f"app.store.{module}.now", found.text)
+        monkeypatch.setattr(f"app.store.ledger.{module}.now", found.text)
     monkeypatch.setattr(ids, "now", found.text)
     return found
 

@@ -16,7 +16,7 @@ from app.domain.releases import (
     result_digest,
     result_digests,
 )
-from app.store.blocks import (
+from app.store.verification.blocks import (
     CHARGE_COLUMNS,
     ENTRY_COLUMNS,
     RELEASE_COLUMNS,
@@ -24,7 +24,7 @@ from app.store.blocks import (
     all_follow,
     entry_hashes,
 )
-from app.store.walks import EntryWalk, ReleaseWalk
+from app.store.verification.walks import EntryWalk, ReleaseWalk
 
 TEXTS = st.text(max_size=9) | st.sampled_from(
     ["", "é", "%s", "\x00" * 9 + "t", "a" * 127, "a" * 128, "a" * 256, "\ud800"]

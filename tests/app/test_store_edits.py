@@ -24,10 +24,10 @@ import pytest
 
 from app.domain.releases import ReleaseState
 from app.domain.roles import Role
-from app.services.receipts import Receipts
+from app.services.releases.receipts import Receipts
 from app.store import StoreError, Verification, inspecting
-from app.store.engines import migrating_engine
-from app.store.tables import metadata
+from app.store.database.engines import migrating_engine
+from app.store.database.tables import metadata
 from app.store.verification import verify
 from tests.app.ledgers import REFUSALS, Ledger, Place, Raw, opened, place_on, raw, unguarded
 

@@ -15,7 +15,7 @@ import pytest
 from app.domain.ledger import GENESIS
 from app.domain.releases import TRANSITIONS, ReleaseState
 from app.store import StoreError
-from app.store.rules import RULES, postgresql_triggers, sqlite_trigger
+from app.store.database.rules import RULES, postgresql_triggers, sqlite_trigger
 from tests.app.conftest import ON_BOTH
 from tests.app.ledgers import (
     DATABASE_ERRORS,

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from itertools import groupby
 
-from app.store import ids
+from app.store.ledger import ids
 
 
 def test_ids_of_releases_are_unique_and_neighbours_begin_alike() -> None:

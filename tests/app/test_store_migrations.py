@@ -17,10 +17,10 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import make_url
 
 from app.store import Store, StoreError
-from app.store.engines import migrating_engine
-from app.store.migrate import migrate
-from app.store.postgresql_shape import expected_on_postgresql, found_on_postgresql
-from app.store.tables import metadata
+from app.store.database.engines import migrating_engine
+from app.store.database.migrate import migrate
+from app.store.database.postgresql_shape import expected_on_postgresql, found_on_postgresql
+from app.store.database.tables import metadata
 from app.store.unit_of_work import transaction
 from tests.app.conftest import ON_BOTH
 from tests.app.ledgers import Place, raw

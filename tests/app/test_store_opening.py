@@ -18,20 +18,12 @@ from sqlalchemy.exc import DBAPIError
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.store import (
-    DirectoryLockedError,
-    Standing,
-    Store,
-    StoreError,
-    UnitOfWork,
-    engines,
-    inspecting,
-    sqlite,
-)
-from app.store import lock as lock_module
+from app.store import DirectoryLockedError, Standing, Store, StoreError, UnitOfWork, inspecting
 from app.store import store as store_module
+from app.store.database import engines, sqlite
+from app.store.database import lock as lock_module
+from app.store.database.lock import DirectoryLock
 from app.store.errors import PragmaMismatchError, StoreClosedError, UnsupportedDatabaseError
-from app.store.lock import DirectoryLock
 from tests.app.ledgers import CURATOR, DATABASE_ERRORS, Place, left_behind, opened, url_of
 
 

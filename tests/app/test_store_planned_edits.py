@@ -18,10 +18,10 @@ from sqlalchemy import Connection
 
 from app.domain.ledger import Entry, chain_hash
 from app.domain.releases import result_digest
-from app.store.engines import migrating_engine
+from app.store.database.engines import migrating_engine
+from app.store.database.schema_check import check_schema
+from app.store.database.tables import metadata
 from app.store.errors import TamperedSchemaError
-from app.store.schema_check import check_schema
-from app.store.tables import metadata
 from app.store.verification import verify
 from tests.app.conftest import ON_BOTH
 from tests.app.ledgers import Place, Raw, file_of, opened, place_on, raw, unguarded

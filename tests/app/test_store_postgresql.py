@@ -13,20 +13,13 @@ import pytest
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import DBAPIError
 
-from app.store import (
-    Store,
-    StoreError,
-    UnitOfWork,
-    anchor_database,
-    engines,
-    inspecting,
-    postgresql,
-    privileges,
-)
-from app.store.anchor_database import DatabaseAnchor
+from app.store import Store, StoreError, UnitOfWork, inspecting
+from app.store.anchor import database as anchor_database
+from app.store.anchor.database import DatabaseAnchor
+from app.store.database import engines, postgresql, privileges
+from app.store.database.rules import RULES, postgresql_triggers
+from app.store.database.tables import metadata
 from app.store.errors import ServerSettingError, UnknownCommitError
-from app.store.rules import RULES, postgresql_triggers
-from app.store.tables import metadata
 from tests.app.ledgers import CURATOR, Ledger, Place, Raw, opened, place_on, raw
 from tests.app.postgres import databases
 from tests.app.test_ledger_race import hold

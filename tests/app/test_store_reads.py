@@ -18,12 +18,13 @@ from sqlalchemy import Connection, Engine, event
 from app.api.state import Services
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.services import showing, work
-from app.services.reviews import Decision
-from app.services.showing import Showing
+from app.services.plans import deadlines as work
+from app.services.releases import public_moments as showing
+from app.services.releases.public_moments import Showing
+from app.services.releases.reviews import Decision
 from app.store import ReleasePage, ReleaseRecord, Store
-from app.store.engines import migrating_engine
-from app.store.tables import metadata
+from app.store.database.engines import migrating_engine
+from app.store.database.tables import metadata
 from app.store.unit_of_work import transaction
 from mechanisms.statistics.count import Count
 from tests.app.ledgers import Ledger, Place, file_of, opened, raw, url_of

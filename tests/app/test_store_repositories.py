@@ -9,9 +9,9 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState, request_fingerprint
 from app.domain.roles import Role
 from app.store import DatasetStatus, UnitOfWork
-from app.store.entries import Occasion
 from app.store.errors import LostUpdateError
-from app.store.ids import now
+from app.store.ledger.entries import Occasion
+from app.store.ledger.ids import now
 from tests.app.ledgers import ANALYST, CURATOR, Place, opened
 
 

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from app.store.rules import RULES, Rule, drop_rules, replace_rules, wrong_rules
+from app.store.database.rules import RULES, Rule, drop_rules, replace_rules, wrong_rules
 from tests.app.attack_parts import Attack
 from tests.app.attacks import ATTACKS
 from tests.app.conftest import ON_BOTH

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import CheckConstraint, ForeignKeyConstraint
 
 from app.store import StoreError
-from app.store.tables import metadata
+from app.store.database.tables import metadata
 from tests.app.conftest import ON_BOTH
 from tests.app.ledgers import Place, raw
 from tests.app.test_store_planned_edits import Original, original_on

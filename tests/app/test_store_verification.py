@@ -12,7 +12,7 @@ import pytest
 
 from app.domain.roles import Role
 from app.store import StoreError, Verification, inspecting
-from app.store.entries import Entries
+from app.store.ledger.entries import Entries
 from tests.app.ledgers import Place, opened, raw
 
 # Everything the chain covers, column by column.

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from app import storers
 from app.domain.problems import Problem
 from app.engine.data import DataEngine
-from app.engine.forking import ProcessLostError
-from app.engine.limits import Limits
-from app.engine.reading import SHARED
-from app.engine.row_digests import RowDigests
-from app.services.lineage import Digested, Verdict, compare
-from app.store.lineage import LineageFiles, Origin
-from app.store.vault import ATTACHED, Vault
-from app.storers import StoringProcesses
+from app.processes import uploads as storers
+from app.processes.forking import ProcessLostError
+from app.processes.upload_reading import SHARED
+from app.processes.uploads import StoringProcesses
+from app.services.datasets.lineage import Digested, Verdict, compare
+from app.uploads.limits import Limits
+from app.uploads.row_digests import RowDigests
+from app.vault.lineage import LineageFiles, Origin
+from app.vault.vault import ATTACHED, Vault
 from tests.app.forks import Starved, forked, no_time_left, own_host, wait
 from tests.app.uploads import SENTINEL, columns_spec, sample_csv
 

@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from app import drawers
 from app.api.schemas import DatasetSpec
 from app.api.state import Services
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.engine.data import DataEngine
 from app.logs import AllowListFormatter
-from app.services import plans
-from app.services.answers import plan_json
-from app.services.plans import make_offer
-from app.services.questions import Question, read_question
-from app.services.terms import TermsChangedError, require_same_terms
+from app.processes import jobs as drawers
+from app.services.plans import plans
+from app.services.plans.answers import plan_json
+from app.services.plans.charged_plan import TermsChangedError, require_same_terms
+from app.services.plans.plans import make_offer
+from app.services.plans.questions import Question, read_question
 from app.store import DatasetRecord, ReleaseRecord, Store
-from app.store.vault import Vault
+from app.vault.vault import Vault
 from mechanisms.catalog import calibrate
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.quantile import Quantile

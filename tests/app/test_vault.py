@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.store.vault import (
+from app.vault.vault import (
     MAX_PART_ROWS,
     AbsentError,
     StoredFile,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.services.work import (
+from app.services.plans.deadlines import (
     ESTIMATES,
     LONGEST_DEADLINE_S,
     LONGEST_INLINE_MS,
@@ -19,10 +19,10 @@ from app.services.work import (
     job_of,
 )
 from mechanisms.catalog import STATISTICS, calibrate
+from mechanisms.contract import Block, InvalidStatisticError, Statistic
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
-from mechanisms.statistics.base import Block, InvalidStatisticError, Statistic
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.stack import Part, Stack

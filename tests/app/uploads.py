@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from app.domain.datasets import ColumnsSpec, parse_columns
 from app.domain.problems import Problem
-from app.engine.limits import Limits
-from app.engine.reading import SHARED
 from app.engine.schema import schema_of
+from app.processes.upload_reading import SHARED
+from app.uploads.limits import Limits
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn
 from mechanisms.privacy import Adjacency
 

@@ -16,7 +16,7 @@ from app.cli import main
 from app.client import ReleaseDesk
 from app.places import open_store
 from app.settings import Settings
-from app.store.anchor_file import LOG_NAME
+from app.store.anchor.file import LOG_NAME
 from tests.contract.service import ADMIN_KEY, ask, running, upload
 
 CURRENT = "where the anchor says"

@@ -23,10 +23,10 @@ import pytest
 from scipy.stats import binomtest
 from starlette.responses import Response
 
-from app.api.releases import unfinished
+from app.api.endpoints.releases import unfinished
 from app.logs import AllowListFormatter
-from app.services.releases import ReleaseRecord
-from app.services.showing import Showing
+from app.services.releases.public_moments import Showing
+from app.services.releases.releases import ReleaseRecord
 from tests.contract.service import COLUMNS, Service, ask, make_key, running, upload
 from tests.contract.test_releases import STATISTICS
 
@@ -350,7 +350,7 @@ def test_a_header_of_a_job_that_tells_is_found(
         return told(answer)
 
     assert accepted(some) == accepted(none)
-    monkeypatch.setattr("app.api.releases.unfinished", telling)
+    monkeypatch.setattr("app.api.endpoints.releases.unfinished", telling)
     assert accepted(some) != accepted(none)
 
 

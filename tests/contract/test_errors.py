@@ -150,7 +150,7 @@ def test_an_unexpected_failure_says_nothing(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    from app.services.budgets import BudgetService
+    from app.services.datasets.budgets import BudgetService
 
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError(SENTINEL)

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.services.showing import Showing
+from app.services.releases.public_moments import Showing
 from tests.contract.service import Service, ask, assert_problem, running, spent, upload
 
 SLOT_MS = 20

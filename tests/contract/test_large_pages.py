@@ -71,7 +71,7 @@ def test_a_page_is_bounded_in_bytes_and_next_leads_to_the_rest(large: Service) -
 def test_a_single_answer_larger_than_a_page_is_shown_alone(
     large: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.api.releases.MOST_BYTES", 1000)
+    monkeypatch.setattr("app.api.endpoints.releases.MOST_BYTES", 1000)
     with large.client() as client:
         page = client.get("/v1/releases").json()
         assert len(page["items"]) == 1

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.api.metrics import Metrics
+from app.api.endpoints.metrics import Metrics
 from app.logs import ALLOWED, AllowListFormatter
 from tests.contract.service import ROWS, ask, assert_problem, make_key, running, send_upload, upload
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.problems import Problem
-from app.services.rates import RateLimiter
+from app.services.people.rates import RateLimiter
 from tests.contract.service import ask, assert_problem, make_key, running, spent, upload
 
 

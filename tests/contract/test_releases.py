@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from app.api.answers import ReleaseAnswer
-from app.services.questions import KINDS
+from app.services.plans.questions import KINDS
 from tests.contract.service import (
     MEAN,
     ROWS,

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app.domain.timing import response_schedule
-from app.services import draws as draw_module
+from app.services.releases import draws as draw_module
 from tests.contract.service import Service, ask, assert_problem, make_key, running, upload
 
 SLOT_MS = 50

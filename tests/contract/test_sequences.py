@@ -21,7 +21,7 @@ from schemathesis.core.transport import Response
 from app.api.openapi import snapshot
 from app.domain.problems import Problem
 from app.services.audit import AuditService
-from app.services.budgets import BudgetService
+from app.services.datasets.budgets import BudgetService
 from tests.contract.real_things import World, prepared
 from tests.contract.service import ADMIN_KEY, Service, running
 

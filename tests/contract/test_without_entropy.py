@@ -16,7 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app import drawers, quick_draws
+from app.processes import jobs as drawers
+from app.processes import small_draws as quick_draws
 from app.store import inspecting
 from mechanisms import randomness
 from tests.app import no_entropy

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from app.cli import main
 from app.client_commands import REFUSED, UNREACHABLE
 from app.engine.data import DataEngine
-from app.store.vault import Vault
+from app.vault.vault import Vault
 from tests.app.uploads import columns_spec, sample_csv
 from tests.e2e.live import ADMIN_KEY, LiveServer, free_port
 

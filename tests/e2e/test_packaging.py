@@ -31,8 +31,8 @@ import yaml
 from sqlalchemy.engine import make_url
 
 from app.cli import serve
-from app.store.anchor_database import DatabaseAnchor
-from app.store.engines import is_shared
+from app.store.anchor.database import DatabaseAnchor
+from app.store.database.engines import is_shared
 from tests.e2e.live import ADMIN_KEY, free_port, release_mean, upload
 
 ROOT = Path(__file__).parent.parent.parent

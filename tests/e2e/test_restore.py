@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
-from app.store.anchor import Standing
+from app.store.anchor.standing import Standing
 from tests.app.homes import Home, home_on
 from tests.e2e.live import LiveServer, release_mean, upload
 

@@ -18,7 +18,7 @@ import pytest
 
 from app.domain.datasets import parse_columns
 from app.engine.data import DataEngine
-from app.store.vault import Vault
+from app.vault.vault import Vault
 from mechanisms.privacy import Adjacency
 from tests.e2e.live import ADMIN_KEY, LiveServer, release_mean, upload
 

@@ -28,8 +28,8 @@ from scipy.stats import ks_2samp, spearmanr
 
 from app.api import clock as clock_module
 from app.domain.timing import Schedule, response_schedule
-from app.services import draws as draw_module
-from app.services import showing as showing_module
+from app.services.releases import draws as draw_module
+from app.services.releases import public_moments as showing_module
 from tests.contract import service as contract
 from tests.e2e import live
 

@@ -33,10 +33,10 @@ from fractions import Fraction
 from typing import Any
 
 from mechanisms.catalog import STATISTICS
+from mechanisms.contract import Statistic
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.base import Statistic
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain import Schema
-from mechanisms.objective_perturbation import smoothed_check_objective
 from mechanisms.objectives.smoothed_check import SmoothedCheckObjective
+from mechanisms.perturbation.plan import smoothed_check_objective
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.quantile_regression import QuantileRegression

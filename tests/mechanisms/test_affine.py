@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
 from mechanisms.samplers.affine import AffinePosterior, cheapest_route, draw, routes
 from mechanisms.samplers.affine.cross_polytope import CrossPolytopeRoute
@@ -17,7 +18,6 @@ from mechanisms.samplers.affine.path import Vertex, find_vertices
 from mechanisms.samplers.affine.search import improved
 from mechanisms.samplers.affine.tries import Route, decide, random_words, surviving
 from mechanisms.samplers.affine.vertex import VertexRoute, vertex_route
-from mechanisms.samplers.rounding import working_precision
 from mechanisms.testing import Law, check_draws, distance_threshold, seeded_randomness
 
 Floats = NDArray[np.float64]

@@ -13,15 +13,15 @@ from flint import arb
 from numpy.typing import NDArray
 from scipy import stats
 
-from mechanisms import objective_calibration
 from mechanisms.catalog import calibrate
-from mechanisms.objective_calibration import Perturbation
+from mechanisms.exact.rounding import working_precision
 from mechanisms.objectives.losses import logistic_loss, smoothed_check_loss
+from mechanisms.perturbation import calibration as objective_calibration
+from mechanisms.perturbation.calibration import Perturbation
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers import bodies
 from mechanisms.samplers.bodies import Body, BodyVector, Halfspaces, InterceptHull
 from mechanisms.samplers.regions import WholeSpace
-from mechanisms.samplers.rounding import working_precision
 from mechanisms.testing import Law, check_draws, seeded_randomness
 from tests.mechanisms.logistic_data import objective, plain_design
 from tests.mechanisms.quantile_data import question, table

@@ -11,9 +11,9 @@ import pytest
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mechanisms.catalog import MECHANISMS, STATISTICS, calibrate, offers
+from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon
-from mechanisms.statistics.base import InvalidStatisticError
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.histogram import Histogram

@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from mechanisms.catalog import calibrate
+from mechanisms.contract import InvalidStatisticError, Noise, Statistic
 from mechanisms.derivations import Released, derive
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.base import InvalidStatisticError, Noise, Statistic
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count

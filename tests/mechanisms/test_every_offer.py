@@ -19,9 +19,9 @@ import pytest
 
 from mechanisms.catalog import MECHANISMS, calibrate, offers
 from mechanisms.composition import SMALLEST_EPSILON
+from mechanisms.contract import InvalidStatisticError, Noise, Plan
 from mechanisms.privacy import Adjacency, Epsilon, EpsilonShare, PrivacyLoss
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.base import InvalidStatisticError, Noise, Plan
 from mechanisms.testing import audit_epsilon, seeded_randomness
 from tests.mechanisms.offers import PROOFS, REPLACE, Proof
 

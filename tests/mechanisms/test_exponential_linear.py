@@ -12,15 +12,15 @@ import pytest
 from numpy.typing import NDArray
 
 from mechanisms.catalog import calibrate
+from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.exponential_linear import LinearDraw, loss_rate, loss_sensitivity, public_ridge
+from mechanisms.exponential.linear import LinearDraw, loss_rate, loss_sensitivity, public_ridge
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers import gaussian_search
 from mechanisms.samplers.affine.tries import decide, random_words, surviving
 from mechanisms.samplers.gaussian_ball import GaussianBall
 from mechanisms.samplers.gaussian_search import best_envelope
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.base import InvalidStatisticError
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.testing import Law, check_draws, record_replay, seeded_randomness
 

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from mechanisms import exponential
 from mechanisms.catalog import calibrate
+from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CODE_MAX
+from mechanisms.exact.rounding import working_precision
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.samplers.intervals import GridCodes
 from mechanisms.samplers.permute_and_flip import permute_and_flip_point
-from mechanisms.samplers.rounding import working_precision
-from mechanisms.statistics.base import InvalidStatisticError
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.quantile import Quantile, gradient_sensitivity
 from mechanisms.testing import Law, audit_epsilon, check_draws, draws_needed, seeded_randomness

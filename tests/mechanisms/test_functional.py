@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincc
 
 from mechanisms.catalog import calibrate
+from mechanisms.contract import InvalidStatisticError, Plan
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
 from mechanisms.functional import FunctionalDraw, coordinate_noise, regression_moments
 from mechanisms.geometry.balls import BALLS, Ball
@@ -24,7 +25,6 @@ from mechanisms.objectives.sanitized import Rule, solve
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.base import InvalidStatisticError, Plan
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.testing import (
     Law,

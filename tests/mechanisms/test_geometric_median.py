@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from mechanisms.catalog import calibrate
+from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.kng_median import MOST_ROWS
+from mechanisms.exact.rounding import working_precision
+from mechanisms.kng.geometric_median import MOST_ROWS
 from mechanisms.objectives.geometric_median import MedianLaw
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.boxes import Box, Cover, Space
-from mechanisms.samplers.rounding import working_precision
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.base import InvalidStatisticError
 from mechanisms.statistics.geometric_median import GeometricMedian
 from mechanisms.testing import Law, check_draws, seeded_randomness
 

@@ -14,6 +14,8 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mechanisms.contract import InvalidStatisticError
+from mechanisms.exact.rounding import working_precision
 from mechanisms.geometry.advisor import MOST_TRIES, advise
 from mechanisms.geometry.balls import NormBall
 from mechanisms.geometry.contributions import contribution_hull
@@ -28,8 +30,6 @@ from mechanisms.geometry.stacked import StackedBall
 from mechanisms.knorm import ball_of, offered_norms
 from mechanisms.samplers.knorm import draw_from_points
 from mechanisms.samplers.main_effects import Proposal
-from mechanisms.samplers.rounding import working_precision
-from mechanisms.statistics.base import InvalidStatisticError
 from mechanisms.statistics.second_order import Layout
 from mechanisms.testing import Law, check_draws, draws_needed, seeded_randomness
 

@@ -11,14 +11,14 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from mechanisms.objective_calibration import Perturbation, ridge
+from mechanisms.exact.continuous import knorm_vector
+from mechanisms.exact.rounding import working_precision
 from mechanisms.objectives.huber import HuberObjective
 from mechanisms.objectives.losses import Norm, huber_loss
+from mechanisms.perturbation.calibration import Perturbation, ridge
 from mechanisms.privacy import Adjacency
-from mechanisms.samplers.continuous import knorm_vector
 from mechanisms.samplers.minimiser import Problem, certified_minimiser, refined_minimiser
 from mechanisms.samplers.regions import Box, L1Ball, L2Ball, Region, WholeSpace
-from mechanisms.samplers.rounding import working_precision
 from mechanisms.statistics.regression import code_rows, design
 from mechanisms.testing import Law, audit_counts, check_draws, seeded_randomness
 from tests.mechanisms.quantile_data import question, table

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms import kng
+from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CODE_MAX
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import Randomness, system_randomness
@@ -23,7 +24,6 @@ from mechanisms.samplers.fine_grid import FineGrid
 from mechanisms.samplers.intervals import GridCodes
 from mechanisms.samplers.joint_quantiles import JointLaw, Tables, joint_points
 from mechanisms.sketches import distinct
-from mechanisms.statistics.base import InvalidStatisticError
 from mechanisms.statistics.quantile import Quantile, joint_sensitivity
 from mechanisms.statistics.rank_errors import bridge_errors, joint_rank_errors, split_rank_errors
 from mechanisms.testing import Law, audit_epsilon, check_draws, record_replay, seeded_randomness

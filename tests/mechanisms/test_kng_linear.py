@@ -14,8 +14,9 @@ import statsmodels.api as sm
 from numpy.typing import NDArray
 
 from mechanisms.catalog import calibrate
+from mechanisms.contract import InvalidStatisticError, Plan
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.kng_linear import LinearDraw, calibrate_linear, grid_exponent
+from mechanisms.kng.linear import LinearDraw, calibrate_linear, grid_exponent
 from mechanisms.objectives.linear import (
     base_power,
     gradient_rate,
@@ -28,7 +29,6 @@ from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.affine import cheapest_route, draw, routes
 from mechanisms.samplers.affine.tries import decide, random_words, surviving
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.base import InvalidStatisticError, Plan
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.regression import INTERCEPT
 from mechanisms.testing import (

@@ -14,11 +14,11 @@ from flint import arb, fmpq
 from scipy.special import gammainc
 from scipy.stats import beta
 
+from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import Randomness, system_randomness
 from mechanisms.samplers import geometric as geometric_module
 from mechanisms.samplers.geometric import Geometric, geometric
 from mechanisms.samplers.knorm import draw_hull, draw_in_ball, draw_l1, draw_l2, draw_linf
-from mechanisms.samplers.rounding import working_precision
 from mechanisms.testing import Law, SeededBits, check_draws, seeded_randomness
 
 TWINS = (0.7, 1.3)

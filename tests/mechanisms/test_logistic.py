@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from flint import arb, arb_mat
 
+from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
-from mechanisms.objectives.floats import SIGMOID_ERROR, SIGMOID_FLOOR, sigmoid
-from mechanisms.objectives.local import norm_bound, smallest_eigenvalue_bound
+from mechanisms.exact.floats import SIGMOID_ERROR, SIGMOID_FLOOR, sigmoid
+from mechanisms.exact.rounding import working_precision
 from mechanisms.objectives.logistic import CHUNK_ROWS, Design
 from mechanisms.objectives.quadratic import LeastSquaresObjective
 from mechanisms.privacy import Adjacency
-from mechanisms.samplers.rounding import working_precision
+from mechanisms.samplers.objective import norm_bound, smallest_eigenvalue_bound
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.base import InvalidStatisticError
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.logistic_regression import LogisticRegression, signed_rows
 from mechanisms.statistics.regression import design

@@ -12,9 +12,11 @@ import statsmodels.api as sm
 from numpy.typing import NDArray
 
 from mechanisms.catalog import calibrate
+from mechanisms.contract import InvalidStatisticError, Plan
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.kng_boxes import MOST_ROWS
-from mechanisms.kng_logistic import LogisticDraw, changed_records
+from mechanisms.exact.rounding import working_precision
+from mechanisms.kng.logistic import LogisticDraw, changed_records
+from mechanisms.kng.quantile_regression import MOST_ROWS
 from mechanisms.objectives.logistic_boxes import CubeNorm, LogisticLaw, NormName
 from mechanisms.objectives.logistic_cells import cell_chords
 from mechanisms.objectives.logistic_expansion import (
@@ -26,9 +28,7 @@ from mechanisms.objectives.logistic_expansion import (
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.boxes import Box, Cover
-from mechanisms.samplers.rounding import working_precision
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.base import InvalidStatisticError, Plan
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.testing import (
     Law,

@@ -11,12 +11,12 @@ from flint import arb, ctx
 from scipy import stats
 
 from mechanisms.domain import CODE_MAX
+from mechanisms.exact.continuous import BallNorm, knorm_vector
+from mechanisms.exact.rounding import grid_index, grid_point, working_precision
 from mechanisms.objectives.quadratic import LeastSquaresObjective
-from mechanisms.samplers.continuous import BallNorm, knorm_vector
 from mechanisms.samplers.l1_ball import Quadratic, solve_exactly
 from mechanisms.samplers.minimiser import Problem, certified_minimiser, refined_minimiser
 from mechanisms.samplers.regions import L1Ball, dyadic_step, l1_region
-from mechanisms.samplers.rounding import grid_index, grid_point, working_precision
 from mechanisms.testing import Law, check_draws, seeded_randomness
 from tests.mechanisms.logistic_data import objective, plain_design
 

@@ -12,20 +12,20 @@ import pytest
 from flint import arb
 from sklearn.linear_model import LogisticRegression as Reference
 
-from mechanisms import objective_perturbation
+from mechanisms.contract import Block, Data, InvalidStatisticError, Plan
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.objective_calibration import SMALLEST_RIDGE, automatic_q, ridge
-from mechanisms.objective_perturbation import (
+from mechanisms.exact.continuous import BallNorm
+from mechanisms.exact.rounding import working_precision
+from mechanisms.objectives.losses import logistic_loss, squared_loss
+from mechanisms.perturbation import plan as objective_perturbation
+from mechanisms.perturbation.calibration import SMALLEST_RIDGE, automatic_q, ridge
+from mechanisms.perturbation.plan import (
     ObjectivePerturbation,
     calibrate,
     logistic_objective,
 )
-from mechanisms.objectives.losses import logistic_loss, squared_loss
 from mechanisms.privacy import Adjacency, Epsilon
-from mechanisms.samplers.continuous import BallNorm
-from mechanisms.samplers.rounding import working_precision
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.base import Block, Data, InvalidStatisticError, Plan
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression

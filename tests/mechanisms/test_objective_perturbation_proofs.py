@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from mechanisms.domain import Schema
-from mechanisms.objective_calibration import ridge
-from mechanisms.objective_perturbation import (
+from mechanisms.exact.continuous import BallNorm
+from mechanisms.exact.rounding import working_precision
+from mechanisms.objectives.losses import Loss, logistic_loss
+from mechanisms.objectives.quadratic import LeastSquaresObjective
+from mechanisms.perturbation.calibration import ridge
+from mechanisms.perturbation.plan import (
     ObjectivePerturbation,
     calibrate,
     logistic_objective,
 )
-from mechanisms.objectives.losses import Loss, logistic_loss
-from mechanisms.objectives.quadratic import LeastSquaresObjective
 from mechanisms.privacy import Adjacency, Epsilon
-from mechanisms.samplers.continuous import BallNorm
-from mechanisms.samplers.rounding import working_precision
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression

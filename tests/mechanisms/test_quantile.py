@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mechanisms import kng
+from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
+from mechanisms.exact.rounding import working_precision
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import Randomness, system_randomness
 from mechanisms.samplers import intervals
 from mechanisms.samplers.intervals import GridCodes, draw_point
-from mechanisms.samplers.rounding import working_precision
 from mechanisms.sketches import ArrayData, distinct
-from mechanisms.statistics.base import InvalidStatisticError
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.quantile import Quantile, gradient_sensitivity

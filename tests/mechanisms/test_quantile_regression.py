@@ -11,9 +11,11 @@ import pytest
 import statsmodels.api as sm
 
 from mechanisms.catalog import calibrate
+from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.exponential_boxes import loss_sensitivity
-from mechanisms.kng_boxes import MOST_ROWS, read_records
+from mechanisms.exact.rounding import working_precision
+from mechanisms.exponential.quantile_regression import loss_sensitivity
+from mechanisms.kng.quantile_regression import MOST_ROWS, read_records
 from mechanisms.objectives.check_loss import (
     GradientLaw,
     LossLaw,
@@ -22,9 +24,7 @@ from mechanisms.objectives.check_loss import (
 from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHull, Linf
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.boxes import Box, Cover, draw
-from mechanisms.samplers.rounding import working_precision
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.base import InvalidStatisticError
 from mechanisms.statistics.quantile_regression import QuantileRegression, gradient_sensitivity
 from mechanisms.testing import (
     Law,

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from scipy.optimize import LinearConstraint, NonlinearConstraint, minimize
 from scipy.special import expit
 
-from mechanisms.objective_calibration import Perturbation
+from mechanisms.exact.continuous import knorm_vector
+from mechanisms.exact.rounding import working_precision
 from mechanisms.objectives.losses import logistic_loss
 from mechanisms.objectives.quadratic import LeastSquaresObjective
 from mechanisms.objectives.regularised import RegularisedObjective, Ridge, SmoothAbsolute
+from mechanisms.perturbation.calibration import Perturbation
 from mechanisms.privacy import Adjacency
-from mechanisms.samplers.continuous import knorm_vector
 from mechanisms.samplers.minimiser import Problem, certified_minimiser, refined_minimiser
 from mechanisms.samplers.regions import Box, L1Ball, L2Ball, Region, WholeSpace
-from mechanisms.samplers.rounding import working_precision
 from mechanisms.testing import Law, check_draws, seeded_randomness
 from tests.mechanisms.logistic_data import objective, plain_design
 

@@ -13,16 +13,16 @@ from scipy import integrate
 from statsmodels.regression.quantile_regression import QuantReg
 
 from mechanisms.catalog import calibrate
+from mechanisms.contract import InvalidStatisticError, Plan
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.objective_calibration import smoothing_width
-from mechanisms.objective_perturbation import ObjectivePerturbation, smoothed_check_objective
+from mechanisms.exact.continuous import BallNorm, knorm_vector
 from mechanisms.objectives.losses import smoothed_check_loss
+from mechanisms.perturbation.calibration import smoothing_width
+from mechanisms.perturbation.plan import ObjectivePerturbation, smoothed_check_objective
 from mechanisms.privacy import Adjacency, Epsilon
-from mechanisms.samplers.continuous import BallNorm, knorm_vector
 from mechanisms.samplers.minimiser import Problem, certified_minimiser, refined_minimiser
 from mechanisms.samplers.regions import l1_region
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.base import InvalidStatisticError, Plan
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.testing import record_replay, seeded_randomness
 from tests.mechanisms.quantile_data import objective, question, table

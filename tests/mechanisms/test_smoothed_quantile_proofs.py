@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from mechanisms.catalog import calibrate
-from mechanisms.objective_calibration import ridge
-from mechanisms.objective_perturbation import ObjectivePerturbation
+from mechanisms.exact.continuous import BallNorm
+from mechanisms.exact.rounding import working_precision
 from mechanisms.objectives.losses import Loss, smoothed_check_loss
+from mechanisms.perturbation.calibration import ridge
+from mechanisms.perturbation.plan import ObjectivePerturbation
 from mechanisms.privacy import Adjacency, Epsilon
-from mechanisms.samplers.continuous import BallNorm
-from mechanisms.samplers.rounding import working_precision
 from mechanisms.sketches import ArrayData
 from mechanisms.testing import Law, audit_counts, check_draws, seeded_randomness
 from tests.mechanisms.quantile_data import question, table

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from mechanisms.catalog import MECHANISMS, calibrate
 from mechanisms.composition import THEOREM
+from mechanisms.contract import InvalidStatisticError, Statistic
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.knorm import IntegerNoise
 from mechanisms.privacy import Adjacency, Epsilon, EpsilonShare, split
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.base import InvalidStatisticError, Statistic
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.histogram import Histogram

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from mechanisms.catalog import calibrate
+from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
 from mechanisms.geometry.balls import NoiseLaw
 from mechanisms.geometry.histograms import HistogramBall
@@ -26,7 +27,6 @@ from mechanisms.statistics.additive import (
     describe_noise,
     noise_describer,
 )
-from mechanisms.statistics.base import InvalidStatisticError
 from mechanisms.statistics.conditions import Condition, check_conditions
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from flint import arb, arb_mat
 
+from mechanisms.exact.rounding import working_precision
 from mechanisms.samplers.affine.path import Row, Vertex
 from mechanisms.samplers.affine.posterior import AffinePosterior
-from mechanisms.samplers.rounding import working_precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

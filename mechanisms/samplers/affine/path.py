@@ -23,8 +23,8 @@ import numpy as np
 from flint import arb, arb_mat
 from numpy.typing import NDArray
 
+from mechanisms.exact.rounding import working_precision
 from mechanisms.samplers.affine.posterior import AffinePosterior
-from mechanisms.samplers.rounding import working_precision
 
 Balls = NDArray[np.object_]
 Row = tuple[tuple[int, float], ...]

@@ -26,7 +26,7 @@ import numpy as np
 from flint import arb, arb_mat, fmpq
 from numpy.typing import NDArray
 
-from mechanisms.samplers.rounding import working_precision
+from mechanisms.exact.rounding import working_precision
 
 Floats = NDArray[np.float64]
 

@@ -25,8 +25,8 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from mechanisms.exact.rounding import grid_point, working_precision
 from mechanisms.randomness import LazyUniform, Randomness
-from mechanisms.samplers.rounding import grid_point, working_precision
 
 Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]

@@ -46,6 +46,7 @@ from fractions import Fraction
 import numpy as np
 from flint import arb, arb_mat
 
+from mechanisms.exact.rounding import working_precision
 from mechanisms.samplers.affine.cone import Cone, build_cone
 from mechanisms.samplers.affine.path import Vertex
 from mechanisms.samplers.affine.posterior import (
@@ -58,7 +59,6 @@ from mechanisms.samplers.affine.posterior import (
 )
 from mechanisms.samplers.affine.tries import WORD_BITS, Floats, Verdict, Words
 from mechanisms.samplers.affine.two_sided import WORDS, TwoSided, two_sided
-from mechanisms.samplers.rounding import working_precision
 
 _MOST_FAR_ODDS = 0.25
 

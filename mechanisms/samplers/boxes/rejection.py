@@ -33,11 +33,11 @@ from typing import Generic
 import numpy as np
 from flint import arb
 
+from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes.law import BoxLaw, Floats, Knowledge
 from mechanisms.samplers.boxes.space import Box, Space
 from mechanisms.samplers.boxes.tree import SumTree
-from mechanisms.samplers.rounding import working_precision
 
 _SCALE = 512
 _LEAST = -318.0  # lighter boxes are weighed as if this heavy; e**-318 > 2**(52 - _SCALE)

@@ -1,0 +1,122 @@
+"""Processes at work for many threads, which first ask for time that nobody else wants.
+
+See :mod:`app.processes.forking` for where they come from, and
+:mod:`app.processes.spare_time` for what they ask for.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, Pipe
+from typing import TypeVar
+
+from app.processes.forking import Forks, ProcessLostError, StarvedError
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+_NONE_FOR_S = 10.0
+
+
+class Crew:
+    """Processes at work, each on one order; any number of threads may each wait for one.
+
+    Parameters
+    ----------
+    forks
+        Where they come from.
+    """
+
+    def __init__(self, forks: Forks) -> None:
+        self._forks = forks
+        self._lock = threading.Lock()
+        self._channels: set[Connection] = set()
+        self._closed = False
+        self._none_until = 0.0
+
+    def in_spare_time(self, attempt: Callable[[bool], T]) -> T:
+        """Return what an attempt in spare time comes to, or one without where there is none.
+
+        Where there was none, none is looked for in the next seconds.
+
+        Parameters
+        ----------
+        attempt
+            Told whether its processes are to run in spare time; begins afresh each time.
+
+        Raises
+        ------
+        Exception
+            What the last attempt raises.
+        """
+        if time.monotonic() >= self._none_until:
+            try:
+                return attempt(True)
+            except StarvedError:
+                self._none_until = time.monotonic() + _NONE_FOR_S
+                _LOG.info("no spare time")
+        return attempt(False)
+
+    def begin(self, order: bytes, *descriptors: int, spare: bool) -> Connection:
+        """Have a process started and told what to do; return its channel.
+
+        Parameters
+        ----------
+        order
+            What it is told.
+        descriptors, spare
+            As for :meth:`Forks.order`.
+
+        Raises
+        ------
+        ProcessLostError
+            There are to be no more.
+        """
+        ours, theirs = Pipe()
+        with theirs, self._lock:
+            if self._closed:
+                ours.close()
+                raise ProcessLostError("no process is started any more")
+            self._forks.order(*descriptors, theirs.fileno(), spare=spare)
+            self._channels.add(ours)
+        with suppress(OSError):  # one that is gone already is noticed next
+            ours.send_bytes(order)
+        return ours
+
+    @contextmanager
+    def awaited(self, channel: Connection) -> Iterator[None]:
+        """Receive what a process sends, inside, and be done with it afterwards.
+
+        Raises
+        ------
+        ProcessLostError
+            It died.
+        StarvedError
+            It leaves, for want of spare time; it may not be gone yet.
+        """
+        try:
+            yield
+        except (OSError, EOFError):
+            raise ProcessLostError("a process died") from None
+        finally:
+            self.end(channel)
+
+    def end(self, channel: Connection) -> None:
+        """Have a process leave."""
+        with self._lock:
+            self._channels.discard(channel)
+        channel.close()
+
+    def close(self) -> None:
+        """End every process; what waits for one hears that it is lost, once it is gone."""
+        with self._lock:
+            self._closed = True
+            for channel in self._channels:
+                with socket.socket(fileno=os.dup(channel.fileno())) as end:
+                    end.shutdown(socket.SHUT_WR)

@@ -1,0 +1,321 @@
+"""Quick draws: the process in which small releases are drawn while their clients wait.
+
+A small draw takes a tenth of a millisecond. Hundreds of them a second would hold
+the interpreter's lock against everybody else in the server, so a process beside it
+makes them (:mod:`app.processes.small_draw_child`). It is sent the charged releases that one turn
+of the event loop asks for, a few milliseconds of draws at a time; it reads the vault itself
+and never the database, and answers with signed bytes, or with nothing where a draw
+has failed.
+
+What it remembers of data sets goes with the process: when one is erased, another
+process is begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import pickle
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import cast
+
+import anyio.to_thread
+
+from app.logs import describe
+from app.processes.forking import Forks
+from app.processes.small_draw_child import LENGTH, Answers, Order, framed
+from app.services.releases.batches import packed
+from app.services.releases.draws import DrawDiedError, NoDrawerError
+from app.store import DatasetRecord, LedgerIdentity, ReleaseRecord, SigningKey
+
+_LOG = logging.getLogger(__name__)
+_PAUSE_S = 5.0
+_MOST_MS = 5.0
+"""Draws answered together: while their results are stored, the next ones are drawn."""
+_FORKS = Forks("app.processes.small_draw_child", quiet=False)
+atexit.register(_FORKS.close)
+
+
+class QuickDraws:
+    """Has small releases drawn in a process beside this one, begun when it is first asked for.
+
+    Parameters
+    ----------
+    data_dir
+        Where the vault is.
+    identity, key
+        The ledger whose answers are signed, and with what: the file may be another's by now.
+    log_level
+        Least severe line of the process's log.
+    """
+
+    def __init__(
+        self, *, data_dir: Path, identity: LedgerIdentity, key: SigningKey, log_level: str
+    ) -> None:
+        self._order = Order(str(data_dir.absolute()), identity, key.to_bytes(), log_level)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening: asyncio.Task[_Channel] | None = None
+        self._begin_again = 0.0
+        self._closed = False
+        _FORKS.start()
+
+    def prepare(self) -> bool:
+        """Begin a process where there is none; return whether a draw need not wait for one."""
+        opening = self._opening
+        channel = _opened(opening)
+        if opening is not None and channel is not None and channel.retired:
+            self._let_go(opening)
+        if self._opening is not None:
+            return channel is not None and channel.ready
+        if self._closed or self._paused:
+            return True
+        self._begin()
+        return False
+
+    async def draw(
+        self, record: ReleaseRecord, dataset: DatasetRecord, *, expected_ms: float
+    ) -> bytes | None:
+        """Return the signed answer of a charged release, or None when its draw failed.
+
+        Raises
+        ------
+        DrawDiedError
+            The process died.
+        NoDrawerError
+            There is none to be had, or it died before it was asked.
+        asyncio.CancelledError
+            This has been closed.
+        """
+        channel = await self._channel()
+        if channel.retired:  # it has let go of its data meanwhile
+            channel = await self._channel()
+        return await channel.ask(record, dataset, expected_ms)
+
+    def forget(self, dataset: str) -> None:
+        """Let go of what has been read of a data set; any thread may ask for it."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the event loop has ended, and the process with it
+                self._loop.call_soon_threadsafe(self._retire, dataset)
+
+    def close(self) -> None:
+        """End the process; draws that it has not answered are cancelled."""
+        self._closed = True
+        self._retire()
+
+    async def _channel(self) -> _Channel:
+        if self._closed:
+            raise asyncio.CancelledError
+        if self._opening is None and self._paused:
+            raise NoDrawerError
+        opening = self._opening or self._begin()
+        try:
+            channel = await asyncio.shield(opening)
+        except Exception as error:
+            raise NoDrawerError from error
+        if channel.retired:
+            self._let_go(opening)
+        return channel
+
+    def _begin(self) -> asyncio.Task[_Channel]:
+        self._loop = asyncio.get_running_loop()
+        self._opening = asyncio.ensure_future(self._open())
+        self._opening.add_done_callback(self._notice)
+        return self._opening
+
+    def _notice(self, opening: asyncio.Task[_Channel]) -> None:
+        """Notice that no process could be begun, whether or not anybody waits for it."""
+        if _opened(opening) is not None:
+            return
+        self._let_go(opening)
+        if not opening.cancelled() and (error := opening.exception()) is not None:
+            self._pause()
+            _LOG.error("no draw process", extra=describe(error))
+
+    @property
+    def _paused(self) -> bool:
+        return time.monotonic() < self._begin_again
+
+    def _pause(self) -> None:
+        """Begin no process for a while: the last one could not, or answered nothing."""
+        self._begin_again = time.monotonic() + _PAUSE_S
+
+    def _let_go(self, opening: asyncio.Task[_Channel]) -> None:
+        """Begin another process for the next draw, unless that has been done."""
+        if self._opening is opening:
+            self._opening = None
+
+    async def _open(self) -> _Channel:
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                await anyio.to_thread.run_sync(_FORKS.order, theirs.fileno())
+            ours.setblocking(False)
+            loop = asyncio.get_running_loop()
+            _, channel = await loop.create_connection(
+                lambda: _Channel(loop, self._pause), sock=ours
+            )
+        except BaseException:
+            ours.close()
+            raise
+        channel.write(self._order)
+        if self._closed:
+            channel.retire(cancel=True)
+        return channel
+
+    def _retire(self, dataset: str | None = None) -> None:
+        """Let the process end; given a data set, if it may have read that."""
+        opening = self._opening
+        channel = _opened(opening)
+        if opening is None or channel is None:
+            return  # one that is being begun has read nothing yet
+        if dataset is None or dataset in channel.datasets:
+            self._let_go(opening)
+            channel.retire(cancel=self._closed)
+
+
+def _opened(opening: asyncio.Task[_Channel] | None) -> _Channel | None:
+    """Return what has been opened, if it has been and could be."""
+    if opening is None or not opening.done() or opening.cancelled():
+        return None
+    return opening.result() if opening.exception() is None else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A release to be drawn, about how long that takes, and who waits for it."""
+
+    record: ReleaseRecord
+    dataset: DatasetRecord
+    expected_ms: float
+    waiter: asyncio.Future[bytes | None]
+
+
+class _Channel(asyncio.Protocol):
+    """A process, as its server sees it.
+
+    ``ready`` is whether it says so, ``retired`` whether it takes no more, ``datasets`` are
+    those it has been asked about; ``failed`` is called if it dies without an answer.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, failed: Callable[[], None]) -> None:
+        self._failed = failed
+        self._answered = False
+        self.ready = False
+        self.retired = False
+        self.datasets: set[str] = set()
+        self._loop = loop
+        self._cancelled = False
+        self._received = bytearray()
+        self._waiting: list[_Asked] = []
+        self._sent: deque[Sequence[_Asked]] = deque()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def ask(
+        self, record: ReleaseRecord, dataset: DatasetRecord, expected_ms: float
+    ) -> asyncio.Future[bytes | None]:
+        """Have a release drawn, together with what else this turn of the event loop asks for.
+
+        Raises
+        ------
+        NoDrawerError
+            It has died, or takes no more.
+        """
+        if self.retired:
+            raise NoDrawerError
+        if not self._waiting:
+            self._loop.call_soon(self._hand_over)
+        waiter: asyncio.Future[bytes | None] = self._loop.create_future()
+        self._waiting.append(_Asked(record, dataset, expected_ms, waiter))
+        self.datasets.add(dataset.id)
+        return waiter
+
+    def write(self, frame: object) -> None:
+        """Send a frame."""
+        self._transport.write(framed(frame))
+
+    def retire(self, *, cancel: bool) -> None:
+        """Take no more, and end the process once it has answered; ``cancel``: at once."""
+        self.retired, self._cancelled = True, cancel
+        if cancel:
+            self._transport.abort()
+        elif not (self._waiting or self._sent):
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Tell answers to who waits for them."""
+        self._received += data
+        while (frame := self._next_frame()) is not None:
+            answers: Answers | None = pickle.loads(frame)  # noqa: S301 - from a process of ours
+            if answers is None:
+                self.ready = True
+                continue
+            if [name for name, _ in answers] != [asked.record.id for asked in self._sent[0]]:
+                _LOG.error("draw process out of step")
+                self._transport.abort()
+                return
+            self._answered = True
+            for asked, (_, answer) in zip(self._sent.popleft(), answers, strict=True):
+                if not asked.waiter.done():
+                    asked.waiter.set_result(answer)
+        if self.retired and not (self._waiting or self._sent):
+            self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell who still waits that the process is gone."""
+        del exc
+        if not self.retired:
+            _LOG.error("draw process lost")
+            if not self._answered:
+                self._failed()
+        self.retired = True
+        for asked in chain.from_iterable(self._sent):
+            self._tell_lost(asked, DrawDiedError())
+        for asked in self._waiting:
+            self._tell_lost(asked, NoDrawerError())
+        self._sent.clear()
+        self._waiting.clear()
+
+    def _tell_lost(self, asked: _Asked, error: Exception) -> None:
+        if self._cancelled:
+            asked.waiter.cancel()
+        elif not asked.waiter.done():
+            asked.waiter.set_exception(error)
+
+    def _hand_over(self) -> None:
+        if not self._waiting:  # the process was lost meanwhile
+            return
+        try:
+            frames = [
+                (batch, framed([(asked.record, asked.dataset) for asked in batch]))
+                for batch in packed(self._waiting, most_ms=_MOST_MS)
+            ]
+        except Exception as error:  # out of memory, say: who waits is told as of a lost process
+            _LOG.error("no draw process", extra=describe(error))
+            self._transport.abort()
+            return
+        self._waiting = []
+        for batch, frame in frames:
+            self._sent.append(batch)
+            self._transport.write(frame)
+
+    def _next_frame(self) -> bytes | None:
+        if len(self._received) < LENGTH.size:
+            return None
+        (length,) = LENGTH.unpack_from(self._received)
+        end = LENGTH.size + length
+        if len(self._received) < end:
+            return None
+        frame = bytes(self._received[LENGTH.size : end])
+        del self._received[:end]
+        return frame

@@ -1,0 +1,151 @@
+"""The processes that read uploads, so that the service need not.
+
+An uploaded file is hostile until it has been read: a few bytes can declare
+gigabytes, a decoder that gives up may end its process or print cells. So every
+file is read in a process of its own (:mod:`app.processes.forking`), with a bounded
+address space and processor time, that may run in spare time, can write to nothing
+but its channel and is the first to go when the machine runs out of memory.
+:mod:`app.processes.upload_reading` is the other end.
+
+*Channel.* The reader gets one :class:`Task` as JSON. It sends blocks, digests,
+and an outcome: the counts of :func:`app.uploads.ingest.ingest`.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
+from app.domain.problems import Problem
+from app.processes.forking import Message, confine, send
+from app.uploads.cells import Codes
+from app.uploads.ingest import ingest
+from app.uploads.limits import Limits
+from app.uploads.row_digests import RowDigester
+from mechanisms.privacy import Adjacency
+
+_MESSAGE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What a reader is to do.
+
+    ``lineage_key`` is hex, and no use to anybody who cannot read the digests it
+    made; a reader whose decoder was taken over could read the key's file too.
+    """
+
+    columns: Mapping[str, Any]
+    adjacency: str
+    max_rows: int | None
+    limits: Mapping[str, Any]
+    lineage_key: str | None = None
+
+    @classmethod
+    def of(cls, spec: ColumnsSpec, limits: Limits, *, lineage_key: bytes | None = None) -> Task:
+        """Return the task to read a file under a spec and limits."""
+        return cls(
+            columns=columns_json(spec),
+            adjacency=spec.adjacency.value,
+            max_rows=spec.max_rows,
+            limits={each.name: getattr(limits, each.name) for each in fields(limits)},
+            lineage_key=None if lineage_key is None else lineage_key.hex(),
+        )
+
+    def to_json(self) -> bytes:
+        """Return the task as it is sent; a thousand columns are copied only once."""
+        return json.dumps({each.name: getattr(self, each.name) for each in fields(self)}).encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Task:
+        """Return the inverse of :meth:`to_json`."""
+        return cls(**json.loads(content))
+
+    def spec(self) -> ColumnsSpec:
+        """Return the declared columns."""
+        return parse_columns(
+            self.columns, adjacency=Adjacency(self.adjacency), max_rows=self.max_rows
+        )
+
+    def key(self) -> bytes | None:
+        """Return the key of row digests."""
+        return None if self.lineage_key is None else bytes.fromhex(self.lineage_key)
+
+    def digester(self) -> RowDigester | None:
+        """Return what makes the rows' digests, if that is asked for."""
+        key = self.key()
+        return None if key is None else RowDigester(key, self.spec())
+
+
+def work(file: int, channel: int) -> None:
+    """Read one file; see :mod:`app.processes.forking`."""
+    with Connection(channel) as sending, suppress(BrokenPipeError):
+        _read(file, sending)
+
+
+def _read(file: int, channel: Connection) -> None:
+    task = Task.from_json(channel.recv_bytes())
+    limits = Limits(**task.limits)
+    try:
+        _confine(limits)
+        digester = task.digester()
+        for message, body in _messages(file, task.spec(), limits, digester):
+            send(channel, message, body)
+    except BrokenPipeError:
+        raise
+    except Problem as problem:
+        send(channel, Message.PROBLEM, problem_json(problem))
+    except BaseException as error:  # a decoder's panic is no Exception; what it says is dropped
+        send(channel, Message.FAILED, type(error).__qualname__.encode())
+
+
+def _confine(limits: Limits) -> None:
+    """Let this process read, and do nothing else for long; it is the first to go."""
+    allowed = {
+        resource.RLIMIT_AS: limits.upload_memory_bytes,
+        resource.RLIMIT_CPU: limits.upload_cpu_s,
+        resource.RLIMIT_FSIZE: 0,
+    }
+    confine(allowed, oom_score=1000)
+
+
+def problem_json(problem: Problem) -> bytes:
+    """Return the body of a refusal's message."""
+    told = {"code": problem.code, "detail": problem.detail, "extras": problem.extras}
+    return json.dumps(told).encode()
+
+
+def problem_of(body: bytes) -> Problem:
+    """Return the refusal that a message's body tells."""
+    told = json.loads(body)
+    return Problem(told["code"], told["detail"], **told["extras"])
+
+
+def _messages(
+    file: int, spec: ColumnsSpec, limits: Limits, digester: RowDigester | None
+) -> Iterator[tuple[Message, bytes]]:
+    counts: Counter[str] = Counter()
+    # Opened again: a reader that was given up and is not gone yet moves its own position.
+    with Path(f"/dev/fd/{file}").open("rb", buffering=0) as stream:
+        stream.seek(0)
+        for block in ingest(stream, spec, limits=limits, counts=counts, digester=digester):
+            for body in _bodies(list(block.values())):
+                yield Message.BLOCK, body
+    if digester is not None:
+        yield Message.DIGESTS, digester.finish().to_bytes()
+    yield Message.OUTCOME, json.dumps(counts).encode()
+
+
+def _bodies(columns: list[Codes]) -> Iterator[bytes]:
+    """Yield a block in pieces small enough that who receives one is soon done."""
+    rows = max(1, _MESSAGE_BYTES // (4 * len(columns)))
+    for start in range(0, len(columns[0]), rows):
+        yield b"".join(codes[start : start + rows].tobytes() for codes in columns)

@@ -1,0 +1,222 @@
+"""Uploads as blocks of codes, read by a process that can be lost.
+
+It is :mod:`app.processes.upload_reader_child`.
+
+What such a process sends is not trusted either: a decoder that has been taken
+over could send anything. Blocks are checked against the declaration, and only
+the refusals that reading can have are passed on.
+
+**Privacy.** As :mod:`app.uploads.ingest`: curators alone see the outcome.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from app.domain.datasets import CategorySpec, ColumnSpec, ColumnsSpec
+from app.domain.problems import Problem
+from app.processes.forking import Forks, Message, StarvedError, receive
+from app.processes.upload_reader_child import Task
+from app.uploads.cells import Codes
+from app.uploads.limits import Limits
+from app.uploads.row_digests import MalformedError, RowDigests, key_name
+from app.uploads.trouble import UNREADABLE, Trouble, Troubles
+from mechanisms.domain import CODE_MAX
+
+_LOG = logging.getLogger(__name__)
+_REFUSALS = ("invalid-upload", "too-large")
+_CLASS = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}")
+
+
+@dataclass(slots=True)
+class Lineage:
+    """The key that rows are digested under, and then their digests."""
+
+    key: bytes
+    digests: RowDigests | None = None
+
+
+class UploadReader:
+    """Reads uploads, each in a process of its own. Any number of threads may use it."""
+
+    def __init__(self) -> None:
+        self.forks = Forks("app.processes.upload_reader_child", quiet=True)
+
+    def blocks(
+        self,
+        stream: BinaryIO,
+        spec: ColumnsSpec,
+        *,
+        limits: Limits,
+        scratch: Path | None = None,
+        counts: Counter[str] | None = None,
+        lineage: Lineage | None = None,
+    ) -> Iterator[Mapping[str, Codes]]:
+        """Yield what :func:`app.uploads.ingest.ingest` would, and refuse what it would.
+
+        Parameters
+        ----------
+        stream
+            The uploaded file, read from its beginning. One without a descriptor is copied to
+            ``scratch`` first.
+        spec, limits, counts
+            As there; ``counts`` is filled after the last block.
+        lineage
+            Receives the rows' digests after the last block.
+
+        Raises
+        ------
+        Problem
+            As there. A reader that was lost to its limits is an ``invalid-upload`` too.
+        """
+        task = Task.of(spec, limits, lineage_key=None if lineage is None else lineage.key)
+        with self.reading(stream, task, scratch=scratch) as channel:
+            yield from checked_blocks(channel, spec, limits=limits, counts=counts, lineage=lineage)
+
+    @contextmanager
+    def reading(
+        self, stream: BinaryIO, task: Task, *, scratch: Path | None = None, spare: bool = False
+    ) -> Iterator[Connection]:
+        """Have a file read, as long as anybody holds the channel that this gives.
+
+        In spare time alone, if so told.
+        """
+        ours, theirs = Pipe()
+        with ours:
+            with theirs, _file_of(stream, scratch) as file:
+                self.forks.order(file.fileno(), theirs.fileno(), spare=spare)
+            with suppress(OSError):  # a reader that is gone already is noticed next
+                ours.send_bytes(task.to_json())
+            yield ours
+
+    def close(self) -> None:
+        """Let go of the process that starts readers; a later upload starts another."""
+        self.forks.close()
+
+
+SHARED = UploadReader()
+"""The one a process needs, whatever it stores."""
+atexit.register(SHARED.close)
+
+
+def checked_blocks(
+    channel: Connection,
+    spec: ColumnsSpec,
+    *,
+    limits: Limits,
+    counts: Counter[str] | None = None,
+    lineage: Lineage | None = None,
+    spare: bool = False,
+) -> Iterator[Mapping[str, Codes]]:
+    """Yield what a reader sends, once it is found sound; see :meth:`UploadReader.blocks`.
+
+    Raises
+    ------
+    Problem
+        As there.
+    StarvedError
+        It was to read in spare time, and there is none.
+    """
+    received = partial(_received, channel, limits.silence_s, spare=spare)
+    while (message := received())[0] is Message.BLOCK:
+        yield _block(message[1], spec)
+    if message[0] is Message.DIGESTS and lineage is not None:
+        lineage.digests = _digests(message[1], lineage.key)
+        message = received()
+    found = _outcome(*message)
+    if counts is not None:
+        counts.update(found)
+
+
+@contextmanager
+def _file_of(stream: BinaryIO, scratch: Path | None) -> Iterator[BinaryIO]:
+    """Give a file with a descriptor."""
+    try:
+        stream.fileno()
+    except OSError:
+        with tempfile.TemporaryFile(dir=scratch) as copy:
+            stream.seek(0)
+            shutil.copyfileobj(stream, copy)
+            copy.flush()
+            yield copy
+    else:
+        yield stream
+
+
+def _received(channel: Connection, patience_s: float, *, spare: bool) -> tuple[Message, memoryview]:
+    """Return the next message; a reader that is silent, gone or talks nonsense is unreadable."""
+    try:
+        return receive(channel, patience_s)
+    except StarvedError:
+        if spare:
+            raise
+        raise _unreadable() from None
+    except (EOFError, OSError, ValueError, IndexError):  # stopped by its own limits mostly
+        raise _unreadable() from None
+
+
+def _block(body: memoryview, spec: ColumnsSpec) -> Mapping[str, Codes]:
+    """Return a block, once every code is one that the declaration can give."""
+    try:
+        codes = np.frombuffer(body, dtype=np.int32).reshape(len(spec.columns), -1)
+    except ValueError:
+        raise _unreadable() from None
+    for column, own in zip(spec.columns.values(), codes, strict=True):
+        low, high = _range(column)
+        if len(own) and not low <= int(own.min()) <= int(own.max()) <= high:
+            raise _unreadable()
+    return dict(zip(spec.columns, codes, strict=True))
+
+
+def _range(column: ColumnSpec) -> tuple[int, int]:
+    match column:
+        case CategorySpec():
+            return 0, len(column.values) - 1
+    return -CODE_MAX, CODE_MAX
+
+
+def _digests(body: memoryview, key: bytes) -> RowDigests:
+    """Return the rows' digests, if they are of this form and under this key."""
+    try:
+        digests = RowDigests.from_bytes(bytes(body))
+    except MalformedError:
+        raise _unreadable() from None
+    if digests.key != key_name(key):
+        raise _unreadable()
+    return digests
+
+
+def _outcome(message: Message, body: memoryview) -> dict[str, int]:
+    """Return the counts, or raise the refusal."""
+    if message is Message.FAILED:
+        name = str(body, "ascii", "replace")
+        failure = name if _CLASS.fullmatch(name) else "unknown"
+        _LOG.warning("upload unreadable", extra={"failure": failure})
+        raise _unreadable()
+    if message not in (Message.OUTCOME, Message.PROBLEM):
+        raise _unreadable()
+    told = json.loads(bytes(body))
+    if message is Message.OUTCOME:
+        return {name: int(count) for name, count in told.items()}
+    if told["code"] not in _REFUSALS:
+        raise _unreadable()
+    raise Problem(told["code"], told["detail"], **told["extras"])
+
+
+def _unreadable() -> Problem:
+    return Troubles([Trouble(None, None, UNREADABLE)]).refusal()

@@ -1,0 +1,161 @@
+"""Budgets: what is left of an account, raising its total, and slices of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import anyio
+import anyio.to_thread
+
+from app.domain.ledger import Balance, Entry
+from app.domain.problems import Problem, invalid_request
+from app.logs import describe
+from app.services.datasets.accounting import Meter
+from app.services.datasets.datasets import DatasetService
+from app.services.people.keys import Caller
+from app.store import CapRecord, Store, UnitOfWork
+from app.store.ledger.ids import text_of
+from mechanisms.privacy import Epsilon
+
+__all__ = ["BudgetService", "BudgetView", "CapRecord"]
+
+_LOG = logging.getLogger(__name__)
+_LOOK_EVERY_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetView:
+    """An account's balance, what the caller's own releases have cost it, and their slice of it.
+
+    All in the account's unit; ``cap`` is None for a caller without one.
+    """
+
+    balance: Balance
+    yours: int
+    cap: CapRecord | None
+    meter: Meter
+
+    @property
+    def remaining(self) -> int:
+        """Return what a release of the caller's may still cost."""
+        if self.cap is None or self.cap.amount is None:
+            return self.balance.remaining
+        return min(self.balance.remaining, max(0, self.cap.amount - self.cap.used))
+
+
+class BudgetService:
+    """Reads balances, grants more, and cuts slices."""
+
+    def __init__(self, store: Store, datasets: DatasetService) -> None:
+        self._store = store
+        self._datasets = datasets
+
+    def view(self, dataset: str, *, caller: Caller) -> BudgetView:
+        """Return the budget of a data set's account.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
+        facts = self._datasets.facts(dataset)
+        account = facts.record.account
+        with self._store.reading() as reader:
+            balance = reader.accounts.balance(account)
+            yours = reader.accounts.spent_by(account, caller.person)
+            cap = reader.accounts.cap(account, caller.person)
+        return BudgetView(balance, yours, cap, facts.meter)
+
+    async def grant(
+        self,
+        dataset: str,
+        epsilon: Epsilon,
+        reason: str,
+        *,
+        caller: Caller,
+        expires: datetime | None = None,
+    ) -> Entry:
+        """Raise the total of a data set's account; the reason stays in the ledger.
+
+        A grant that ``expires`` lowers the total again then, as far as nothing
+        has been spent of it.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``invalid-request`` above the largest total, and for what adds
+            nothing.
+        """
+        facts = self._datasets.facts(dataset)
+        account = facts.record.account
+
+        def raise_total(work: UnitOfWork) -> Entry:
+            lasting = work.accounts.lasting_total(account)
+            return work.accounts.grant(
+                account,
+                facts.meter.raising(lasting, epsilon, ends=expires is not None),
+                principal=caller.person,
+                reason=reason,
+                expires_at=None if expires is None else text_of(expires),
+            )
+
+        return await self._store.awrite(raise_total)
+
+    async def set_cap(
+        self, dataset: str, person: str, epsilon: Epsilon | None, reason: str, *, caller: Caller
+    ) -> CapRecord:
+        """Cap what a person may use of a data set's account, or lift the cap (None).
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``invalid-request`` for a person who has no key.
+        """
+        facts = self._datasets.facts(dataset)
+        account, amount = facts.record.account, None
+        if epsilon is not None:
+            amount = facts.meter.opening(epsilon) if epsilon.nanos else 0
+
+        def write(work: UnitOfWork) -> CapRecord:
+            if not work.keys.is_person(person):
+                raise invalid_request("person", "has no key")
+            return work.accounts.set_cap(
+                account, person, amount, principal=caller.person, reason=reason
+            )
+
+        return await self._store.awrite(write)
+
+    def caps(self, dataset: str, *, after: int | None, limit: int) -> Sequence[CapRecord]:
+        """Return the caps on a data set's account, in the order they were first set.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
+        account = self._datasets.facts(dataset).record.account
+        with self._store.reading() as reader:
+            return reader.accounts.caps(account, after=after or 0, limit=limit)
+
+    async def keep_expiring(self) -> None:
+        """Enter the ends of grants as they come, and those that came while nobody served.
+
+        Nothing waits for this: whoever charges an account first enters what is
+        due there, and balances are shown without it.
+        """
+        while True:
+            try:
+                if await anyio.to_thread.run_sync(self._due):
+                    await self._store.awrite(lambda work: work.accounts.expire_due())
+            except Problem as problem:  # busy, or frozen
+                _LOG.info("grants not ended yet", extra={"code": problem.code})
+            except Exception as error:
+                _LOG.error("grants not ended yet", extra=describe(error))
+            await anyio.sleep(_LOOK_EVERY_S)
+
+    def _due(self) -> bool:
+        with self._store.reading() as reader:
+            return bool(reader.accounts.due())

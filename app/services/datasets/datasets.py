@@ -1,0 +1,419 @@
+"""Data sets: taking one in, showing its public facts, archiving it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+from typing import BinaryIO, Protocol
+
+import anyio
+import anyio.to_thread
+
+from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
+from app.domain.ledger import Balance
+from app.domain.policies import Policy, Review
+from app.domain.problems import Problem
+from app.domain.releases import ReleaseState
+from app.domain.roles import Role
+from app.engine.schema import schema_of
+from app.processes.forking import ProcessLostError
+from app.services.datasets.accounting import Meter, meter_of
+from app.services.datasets.accounts import delta_of, origin_of
+from app.services.datasets.lineage import Comparison, LineageService, require_unrelated
+from app.services.people.keys import Caller
+from app.store import (
+    DatasetRecord,
+    DatasetStatus,
+    Reader,
+    Store,
+    UnitOfWork,
+    UnknownCommitError,
+    new_id,
+)
+from app.vault.lineage import Origin
+from mechanisms.contract import Data
+from mechanisms.domain import Schema
+from mechanisms.privacy import Adjacency, Epsilon
+
+_LOG = logging.getLogger(__name__)
+_MAX_CACHED = 1_024
+_PAGE = 500
+_ARCHIVED = "the data set has been archived"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewDataset:
+    """What a curator declares about an upload.
+
+    ``account`` attaches it to an existing budget; then ``budget`` opens
+    nothing and may be None. A ``delta`` makes the new account one in zCDP.
+    """
+
+    name: str
+    description: str
+    columns: ColumnsSpec
+    budget: Epsilon | None
+    delta: Fraction | None = None
+    account: str | None = None
+    overlap_reason: str | None = None
+    policy: Policy = field(default_factory=Policy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetFacts:
+    """A data set as everybody may see it, its columns and policy parsed."""
+
+    record: DatasetRecord
+    description: str
+    columns: ColumnsSpec
+    policy: Policy
+    schema: Schema
+    meter: Meter
+
+    @property
+    def id(self) -> str:
+        """Return the data set's id."""
+        return self.record.id
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetView:
+    """Public facts and the present balance."""
+
+    facts: DatasetFacts
+    balance: Balance
+
+
+class Stored(Protocol):
+    """What an upload came to."""
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows were stored."""
+
+    @property
+    def digests(self) -> bytes | None:
+        """Return what tells the rows again, None where nothing is to be told."""
+
+
+class DataPlane(Protocol):
+    """Where rows live, as far as the use cases know it."""
+
+    def store(self, dataset_id: str, stream: BinaryIO, spec: ColumnsSpec) -> Stored:
+        """Store an upload whole or not at all."""
+
+    def open(self, dataset_id: str) -> Data:
+        """Return a stored data set for draws."""
+
+    def erase(self, dataset_id: str) -> None:
+        """Remove a data set's rows; nothing happens when there are none."""
+
+    def close(self) -> None:
+        """End what takes uploads in."""
+
+
+class DatasetService:
+    """The life of data sets. Public facts never change but for the status, so they are kept."""
+
+    def __init__(
+        self, store: Store, plane: DataPlane, lineage: LineageService, *, threads: int = 1
+    ) -> None:
+        self._store = store
+        self._plane = plane
+        self._lineage = lineage
+        # reading an upload in takes memory and time: only so many at once, and
+        # never all the threads that answer plain reads
+        self._turns = anyio.CapacityLimiter(threads)
+        self._facts: dict[str, DatasetFacts] = {}
+
+    async def create(self, new: NewDataset, stream: BinaryIO, *, caller: Caller) -> DatasetView:
+        """Store an upload and open its budget.
+
+        Raises
+        ------
+        Problem
+            ``name-taken``, ``forbidden`` (an overlap override by a curator),
+            ``invalid-request`` (an account it cannot have), what ingest
+            refuses, ``overlapping-dataset`` or ``lineage-lost``.
+        """
+        if new.overlap_reason is not None:
+            caller.require(Role.ADMIN)
+        origin = await anyio.to_thread.run_sync(self._check_free, new)
+        dataset = new_id("ds")
+        stored = await anyio.to_thread.run_sync(
+            self._plane.store, dataset, stream, new.columns, limiter=self._turns
+        )
+        try:
+            await self._admit(dataset, new, stored, caller.person, origin=origin)
+        except UnknownCommitError:
+            # It may be registered, and then needs its rows; else the next start sets them aside.
+            raise
+        except Exception:
+            await anyio.to_thread.run_sync(self._plane.erase, dataset)
+            raise
+        _LOG.info("data set created", extra={"dataset": dataset})
+        return await anyio.to_thread.run_sync(self.view, dataset)
+
+    async def _admit(
+        self, dataset: str, new: NewDataset, stored: Stored, person: str, *, origin: Origin
+    ) -> None:
+        """Register a stored upload, once it has been compared with everything registered before."""
+        digests, kept = stored.digests, None
+        comparison = Comparison()
+        try:
+            if digests is not None:
+                keep = partial(self._lineage.keep, dataset, digests, origin)
+                kept = await anyio.to_thread.run_sync(keep)
+            while True:
+                if kept is not None:
+                    compare = partial(
+                        self._lineage.compare, kept, account=new.account, since=comparison
+                    )
+                    comparison = await anyio.to_thread.run_sync(compare, limiter=self._turns)
+                if new.overlap_reason is None:
+                    require_unrelated(comparison)
+                admission = _Admission(
+                    dataset=dataset, new=new, rows=stored.rows, person=person, origin=origin,
+                    sha256=None if kept is None else kept.sha256, comparison=comparison,
+                )  # fmt: skip
+                if await self._store.awrite(partial(_register, admission)):
+                    return
+        except (Problem, ProcessLostError):
+            await anyio.to_thread.run_sync(self._lineage.forget, dataset)
+            raise
+
+    def _check_free(self, new: NewDataset) -> Origin:
+        with self._store.reading() as reader:
+            if reader.datasets.by_name(new.name) is not None:
+                raise Problem("name-taken", "Another data set has this name.")
+            return _origin(reader, new)
+
+    def facts(self, dataset: str) -> DatasetFacts:
+        """Return a data set's public facts.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
+        known = self._facts.get(dataset)
+        if known is None:
+            with self._store.reading() as reader:
+                record = reader.datasets.get(dataset)
+            if record is None:
+                raise Problem("not-found", "There is no such data set.")
+            known = self._remembered(record)
+        return known
+
+    def _remembered(self, record: DatasetRecord) -> DatasetFacts:
+        """Return the facts of a record; reading a wide data set's spec takes long."""
+        known = self._facts.get(record.id)
+        if known is not None and known.record == record:
+            return known
+        facts = facts_of(record)
+        if len(self._facts) >= _MAX_CACHED:
+            self._facts.clear()
+        # what an archiving has remembered since the look-up is newer
+        self._facts.setdefault(record.id, facts)
+        return facts
+
+    def view(self, dataset: str) -> DatasetView:
+        """Return a data set's public facts and balance.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
+        facts = self.facts(dataset)
+        with self._store.reading() as reader:
+            balance = reader.accounts.balance(facts.record.account)
+            record = reader.datasets.get(dataset) if self._store.shared else facts.record
+        if record is not None and record != facts.record:
+            facts = self._facts[dataset] = facts_of(record)  # archived by another process
+        return DatasetView(facts, balance)
+
+    def list(self, *, before: int | None, limit: int) -> Sequence[DatasetView]:
+        """Return data sets, newest first."""
+        with self._store.reading() as reader:
+            records = reader.datasets.list(before=before, limit=limit)
+            balances = {
+                account: reader.accounts.balance(account)
+                for account in {record.account for record in records}
+            }
+        return [
+            DatasetView(self._remembered(record), balances[record.account]) for record in records
+        ]
+
+    async def archive(self, dataset: str, *, caller: Caller) -> DatasetView:
+        """Close a data set to new charges, and give back what waits for a review.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
+        record = await self._store.awrite(partial(_archive, dataset, caller.person))
+        self._facts[dataset] = facts_of(record)
+        _LOG.info("data set archived", extra={"dataset": dataset})
+        return await anyio.to_thread.run_sync(self.view, dataset)
+
+    async def close(self) -> None:
+        """End the uploads that are still being taken in."""
+        await anyio.to_thread.run_sync(self._plane.close)
+
+    def with_rows(self) -> frozenset[str]:
+        """Return the data sets whose rows must be kept: open ones, and what charges still need."""
+        kept: set[str] = set()
+        before: int | None = None
+        with self._store.reading() as reader:
+            kept |= {release.dataset for release in reader.releases.debited()}
+            while records := reader.datasets.list(before=before, limit=_PAGE):
+                kept |= {each.id for each in records if each.status is DatasetStatus.ACTIVE}
+                before = records[-1].number
+        return frozenset(kept)
+
+    def ids(self) -> frozenset[str]:
+        """Return every data set's id."""
+        found: set[str] = set()
+        before: int | None = None
+        with self._store.reading() as reader:
+            while records := reader.datasets.list(before=before, limit=_PAGE):
+                found |= {each.id for each in records}
+                before = records[-1].number
+        return frozenset(found)
+
+    async def erase(self, dataset: str) -> None:
+        """Erase an archived data set's rows, unless a charged release still needs them.
+
+        Then they go when the last of these is drawn.
+        """
+        if dataset not in await anyio.to_thread.run_sync(self.with_rows):
+            await anyio.to_thread.run_sync(self._plane.erase, dataset)
+
+    async def erase_if_archived(self, dataset: str) -> None:
+        """Erase the rows of a data set that was archived while they were still needed."""
+        view = await anyio.to_thread.run_sync(self.view, dataset)
+        if view.facts.record.status is DatasetStatus.ARCHIVED:
+            await self.erase(dataset)
+
+
+def facts_of(record: DatasetRecord) -> DatasetFacts:
+    """Return the public facts that a data set's record holds."""
+    spec = json.loads(record.spec)
+    columns = parse_columns(
+        spec["columns"], adjacency=Adjacency(spec["adjacency"]), max_rows=spec["max_rows"]
+    )
+    return DatasetFacts(
+        record=record,
+        description=spec["description"],
+        columns=columns,
+        policy=_read_policy(spec["policy"]),
+        schema=schema_of(columns, rows=record.rows),
+        meter=meter_of(delta_of(spec.get("delta"))),
+    )
+
+
+def require_active(record: DatasetRecord | None) -> DatasetRecord:
+    """Return a data set that has its rows.
+
+    Raises
+    ------
+    Problem
+        ``not-found`` or ``dataset-archived``.
+    """
+    if record is None:
+        raise Problem("not-found", "There is no such data set.")
+    if record.status is not DatasetStatus.ACTIVE:
+        raise Problem("dataset-archived")
+    return record
+
+
+def _origin(reader: Reader | UnitOfWork, new: NewDataset) -> Origin:
+    """Return whose an upload is, if it may share the account it names."""
+    return origin_of(reader, account=new.account, adjacency=new.columns.adjacency, delta=new.delta)
+
+
+def policy_json(policy: Policy) -> dict[str, object]:
+    """Return a policy as JSON-ready fields."""
+    cap = policy.max_epsilon_per_release
+    return {
+        "review": str(policy.review),
+        "max_epsilon_per_release": None if cap is None else str(cap),
+        "allowed": None if policy.allowed is None else list(policy.allowed),
+    }
+
+
+def _read_policy(fields: Mapping[str, object]) -> Policy:
+    cap, allowed = fields["max_epsilon_per_release"], fields["allowed"]
+    return Policy(
+        review=Review.parse(str(fields["review"])),
+        max_epsilon_per_release=Epsilon.parse(cap) if isinstance(cap, str) else None,
+        allowed=tuple(allowed) if isinstance(allowed, list) else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Admission:
+    """A stored upload that may be registered, as far as its comparison goes."""
+
+    dataset: str
+    new: NewDataset
+    rows: int
+    person: str
+    origin: Origin
+    sha256: str | None
+    comparison: Comparison
+
+
+def _register(upload: _Admission, work: UnitOfWork) -> bool:
+    """Register an upload; False when another one came first and is to be compared with."""
+    new, person = upload.new, upload.person
+    if upload.sha256 is not None and work.datasets.lineages(after=upload.comparison.upto, limit=1):
+        return False
+    origin = upload.origin
+    if new.account is None:
+        total = 0 if new.budget is None else meter_of(new.delta).opening(new.budget)
+        work.accounts.open(total=total, principal=person, reason=_occasion(new), id=origin.account)
+    else:
+        origin = _origin(work, new)
+    if new.overlap_reason is not None:
+        note = f"{upload.dataset} over {upload.comparison.named}: {new.overlap_reason}"
+        work.accounts.system_entry("overlap_override", principal=person, note=note)
+    add_remove = new.columns.adjacency is Adjacency.ADD_REMOVE
+    spec = {
+        "description": new.description,
+        "adjacency": str(new.columns.adjacency),
+        "max_rows": new.columns.max_rows,
+        "columns": columns_json(new.columns),
+        "policy": policy_json(new.policy),
+        "delta": origin.delta,
+    }
+    work.datasets.insert(
+        id=upload.dataset,
+        name=new.name,
+        account=origin.account,
+        spec=json.dumps(spec, allow_nan=False),
+        rows=None if add_remove else upload.rows,
+        principal=person,
+        lineage=upload.sha256,
+    )
+    return True
+
+
+def _archive(dataset: str, person: str, work: UnitOfWork) -> DatasetRecord:
+    """Archive a data set; what waits for a review could not be drawn any more."""
+    for release in work.reviews.waiting_for(dataset):
+        work.reviews.unreserve(release, ReleaseState.REJECTED, principal=person, reason=_ARCHIVED)
+    return work.datasets.archive(dataset, principal=person)
+
+
+def _occasion(new: NewDataset) -> str:
+    """Return the reason an account is opened, for its first entry."""
+    if new.overlap_reason is None:
+        return "data set upload"
+    return f"data set upload, overlap overridden: {new.overlap_reason}"

@@ -1,0 +1,197 @@
+"""Lineage: whether an upload's rows largely belong to earlier data of another account.
+
+An upload is compared with every earlier data set, archived ones too, but for
+those whose account it is attached to: people who are in two accounts could be
+spent on twice. Data sets that the database has forgotten and whose digests are
+there count as earlier ones; as long as nobody can tell whose an account is that
+a reconciliation has opened again, an upload may be of those very people. What a
+refusal tells is the earlier data set; see :mod:`app.domain.overlap` for the rule.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from app.domain.problems import Problem
+from app.store import LineageRecord, Past, Store, read_past
+from app.uploads.overlap import Newcomer
+from app.uploads.row_digests import MalformedError, RowDigests
+from app.vault.lineage import LineageFiles, Origin
+from app.vault.vault import VaultError
+
+_LOG = logging.getLogger(__name__)
+_PAGE = 1_000
+_UNTOLD = (
+    "A reconciliation has opened accounts again, and nobody can tell whose they are: the row "
+    "digests are gone with their data sets. Nothing was stored."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Digested:
+    """A data set whose rows' digests are kept, and the SHA-256 of their file."""
+
+    dataset: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Which of some data sets an upload overlaps, the first of them, and whose digests are lost."""
+
+    found: str | None = None
+    lost: tuple[str, ...] = ()
+
+
+Comparing = Callable[[Digested, Sequence[Digested]], Verdict]
+"""Compares an upload with earlier data sets, here or elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What an upload was found to overlap, and the newest data set it was compared with.
+
+    ``accounts`` are the ones that what was found may be in. ``lost`` names the data
+    sets whose digests can no longer be used, ``untold`` the accounts opened again of
+    which nobody can tell whose they are.
+    """
+
+    upto: int = 0
+    found: str | None = None
+    accounts: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    untold: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> str:
+        """Return what was found, for the record of an override."""
+        if self.found is not None:
+            return self.found
+        return "what cannot be told" if self.lost or self.untold else "nothing"
+
+
+class LineageService:
+    """Compares uploads with earlier data, and keeps their digests.
+
+    Parameters
+    ----------
+    store
+        Which data sets there are.
+    files
+        Their digests.
+    comparing
+        What compares them: this process, unless told otherwise.
+    """
+
+    def __init__(
+        self, store: Store, files: LineageFiles, comparing: Comparing | None = None
+    ) -> None:
+        self._store = store
+        self._files = files
+        self._compare = comparing or partial(compare, files)
+
+    def compare(self, upload: Digested, *, account: str | None, since: Comparison) -> Comparison:
+        """Compare an upload with what came since an earlier comparison, and what is forgotten.
+
+        What it is compared with is not of the ``account`` that it is attached to.
+        """
+        found = since
+        while records := self._registered(after=found.upto):
+            registered = {
+                Digested(each.dataset, each.sha256): (each.account,)
+                for each in records
+                if each.sha256 is not None
+            }
+            found = self._against(upload, registered, account, found)
+            found = replace(found, upto=records[-1].number)
+        past = self._past()
+        forgotten = {Digested(x.dataset, x.sha256): past.accounts_of(x) for x in past.datasets}
+        untold = () if account in past.reopened else past.untold
+        return replace(self._against(upload, forgotten, account, found), untold=untold)
+
+    def _against(
+        self,
+        upload: Digested,
+        earlier: Mapping[Digested, tuple[str, ...]],
+        account: str | None,
+        since: Comparison,
+    ) -> Comparison:
+        """Compare with data sets that are in none of the account, given which they may be in."""
+        others = {each: accounts for each, accounts in earlier.items() if account not in accounts}
+        if since.found is not None or not others:
+            return since
+        verdict = self._compare(upload, list(others))
+        places = {each.dataset: accounts for each, accounts in others.items()}
+        return replace(
+            since,
+            found=verdict.found,
+            accounts=() if verdict.found is None else places[verdict.found],
+            lost=(*since.lost, *verdict.lost),
+        )
+
+    def _past(self) -> Past:
+        with self._store.reading() as reader:
+            return read_past(reader)
+
+    def _registered(self, *, after: int) -> tuple[LineageRecord, ...]:
+        with self._store.reading() as reader:
+            return reader.datasets.lineages(after=after, limit=_PAGE)
+
+    def keep(self, dataset: str, digests: bytes, origin: Origin) -> Digested:
+        """Store an upload's digests, and whose they are."""
+        return Digested(dataset, self._files.keep(dataset, digests, origin))
+
+    def forget(self, dataset: str) -> None:
+        """Drop the digests of an upload that was refused."""
+        self._files.forget(dataset)
+
+
+def compare(files: LineageFiles, upload: Digested, earlier: Sequence[Digested]) -> Verdict:
+    """Compare an upload with data sets one by one, until it overlaps one.
+
+    Raises
+    ------
+    VaultError, MalformedError
+        The upload's own digests are not what they were a moment ago.
+    """
+    digests = RowDigests.from_bytes(files.read(upload.dataset, upload.sha256))
+    newcomer = Newcomer(digests)
+    lost: list[str] = []
+    for each in earlier:
+        old = _read(files, each, digests.key)
+        if old is None:
+            lost.append(each.dataset)
+        elif newcomer.overlaps(old):
+            return Verdict(each.dataset, tuple(lost))
+    return Verdict(None, tuple(lost))
+
+
+def _read(files: LineageFiles, kept: Digested, key: str) -> RowDigests | None:
+    """Return a data set's digests, or None when they are not what they were."""
+    try:
+        digests = RowDigests.from_bytes(files.read(kept.dataset, kept.sha256))
+    except (VaultError, MalformedError):
+        _LOG.error("row digests lost", extra={"dataset": kept.dataset})
+        return None
+    return digests if digests.key == key else None
+
+
+def require_unrelated(comparison: Comparison) -> None:
+    """Pass for an upload that overlaps nothing.
+
+    Raises
+    ------
+    Problem
+        ``overlapping-dataset``; ``lineage-lost`` when nobody can tell.
+    """
+    if comparison.found is not None:
+        accounts = comparison.accounts
+        place = {"account": accounts[0]} if len(accounts) == 1 else {"accounts": [*accounts]}
+        raise Problem("overlapping-dataset", dataset=comparison.found, **place)
+    if comparison.lost:
+        raise Problem("lineage-lost", dataset=comparison.lost[0])
+    if comparison.untold:
+        raise Problem("lineage-lost", _UNTOLD, accounts=[*comparison.untold])

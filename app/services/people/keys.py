@@ -1,0 +1,221 @@
+"""Keys: who is calling, and making and revoking what they call with.
+
+A secret has 256 random bits and is shown once; the store keeps its SHA-256,
+which needs no salt or stretching at that entropy.
+
+A person is who releases and Idempotency-Keys belong to, and keeps them when a
+key is replaced. Keys of one name that one admin makes are one person's; the
+same name by another admin is somebody else's, unless that admin names the person.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import anyio.to_thread
+
+from app.domain.problems import Problem
+from app.domain.roles import Role
+from app.store import Store, UnitOfWork
+from app.store.ledger.records import KeyRecord
+
+__all__ = ["BOOTSTRAP_NAME", "Caller", "KeyRecord", "KeyService", "NewKey", "secret_hash"]
+
+SECRET_BYTES = 32
+BOOTSTRAP_NAME = "bootstrap"
+_MAX_SECRET_LENGTH = 1_000
+_MAX_CACHED = 4_096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who sent a request."""
+
+    key: str
+    person: str
+    role: Role
+
+    def require(self, role: Role) -> None:
+        """Pass, or refuse a caller whose role does not include ``role``.
+
+        Raises
+        ------
+        Problem
+            ``forbidden``.
+        """
+        if not self.role.may_act_as(role):
+            raise Problem("forbidden", f"This needs the role {role}.")
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key just made, with its secret."""
+
+    record: KeyRecord
+    secret: str
+
+
+def secret_hash(secret: bytes) -> str:
+    """Return the SHA-256 of a secret, in hex."""
+    return hashlib.sha256(secret).hexdigest()
+
+
+class KeyService:
+    """Authentication, and the life of keys.
+
+    Found keys are remembered in this process, unless another one may revoke them;
+    a revocation forgets before it answers, and expiry is judged at every use.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._found: dict[str, KeyRecord] = {}
+        self._noted: dict[str, int] = {}
+
+    def authenticate(self, secret: bytes) -> Caller:
+        """Return who holds a secret.
+
+        To be called on the event loop, where :meth:`revoke` ends too: a look-up
+        that began before a revocation can then not be remembered after it.
+
+        Raises
+        ------
+        Problem
+            ``unauthorized``, in the same words whatever is wrong.
+        """
+        if not 1 <= len(secret) <= _MAX_SECRET_LENGTH:
+            raise Problem("unauthorized")
+        digest = secret_hash(secret)
+        known = None if self._store.shared else self._found.get(digest)
+        record = known or self._look_up(digest)
+        if record is None or not hmac.compare_digest(record.secret_hash, digest):
+            raise Problem("unauthorized")
+        if record.revoked_at is not None or _expired(record):
+            raise Problem("unauthorized")
+        self._note_use(record.id)
+        return Caller(key=record.id, person=record.person, role=record.role)
+
+    def _note_use(self, key: str) -> None:
+        """Have the use of a key written down once a minute; nobody waits for it."""
+        minute = int(time.time()) // 60
+        if self._noted.get(key) == minute:
+            return
+        if len(self._noted) >= _MAX_CACHED:
+            self._noted.clear()
+        self._noted[key] = minute
+        at = _utc(datetime.fromtimestamp(minute * 60, UTC))
+        self._store.write_later(lambda work: work.keys.note_use(key, at=at))
+
+    async def recognise(self, secret: bytes) -> Caller:
+        """Do what :meth:`authenticate` does, without holding the event loop up for a server.
+
+        Raises
+        ------
+        Problem
+            ``unauthorized``.
+        """
+        if self._store.shared:
+            return await anyio.to_thread.run_sync(self.authenticate, secret)
+        return self.authenticate(secret)
+
+    def _look_up(self, digest: str) -> KeyRecord | None:
+        with self._store.reading() as reader:
+            record = reader.keys.by_secret_hash(digest)
+        # only keys that exist are remembered, so guesses cannot fill the memory
+        if record is not None and not self._store.shared:
+            if len(self._found) >= _MAX_CACHED:
+                self._found.clear()
+            self._found[digest] = record
+        return record
+
+    async def create(
+        self,
+        *,
+        name: str,
+        role: Role,
+        expires: datetime | None,
+        caller: Caller,
+        person: str | None = None,
+    ) -> NewKey:
+        """Make a key for a person: ``person``, or the one this admin has called ``name``.
+
+        Raises
+        ------
+        Problem
+            ``invalid-request``: there is no such ``person``, or ``name`` is the service's own.
+        """
+        secret = f"rd_{secrets.token_urlsafe(SECRET_BYTES)}"
+        expires_at = None if expires is None else _utc(expires)
+        record = await self._store.awrite(
+            lambda work: work.keys.insert(
+                name=name,
+                role=role,
+                person=work.keys.person_for(name, principal=caller.person, person=person),
+                secret_hash=secret_hash(secret.encode()),
+                expires_at=expires_at,
+                principal=caller.person,
+            )
+        )
+        return NewKey(record, secret)
+
+    async def revoke(self, key: str, *, caller: Caller) -> None:
+        """Revoke a key; the next request that carries it is refused.
+
+        Raises
+        ------
+        Problem
+            ``not-found``, ``last-admin-key``.
+        """
+        record = await self._store.awrite(
+            lambda work: work.keys.revoke(key, principal=caller.person)
+        )
+        self._found[record.secret_hash] = record
+
+    def list(self, *, before: int | None, limit: int) -> Sequence[KeyRecord]:
+        """Return keys, newest first."""
+        with self._store.reading() as reader:
+            return reader.keys.list(before=before, limit=limit)
+
+    def bootstrap(self, secret: str | None) -> str | None:
+        """Make sure of a first admin key; return its secret if it had to be made up.
+
+        A given secret becomes an admin key unless it is one already, or was
+        one that has been revoked. Without a given secret one is made only
+        while the service has no key at all.
+        """
+        given = secret or f"rd_{secrets.token_urlsafe(SECRET_BYTES)}"
+        digest = secret_hash(given.encode())
+
+        # In the writer, so that of several processes that start at once only one makes a key.
+        def make_sure(work: UnitOfWork) -> bool:
+            wanted = secret is not None or work.keys.count() == 0
+            if not wanted or work.keys.by_secret_hash(digest) is not None:
+                return False
+            work.keys.insert(
+                name=BOOTSTRAP_NAME,
+                role=Role.ADMIN,
+                person=BOOTSTRAP_NAME,
+                secret_hash=digest,
+                expires_at=None,
+                principal=BOOTSTRAP_NAME,
+            )
+            return True
+
+        made = self._store.write(make_sure)
+        return given if made and secret is None else None
+
+
+def _utc(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _expired(record: KeyRecord) -> bool:
+    return record.expires_at is not None and datetime.now(UTC) >= datetime.fromisoformat(
+        record.expires_at
+    )

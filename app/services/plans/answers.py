@@ -1,0 +1,225 @@
+"""The JSON of a release, as it is stored and answered byte for byte."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from app.domain.hashing import sha256_hex
+from app.domain.releases import GIVEN_BACK, ReleaseState
+from app.services.datasets.datasets import DatasetFacts
+from app.services.plans.questions import Question
+from app.store import ReleaseRecord
+from mechanisms.contract import Noise, Outcome, Plan
+from mechanisms.privacy import Epsilon, Guarantee
+
+# made once: json.dumps with these would make one for every call
+_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+
+_STATUS: Mapping[ReleaseState, str] = {
+    ReleaseState.RESERVED: "awaiting_review",
+    ReleaseState.DEBITED: "running",
+}
+"""What readers are told of a state, where that is another word than the ledger's."""
+
+
+def guarantee_json(guarantee: Guarantee) -> dict[str, object]:
+    """Return what a release promises."""
+    return {
+        "definition": guarantee.definition,
+        "epsilon": str(guarantee.epsilon),
+        "adjacency": str(guarantee.adjacency),
+        "sensitivity": guarantee.sensitivity,
+        "sensitivity_unit": guarantee.sensitivity_unit,
+        "theorem": guarantee.theorem,
+        "exact": guarantee.exact,
+    }
+
+
+def noise_json(noise: Noise | None) -> dict[str, object] | None:
+    """Return the law of the noise, or null where it depends on the data."""
+    if noise is None:
+        return None
+    return {"std": noise.std, "interval_95": noise.interval_95}
+
+
+def plan_json(plan: Plan, epsilon: Epsilon) -> dict[str, object]:
+    """Return the public part of a plan."""
+    return {
+        "mechanism": plan.mechanism,
+        "norm": plan.norm,
+        "epsilon": str(epsilon),
+        "reason": plan.reason,
+        "guarantee": guarantee_json(plan.guarantee),
+        "grid": plan.grid,
+        "details": plan.details,
+    }
+
+
+def release_answer(
+    record: ReleaseRecord, facts: DatasetFacts, question: Question, plan: Plan, outcome: Outcome
+) -> bytes:
+    """Return the bytes of a released answer, which still lacks its receipt.
+
+    Its times are those of the request and the charge, in whole seconds: how long
+    the draw took says something about the noise, so it is not in the answer.
+
+    Raises
+    ------
+    ValueError
+        A number is not finite.
+    """
+    asked, promised = _FIXED.texts(plan, question)
+    begins = _texts(id=record.id, dataset=record.dataset, status="released")
+    drawn = _members({"value": outcome.value, "noise": noise_json(outcome.noise)})
+    ends = _texts(
+        requested_by=record.principal,
+        created_at=_second(record.created_at),
+        released_at=_second(record.charged_at, later_s=1),
+        citation=_citation(record, facts, question),
+    )
+    return b"{%s,%s,%s,%s,%s}" % (begins, asked, drawn, promised, ends)
+
+
+class _FixedTexts:
+    """The members of an answer that are the same for every release of a plan, as JSON.
+
+    Writing them takes longer than a small draw, so the last plans' are remembered.
+    """
+
+    def __init__(self, most: int = 64) -> None:
+        self._most = most
+        # The plan is kept with its texts, so that nothing else can have its identity.
+        self._known: dict[tuple[int, str], tuple[Plan, bytes, bytes]] = {}
+
+    def texts(self, plan: Plan, question: Question) -> tuple[bytes, bytes]:
+        """Return what precedes and what follows the drawn members."""
+        key = id(plan), question.canonical
+        known = self._known.get(key)
+        if known is None:
+            asked = {
+                "statistic": question.to_json()["statistic"],
+                "mechanism": plan.mechanism,
+                "norm": plan.norm,
+                "epsilon": str(question.epsilon),
+            }
+            promised = {
+                "guarantee": guarantee_json(plan.guarantee),
+                "grid": plan.grid,
+                "details": plan.details,
+                "reason": plan.reason,
+            }
+            known = plan, _members(asked), _members(promised)
+            if len(self._known) >= self._most:
+                self._known.clear()
+            self._known[key] = known
+        return known[1:]
+
+
+_FIXED = _FixedTexts()
+
+
+def unfinished_answer(record: ReleaseRecord) -> bytes:
+    """Return the bytes that show a release which has no result.
+
+    Raises
+    ------
+    ValueError
+        It has one, which has not been read.
+    """
+    if record.state is ReleaseState.RELEASED:
+        raise ValueError("the release's result has not been read")
+    request = json.loads(record.request)
+    plan = json.loads(record.plan)
+    answer = {
+        "id": record.id,
+        "dataset": record.dataset,
+        "status": _STATUS.get(record.state, record.state.value),
+        "statistic": request["statistic"],
+        "mechanism": plan["mechanism"],
+        "norm": plan["norm"],
+        "epsilon": request["epsilon"],
+        "value": None,
+        "noise": None,
+        "guarantee": plan["guarantee"],
+        "grid": plan["grid"],
+        "details": plan["details"],
+        "reason": plan["reason"],
+        "requested_by": record.principal,
+        "created_at": _second(record.created_at),
+        "released_at": None,
+        "citation": None,
+        "review": _review_json(record),
+        "receipt": None,
+    }
+    return _bytes(answer)
+
+
+def _review_json(record: ReleaseRecord) -> dict[str, object] | None:
+    """Return what became of a release's review, or null where there was none to be."""
+    if record.state is ReleaseState.RESERVED:
+        return {"decided_at": None, "reason": None}
+    if record.finished_at is not None and record.state in GIVEN_BACK:
+        return {"decided_at": _second(record.finished_at), "reason": record.reason}
+    if record.charged_at != record.created_at:
+        return {"decided_at": _second(record.charged_at), "reason": None}
+    return None
+
+
+def state_called(status: str) -> ReleaseState:
+    """Return the state that readers are told as this word."""
+    return next(state for state in ReleaseState if _STATUS.get(state, state.value) == status)
+
+
+def answer_of(record: ReleaseRecord) -> bytes:
+    """Return the bytes that show a release: the stored ones once there are any."""
+    return record.result if record.result is not None else unfinished_answer(record)
+
+
+def etag_of(record: ReleaseRecord) -> str:
+    """Return the entity tag of a release: it changes exactly when the body does."""
+    if record.result is None:
+        return f'"{record.state.value}"'
+    return f'"{sha256_hex(record.result)[:32]}"'
+
+
+def _bytes(answer: Mapping[str, object]) -> bytes:
+    return _encode(answer).encode()
+
+
+def _members(members: Mapping[str, object]) -> bytes:
+    """Return an object's members without its braces."""
+    return _bytes(members)[1:-1]
+
+
+def _texts(**members: str) -> bytes:
+    """Return members that are texts; one by one they are written three times as fast."""
+    return ",".join([f'"{name}":{_encode(text)}' for name, text in members.items()]).encode()
+
+
+def _second(moment: str, *, later_s: int = 0) -> str:
+    """Return the whole second a moment lies in, or one ``later_s`` seconds after it."""
+    second = moment.partition(".")[0] + "Z"
+    return _later(second, later_s) if later_s else second
+
+
+@lru_cache(maxsize=16)
+def _later(second: str, seconds: int) -> str:
+    time = datetime.fromisoformat(second) + timedelta(seconds=seconds)
+    return time.isoformat().replace("+00:00", "Z")
+
+
+def _citation(record: ReleaseRecord, facts: DatasetFacts, question: Question) -> str:
+    return (
+        f"{_listed(question.kinds)} of the data set “{facts.record.name}”, "
+        f"released with {question.epsilon}-differential privacy ({facts.schema.adjacency}) "
+        f"by Release Desk on {record.charged_at[:10]}, release {record.id}."
+    )
+
+
+def _listed(kinds: Sequence[str]) -> str:
+    """Return kinds as words: "mean", "mean and histogram", "mean, histogram and quantile"."""
+    words = [kind.replace("_", " ") for kind in dict.fromkeys(kinds)]
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

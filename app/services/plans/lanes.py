@@ -1,0 +1,206 @@
+"""What planning costs, from the question alone, and lanes that keep costly plans apart.
+
+Most plans take a millisecond or two; one of 64 columns' moments takes a second
+of one core. Those are made beside this process, one at a time, and wait in
+queues of bounded length, one for each person, so that whoever asks for many holds
+up nobody but themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Protocol, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from app.domain.problems import Problem
+from mechanisms.contract import Statistic
+from mechanisms.domain import CategoryColumn, Schema
+from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.stack import Stack
+
+T = TypeVar("T")
+
+LONGEST_SHORT_MS = 100.0
+"""Estimates above this make a plan costly."""
+
+
+class CalculateBeside(Protocol):
+    """Processes in which what takes long is calculated."""
+
+    def run(self, function: Callable[..., T], *arguments: object) -> T:
+        """Return what a function of a module comes to, or raise the Problem that it raises.
+
+        All that it takes and returns can be pickled.
+        """
+
+    def close(self) -> None:
+        """End the calculations under way."""
+
+
+def planning_ms(statistic: Statistic, mechanism: str, schema: Schema) -> float:
+    """Return about how many milliseconds of one core it takes to plan or preview a question.
+
+    It may be anything for a question that does not fit the schema, which is
+    refused at once.
+    """
+    if isinstance(statistic, Stack):
+        parts = statistic.parts
+        return sum(planning_ms(part.statistic, part.mechanism, schema) for part in parts)
+    if isinstance(statistic, Histogram):
+        return 1 + 0.03 * _cells(statistic, schema)
+    if (statistic.kind, mechanism) == ("linear_regression", "functional"):
+        return _by_moments(statistic)
+    return _ESTIMATES.get(statistic.kind, _by_columns)(statistic)
+
+
+def _cells(histogram: Histogram, schema: Schema) -> int:
+    if len(histogram.columns) > len(schema.columns):
+        return 0  # refused, and not worth a walk through all of them
+    sizes = []
+    for name in histogram.columns:
+        column = schema.columns.get(name)
+        ends = histogram.edges.get(name, ())
+        sizes.append(len(column.values) if isinstance(column, CategoryColumn) else len(ends))
+    return prod(sizes)
+
+
+def _by_columns(statistic: Any) -> float:
+    return 1 + 0.15 * len(getattr(statistic, "columns", ()))
+
+
+def _by_pairs(statistic: Any) -> float:
+    """Laws of products, averaged over thousands of points with weights from all pairs."""
+    return 1 + 0.3 * len(statistic.columns) ** 2
+
+
+def _by_moments(statistic: Any) -> float:
+    return 1 + 0.5 * (len(statistic.features) + 1) ** 2
+
+
+def _by_coefficients(statistic: Any) -> float:
+    return 1 + 0.01 * len(statistic.features) ** 2
+
+
+_ESTIMATES: Mapping[str, Callable[[Any], float]] = {
+    "moments": _by_pairs,
+    "covariance": _by_pairs,
+    "correlation": _by_pairs,
+    "linear_regression": _by_coefficients,
+    "logistic_regression": _by_coefficients,
+    "quantile_regression": _by_coefficients,
+}
+
+
+class Aside:
+    """Calculations beside this process, one at a time, for which people take turns.
+
+    Parameters
+    ----------
+    beside
+        Where they are made.
+    most
+        How many of one person's may be made or wait.
+    """
+
+    def __init__(self, beside: CalculateBeside, *, most: int) -> None:
+        self._beside = beside
+        self._lane = FairLane(most=most)
+
+    async def run(self, person: str, function: Callable[..., T], *arguments: object) -> T:
+        """Return what a function of a module comes to.
+
+        Raises
+        ------
+        Problem
+            What the function raises; ``busy``, when as many of the person's as may are there.
+        """
+        return await self._lane.run(person, self._beside.run, function, *arguments)
+
+
+class Lane:
+    """Threads for calculations of one sort, and a queue before them.
+
+    Parameters
+    ----------
+    threads
+        How many run at once.
+    most
+        How many may run or wait.
+    """
+
+    def __init__(self, *, threads: int, most: int) -> None:
+        self._turns = anyio.CapacityLimiter(threads)
+        self._most = most
+        self._there = 0
+
+    async def run(self, function: Callable[..., T], *arguments: object, patient: bool = False) -> T:
+        """Run a calculation in another thread when its turn has come.
+
+        ``patient``: for what has been charged already, and is never turned away.
+
+        Raises
+        ------
+        Problem
+            ``busy``, when as many as may are there.
+        """
+        if self._there >= self._most and not patient:
+            raise Problem("busy")
+        self._there += 1
+        try:
+            return await anyio.to_thread.run_sync(function, *arguments, limiter=self._turns)
+        finally:
+            self._there -= 1
+
+
+class FairLane:
+    """A thread for calculations that take long, and for each person a queue before it.
+
+    The first of every queue stand in line, so a person waits for one calculation of each other
+    person's at most, however many those have asked for.
+
+    Parameters
+    ----------
+    most
+        How many of one person's may run or wait.
+    """
+
+    def __init__(self, *, most: int) -> None:
+        self._most = most
+        self._line = anyio.CapacityLimiter(1)
+        self._queues: dict[str, _Queue] = {}
+
+    async def run(
+        self, person: str, function: Callable[..., T], *arguments: object, patient: bool = False
+    ) -> T:
+        """Run a person's calculation in another thread when its turn has come.
+
+        ``patient`` is as in :meth:`Lane.run`.
+
+        Raises
+        ------
+        Problem
+            ``busy``, when as many of the person's as may are there.
+        """
+        queue = self._queues.setdefault(person, _Queue())
+        if queue.there >= self._most and not patient:
+            raise Problem("busy")
+        queue.there += 1
+        try:
+            async with queue.first:
+                return await anyio.to_thread.run_sync(function, *arguments, limiter=self._line)
+        finally:
+            queue.there -= 1
+            if not queue.there:
+                del self._queues[person]
+
+
+@dataclass(slots=True)
+class _Queue:
+    """One person's calculations: how many are there, and the right to stand in line for one."""
+
+    there: int = 0
+    first: anyio.Lock = field(default_factory=anyio.Lock)

@@ -1,0 +1,264 @@
+"""Plans: from a question to a calibrated release, on public facts alone.
+
+A data set's public facts never change, so neither does the plan of a
+question; the last few are remembered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from app.domain.problems import Problem, invalid_request
+from app.services.datasets.datasets import DatasetFacts
+from app.services.plans.answers import plan_json
+from app.services.plans.charged_plan import require_same_terms
+from app.services.plans.deadlines import Job, job_of
+from app.services.plans.lanes import (
+    LONGEST_SHORT_MS,
+    CalculateBeside,
+    FairLane,
+    Lane,
+    planning_ms,
+)
+from app.services.plans.questions import Question, read_question
+from app.store import ReleaseRecord
+from mechanisms.catalog import calibrate
+from mechanisms.contract import InvalidStatisticError, Plan
+from mechanisms.privacy import Adjacency
+
+T = TypeVar("T")
+
+_MAX_CACHED = 64
+_TOP_LEVEL = frozenset({"statistic", "mechanism", "norm", "epsilon"})
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The job that a release is, what is charged for it, and what is kept of its plan.
+
+    ``plan`` is how it is drawn here, None where it was made in another process:
+    what is costly to plan is a job, and a job is not drawn here. ``reviewed``
+    says whether it waits for a review first. ``cost`` is in the account's unit;
+    ``text`` is what the release keeps of plan and job, as JSON.
+    """
+
+    plan: Plan | None
+    job: Job | None
+    reviewed: bool
+    cost: int
+    text: str
+
+    def drawn_here(self) -> Plan:
+        """Return the plan.
+
+        Raises
+        ------
+        LookupError
+            It was made in another process.
+        """
+        if self.plan is None:
+            raise LookupError("the plan is not here")
+        return self.plan
+
+
+class PlanService:
+    """Calibration, off the event loop, with a memory.
+
+    Parameters
+    ----------
+    threads
+        How many plans are made here at once.
+    max_waiting, max_waiting_costly
+        How many may be made or wait for it: here, and of one person's beside this process.
+    beside
+        Where the costly ones are made, one at a time.
+    """
+
+    def __init__(
+        self, *, threads: int, max_waiting: int, max_waiting_costly: int, beside: CalculateBeside
+    ) -> None:
+        self._short = Lane(threads=threads, most=max_waiting)
+        self._costly = FairLane(most=max_waiting_costly)
+        self._beside = beside
+        self._known: OrderedDict[tuple[str, str], Offer] = OrderedDict()
+
+    async def offer(self, facts: DatasetFacts, question: Question, *, person: str) -> Offer:
+        """Return what follows from a question before any data, and how it is drawn.
+
+        ``person`` is who asks: people take turns at what is costly.
+
+        Raises
+        ------
+        Problem
+            ``invalid-request`` when the question does not fit the data set's
+            public description or is not offered; ``empty-dataset``; ``busy``.
+        """
+        return await self._offer(facts, question, person=person, patient=False)
+
+    async def _offer(
+        self, facts: DatasetFacts, question: Question, *, person: str, patient: bool
+    ) -> Offer:
+        offer = self._remembered(facts, question)
+        if offer is not None:
+            return offer
+        if is_costly(facts, question):
+            offer = await self._costly.run(person, self._made, facts, question, patient=patient)
+        else:
+            offer = await self._short.run(self._made, facts, question, patient=patient)
+        return self._remember(facts, question, offer)
+
+    def _made(self, facts: DatasetFacts, question: Question) -> Offer:
+        """Return what another request may have had made while this one waited, or make it."""
+        known = self._known.get((facts.id, question.canonical))
+        if known is not None:
+            return known
+        if is_costly(facts, question):
+            return self._beside.run(_offer_alone, facts, question)
+        return make_offer(facts, question)
+
+    def _remembered(self, facts: DatasetFacts, question: Question) -> Offer | None:
+        key = facts.id, question.canonical
+        if key in self._known:
+            self._known.move_to_end(key)
+        return self._known.get(key)
+
+    def _remember(self, facts: DatasetFacts, question: Question, offer: Offer) -> Offer:
+        self._known[facts.id, question.canonical] = offer
+        if len(self._known) > _MAX_CACHED:
+            self._known.popitem(last=False)
+        return offer
+
+    async def offer_again(
+        self, facts: DatasetFacts, record: ReleaseRecord
+    ) -> tuple[Question, Offer]:
+        """Return the question of a stored release, and its plan if it is still the one it has.
+
+        Raises
+        ------
+        TermsChangedError
+            It would be drawn otherwise than it was charged or reserved for.
+        Problem, KeyError, ValueError
+            The question cannot be read any more, or is not offered any more.
+        """
+        question = read_question(record.request)
+        # charged or reserved already: it waits for its turn however many are there
+        offer = await self._offer(facts, question, person=record.principal, patient=True)
+        require_same_terms(record, plan=offer.text, cost=offer.cost)
+        return question, offer
+
+    async def weigh(
+        self,
+        function: Callable[..., T],
+        facts: DatasetFacts,
+        question: Question,
+        *arguments: object,
+        person: str,
+        expected_ms: float,
+    ) -> T:
+        """Return what a function of a module makes of an offer, a data set's facts and a question.
+
+        Raises
+        ------
+        Problem
+            As :meth:`offer`, and what the function raises.
+        """
+        if expected_ms <= LONGEST_SHORT_MS:
+            offer = await self.offer(facts, question, person=person)
+            return await self._short.run(function, offer, facts, question, *arguments)
+        weighed: tuple[Offer, T] = await self._costly.run(
+            person, self._beside.run, _weighed, function, facts, question, *arguments
+        )
+        offer, outcome = weighed
+        if is_costly(facts, question):
+            self._remember(facts, question, offer)
+        return outcome
+
+    async def compute(
+        self, function: Callable[..., T], *arguments: object, person: str, expected_ms: float
+    ) -> T:
+        """Run a function of a module in another thread, or beside with the plans that take as long.
+
+        Raises
+        ------
+        Problem
+            ``busy``.
+        """
+        if expected_ms <= LONGEST_SHORT_MS:
+            return await self._short.run(function, *arguments)
+        return await self._costly.run(person, self._beside.run, function, *arguments)
+
+    def close(self) -> None:
+        """End what is being calculated beside this process."""
+        self._beside.close()
+
+
+def is_costly(facts: DatasetFacts, question: Question) -> bool:
+    """Return whether a question takes long to plan, whoever asks it."""
+    expected_ms = planning_ms(question.statistic, question.mechanism, facts.schema)
+    return expected_ms > LONGEST_SHORT_MS
+
+
+def make_plan(facts: DatasetFacts, question: Question) -> Plan:
+    """Calibrate a question on the public facts of a data set.
+
+    Raises
+    ------
+    Problem
+        As :meth:`PlanService.offer`.
+    """
+    if facts.schema.adjacency is Adjacency.REPLACE_ONE and facts.schema.rows == 0:
+        raise Problem("empty-dataset")
+    try:
+        return calibrate(
+            question.statistic,
+            facts.schema,
+            question.epsilon,
+            mechanism=question.mechanism,
+            norm=question.norm,
+        )
+    except InvalidStatisticError as error:
+        raise _refusal(error) from None
+
+
+def make_offer(facts: DatasetFacts, question: Question) -> Offer:
+    """Do what :meth:`PlanService.offer` does, without a memory.
+
+    Raises
+    ------
+    Problem
+        As :meth:`PlanService.offer`.
+    """
+    plan = make_plan(facts, question)
+    reviewed = facts.policy.review.covers(question.epsilon)
+    later = reviewed or is_costly(facts, question)
+    job = job_of(question.statistic, plan, facts.schema, later=later)
+    kept = {
+        **plan_json(plan, question.epsilon),
+        "job": None if job is None else job.to_json(),
+    }
+    cost = facts.meter.cost(plan.guarantee)
+    return Offer(plan, job, reviewed, cost, json.dumps(kept, allow_nan=False))
+
+
+def _offer_alone(facts: DatasetFacts, question: Question) -> Offer:
+    """Return an offer that may travel between processes: a plan may not."""
+    return replace(make_offer(facts, question), plan=None)
+
+
+def _weighed(
+    function: Callable[..., T], facts: DatasetFacts, question: Question, *arguments: object
+) -> tuple[Offer, T]:
+    """Return an offer that may travel between processes, and what a function makes of it."""
+    offer = make_offer(facts, question)
+    return replace(offer, plan=None), function(offer, facts, question, *arguments)
+
+
+def _refusal(error: InvalidStatisticError) -> Problem:
+    place = error.field_name
+    if place.split(".")[0] not in _TOP_LEVEL:
+        place = f"statistic.{place}"
+    return invalid_request(place, error.detail)

@@ -1,0 +1,173 @@
+"""Previews: what a release would cost and how noisy it would be, without reading data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from app.domain.policies import Ask, enforce
+from app.domain.problems import Problem
+from app.services.datasets.accounting import charge_json
+from app.services.datasets.datasets import DatasetFacts, DatasetService, require_active
+from app.services.people.keys import Caller
+from app.services.plans.answers import noise_json, plan_json
+from app.services.plans.lanes import planning_ms
+from app.services.plans.plans import Offer, PlanService, make_plan
+from app.services.plans.questions import Question
+from mechanisms.contract import Noise
+from mechanisms.privacy import MAX_EPSILON_NANOS, Epsilon
+
+NOTICE = (
+    "The same question under a new Idempotency-Key is a new draw and a new charge; "
+    "under the same key it is the same answer, free."
+)
+_DIGITS = 4
+_MAX_STEPS = 60
+_TRIED = 20
+"""About how many epsilons are tried before one is found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a preview may ask beyond a release.
+
+    ``accuracy``: the wanted half-width of the widest 95% interval, in the
+    answer's units. ``assume_rows``: the row count to assume for ratios.
+    """
+
+    accuracy: float | None = None
+    assume_rows: int | None = None
+
+
+class PreviewService:
+    """Weighs questions. Everything here is a function of the request and public facts."""
+
+    def __init__(self, datasets: DatasetService, plans: PlanService) -> None:
+        self._datasets = datasets
+        self._plans = plans
+
+    async def preview(
+        self, dataset: str, question: Question, wish: Wish, *, caller: Caller
+    ) -> dict[str, object]:
+        """Return the preview as JSON-ready fields.
+
+        Raises
+        ------
+        Problem
+            What a release would be refused for, the budget aside; ``busy``.
+        """
+        facts = self._datasets.facts(dataset)
+        require_active(facts.record)
+        enforce(facts.policy, Ask(kinds=question.kinds, epsilon=question.epsilon))
+        expected_ms = planning_ms(question.statistic, question.mechanism, facts.schema)
+        if wish.accuracy is not None:
+            expected_ms *= 1 + _TRIED
+        return await self._plans.weigh(
+            _preview, facts, question, wish, person=caller.person, expected_ms=expected_ms
+        )
+
+
+def _preview(
+    offer: Offer, facts: DatasetFacts, question: Question, wish: Wish
+) -> dict[str, object]:
+    """Return the preview of what is offered."""
+    plan = offer.drawn_here()
+    noise = plan.preview(wish.assume_rows)
+    return {
+        "dataset": facts.id,
+        "statistic": question.to_json()["statistic"],
+        "cost": str(question.epsilon),
+        "charge": charge_json(facts.meter, plan.guarantee),
+        **plan_json(plan, question.epsilon),
+        "review": offer.reviewed,
+        "job": None if offer.job is None else offer.job.to_json(),
+        "noise": noise_json(noise),
+        "alternatives": [
+            {
+                "mechanism": other.mechanism,
+                "norm": other.norm,
+                "comparison": other.comparison,
+                "std": other.std,
+            }
+            for other in plan.alternatives
+        ],
+        "adjacent_output_space": None if plan.figure is None else {"svg": plan.figure},
+        "accuracy": _accuracy(facts, question, wish, noise),
+        "notice": NOTICE,
+    }
+
+
+def _accuracy(
+    facts: DatasetFacts, question: Question, wish: Wish, noise: Noise | None
+) -> dict[str, object] | None:
+    """Return what the wanted accuracy would cost, if one is wanted."""
+    if wish.accuracy is None:
+        return None
+    stated = noise is not None and _known(noise.interval_95)
+    needed = _needed(facts, question, wish) if stated else None
+    return {"wanted": wish.accuracy, "epsilon": None if needed is None else str(needed)}
+
+
+def widest(noise: Noise) -> float:
+    """Return half the width of the widest 95% interval in a law of noise."""
+    return max((high - low) / 2 for low, high in _intervals(noise.interval_95))
+
+
+def _known(part: object) -> bool:
+    """Return whether a law is stated everywhere: a stack's is null where a part's is."""
+    if isinstance(part, Mapping):
+        return all(map(_known, part.values()))
+    if isinstance(part, Sequence) and not isinstance(part, str):
+        return all(map(_known, part))
+    return part is not None
+
+
+def _intervals(part: object) -> Iterator[tuple[float, float]]:
+    """Yield every ``[low, high]`` at the leaves of a structure."""
+    if isinstance(part, Mapping):
+        for inner in part.values():
+            yield from _intervals(inner)
+    elif isinstance(part, Sequence) and not isinstance(part, str):
+        if len(part) == 2 and all(isinstance(end, int | float) for end in part):
+            yield float(part[0]), float(part[1])
+        else:
+            for inner in part:
+                yield from _intervals(inner)
+
+
+def _needed(facts: DatasetFacts, question: Question, wish: Wish) -> Epsilon | None:
+    """Return the smallest epsilon, to 4 digits, whose widest interval is narrow enough.
+
+    The half-width falls with epsilon, so bisection on the logarithm finds it.
+    None when no epsilon the service accepts is enough.
+    """
+    wanted = wish.accuracy
+    if wanted is None:
+        return None
+
+    def reaches(epsilon: Epsilon) -> bool:
+        try:
+            plan = make_plan(facts, replace(question, epsilon=epsilon))
+        except Problem:  # too little to be split
+            return False
+        noise = plan.preview(wish.assume_rows)
+        return noise is not None and widest(noise) <= wanted
+
+    low, high = 1, MAX_EPSILON_NANOS
+    if not reaches(Epsilon(high)):
+        return None
+    if reaches(Epsilon(low)):
+        return Epsilon(low)
+    for _ in range(_MAX_STEPS):
+        middle = _round_up(math.isqrt(low * high))
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if reaches(Epsilon(middle)) else (middle, high)
+    return Epsilon(_round_up(high))
+
+
+def _round_up(nanos: int) -> int:
+    """Return the next integer at or above with at most 4 significant digits."""
+    unit = int("1" + "0" * max(0, len(str(nanos)) - _DIGITS))
+    return -(-nanos // unit) * unit

@@ -1,0 +1,86 @@
+"""A question and its price, as every use case passes it on, and its canonical text.
+
+The union of statistics is built from the catalog, so a statistic registered
+there is a request model, a stored request and a documented schema at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Union
+
+from pydantic import Field, TypeAdapter
+
+from mechanisms.catalog import STATISTICS
+from mechanisms.contract import Statistic
+from mechanisms.privacy import Epsilon
+from mechanisms.statistics.stack import Stack
+
+KINDS: Sequence[str] = tuple(STATISTICS)
+"""The kind of every statistic on offer."""
+
+POLICY_KINDS: Sequence[str] = tuple(
+    kind for kind, statistic in STATISTICS.items() if statistic is not Stack
+)
+"""The kinds a policy speaks of: a stack is judged by the kinds of its parts."""
+
+if TYPE_CHECKING:
+    AnyStatistic = Statistic
+else:
+    AnyStatistic = Annotated[
+        Union[tuple(STATISTICS.values())],  # noqa: UP007 - its members are not known here
+        Field(discriminator="kind", description="What to release."),
+    ]
+
+_STATISTIC: TypeAdapter[Any] = TypeAdapter(AnyStatistic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A statistic, how to draw it, and what it may cost."""
+
+    statistic: Statistic
+    mechanism: str
+    norm: str
+    epsilon: Epsilon
+    canonical: str = field(init=False, repr=False, compare=False)
+    """One text for all spellings of this question."""
+
+    def __post_init__(self) -> None:
+        text = json.dumps(self.to_json(), sort_keys=True, allow_nan=False, separators=(",", ":"))
+        object.__setattr__(self, "canonical", text)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds of all statistics asked for: one, or those of a stack's parts."""
+        if isinstance(self.statistic, Stack):
+            return tuple(part.statistic.kind for part in self.statistic.parts)
+        return (self.statistic.kind,)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the question as JSON-ready fields, defaults filled in."""
+        return {
+            "statistic": statistic_json(self.statistic),
+            "mechanism": self.mechanism,
+            "norm": self.norm,
+            "epsilon": str(self.epsilon),
+        }
+
+
+def statistic_json(statistic: Statistic) -> Mapping[str, object]:
+    """Return a statistic's fields, ready for JSON."""
+    fields: dict[str, object] = asdict(statistic)  # type: ignore[call-overload]
+    return fields
+
+
+def read_question(canonical: str) -> Question:
+    """Return the question whose :attr:`Question.canonical` this is."""
+    fields = json.loads(canonical)
+    return Question(
+        statistic=_STATISTIC.validate_json(json.dumps(fields["statistic"]), strict=True),
+        mechanism=fields["mechanism"],
+        norm=fields["norm"],
+        epsilon=Epsilon.parse(fields["epsilon"]),
+    )

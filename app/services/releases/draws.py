@@ -1,0 +1,231 @@
+"""Draws: from a charged release to a durable answer, once.
+
+A release is charged before it comes here. What leaves is a record that is
+final and on disk: ``released``, or ``void`` whatever went wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import Protocol, TypeVar
+
+import anyio.to_thread
+
+from app.domain.problems import Problem
+from app.domain.releases import ReleaseState, may_be_redrawn
+from app.engine.run import run
+from app.logs import describe
+from app.services.datasets.datasets import DataPlane, DatasetFacts, DatasetService
+from app.services.plans.answers import release_answer
+from app.services.plans.charged_plan import require_same_terms
+from app.services.plans.deadlines import batched_ms
+from app.services.plans.lanes import planning_ms
+from app.services.plans.plans import PlanService, make_offer, make_plan
+from app.services.plans.questions import Question, read_question
+from app.services.releases.batches import MOST_MS, Batches
+from app.services.releases.receipts import Receipts
+from app.store import DatasetRecord, Finish, ReleaseRecord, Store, Task, Void
+from mechanisms.contract import Plan
+
+_LOG = logging.getLogger(__name__)
+_RETRY_PAUSE_S = 0.05
+_LONGEST_PLAN_MS = 2.0
+T = TypeVar("T")
+
+
+class DrawDiedError(Exception):
+    """A draw process ended before it answered; nothing of its draw is known."""
+
+
+class NoDrawerError(DrawDiedError):
+    """There was no process to draw in; nothing has been begun."""
+
+
+class DrawBeside(Protocol):
+    """A process that makes small draws."""
+
+    def prepare(self) -> bool:
+        """Begin the process where there is none; return whether a draw need not wait for it."""
+
+    async def draw(
+        self, record: ReleaseRecord, dataset: DatasetRecord, *, expected_ms: float
+    ) -> bytes | None:
+        """Return the signed answer of a charged release, or None when its draw failed.
+
+        Raises
+        ------
+        DrawDiedError
+            The process died.
+        NoDrawerError
+            There is none to be had.
+        """
+
+    def close(self) -> None:
+        """End the process; draws that it has not answered are cancelled."""
+
+
+class DrawService:
+    """Draws in threads of this process or beside it, and makes every outcome durable.
+
+    Parameters
+    ----------
+    store, datasets, plans, plane, receipts
+        What it works with.
+    threads
+        How many draws that take long run at once; see :class:`Batches`.
+    beside
+        Where small draws are made once it is ready; None: in a thread.
+    worker
+        This process's name as a worker.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        datasets: DatasetService,
+        plans: PlanService,
+        plane: DataPlane,
+        receipts: Receipts,
+        threads: int,
+        worker: str,
+        beside: DrawBeside | None = None,
+    ) -> None:
+        self.worker = worker
+        self._beside = beside
+        self._store = store
+        self._datasets = datasets
+        self._plans = plans
+        self._plane = plane
+        self._receipts = receipts
+        self._batches = Batches(threads=threads, name="draw")
+
+    async def draw(
+        self, record: ReleaseRecord, facts: DatasetFacts, question: Question, plan: Plan
+    ) -> ReleaseRecord:
+        """Draw, make the result durable, and only then return it."""
+        expected_ms = batched_ms(question.statistic, plan, facts.schema)
+        beside = self._beside
+        if beside is not None and _is_quick(question, facts, expected_ms) and beside.prepare():
+            try:
+                answer = await beside.draw(record, facts.record, expected_ms=expected_ms)
+                return await self._settled(record, answer)
+            except NoDrawerError:
+                pass  # it is drawn here
+            except DrawDiedError:
+                _LOG.error("draw process died", extra={"release": record.id})
+                record = await self.count_attempt(record)
+                if record.state is not ReleaseState.DEBITED:
+                    return record
+        try:
+            result = await self._batches.submit(
+                lambda _: run(plan, self._plane.open(facts.id)),
+                partial(release_answer, record, facts, question, plan),
+                partial(self._receipts.attach, record),
+                expected_ms=expected_ms,
+            )
+        except Exception as error:
+            return await self.void(record, error)
+        return await self._store_result(record, result)
+
+    async def redraw(self, record: ReleaseRecord) -> ReleaseRecord:
+        """Draw a release from what is stored of it, unless it is final; its attempt counts.
+
+        One that would not be drawn as what it was charged for is void.
+        """
+        if record.state is not ReleaseState.DEBITED:
+            return record
+        try:
+            facts = await anyio.to_thread.run_sync(self._datasets.facts, record.dataset)
+            question, offer = await self._plans.offer_again(facts, record)
+            plan = offer.plan
+            if plan is None:  # no job in the version that charged it, and one in this
+                plan = await anyio.to_thread.run_sync(make_plan, facts, question)
+        except Exception as error:
+            return await self.void(record, error)
+        return await self.draw(record, facts, question, plan)
+
+    async def again(self, record: ReleaseRecord) -> ReleaseRecord:
+        """Draw a release of this process once more, if it has an attempt left."""
+        return await self.redraw(await self.count_attempt(record))
+
+    async def count_attempt(self, record: ReleaseRecord) -> ReleaseRecord:
+        """Count another attempt before it is made; after the last one a release is void."""
+        if may_be_redrawn(record.attempts):
+            return await self._settle(record, lambda work: work.releases.begin_attempt(record.id))
+        return await self.void(record)
+
+    async def finish(self, record: ReleaseRecord, answer: bytes) -> ReleaseRecord:
+        """Make an answer durable, unless another process was faster: then that one counts."""
+        try:
+            result = self._receipts.attach(record, answer)
+        except Exception as error:
+            return await self.void(record, error)
+        return await self._store_result(record, result)
+
+    async def _settled(self, record: ReleaseRecord, answer: bytes | None) -> ReleaseRecord:
+        return await (self.void(record) if answer is None else self._store_result(record, answer))
+
+    async def _store_result(self, record: ReleaseRecord, result: bytes) -> ReleaseRecord:
+        return await self._settle(record, Finish(release=record.id, result=result, known=record))
+
+    async def void(self, record: ReleaseRecord, error: Exception | None = None) -> ReleaseRecord:
+        """Give a release up: after the debit there is one failure, whatever happened."""
+        about = {} if error is None else describe(error)
+        _LOG.error("release void", extra={"release": record.id, **about})
+        return await self._settle(record, Void(release=record.id))
+
+    async def _settle(self, record: ReleaseRecord, step: Task[ReleaseRecord]) -> ReleaseRecord:
+        try:
+            return await self.surely(step)
+        except Problem as problem:
+            final = await anyio.to_thread.run_sync(self._get, record.id)
+            if problem.code != "release-void" or final is None:
+                raise
+            return final
+
+    def _get(self, release: str) -> ReleaseRecord | None:
+        with self._store.reading() as reader:
+            return reader.releases.get(release)
+
+    async def surely(self, write: Task[T]) -> T:
+        """Write what must not be lost to a full queue."""
+        while True:
+            try:
+                return await self._store.awrite(write)
+            except Problem as problem:
+                if problem.code != "busy":
+                    raise
+                await asyncio.sleep(_RETRY_PAUSE_S)
+
+    def close(self) -> None:
+        """Begin no further draw."""
+        self._batches.close()
+        if self._beside is not None:
+            self._beside.close()
+
+
+def _is_quick(question: Question, facts: DatasetFacts, expected_ms: float) -> bool:
+    """Return whether a draw, and its plan in a process that does not know it yet, take little."""
+    if expected_ms > MOST_MS:
+        return False
+    planned_ms = planning_ms(question.statistic, question.mechanism, facts.schema)
+    return planned_ms <= _LONGEST_PLAN_MS
+
+
+def draw_answer(record: ReleaseRecord, facts: DatasetFacts, plane: DataPlane) -> bytes:
+    """Draw a charged release from what is stored of it, and return the bytes of its answer.
+
+    Raises
+    ------
+    TermsChangedError
+        It would not be drawn as what it was charged for; nothing has been read.
+    """
+    question = read_question(record.request)
+    offer = make_offer(facts, question)
+    require_same_terms(record, plan=offer.text, cost=offer.cost)
+    plan = offer.drawn_here()
+    outcome = run(plan, plane.open(facts.id))
+    return release_answer(record, facts, question, plan, outcome)

@@ -1,0 +1,90 @@
+"""When an outcome may be seen: at a moment of its release's public schedule.
+
+Without this, whoever asks for a release again and again would learn when its
+draw ended. So a release that is final in the ledger is shown as running until
+the first moment of its schedule that is not before its end.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+
+from app.domain.releases import ReleaseState
+from app.domain.timing import Schedule, response_schedule
+from app.services.plans.deadlines import LONGEST_DEADLINE_S, Job
+from app.store import ReleaseRecord
+
+_LONGEST_MS = 1000 * LONGEST_DEADLINE_S
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_REVIEW_S = 60
+_SCHEDULED = (ReleaseState.DEBITED, ReleaseState.RELEASED, ReleaseState.VOID)
+
+
+class Showing:
+    """Says when releases may be shown; with a slot of 0, as soon as they are final."""
+
+    def __init__(self, slot_ms: int) -> None:
+        self._slot_ms = slot_ms
+
+    def from_ms(self, record: ReleaseRecord) -> int:
+        """Return the moment from which a release's outcome may be shown.
+
+        Of one that has none yet, the next moment at which it may have one.
+        """
+        ended_ms = _ms(record.finished_at) if record.finished_at is not None else now_ms() + 1
+        if self._slot_ms == 0:
+            return ended_ms
+        return self._schedule(record).first_from(ended_ms)
+
+    def shown(self, record: ReleaseRecord) -> ReleaseRecord:
+        """Return a release, its result read or not, as it may be shown now.
+
+        The work is the same for one that has not ended and one that has, but too
+        lately: how long it takes is not to tell them apart.
+        """
+        if self._slot_ms == 0 or record.state not in _SCHEDULED:
+            return record
+        now, charged_ms = now_ms(), _ms(record.charged_at)
+        ended_ms = _ms(record.finished_at or record.charged_at)
+        if record.finished_at is None:
+            ended_ms = now + 1
+        # after that long it is past its moment, whatever its schedule is
+        if now > charged_ms + 2 * max(ended_ms - charged_ms, _LONGEST_MS):
+            return record
+        if self._schedule(record).first_from(ended_ms) <= now:
+            return record
+        return record._replace(
+            state=ReleaseState.DEBITED, result=None, result_hash=None, finished_at=None
+        )
+
+    def retry_after_s(self, record: ReleaseRecord) -> int:
+        """Return in how many seconds it is worth asking for an unfinished release again."""
+        if record.state is ReleaseState.RESERVED:
+            return _REVIEW_S
+        return max(1, -(-(self.from_ms(record) - now_ms()) // 1000))
+
+    def _schedule(self, record: ReleaseRecord) -> Schedule:
+        charged_ms = _ms(record.charged_at)
+        job = job_of_record(record)
+        if job is None:
+            return response_schedule(arrived_ms=charged_ms, slot_ms=self._slot_ms)
+        return Schedule(charged_ms, 1000 * job.deadline_s)
+
+
+def job_of_record(record: ReleaseRecord) -> Job | None:
+    """Return the job that a stored release was made as, or None."""
+    job = json.loads(record.plan).get("job")
+    return None if job is None else Job(job["deadline_s"])
+
+
+def _ms(moment: str) -> int:
+    """Return a time of the ledger in whole milliseconds, rounded up."""
+    return -((_EPOCH - datetime.fromisoformat(moment)) // _MILLISECOND)
+
+
+def now_ms() -> int:
+    """Return the time, rounded up: with a time rounded down a slot would not be full."""
+    return -(-time.time_ns() // 10**6)

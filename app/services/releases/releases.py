@@ -1,0 +1,274 @@
+"""Releases: debit before draw, result before answer, one result per debit.
+
+The order of :meth:`ReleaseService.submit` is the ledger's protocol. Until the
+charge, only the request and public facts are read. After it, what leaves is
+the declared result or the one fixed problem ``release-void``; either is
+durable first and is replayed for ever. A client that goes away stops nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import anyio.to_thread
+
+from app.domain.policies import Ask, enforce
+from app.domain.problems import Problem
+from app.domain.releases import ReleaseState, request_fingerprint
+from app.domain.roles import Role
+from app.services.datasets.accounting import refusal_of
+from app.services.datasets.datasets import DatasetFacts, DatasetService, require_active
+from app.services.people.keys import Caller
+from app.services.plans.plans import Offer, PlanService
+from app.services.plans.questions import Question, read_question
+from app.services.releases.draws import DrawService
+from app.services.releases.jobs import JobRunner
+from app.services.releases.public_moments import Showing, job_of_record
+from app.services.releases.reviews import reserve
+from app.store import Debit, ReleasePage, ReleaseRecord, Store
+
+__all__ = ["ReleaseRecord", "ReleaseService"]
+
+_LONGEST_REPLAY_S = 10.0
+_LOOK_AGAIN_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A release on its way: what was asked of which data set, and who will know the outcome."""
+
+    dataset: str
+    request: str
+    task: asyncio.Task[ReleaseRecord]
+
+
+class ReleaseService:
+    """Submitting, replaying and showing releases.
+
+    Parameters
+    ----------
+    store, datasets, plans, draws, jobs, showing
+        What it works with.
+    max_waiting
+        How many requests may be under way; above it one is refused as
+        ``busy`` before any charge.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        datasets: DatasetService,
+        plans: PlanService,
+        draws: DrawService,
+        jobs: JobRunner,
+        showing: Showing,
+        max_waiting: int,
+    ) -> None:
+        self._store = store
+        self._datasets = datasets
+        self._plans = plans
+        self._draws = draws
+        self._jobs = jobs
+        self._max_waiting = max_waiting
+        self._running: dict[tuple[str, str], _Running] = {}
+        self.showing = showing
+
+    async def submit(
+        self, dataset: str, question: Question, *, idem: str, caller: Caller
+    ) -> ReleaseRecord:
+        """Charge for a question, or find the release that its key already has.
+
+        The release that comes back is final, a job under way, or waits for a
+        review: then it is charged once it is approved. A released or void one
+        may be answered from the moment :attr:`showing` says.
+
+        Raises
+        ------
+        Problem
+            Every refusal is judged before the charge; ``internal`` is all
+            that is raised after it.
+        """
+        facts = self._datasets.facts(dataset)
+        request = question.canonical
+        running = self._running.get((caller.person, idem))
+        if running is None:
+            # no await between the look above and the entry below: one task per key
+            work = self._answer(facts, question, request, idem=idem, principal=caller.person)
+            task = asyncio.ensure_future(work)
+            running = self._begun(caller.person, idem, _Running(facts.id, request, task))
+        elif (running.dataset, running.request) != (facts.id, request):
+            raise Problem("idempotency-key-reused")
+        try:
+            return await asyncio.shield(running.task)
+        except Problem as problem:
+            raise refusal_of(problem, facts.meter, question.epsilon) from None
+
+    def _begun(self, person: str, idem: str, running: _Running) -> _Running:
+        """Know a release while it is on its way."""
+        self._running[person, idem] = running
+
+        def forget(done: asyncio.Task[ReleaseRecord]) -> None:
+            del self._running[person, idem]
+            if not done.cancelled():
+                done.exception()  # somebody has looked: a client may have gone away
+
+        running.task.add_done_callback(forget)
+        return running
+
+    async def _answer(
+        self, facts: DatasetFacts, question: Question, request: str, *, idem: str, principal: str
+    ) -> ReleaseRecord:
+        try:
+            offer = await self._prepare(facts, question, person=principal)
+        except Problem:
+            # a request that would be refused today may have been answered before: that wins
+            known = await anyio.to_thread.run_sync(self._known, principal, idem)
+            if known is None:
+                raise
+            found = known
+        else:
+            charge = Debit(
+                dataset=facts.id,
+                principal=principal,
+                idem=idem,
+                amount=offer.cost,
+                request=request,
+                plan=offer.text,
+                worker=self._draws.worker if offer.job is None else None,
+            )
+            if offer.reviewed:
+                charged = await reserve(self._store, charge)
+            else:
+                charged = await self._store.awrite(charge)
+            if charged.fresh and offer.job is None:
+                plan = offer.drawn_here()
+                return await self._draws.draw(charged.record, facts, question, plan)
+            found = charged.record
+        _require_same(found, facts.id, request)
+        return await self._found(found)
+
+    def _known(self, principal: str, idem: str) -> ReleaseRecord | None:
+        with self._store.reading() as reader:
+            return reader.releases.known({(principal, idem)}).get((principal, idem))
+
+    async def _prepare(self, facts: DatasetFacts, question: Question, *, person: str) -> Offer:
+        """Judge everything that can be judged without the data."""
+        if len(self._running) > self._max_waiting:
+            raise Problem("busy")
+        require_active(facts.record)
+        enforce(facts.policy, Ask(kinds=question.kinds, epsilon=question.epsilon))
+        return await self._plans.offer(facts, question, person=person)
+
+    async def _found(self, known: ReleaseRecord) -> ReleaseRecord:
+        """Return a release that is charged and not drawn here and now, as it may be shown.
+
+        A job is in the queue, or has been. Another release is waited for, but
+        not for ever: a process that died may have left it. Results have not been
+        read, and are once they may be shown.
+        """
+        if job_of_record(known) is not None:
+            self._jobs.wake()
+            return await self._with_result(self.showing.shown(known))
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _LONGEST_REPLAY_S
+        while known.state is ReleaseState.DEBITED and loop.time() < until:
+            if known.worker == self._draws.worker and not self._jobs.has(known.id):
+                # drawn here, and the outcome could not be stored: nobody else will draw it
+                return await self._draws.again(known)
+            self._jobs.wake()
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            found = await anyio.to_thread.run_sync(self._get, known.id)
+            known = found or known
+        return await self._with_result(known)
+
+    async def _with_result(self, known: ReleaseRecord) -> ReleaseRecord:
+        """Return a release with its result, if it has one."""
+        if known.state is not ReleaseState.RELEASED or known.result is not None:
+            return known
+        return await anyio.to_thread.run_sync(self._get, known.id) or known
+
+    async def get(self, release: str, *, caller: Caller) -> ReleaseRecord:
+        """Return a release to its owner or a curator, as it may be shown now.
+
+        Raises
+        ------
+        Problem
+            ``not-found``, for foreign and unknown ids alike.
+        """
+        record = await anyio.to_thread.run_sync(self._get_for, release, caller)
+        if record is None:
+            raise Problem("not-found", "There is no such release.")
+        return record
+
+    def _get(self, release: str) -> ReleaseRecord | None:
+        with self._store.reading() as reader:
+            return reader.releases.get(release)
+
+    def _get_for(self, release: str, caller: Caller) -> ReleaseRecord | None:
+        """Look a release up; a foreign one is not read, so that it takes as long as none."""
+        with self._store.reading() as reader:
+            if caller.role.may_act_as(Role.CURATOR):
+                return reader.releases.get(release, self.showing.shown)
+            return reader.releases.of_person(release, caller.person, self.showing.shown)
+
+    def list(
+        self,
+        *,
+        caller: Caller,
+        dataset: str | None,
+        before: int | None,
+        limit: int,
+        most_bytes: int,
+        state: ReleaseState | None = None,
+    ) -> ReleasePage:
+        """Return the caller's releases, or everybody's for a curator, newest first.
+
+        They end after ``limit``, or after so many bytes of what is shown of them.
+        ``state`` is one that no draw leads to or from: when that happens is not public.
+        """
+        everybody = caller.role.may_act_as(Role.CURATOR)
+        with self._store.reading() as reader:
+            return reader.releases.page(
+                principal=None if everybody else caller.person,
+                dataset=dataset,
+                state=state,
+                before=before,
+                limit=limit,
+                most_bytes=most_bytes,
+                shown=self.showing.shown,
+            )
+
+    async def finish_running(self, *, timeout_s: float | None = None) -> None:
+        """Wait for the requests under way, at most ``timeout_s`` seconds."""
+        tasks = [running.task for running in self._running.values()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout_s)
+
+    async def close(self, *, timeout_s: float) -> None:
+        """Let charged releases finish; what does not is drawn again by another process."""
+        await asyncio.gather(
+            self.finish_running(timeout_s=timeout_s), self._jobs.close(timeout_s=timeout_s)
+        )
+        self._draws.close()
+        self._plans.close()
+
+
+def _require_same(known: ReleaseRecord, dataset: str, request: str) -> None:
+    asked = request_fingerprint(dataset=dataset, request=request)
+    if asked != known.fingerprint and asked != _fingerprint_today(known):
+        raise Problem("idempotency-key-reused")
+
+
+def _fingerprint_today(known: ReleaseRecord) -> str:
+    """Return what the stored request's fingerprint would be in this version.
+
+    An earlier version may not have known a field that now has a default; the
+    question is the same one. One that this version cannot read keeps its own.
+    """
+    try:
+        request = read_question(known.request).canonical
+    except (KeyError, ValueError):
+        return known.fingerprint
+    return request_fingerprint(dataset=known.dataset, request=request)

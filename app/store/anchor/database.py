@@ -1,0 +1,343 @@
+"""An anchor in a second PostgreSQL database, shared by every server process of a ledger.
+
+One row says what is certain and what was to follow, a row per account where it
+stands. A writer holds the ledger's own lock while it is here, so writers come
+one after the other; each goes on by compare-and-swap from the version that it
+has read, so a copy of the ledger that is served beside it stops at once.
+
+What another process noted last may or may not have been committed. The ledger
+itself tells: :meth:`DatabaseAnchor.settle` is given where the accounts are.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+from sqlalchemy import Connection, text
+from sqlalchemy.engine import make_url
+
+from app.store.anchor.records import (
+    as_text,
+    from_text,
+    positions_of,
+    state_of,
+    state_record,
+    step_of,
+    step_record,
+)
+from app.store.anchor.standing import (
+    Anchored,
+    AnchorError,
+    AnchorMismatchError,
+    Evidence,
+    LedgerState,
+    Step,
+)
+from app.store.database.postgresql import LIVENESS, check_server
+from app.store.errors import UnsupportedDatabaseError
+from app.store.ledger.entries import Position
+
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS anchor (
+        number integer CONSTRAINT pk_anchor PRIMARY KEY CONSTRAINT ck_anchor CHECK (number = 1),
+        version bigint NOT NULL, ledger text, epoch bigint, unfinished bigint, follows text)""",
+    """CREATE TABLE IF NOT EXISTS anchor_account (
+        account text CONSTRAINT pk_anchor_account PRIMARY KEY,
+        seq bigint NOT NULL, head text NOT NULL, spent bigint NOT NULL)""",
+)
+_ROW = "SELECT version, ledger, epoch, unfinished, follows FROM anchor"
+_ACCOUNTS = "SELECT account, seq, head, spent FROM anchor_account"
+# A writer waits here with the ledger's lock in its hands, and so does everybody behind it.
+_LONGEST_MS = 30_000
+_ONE_SNAPSHOT = "SET default_transaction_isolation = 'repeatable read'"
+_HOLD = text("SELECT pg_advisory_xact_lock(:key)")
+_TRY = "SELECT pg_try_advisory_xact_lock(%s)"
+_PUT = (
+    "INSERT INTO anchor_account (account, seq, head, spent)"
+    " SELECT account, seq, head, spent FROM jsonb_to_recordset(%(accounts)s::jsonb)"
+    " AS given (account text, seq bigint, head text, spent bigint)"
+)
+# One statement, so one round trip and one flush.
+_NEXT = (
+    "WITH won AS (UPDATE anchor SET version = version + 1, follows = %(follows)s,"
+    " unfinished = unfinished + %(change)s WHERE version = %(version)s RETURNING 1),"
+    " put AS (INSERT INTO anchor_account (account, seq, head, spent)"
+    " SELECT account, seq, head, spent FROM jsonb_to_recordset(%(accounts)s::jsonb)"
+    " AS given (account text, seq bigint, head text, spent bigint)"
+    " WHERE EXISTS (SELECT 1 FROM won) ON CONFLICT (account) DO UPDATE"
+    " SET seq = excluded.seq, head = excluded.head, spent = excluded.spent)"
+    " SELECT count(*) FROM won"
+)
+_FIRST = (
+    "INSERT INTO anchor (number, version, ledger, epoch, unfinished, follows)"
+    " VALUES (1, %s, %s, %s, %s, %s) ON CONFLICT (number) DO UPDATE SET"
+    " version = excluded.version, ledger = excluded.ledger, epoch = excluded.epoch,"
+    " unfinished = excluded.unfinished, follows = excluded.follows"
+)
+
+
+class DatabaseAnchor:
+    """The anchor of one ledger on PostgreSQL; each process has its own connection to it.
+
+    Parameters
+    ----------
+    url
+        The anchor's database: another one than the ledger's, best on another server.
+
+    Raises
+    ------
+    UnsupportedDatabaseError
+        It is no PostgreSQL database.
+    """
+
+    place = "database"
+
+    def __init__(self, url: str) -> None:
+        parsed = make_url(url.replace("postgres://", "postgresql://", 1))
+        if parsed.get_backend_name() != "postgresql":
+            raise UnsupportedDatabaseError("the anchor's database must be on PostgreSQL")
+        self._info = make_conninfo(
+            parsed.set(drivername="postgresql").render_as_string(hide_password=False),
+            **{**LIVENESS, "application_name": "release-desk anchor"},
+        )
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._version = 0
+        self._certain: dict[str, Position] = {}
+        self._applied: Step | None = None
+        self._noted = False
+
+    def read(self) -> Anchored | None:
+        """Return what the rows say; None when there are none."""
+        with self._connected() as connection, connection.transaction():
+            row = connection.execute(_ROW).fetchone()
+            accounts = connection.execute(_ACCOUNTS).fetchall()
+        if row is None:
+            return None
+        self._version = row[0]
+        return _anchored(row, accounts)
+
+    @property
+    def witness(self) -> DatabaseWitness:
+        """Return what looks at it from beside."""
+        return DatabaseWitness(self._info)
+
+    def start(self, state: LedgerState, *, lost: Step | None = None) -> None:
+        """Write everything anew if there is nothing yet, or a reconciliation has been committed."""
+        del lost  # the next transaction finds it, in whatever process
+        known = self.read()
+        if known is None or isinstance(known.follows, LedgerState):
+            self._write(state, None)
+
+    def settle(self, evidence: Evidence) -> Step | None:
+        """Find out what became of the transaction noted last; return it if it was lost."""
+        with self._connected() as connection:
+            row = connection.execute(_ROW).fetchone()
+            if row is None or row[1] is None:
+                raise AnchorMismatchError("the anchor has been emptied")
+            self._version, follows = row[0], row[4]
+            record = from_text(follows) if follows else {"moves": {}, "results": {}}
+            if "state" in record:
+                raise AnchorMismatchError("a reconciliation has not been started from")
+            names = sorted({*record["moves"], *evidence.moved})
+            rows = connection.execute(f"{_ACCOUNTS} WHERE account = ANY(%s)", (names,)).fetchall()
+        self._certain = _by_name(rows)
+        self._applied = None
+        if not follows:
+            return None
+        step = step_of(record, self._certain)
+        if _has_happened(step, evidence):
+            self._applied = step
+            self._certain |= {name: move.pending for name, move in step.moves.items()}
+            return None
+        return step
+
+    def begin(self, step: Step) -> None:
+        """Note a transaction with one statement, if nobody else has been here since."""
+        self._noted = False
+        if not (step.moves or step.results or step.unfinished_change):
+            return
+        for name, move in step.moves.items():
+            if self._certain.get(name) != move.before:
+                raise AnchorMismatchError(f"account {name} is not where the anchor left it")
+        applied = self._applied
+        moved = {} if applied is None else {n: move.pending for n, move in applied.moves.items()}
+        given = {
+            "accounts": _json_of(moved),
+            "change": 0 if applied is None else applied.unfinished_change,
+            "version": self._version,
+            "follows": as_text(step_record(step, kept=True), step.results),
+        }
+        with self._connected() as connection:
+            won = connection.execute(_NEXT, given).fetchone()
+        if won is None or won[0] != 1:
+            raise AnchorMismatchError("somebody else has moved the anchor")
+        self._version += 1
+        self._noted = True
+
+    def undo(self) -> None:
+        """Take back the transaction begun last.
+
+        One that changed nothing has not been noted: what is there is the one before it, which
+        has been committed and must stay.
+        """
+        if not self._noted:
+            return
+        self._noted = False
+        with self._connected() as connection:
+            connection.execute(
+                "UPDATE anchor SET version = version + 1, follows = NULL WHERE version = %s",
+                (self._version,),
+            )
+
+    def adopt(self, state: LedgerState) -> None:
+        """Note the state that a reconciliation is about to commit, beside what was certain."""
+        known = self.read()
+        self._write(None if known is None else known.state, state)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _write(self, state: LedgerState | None, adopted: LedgerState | None) -> None:
+        follows = None if adopted is None else as_text(state_record(adopted))
+        known = (None, None, None)
+        if state is not None:
+            known = (state.ledger, state.epoch, state.unfinished)  # type: ignore[assignment]
+        accounts = {} if state is None else state.accounts
+        with self._connected() as connection, connection.transaction():
+            connection.execute(_FIRST, (self._version + 1, *known, follows))
+            connection.execute("DELETE FROM anchor_account")
+            connection.execute(_PUT, {"accounts": _json_of(accounts)})
+        self._version += 1
+
+    @contextmanager
+    def _connected(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        try:
+            self._connection = self._connection or self._connect()
+            yield self._connection
+        except psycopg.Error as error:
+            self.close()
+            raise AnchorError("the anchor's database cannot be used") from error
+
+    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        with ExitStack() as unless_checked:
+            connection = psycopg.connect(self._info, autocommit=True)
+            unless_checked.callback(connection.close)
+            _hasten(connection)
+            check_server(connection)
+            for statement in _TABLES:
+                connection.execute(statement)
+            unless_checked.pop_all()
+        return connection
+
+
+class DatabaseWitness:
+    """Looks at an anchor's rows on a connection of its own, which cannot write."""
+
+    def __init__(self, info: str) -> None:
+        self._info = info
+
+    def require_apart(self, ledger: Connection) -> None:
+        """Refuse the ledger's own database, which a restore takes back with the ledger.
+
+        A database has many addresses, and another server one of the same name. So the servers are
+        asked: an advisory lock that the ledger's transaction holds is free in every other database.
+        """
+        key = secrets.randbits(63)
+        ledger.execute(_HOLD, {"key": key})
+        with self._connected() as connection:
+            row = connection.execute(_TRY, (key,)).fetchone()
+        if row != (True,):
+            raise UnsupportedDatabaseError("the anchor needs another database than the ledger's")
+
+    def look(self) -> Anchored | None:
+        """Return what the rows say; None when there are none."""
+        try:
+            with self._connected() as connection:
+                connection.execute(_ONE_SNAPSHOT)
+                with connection.transaction():
+                    row = connection.execute(_ROW).fetchone()
+                    accounts = connection.execute(_ACCOUNTS).fetchall()
+        except psycopg.errors.UndefinedTable:
+            return None
+        return None if row is None else _anchored(row, accounts)
+
+    def between(
+        self, before: Anchored | None, after: Anchored | None
+    ) -> list[Anchored | None] | None:
+        """Return both, if there can have been nothing else; the rows hold one step only."""
+        if before == after:
+            return [after]
+        if before is None or after is None or after.state not in (before.state, before.latest):
+            return None
+        return [before, after]
+
+    @contextmanager
+    def _connected(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        try:
+            with psycopg.connect(self._info, autocommit=True) as connection:
+                _hasten(connection)
+                yield connection
+        except psycopg.errors.UndefinedTable:
+            raise
+        except psycopg.Error as error:
+            raise AnchorError("the anchor's database cannot be used") from error
+
+
+def _hasten(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    """Let no statement of a connection take long."""
+    connection.execute("SELECT set_config('statement_timeout', %s, false)", (str(_LONGEST_MS),))
+
+
+def _anchored(row: tuple[Any, ...], accounts: Sequence[tuple[Any, ...]]) -> Anchored:
+    _, ledger, epoch, unfinished, follows = row
+    state = None
+    if ledger is not None:
+        state = LedgerState(
+            ledger=ledger, epoch=epoch, unfinished=unfinished, accounts=_by_name(accounts)
+        )
+    record = from_text(follows) if follows else {}
+    if "state" in record:
+        return Anchored(state, state_of(record["state"]))
+    if not record or state is None:
+        return Anchored(state)
+    return Anchored(state, step_of(record, state.accounts))
+
+
+def _has_happened(step: Step, evidence: Evidence) -> bool:
+    """Return whether a transaction has been committed, going by the ledger.
+
+    Raises
+    ------
+    AnchorMismatchError
+        The ledger is neither before nor after it.
+    """
+    if not step.moves:
+        return evidence.settled(tuple(step.results))
+    now = evidence.positions(tuple(step.moves))
+    if all(now.get(name) == move.pending for name, move in step.moves.items()):
+        return True
+    if all(now.get(name) == move.before for name, move in step.moves.items()):
+        return False
+    raise AnchorMismatchError("the ledger is not where the anchor left it")
+
+
+def _by_name(rows: Sequence[tuple[Any, ...]]) -> dict[str, Position]:
+    return positions_of({name: at for name, *at in rows})
+
+
+def _json_of(accounts: Any) -> str:
+    return json.dumps(
+        [
+            {"account": name, "seq": at.seq, "head": at.head, "spent": at.spent}
+            for name, at in accounts.items()
+        ]
+    )

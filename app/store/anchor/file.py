@@ -1,0 +1,344 @@
+"""An anchor in a directory of its own: an append-only file of checksummed records.
+
+::
+
+    anchor.log      magic, a record of a whole state, a record per transaction, then zeros
+    anchor.lock     held while a server runs
+
+A record is its length, a checksum, a line of JSON and the bytes of results. Each
+checksum covers the one before it, so a record is valid only where it was
+written. Reading ends at the first one that is not: a crash can tear only the
+last, whose COMMIT has then never begun. Damage in the middle makes the anchor
+end early, and a database that is ahead of its anchor is frozen.
+
+A transaction costs one write and one flush, whatever the number of accounts.
+The file is written anew at the first one after a start, and when it has grown
+well beyond a list of the accounts. It is filled up with zeros in advance,
+because flushing a file that does not grow takes half the time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from app.store.anchor.records import (
+    as_bytes,
+    from_bytes,
+    from_text,
+    positions_of,
+    state_of,
+    state_record,
+    step_of,
+    step_record,
+)
+from app.store.anchor.standing import (
+    Anchored,
+    AnchorError,
+    AnchorMismatchError,
+    Evidence,
+    LedgerState,
+    Step,
+)
+from app.store.errors import DirectoryLockedError
+from app.store.ledger.entries import Position
+from app.vault.flushing import flush
+
+LOG_NAME = "anchor.log"
+LOCK_NAME = "anchor.lock"
+MAGIC = b"release-desk anchor 2\n"
+
+_Check = Callable[[bytes, bytes], bytes]
+_HEADER = struct.Struct(">I16s")
+_SPARE = 1 << 18
+_REWRITE_AT = 1 << 25
+_REWRITE_FACTOR = 8
+
+
+def _checksum(before: bytes, payload: bytes) -> bytes:
+    return hashlib.sha256(before + payload).digest()[:16]
+
+
+def _first_checksum(before: bytes, payload: bytes) -> bytes:
+    return hashlib.blake2b(before + payload, digest_size=16).digest()
+
+
+# By a file's magic: how its records are checked, and read. Only the newest is written.
+_FORMATS: Mapping[bytes, tuple[_Check, Callable[[bytes], dict[str, Any]]]] = {
+    MAGIC: (_checksum, from_bytes),
+    b"release-desk anchor 1\n": (_first_checksum, from_text),
+}
+
+
+class FileAnchor:
+    """The anchor of one ledger on SQLite, held by one process.
+
+    Parameters
+    ----------
+    directory
+        Made, for the service's user alone, if need be.
+    place
+        What ``/readyz`` says of it.
+
+    Raises
+    ------
+    DirectoryLockedError
+        Another server holds it.
+    AnchorError
+        It cannot be made or written to.
+    """
+
+    def __init__(self, directory: Path, *, place: str = "directory") -> None:
+        self.place = place
+        self._directory = directory
+        self._lock = _locked(directory)
+        self._log: _Log | None = None
+        self._ledger, self._epoch, self._unfinished = "", 0, 0
+        self._accounts: dict[str, Position] = {}
+        self._last: Step | None = None
+        self._last_kept = True
+        self._lost: Step | None = None
+
+    def read(self) -> Anchored | None:
+        """Return what the file says; None when there is none."""
+        return _replayed(_records(self.witness.look()))
+
+    @property
+    def witness(self) -> FileWitness:
+        """Return what looks at it from beside."""
+        return FileWitness(self._directory)
+
+    def start(self, state: LedgerState, *, lost: Step | None = None) -> None:
+        """Go on from a state; the next transaction writes the file anew with it."""
+        self._drop_log()
+        self._lost = lost
+        self._ledger, self._epoch = state.ledger, state.epoch
+        self._accounts, self._unfinished = dict(state.accounts), state.unfinished
+        self._last, self._last_kept = None, True
+
+    def settle(self, evidence: Evidence) -> Step | None:
+        """Return what was lost at the start; later the one process here knows what it does."""
+        del evidence
+        lost, self._lost = self._lost, None
+        return lost
+
+    def begin(self, step: Step) -> None:
+        """Note a transaction with one write and one flush."""
+        if self._last is not None:
+            self._accounts.update((name, move.pending) for name, move in self._last.moves.items())
+            self._unfinished += self._last.unfinished_change
+            self._last = None
+        if not (step.moves or step.results or step.unfinished_change):
+            return
+        for name, move in step.moves.items():
+            if self._accounts.get(name) != move.before:
+                raise AnchorMismatchError(f"account {name} is not where the anchor left it")
+        record = as_bytes(step_record(step, kept=self._last_kept), step.results)
+        try:
+            if self._log is None or self._log.is_long:
+                self._rewrite(as_bytes(self._state_json()), record)
+            else:
+                self._log.append(record)
+        except OSError as error:
+            # What is on disk now is unknown: the next transaction writes the file anew.
+            self._drop_log()
+            raise AnchorError(f"the anchor cannot be written: {error.strerror}") from error
+        self._last, self._last_kept = step, True
+
+    def undo(self) -> None:
+        """Take back the transaction begun last; the next record will say so."""
+        self._last_kept = self._last_kept and self._last is None
+        self._last = None
+
+    def adopt(self, state: LedgerState) -> None:
+        """Write the file anew: what was certain, and the state that is to take its place.
+
+        The file as it was stays beside it.
+        """
+        known = self.read()
+        certain = None if known is None else known.state
+        try:
+            if known is not None:
+                self._keep_aside(state.epoch)
+            self._rewrite(as_bytes(state_record(certain)), as_bytes(state_record(state)))
+        except OSError as error:
+            raise AnchorError(f"the anchor cannot be written: {error.strerror}") from error
+        finally:
+            self._drop_log()
+
+    def close(self) -> None:
+        """Close the file and give the directory free."""
+        self._drop_log()
+        os.close(self._lock)
+
+    def _keep_aside(self, epoch: int) -> None:
+        aside = self._directory / f"anchor.before-epoch-{epoch}.log"
+        with suppress(FileExistsError):
+            os.link(self._directory / LOG_NAME, aside)
+
+    def _state_json(self) -> dict[str, Any]:
+        return state_record(
+            LedgerState(
+                ledger=self._ledger,
+                epoch=self._epoch,
+                accounts=self._accounts,
+                unfinished=self._unfinished,
+            )
+        )
+
+    def _rewrite(self, *records: bytes) -> None:
+        self._drop_log()
+        self._log = _Log(self._directory, records)
+
+    def _drop_log(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+
+class FileWitness:
+    """Looks at an anchor's file, whoever holds it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def require_apart(self, ledger: Connection) -> None:
+        """Pass: a directory is no database. Where it lies, the settings' reader says."""
+
+    def look(self) -> bytes:
+        """Return the file's content; nothing where there is no file yet."""
+        try:
+            return (self._directory / LOG_NAME).read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise AnchorError(f"the anchor cannot be read: {error.strerror}") from error
+
+    def between(self, before: bytes, after: bytes) -> list[Anchored | None] | None:
+        """Replay what was added; None where the file has been written anew."""
+        if not after.startswith(before.rstrip(b"\0")):
+            return None
+        seen, records = len(list(_records(before))), list(_records(after))
+        known = [_replayed(iter(records[:seen]))]
+        for record in records[seen:]:
+            last = known[-1]
+            certain = None if last is None else last.latest if record["kept"] else last.state
+            if certain is None:
+                return None
+            known.append(Anchored(certain, step_of(record, certain.accounts)))
+        return known
+
+
+class _Log:
+    """The open file, written anew."""
+
+    def __init__(self, directory: Path, records: tuple[bytes, ...]) -> None:
+        fresh, path = directory / f"{LOG_NAME}.new", directory / LOG_NAME
+        self._file = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            self._checksum, self._end, self._filled = MAGIC, 0, 0
+            content = b"".join((MAGIC, *map(self._framed, records)))
+            self._write(content)
+            self._rewrite_at = max(_REWRITE_AT, _REWRITE_FACTOR * len(content))
+            fresh.replace(path)
+            flush(directory)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    @property
+    def is_long(self) -> bool:
+        """Return whether it is worth being written anew."""
+        return self._end > self._rewrite_at
+
+    def append(self, record: bytes) -> None:
+        """Write a record after the last one, and flush it."""
+        self._write(self._framed(record))
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    def _framed(self, record: bytes) -> bytes:
+        self._checksum = _checksum(self._checksum, record)
+        return _HEADER.pack(len(record), self._checksum) + record
+
+    def _write(self, content: bytes) -> None:
+        end = self._end + len(content)
+        if end + _HEADER.size > self._filled:
+            content += bytes(_SPARE)
+            self._filled = self._end + len(content)
+        rest, at = memoryview(content), self._end
+        while rest:
+            written = os.pwrite(self._file, rest, at)
+            rest, at = rest[written:], at + written
+        os.fdatasync(self._file)
+        self._end = end
+
+
+def _locked(directory: Path) -> int:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise AnchorError(
+            f"the anchor's directory {directory} cannot be used: {error.strerror}"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise DirectoryLockedError(
+            f"another Release Desk server keeps its anchor in {directory}: "
+            "each ledger needs an anchor of its own."
+        ) from error
+    return lock
+
+
+def _records(content: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the records up to the first that is not whole."""
+    checksum, at = content[: len(MAGIC)], len(MAGIC)
+    if checksum not in _FORMATS:
+        return
+    check, read = _FORMATS[checksum]
+    while at + _HEADER.size <= len(content):
+        length, expected = _HEADER.unpack_from(content, at)
+        at += _HEADER.size
+        payload = content[at : at + length]
+        checksum = check(checksum, payload)
+        if length == 0 or checksum != expected:
+            return
+        at += length
+        yield read(payload)
+
+
+def _replayed(records: Iterator[dict[str, Any]]) -> Anchored | None:
+    """Return what the records come to: every transaction but the last, and the last."""
+    first = next(records, None)
+    if first is None:
+        return None
+    state = state_of(first["state"])
+    accounts = {} if state is None else dict(state.accounts)
+    unfinished = 0 if state is None else state.unfinished
+    last: dict[str, Any] = {}
+    for record in records:
+        if "state" in record:
+            return Anchored(state, state_of(record["state"]))
+        if last and record["kept"]:
+            accounts.update(positions_of(last["moves"]))
+            unfinished += last["unfinished"]
+        last = record
+    if state is None:
+        return None
+    certain = LedgerState(
+        ledger=state.ledger, epoch=state.epoch, accounts=accounts, unfinished=unfinished
+    )
+    return Anchored(certain, step_of(last, accounts) if last else None)

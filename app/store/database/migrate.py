@@ -1,0 +1,53 @@
+"""Bringing a database to the newest schema."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection
+
+from app.store.database.privileges import grant
+from app.store.errors import StoreError
+
+
+def migrate(connection: Connection) -> None:
+    """Run every migration the database lacks, in the caller's transaction.
+
+    Raises
+    ------
+    StoreError
+        The database is at a step this version does not know.
+    """
+    config = Config()
+    # Alembic reads options with "%" interpolation.
+    location = str(resources.files("migrations")).replace("%", "%%")
+    config.set_main_option("script_location", location)
+    config.attributes["connection"] = connection
+    before = _step_of(connection)
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        raise StoreError("the database was made by a newer version of Release Desk") from error
+    # A user who may not grant anything can still serve a database that needs no step.
+    if connection.dialect.name == "postgresql" and _step_of(connection) != before:
+        grant(connection)
+
+
+def is_newest(connection: Connection) -> bool:
+    """Return whether the database has the schema of this version."""
+    return _step_of(connection) == _newest()
+
+
+@cache
+def _newest() -> str | None:
+    return ScriptDirectory(str(resources.files("migrations"))).get_current_head()
+
+
+def _step_of(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()

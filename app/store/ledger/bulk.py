@@ -1,0 +1,187 @@
+"""Commands done many at a time: what one group commit holds of them, in one savepoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from app.domain.ledger import EntryKind
+from app.domain.problems import Problem
+from app.domain.releases import plan_digest, request_fingerprint
+from app.store.ledger.caps import Slices
+from app.store.ledger.commands import Charged, Command, Debit, Finish, Void
+from app.store.ledger.entries import Chain, EntriesWriter, Occasion
+from app.store.ledger.ids import now, release_ids
+from app.store.ledger.records import AccountRecord, DatasetStatus, ReleaseRecord
+from app.store.ledger.releases import ReleasesWriter
+from app.store.ledger.rows import select_rows
+
+Outcome = Charged | ReleaseRecord | Problem
+"""What a command comes to, or why it is refused."""
+
+# All there is to know of the data sets that a batch charges: a row of the list is one of
+# them and the time, and whether grants are over by then or caps apply is looked into further
+# only where it is so. On SQLite the writer has the whole database to itself.
+_FACTS = (
+    "SELECT dataset.id AS dataset, dataset.status,"
+    " account.id, account.seq, account.total, account.spent, account.reserved, account.head,"
+    " EXISTS (SELECT 1 FROM expiring WHERE expiring.account = account.id"
+    " AND expired_seq IS NULL AND expires_at <= asked.column2) AS due,"
+    " EXISTS (SELECT 1 FROM cap WHERE cap.account = account.id AND amount IS NOT NULL) AS capped,"
+    " (SELECT coalesce(max(number), 0) FROM release) AS last_release"
+    " FROM (VALUES {values}) AS asked JOIN dataset ON dataset.id = asked.column1"
+    " JOIN account ON account.id = dataset.account"
+)
+_LOCKED = {"sqlite": _FACTS, "postgresql": f"{_FACTS} FOR UPDATE OF account"}
+
+
+class Bulk:
+    """Executes commands on the writer's connection, inside its transaction."""
+
+    __slots__ = ("_connection", "_entries", "_releases")
+
+    def __init__(
+        self, connection: Connection, entries: EntriesWriter, releases: ReleasesWriter
+    ) -> None:
+        self._connection = connection
+        self._entries = entries
+        self._releases = releases
+
+    def run(self, commands: Sequence[Command[Any]]) -> Sequence[Outcome]:
+        """Return what each command comes to, in their order.
+
+        What is raised, other than a refusal of one command, has undone none of
+        them: the caller rolls back, and may run them again one by one.
+        """
+        debits = [command for command in commands if isinstance(command, Debit)]
+        charged = iter(self._charge(debits)) if debits else iter(())
+        # Of several steps for one release the first counts; it is final.
+        steps: dict[str, Finish | Void] = {}
+        for command in commands:
+            if isinstance(command, (Finish, Void)):
+                steps.setdefault(command.release, command)
+        stepped = self._step(steps)
+        outcomes: list[Outcome] = []
+        for command in commands:
+            found: Outcome | None = None
+            if isinstance(command, Debit):
+                found = next(charged)
+            elif isinstance(command, (Finish, Void)) and steps[command.release] is command:
+                found = stepped.get(command.release)
+            outcomes.append(found or Problem("release-void"))
+        return outcomes
+
+    def _step(self, steps: Mapping[str, Finish | Void]) -> Mapping[str, ReleaseRecord]:
+        """Take each release its step, and return those that could."""
+        finish = {name: step.result for name, step in steps.items() if isinstance(step, Finish)}
+        void = [name for name, step in steps.items() if isinstance(step, Void)]
+        known = {
+            name: step.known
+            for name, step in steps.items()
+            if isinstance(step, Finish) and step.known is not None
+        }
+        return {**self._releases.finish_all(finish, known), **self._releases.void_all(void)}
+
+    def _charge(self, debits: Sequence[Debit]) -> Sequence[Outcome]:
+        """Charge in order, each account in one update, and insert what was charged for."""
+        known = self._releases.known({(debit.principal, debit.idem) for debit in debits})
+        at = now()
+        asked = [(dataset, at) for dataset in {debit.dataset for debit in debits}]
+        rows = select_rows(self._connection, _LOCKED[self._connection.dialect.name], asked)
+        facts = {row.dataset: row for row in rows}
+        slices = Slices(self._connection, {row.id for row in rows if row.capped})
+        last = rows[0].last_release if rows else 0
+        batch = _Batch(self._entries, slices, at, last, most=len(debits))
+        outcomes: list[Outcome] = []
+        for debit in debits:
+            key = debit.principal, debit.idem
+            found = known.get(key) or batch.made.get(key)
+            outcomes.append(
+                batch.charge(debit, facts.get(debit.dataset))
+                if found is None
+                else Charged(found, fresh=False)
+            )
+        if chains := [chain for chain in batch.chains.values() if chain.rows]:
+            self._entries.write_all(chains)
+            slices.write()
+            self._releases.insert([*batch.made.values()])
+        return outcomes
+
+
+class _Batch:
+    """The debits of one group commit, judged one after the other before anything is written."""
+
+    def __init__(
+        self, entries: EntriesWriter, slices: Slices, at: str, last_release: int, *, most: int
+    ) -> None:
+        self._entries = entries
+        self._slices = slices
+        self._at = at
+        self._last_release = last_release
+        self._ids = release_ids(last_release + 1, most)
+        # The same question is asked again and again, so its digests are kept meanwhile.
+        self._fingerprint = cache(request_fingerprint)
+        self._plan_digest = cache(plan_digest)
+        self.chains: dict[str, Chain] = {}
+        self.made: dict[tuple[str, str], ReleaseRecord] = {}
+
+    def charge(self, debit: Debit, dataset: Row[Any] | None) -> Charged | Problem:
+        """Return the release charged for, or the refusal."""
+        person, amount = debit.principal, debit.amount
+        try:
+            chain = self._chain(dataset)
+            account, balance = chain.before.id, chain.balance
+            self._slices.check(account, person, amount, remaining=balance.remaining)
+            after = balance.after(EntryKind.DEBIT, amount)
+        except Problem as refused:
+            return refused
+        self._slices.take(account, person, amount)
+        self._last_release += 1
+        release = next(self._ids)
+        fingerprint = self._fingerprint(dataset=debit.dataset, request=debit.request)
+        occasion = Occasion(
+            principal=person,
+            release=release,
+            idem=debit.idem,
+            fingerprint=fingerprint,
+            note=self._plan_digest(debit.plan),
+        )
+        entry_hash = chain.add(EntryKind.DEBIT, amount, after, occasion)
+        made = self.made[person, debit.idem] = ReleaseRecord.begun(
+            number=self._last_release,
+            id=release,
+            account=account,
+            seq=chain.seq,
+            dataset=debit.dataset,
+            principal=person,
+            request=debit.request,
+            plan=debit.plan,
+            fingerprint=fingerprint,
+            created_at=self._at,
+            worker=debit.worker,
+            entry_hash=entry_hash,
+            amount=amount,
+        )
+        return Charged(made, fresh=True)
+
+    def _chain(self, dataset: Row[Any] | None) -> Chain:
+        if dataset is None:
+            raise Problem("not-found", "There is no such data set.")
+        if dataset.status != DatasetStatus.ACTIVE:
+            raise Problem("dataset-archived")
+        chain = self.chains.get(dataset.id)
+        if chain is None:
+            before = AccountRecord(
+                id=dataset.id,
+                seq=dataset.seq,
+                total=dataset.total,
+                spent=dataset.spent,
+                reserved=dataset.reserved,
+                head=dataset.head,
+            )
+            chain = self._entries.chain_from(before, self._at, due=dataset.due)
+            self.chains[before.id] = chain
+        return chain

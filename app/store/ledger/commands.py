@@ -1,0 +1,90 @@
+"""What the writer does in bulk: charging releases, and settling them.
+
+Functions of the unit of work can do the same one by one. A command says what is
+wanted and leaves the how to the writer, which takes all that wait at once: one
+look-up, one update per account, and a few multi-row inserts for the lot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from app.store.ledger.records import ReleaseRecord
+
+T = TypeVar("T")
+
+
+class Command(Generic[T]):
+    """Something the writer does in bulk, and that comes to a ``T``."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """The release under an Idempotency-Key, its result not read, and whether this made it."""
+
+    record: ReleaseRecord
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Debit(Command[Charged]):
+    """Charge a data set's account for a release, unless the person has used the key before.
+
+    Comes to :class:`Charged`: a new release that is ``debited``, or the one the
+    key already has, which the caller compares by its fingerprint.
+
+    Attributes
+    ----------
+    amount
+        A positive integer of the account's unit.
+    request, plan
+        JSON text; the release keeps both.
+    worker
+        Who will draw it; without one it waits in the queue.
+
+    Raises
+    ------
+    Problem
+        ``not-found``, ``dataset-archived``; ``budget-exceeded`` with nothing written.
+    """
+
+    dataset: str
+    principal: str
+    idem: str
+    amount: int
+    request: str
+    plan: str
+    worker: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish(Command[ReleaseRecord]):
+    """Store a debited release's answer. Comes to its :class:`ReleaseRecord`, ``released``.
+
+    ``known`` is the release's record before, which the writer then need not read.
+
+    Raises
+    ------
+    Problem
+        ``release-void`` when it is no longer waiting for a result.
+    """
+
+    release: str
+    result: bytes
+    known: ReleaseRecord | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Void(Command[ReleaseRecord]):
+    """Give a debited release up; its charge stays. Comes to its :class:`ReleaseRecord`.
+
+    Raises
+    ------
+    Problem
+        ``release-void`` when it is no longer waiting for a result.
+    """
+
+    release: str

@@ -1,0 +1,169 @@
+"""Data sets: their public facts. The rows themselves are in the vault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
+
+from app.domain.problems import Problem
+from app.store.database import tables
+from app.store.ledger.accounts import AccountsWriter
+from app.store.ledger.ids import new_id, now
+from app.store.ledger.records import DatasetRecord, DatasetStatus, LineageRecord
+
+_dataset = tables.dataset.c
+
+_GET = select(tables.dataset).where(_dataset.id == bindparam("wanted"))
+_BY_NAME = select(tables.dataset).where(_dataset.name == bindparam("wanted"))
+_FIRST_OF = (
+    select(tables.dataset)
+    .where(_dataset.account == bindparam("of"))
+    .order_by(_dataset.number)
+    .limit(1)
+)
+_ARCHIVED = select(_dataset.id).where(_dataset.status == DatasetStatus.ARCHIVED.value)
+_LINEAGES = (
+    select(_dataset.number, _dataset.id.label("dataset"), _dataset.account, tables.lineage.c.sha256)
+    .outerjoin(tables.lineage, tables.lineage.c.dataset == _dataset.id)
+    .where(_dataset.number > bindparam("after"))
+    .order_by(_dataset.number)
+    .limit(bindparam("most"))
+)
+_ARCHIVE = (
+    update(tables.dataset)
+    .where(_dataset.id == bindparam("wanted"), _dataset.status == DatasetStatus.ACTIVE.value)
+    .values(status=DatasetStatus.ARCHIVED.value, archived_at=bindparam("at"))
+)
+
+
+class Datasets:
+    """Data sets by id, by name, or newest first."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def get(self, dataset: str) -> DatasetRecord | None:
+        """Return the data set, or None."""
+        return _record(self._connection.execute(_GET, {"wanted": dataset}).one_or_none())
+
+    def by_name(self, name: str) -> DatasetRecord | None:
+        """Return the data set of this name, or None."""
+        return _record(self._connection.execute(_BY_NAME, {"wanted": name}).one_or_none())
+
+    def list(self, *, before: int | None = None, limit: int = 100) -> tuple[DatasetRecord, ...]:
+        """Return data sets, newest first, whose number is below ``before``."""
+        query = select(tables.dataset).order_by(_dataset.number.desc()).limit(limit)
+        if before is not None:
+            query = query.where(_dataset.number < before)
+        return tuple(dataset_of(row) for row in self._connection.execute(query))
+
+    def archived(self) -> frozenset[str]:
+        """Return the ids of all data sets that have been archived."""
+        return frozenset(self._connection.execute(_ARCHIVED).scalars())
+
+    def first_of(self, account: str) -> DatasetRecord | None:
+        """Return the data set that an account was opened for, or None."""
+        return _record(self._connection.execute(_FIRST_OF, {"of": account}).one_or_none())
+
+    def lineages(self, *, after: int = 0, limit: int = 100) -> tuple[LineageRecord, ...]:
+        """Return where the rows' digests are, of data sets numbered above ``after``, in order."""
+        rows = self._connection.execute(_LINEAGES, {"after": after, "most": limit})
+        return tuple(LineageRecord(**row._mapping) for row in rows)
+
+
+class DatasetsWriter(Datasets):
+    """Registering data sets and archiving them; the system account records both."""
+
+    __slots__ = ("_accounts",)
+
+    def __init__(self, connection: Connection, accounts: AccountsWriter) -> None:
+        super().__init__(connection)
+        self._accounts = accounts
+
+    def insert(
+        self,
+        *,
+        name: str,
+        account: str,
+        spec: str,
+        rows: int | None,
+        principal: str,
+        id: str | None = None,
+        lineage: str | None = None,
+    ) -> DatasetRecord:
+        """Register a data set; ``id`` is given when the vault has stored its rows under it.
+
+        ``lineage`` is the SHA-256 of its rows' digests.
+
+        Raises
+        ------
+        Problem
+            ``name-taken``.
+        """
+        if self.by_name(name) is not None:
+            raise Problem("name-taken")
+        dataset, at = id or new_id("ds"), now()
+        self._connection.execute(
+            insert(tables.dataset),
+            {
+                "id": dataset,
+                "name": name,
+                "account": account,
+                "spec": spec,
+                "status": DatasetStatus.ACTIVE.value,
+                "rows": rows,
+                "created_by": principal,
+                "created_at": at,
+                "archived_at": None,
+            },
+        )
+        inserted = self._found(dataset)
+        self._accounts.system_entry(
+            "dataset_created",
+            principal=principal,
+            fingerprint=inserted.digest,
+            note=dataset,
+            at=at,
+        )
+        if lineage is not None:
+            self._connection.execute(
+                insert(tables.lineage), {"dataset": dataset, "sha256": lineage}
+            )
+            self._accounts.system_entry(
+                "lineage_kept", principal=principal, fingerprint=lineage, note=dataset
+            )
+        return inserted
+
+    def archive(self, dataset: str, *, principal: str) -> DatasetRecord:
+        """Mark a data set archived, once; its account, entries and releases stay.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
+        at = now()
+        changed = self._connection.execute(_ARCHIVE, {"wanted": dataset, "at": at})
+        if changed.rowcount == 1:
+            self._accounts.system_entry(
+                "dataset_archived", principal=principal, note=dataset, at=at
+            )
+        return self._found(dataset)
+
+    def _found(self, dataset: str) -> DatasetRecord:
+        found = self.get(dataset)
+        if found is None:
+            raise Problem("not-found")
+        return found
+
+
+def _record(row: Row[Any] | None) -> DatasetRecord | None:
+    return None if row is None else dataset_of(row)
+
+
+def dataset_of(row: Row[Any]) -> DatasetRecord:
+    """Return the data set a row of the table holds."""
+    return DatasetRecord(**{**row._mapping, "status": DatasetStatus(row.status)})

@@ -1,0 +1,162 @@
+"""Grants that end: which are due, and that their time is part of the ledger.
+
+A grant with an end has the digest of that end as its entry's fingerprint, and
+the entry that ends it has the grant's hash. So neither the time nor the end of
+a grant can be edited unnoticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
+
+from app.domain.ledger import Balance, EntryKind, digest_of
+from app.store.database import tables
+from app.store.ledger.ids import shown
+
+_expiring, _entry = tables.expiring.c, tables.entry.c
+
+_DUE = (
+    select(_expiring.seq, _expiring.amount, _entry.hash)
+    .join(tables.entry, (_entry.account == _expiring.account) & (_entry.seq == _expiring.seq))
+    .where(
+        _expiring.account == bindparam("of"),
+        _expiring.expired_seq.is_(None),
+        _expiring.expires_at <= bindparam("at"),
+    )
+    .order_by(_expiring.expires_at, _expiring.seq)
+)
+_ACCOUNTS = (
+    select(_expiring.account)
+    .where(_expiring.expired_seq.is_(None), _expiring.expires_at <= bindparam("at"))
+    .distinct()
+    .order_by(_expiring.account)
+)
+_ENDED, _BEFORE = tables.entry.alias("ended"), tables.entry.alias("before")
+# What each grant that ends gave, and how far the entry that ended it lowered the total.
+_GIVEN_AND_TAKEN = (
+    select(
+        _expiring.amount.label("given"),
+        func.coalesce(_BEFORE.c.total_after - _ENDED.c.total_after, 0).label("taken"),
+    )
+    .outerjoin(
+        _ENDED, (_ENDED.c.account == _expiring.account) & (_ENDED.c.seq == _expiring.expired_seq)
+    )
+    .outerjoin(
+        _BEFORE,
+        (_BEFORE.c.account == _expiring.account) & (_BEFORE.c.seq == _expiring.expired_seq - 1),
+    )
+    .where(_expiring.account == bindparam("of"))
+)
+# One scan of all entries finds both.
+_GRANTS_AND_ENDS = (
+    select(tables.entry)
+    .where(
+        (_entry.kind == EntryKind.EXPIRE.value)
+        | ((_entry.kind == EntryKind.GRANT.value) & _entry.fingerprint.is_not(None))
+    )
+    .order_by(_entry.account, _entry.seq)
+)
+_REGISTER = insert(tables.expiring)
+_EXPIRED = (
+    update(tables.expiring)
+    .where(
+        _expiring.account == bindparam("of"),
+        _expiring.seq == bindparam("grant"),
+        _expiring.expired_seq.is_(None),
+    )
+    .values(expired_seq=bindparam("by"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A grant whose time is over: its entry's number and hash, and what it gave."""
+
+    seq: int
+    amount: int
+    hash: str
+
+
+def end_digest(expires_at: str) -> str:
+    """Return what a grant's entry keeps of its end."""
+    return digest_of("release-desk grant until", expires_at)
+
+
+def due(connection: Connection, account: str, at: str) -> tuple[Due, ...]:
+    """Return an account's grants that should have ended by a time, and have not."""
+    rows = connection.execute(_DUE, {"of": account, "at": at})
+    return tuple(Due(row.seq, row.amount, row.hash) for row in rows)
+
+
+def accounts_due(connection: Connection, at: str) -> tuple[str, ...]:
+    """Return the accounts with grants that should have ended by a time, and have not."""
+    return tuple(connection.execute(_ACCOUNTS, {"at": at}).scalars())
+
+
+def without_due(connection: Connection, account: str, balance: Balance, at: str) -> Balance:
+    """Return a balance as the next entry will find it: less what is due."""
+    for grant in due(connection, account, at):
+        balance = balance.after(EntryKind.EXPIRE, grant.amount)
+    return balance
+
+
+def left_over(connection: Connection, account: str) -> int:
+    """Return how much of an account's total is there by grants that end, or that have ended.
+
+    Of those that have: what was spent or reserved by then, which its end does not take away.
+    """
+    rows = connection.execute(_GIVEN_AND_TAKEN, {"of": account})
+    return sum(row.given - row.taken for row in rows)
+
+
+def register(
+    connection: Connection, *, account: str, seq: int, amount: int, expires_at: str
+) -> None:
+    """Note when a grant ends."""
+    connection.execute(
+        _REGISTER,
+        {
+            "account": account,
+            "seq": seq,
+            "amount": amount,
+            "expires_at": expires_at,
+            "expired_seq": None,
+        },
+    )
+
+
+def expired(connection: Connection, account: str, grant: int, by: int) -> None:
+    """Note the entry that has ended a grant."""
+    connection.execute(_EXPIRED, {"of": account, "grant": grant, "by": by})
+
+
+def faults(connection: Connection) -> Iterator[str]:
+    """Yield where grants and their ends do not fit the entries, both ways."""
+    rows = {(row.account, row.seq): row for row in connection.execute(select(tables.expiring))}
+    entries = connection.execute(_GRANTS_AND_ENDS).all()
+    grants = [each for each in entries if each.kind == EntryKind.GRANT.value]
+    ends = {
+        (end.account, end.fingerprint): end for end in entries if end.kind == EntryKind.EXPIRE.value
+    }
+    for grant in grants:
+        row = rows.pop((grant.account, grant.seq), None)
+        if not _fits(row, grant, ends.pop((grant.account, grant.hash), None)):
+            yield f"account {shown(grant.account)}, entry {grant.seq}: its end has been edited"
+    for account, seq in rows:
+        yield f"account {shown(account)}, entry {seq}: it is no grant that ends"
+    for end in ends.values():
+        yield f"account {shown(end.account)}, entry {end.seq}: it ends no grant"
+
+
+def _fits(row: Row[Any] | None, grant: Row[Any], end: Row[Any] | None) -> bool:
+    if row is None or (row.amount, end_digest(row.expires_at)) != (grant.amount, grant.fingerprint):
+        return False
+    if end is None or row.expired_seq is None:
+        return end is None and row.expired_seq is None
+    return bool(
+        end.seq == row.expired_seq and end.amount == grant.amount and end.at >= row.expires_at
+    )

@@ -1,0 +1,231 @@
+"""Reading releases: what is public of each comes first, and results only where they are shown.
+
+A client may ask for a release whose draw has ended and whose outcome is not public yet.
+How long the answer takes must not tell that it has ended, so the statements that are run
+then are the ones of a release still under way: none of them reads a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Select, bindparam, func, or_, select
+
+from app.domain.releases import ReleaseState
+from app.store.database import tables
+from app.store.ledger.records import ReleaseRecord
+from app.store.ledger.release_rows import RELEASE, release_of
+from app.store.ledger.rows import select_rows
+from app.store.ledger.workers import LIVE_WORKERS
+
+Shown = Callable[[ReleaseRecord], ReleaseRecord]
+"""Says how a release, its result not read yet, is shown; only a ``released`` one's is then read."""
+
+_MOST = 500
+_release, _entry = tables.release.c, tables.entry.c
+
+_GET = select(*RELEASE).where(_release.id == bindparam("wanted"))
+_OF_PERSON = _GET.where(_release.principal == bindparam("by"))
+_GET_MANY = select(*RELEASE).where(_release.id.in_(bindparam("wanted", expanding=True)))
+_BY_IDEM = (
+    select(*RELEASE)
+    .join(tables.entry, _entry.release == _release.id)
+    .where(_entry.principal == bindparam("by"), _entry.idem == bindparam("idem_key"))
+)
+_KNOWN = (
+    "SELECT entry.principal, entry.idem, entry.release FROM (VALUES {values}) AS asked"
+    " JOIN entry ON entry.principal = asked.column1 AND entry.idem = asked.column2"
+)
+_DEBITED = (
+    select(*RELEASE).where(_release.state == ReleaseState.DEBITED.value).order_by(_release.number)
+)
+_TO_DRAW = (
+    select(*RELEASE)
+    .where(
+        _release.state == ReleaseState.DEBITED.value,
+        or_(_release.worker.is_(None), _release.worker.not_in(LIVE_WORKERS)),
+    )
+    .order_by(_release.number)
+    .limit(1)
+)
+_RESULTS = select(_release.id, _release.result, _release.result_hash).where(
+    _release.id.in_(bindparam("wanted", expanding=True))
+)
+# Neither database reads a stored value to tell how long it is.
+_LENGTHS = select(_release.id, func.length(_release.result).label("length")).where(
+    _release.id.in_(bindparam("wanted", expanding=True))
+)
+_SIZE = (func.length(_release.request) + func.length(_release.plan)).label("size")
+
+
+class ReleasePage(NamedTuple):
+    """Some releases of a list, newest first, and whether there are more after them."""
+
+    records: tuple[ReleaseRecord, ...]
+    more: bool
+
+
+def _as_stored(record: ReleaseRecord) -> ReleaseRecord:
+    return record
+
+
+class Releases:
+    """Releases with their requests, plans and results."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def get(self, release: str, shown: Shown = _as_stored) -> ReleaseRecord | None:
+        """Return the release, or None."""
+        return _only(self._read(_GET, {"wanted": release}, shown))
+
+    def of_person(
+        self, release: str, principal: str, shown: Shown = _as_stored
+    ) -> ReleaseRecord | None:
+        """Return the release if this person asked for it, or None."""
+        return _only(self._read(_OF_PERSON, {"wanted": release, "by": principal}, shown))
+
+    def get_all(self, releases: Sequence[str]) -> Mapping[str, ReleaseRecord]:
+        """Return those of many releases that there are, by their ids."""
+        return _by_id(self._read(_GET_MANY, {"wanted": releases}))
+
+    def find_by_idem(self, principal: str, idem: str) -> ReleaseRecord | None:
+        """Return the release this person asked for under this Idempotency-Key, or None."""
+        return _only(self._read(_BY_IDEM, {"by": principal, "idem_key": idem}))
+
+    def known(self, keys: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], ReleaseRecord]:
+        """Return the releases that people's Idempotency-Keys already have, without their results.
+
+        A key may be sent again at any time, also before the outcome is public.
+        """
+        rows = select_rows(self._connection, _KNOWN, [*keys])
+        if not rows:
+            return {}
+        found = _by_id(self._heads(_GET_MANY, {"wanted": [row.release for row in rows]}))
+        return {(row.principal, row.idem): found[row.release] for row in rows}
+
+    def list(
+        self,
+        *,
+        principal: str | None = None,
+        dataset: str | None = None,
+        state: ReleaseState | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> tuple[ReleaseRecord, ...]:
+        """Return releases, newest first, whose number is below ``before``."""
+        query = _listed(select(*RELEASE), principal, dataset, state, before)
+        return tuple(self._read(query.limit(limit)))
+
+    def page(
+        self,
+        *,
+        principal: str | None = None,
+        dataset: str | None = None,
+        state: ReleaseState | None = None,
+        before: int | None = None,
+        limit: int,
+        most_bytes: int,
+        shown: Shown = _as_stored,
+    ) -> ReleasePage:
+        """Return what :meth:`list` does as it is shown, and no more than so many bytes of it.
+
+        There is one release at least, if there are any. Lengths are asked for first, so no
+        more than that is read; a result that is not shown does not count.
+        """
+        sizes = self._connection.execute(
+            _listed(select(_release.number, _SIZE), principal, dataset, state, before).limit(
+                limit + 1
+            )
+        ).all()
+        own = [row.size for row in sizes[:limit]]
+        query = _listed(select(*RELEASE), principal, dataset, state, before)
+        found = self._heads(query.limit(_fitting(own, most_bytes)), shown=shown)
+        lengths = self._lengths(found)
+        each = [size + lengths.get(head.id, 0) for size, head in zip(own, found, strict=False)]
+        records = self._with_results(found[: _fitting(each, most_bytes)])
+        return ReleasePage(tuple(records), more=len(records) < len(sizes))
+
+    def to_draw(self) -> ReleaseRecord | None:
+        """Return the oldest charged release that nobody draws: queued, or left by the dead."""
+        return _only(self._heads(_TO_DRAW))
+
+    def debited(self) -> tuple[ReleaseRecord, ...]:
+        """Return the releases that are charged and have no result yet, oldest first."""
+        return tuple(self._heads(_DEBITED))
+
+    def _read(
+        self,
+        query: Select[Any],
+        parameters: Mapping[str, object] | None = None,
+        shown: Shown = _as_stored,
+    ) -> Sequence[ReleaseRecord]:
+        return self._with_results(self._heads(query, parameters, shown))
+
+    def _heads(
+        self,
+        query: Select[Any],
+        parameters: Mapping[str, object] | None = None,
+        shown: Shown = _as_stored,
+    ) -> Sequence[ReleaseRecord]:
+        """Return releases as they are shown, their results not read yet."""
+        return [shown(release_of(row)) for row in self._connection.execute(query, parameters)]
+
+    def _with_results(self, heads: Sequence[ReleaseRecord]) -> Sequence[ReleaseRecord]:
+        results = {row.id: row for row in self._of_released(_RESULTS, heads)}
+        return [
+            head
+            if (row := results.get(head.id)) is None
+            else head._replace(result=row.result, result_hash=row.result_hash)
+            for head in heads
+        ]
+
+    def _lengths(self, heads: Sequence[ReleaseRecord]) -> Mapping[str, int]:
+        return {row.id: row.length for row in self._of_released(_LENGTHS, heads)}
+
+    def _of_released(self, query: Select[Any], heads: Sequence[ReleaseRecord]) -> Iterable[Any]:
+        """Yield a query's rows on those of some releases that have a result to show."""
+        wanted = [head.id for head in heads if head.state is ReleaseState.RELEASED]
+        for start in range(0, len(wanted), _MOST):
+            yield from self._connection.execute(query, {"wanted": wanted[start : start + _MOST]})
+
+
+def _listed(
+    query: Select[Any],
+    principal: str | None,
+    dataset: str | None,
+    state: ReleaseState | None,
+    before: int | None,
+) -> Select[Any]:
+    """Return a query on releases as one on some of them, newest first."""
+    query = query.order_by(_release.number.desc())
+    if principal is not None:
+        query = query.where(_release.principal == principal)
+    if dataset is not None:
+        query = query.where(_release.dataset == dataset)
+    if state is not None:
+        query = query.where(_release.state == bindparam("in", state, literal_execute=True))
+    if before is not None:
+        query = query.where(_release.number < before)
+    return query
+
+
+def _fitting(sizes: Sequence[int], most: int) -> int:
+    """Return how many of the first items are no larger than so much together, one at least.
+
+    >>> [_fitting([3, 4, 5], most) for most in (2, 6, 7, 100)]
+    [1, 1, 2, 3]
+    """
+    return max(1, sum(total <= most for total in accumulate(sizes)))
+
+
+def _only(records: Sequence[ReleaseRecord]) -> ReleaseRecord | None:
+    return next(iter(records), None)
+
+
+def _by_id(records: Iterable[ReleaseRecord]) -> Mapping[str, ReleaseRecord]:
+    return {record.id: record for record in records}

@@ -1,0 +1,296 @@
+"""Releases: each begins in the same transaction as its charge and keeps its answer's bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, Update, bindparam, func, select, update
+
+from app.domain.problems import Problem
+from app.domain.releases import (
+    TRANSITIONS,
+    ReleaseState,
+    may_be_redrawn,
+    plan_digest,
+    request_fingerprint,
+    result_digests,
+)
+from app.store.database import tables
+from app.store.errors import SomeRefusedError
+from app.store.ledger.accounts import AccountsWriter
+from app.store.ledger.entries import SYSTEM
+from app.store.ledger.ids import now, release_ids
+from app.store.ledger.records import ReleaseRecord
+from app.store.ledger.release_reads import Releases
+from app.store.ledger.rows import change_rows, insert_of
+
+ENDED_AS: Mapping[ReleaseState, str] = {
+    state: f"release_{state}"
+    for state in ReleaseState
+    if not TRANSITIONS[state] and state is not ReleaseState.RELEASED
+}
+"""The kind of the system entry that says how a release, its note, ended without a result."""
+
+REPEATED = "release_repeated"
+"""The kind of the system entry that says of a release that another attempt has begun."""
+
+_release = tables.release.c
+
+_INSERT = insert_of(
+    "release",
+    (
+        "id", "account", "seq", "dataset", "principal", "state", "attempts", "request", "plan",
+        "fingerprint", "created_at", "worker", "number",
+    ),
+)  # fmt: skip
+_LAST_NUMBER = select(func.coalesce(func.max(_release.number), 0))
+
+
+def _step_to(state: ReleaseState, assignments: str) -> str:
+    """Return the update that moves releases, each the first value of its row, to a final state."""
+    before = ", ".join(f"'{earlier}'" for earlier in ReleaseState if earlier.may_become(state))
+    return (
+        f"UPDATE release SET state = '{state}', {assignments}"  # noqa: S608 - constants
+        " FROM (VALUES {values}) AS step WHERE release.id = step.column1"
+        # an expression, so that no index of states is walked for each row of the list
+        f" AND coalesce(release.state, '') IN ({before})"
+    )
+
+
+_FINAL = select(_release.id).where(
+    _release.id.in_(bindparam("wanted", expanding=True)),
+    _release.state.in_([ReleaseState.RELEASED.value, ReleaseState.VOID.value]),
+)
+_FINISH = _step_to(
+    ReleaseState.RELEASED, "finished_at = column2, result = column3, result_hash = column4"
+)
+_VOID = _step_to(ReleaseState.VOID, "finished_at = column2")
+_DRAWN = (
+    update(tables.release)
+    .where(_release.id == bindparam("wanted"), _release.state == ReleaseState.DEBITED.value)
+    .returning(_release.id)
+)
+_TAKE = _DRAWN.values(worker=bindparam("by"), attempts=_release.attempts + bindparam("deaths"))
+_HAND_BACK = _DRAWN.where(_release.worker == bindparam("by")).values(worker=None)
+_ATTEMPT = _DRAWN.values(attempts=_release.attempts + 1)
+
+
+class ReleasesWriter(Releases):
+    """Charging, finishing and voiding releases."""
+
+    __slots__ = ("_accounts", "_settled")
+
+    def __init__(self, connection: Connection, accounts: AccountsWriter) -> None:
+        super().__init__(connection)
+        self._accounts = accounts
+        self._settled: dict[str, bytes | None] = {}
+
+    def debit(
+        self,
+        *,
+        account: str,
+        amount: int,
+        dataset: str,
+        principal: str,
+        request: str,
+        plan: str,
+        idem: str,
+        worker: str | None = None,
+    ) -> ReleaseRecord:
+        """Charge the account and make the release, state ``debited``, first attempt.
+
+        ``request`` is the canonical JSON text of the request and ``plan`` that
+        of its public plan. ``worker`` is who will draw it; without one it
+        waits in the queue. Look the Idempotency-Key up first, in the same
+        write: using one twice violates a constraint here.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``budget-exceeded`` with nothing written.
+        """
+        number = self.next_number()
+        (release,) = release_ids(number)
+        fingerprint = request_fingerprint(dataset=dataset, request=request)
+        entry = self._accounts.debit(
+            account,
+            amount,
+            principal=principal,
+            release=release,
+            idem=idem,
+            fingerprint=fingerprint,
+            note=plan_digest(plan),
+        )
+        made = ReleaseRecord.begun(
+            number=number,
+            id=release,
+            account=account,
+            seq=entry.seq,
+            dataset=dataset,
+            principal=principal,
+            request=request,
+            plan=plan,
+            fingerprint=fingerprint,
+            created_at=entry.at,
+            worker=worker,
+            entry_hash=entry.hash,
+            amount=amount,
+        )
+        self.insert([made])
+        return made
+
+    def next_number(self) -> int:
+        """Return the number of the next release; the writers of a ledger take turns."""
+        return int(self._connection.execute(_LAST_NUMBER).scalar_one()) + 1
+
+    def insert(self, begun: Sequence[ReleaseRecord]) -> None:
+        """Insert releases that begin, each with the entry that has just been written for it."""
+        rows = [
+            (
+                each.id, each.account, each.seq, each.dataset, each.principal, each.state.value,
+                each.attempts, each.request, each.plan, each.fingerprint, each.created_at,
+                each.worker, each.number,
+            )
+            for each in begun
+        ]  # fmt: skip
+        change_rows(self._connection, _INSERT, rows)
+
+    def finish(self, release: str, result: bytes) -> ReleaseRecord:
+        """Store the answer's bytes; the release is ``released`` and never changes again.
+
+        Raises
+        ------
+        Problem
+            ``release-void`` when it is no longer waiting for a result.
+        """
+        return _only(self.finish_all({release: result}))
+
+    def finish_all(
+        self, results: Mapping[str, bytes], known: Mapping[str, ReleaseRecord] | None = None
+    ) -> Mapping[str, ReleaseRecord]:
+        """Do what :meth:`finish` does for many, or for none of them.
+
+        ``known`` are records of the releases before, which are not read again.
+
+        Raises
+        ------
+        SomeRefusedError
+            Not every one of several was waiting; of one alone nothing is returned.
+        """
+        at = now()
+        digests = result_digests([*results.values()], [at] * len(results))
+        hashes = dict(zip(results, digests, strict=True))
+        rows = [(release, at, result, hashes[release]) for release, result in results.items()]
+        if not self._step_all(_FINISH, rows):
+            return {}
+        self._settled.update(results)
+        if known is None or not results.keys() <= known.keys():
+            return self.get_all([*results])
+        return {
+            release: known[release].released(result, hashes[release], at)
+            for release, result in results.items()
+        }
+
+    def begin(self) -> None:
+        """Forget what the transaction before has settled."""
+        self._settled.clear()
+
+    def settled(self) -> Mapping[str, bytes | None]:
+        """Return what the present transaction has settled: results, and None for what is void."""
+        return dict(self._settled)
+
+    @property
+    def settlements(self) -> int:
+        """Return how many releases the present transaction has settled."""
+        return len(self._settled)
+
+    def forget_since(self, count: int) -> None:
+        """Forget all that was settled after the first ``count``: it has been rolled back."""
+        while len(self._settled) > count:
+            self._settled.popitem()
+
+    def settled_before(self, releases: Sequence[str]) -> bool:
+        """Return whether any of these was settled before the present transaction."""
+        wanted = {"wanted": [name for name in releases if name not in self._settled]}
+        return self._connection.execute(_FINAL, wanted).first() is not None
+
+    def void(self, release: str) -> ReleaseRecord:
+        """Give the release up; its charge stays.
+
+        Raises
+        ------
+        Problem
+            ``release-void`` when it is no longer waiting for a result.
+        """
+        return _only(self.void_all([release]))
+
+    def void_all(self, releases: Sequence[str]) -> Mapping[str, ReleaseRecord]:
+        """Do what :meth:`void` does for many, or for none of them.
+
+        Raises
+        ------
+        SomeRefusedError
+            As :meth:`finish_all`.
+        """
+        at = now()
+        if not self._step_all(_VOID, [(release, at) for release in releases]):
+            return {}
+        self._settled.update(dict.fromkeys(releases))
+        kind = ENDED_AS[ReleaseState.VOID]
+        for release in releases:
+            self._accounts.system_entry(kind, principal=SYSTEM, note=release, at=at)
+        return self.get_all(releases)
+
+    def _step_all(self, statement: str, rows: Sequence[Sequence[object]]) -> bool:
+        """Return whether all releases took the step; with several, it is all or an error."""
+        changed = change_rows(self._connection, statement, rows)
+        if changed != len(rows) and len(rows) > 1:
+            raise SomeRefusedError("not every release was waiting for its step")
+        return bool(rows) and changed == len(rows)
+
+    def claim(self, worker: str) -> ReleaseRecord | None:
+        """Give a worker the oldest release that nobody draws; None when there is none.
+
+        One from the queue is in its first attempt. One that a dead process
+        left behind is counted another, or is void when it has none left: a
+        record that comes back ``void`` is not to be drawn.
+        """
+        found = self.to_draw()
+        if found is None:
+            return None
+        if found.worker is None:
+            return self._step(found.id, _TAKE, by=worker, deaths=0)
+        if not may_be_redrawn(found.attempts):
+            return self.void(found.id)
+        return self._again(found.id, _TAKE, by=worker, deaths=1)
+
+    def hand_back(self, release: str, *, worker: str) -> None:
+        """Put a release whose draw its own worker has stopped into the queue again.
+
+        No attempt is counted: those are for draws that a process died of.
+        """
+        self._connection.execute(_HAND_BACK, {"wanted": release, "by": worker})
+
+    def begin_attempt(self, release: str) -> ReleaseRecord:
+        """Count one more attempt at drawing a release that a dead process left behind."""
+        return self._again(release, _ATTEMPT)
+
+    def _again(self, release: str, statement: Update, **values: object) -> ReleaseRecord:
+        """Take a step that counts another attempt, and record that it does."""
+        stepped = self._step(release, statement, **values)
+        self._accounts.system_entry(REPEATED, principal=SYSTEM, note=release)
+        return stepped
+
+    def _step(self, release: str, statement: Update, **values: object) -> ReleaseRecord:
+        stepped = self._connection.execute(statement, {"wanted": release, **values})
+        return _only(self._stepped(stepped.all()))
+
+    def _stepped(self, rows: Sequence[Row[Any]]) -> Mapping[str, ReleaseRecord]:
+        return self.get_all([row.id for row in rows]) if rows else {}
+
+
+def _only(stepped: Mapping[str, ReleaseRecord]) -> ReleaseRecord:
+    for record in stepped.values():
+        return record
+    raise Problem("release-void")

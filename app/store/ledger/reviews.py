@@ -1,0 +1,234 @@
+"""Releases under review: budget is set aside, then spent or given back.
+
+Nothing has been drawn or read while a release is reserved, so giving the budget
+back tells nothing: the reviewer has seen the request and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, bindparam, func, select, update
+
+from app.domain.ledger import EntryKind
+from app.domain.problems import Problem
+from app.domain.releases import GIVEN_BACK, ReleaseState, plan_digest, request_fingerprint
+from app.store.database import tables
+from app.store.ledger.accounts import AccountsWriter
+from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion
+from app.store.ledger.ids import release_ids
+from app.store.ledger.records import ReleaseRecord
+from app.store.ledger.releases import ENDED_AS, ReleasesWriter
+
+APPROVED = "release_approved"
+"""The kind of the system entry that says who approved a release; its note names it, and why."""
+
+OVERDUE = "nobody decided in time"
+"""The reason of what has waited too long."""
+
+_release = tables.release.c
+_RESERVED = select(tables.entry.c.amount).where(
+    tables.entry.c.account == bindparam("of"), tables.entry.c.seq == bindparam("at_seq")
+)
+_STEP = update(tables.release).where(
+    _release.id == bindparam("wanted"), _release.state == ReleaseState.RESERVED.value
+)
+_APPROVE = _STEP.values(
+    state=ReleaseState.DEBITED.value,
+    seq=bindparam("charge"),
+    attempts=1,
+    worker=bindparam("by"),
+)
+_CLOSE = _STEP.values(state=bindparam("final"), finished_at=bindparam("at"))
+# Written into the statement, so that the index of what waits is used.
+_WAITING = (
+    select(_release.id)
+    .where(_release.state == bindparam("state", ReleaseState.RESERVED, literal_execute=True))
+    .order_by(_release.number)
+)
+_WAITING_SINCE = _WAITING.where(_release.created_at <= bindparam("since")).limit(bindparam("most"))
+# An expression, so that the index of a data set's releases is not: of those there may be many.
+_WAITING_ON = _WAITING.where(func.coalesce(_release.account, "") == bindparam("of"))
+_WAITING_FOR = _WAITING.where(func.coalesce(_release.dataset, "") == bindparam("of"))
+
+
+class Reviews:
+    """Releases that wait for a review."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def waiting_since(self, moment: str, *, limit: int = 100) -> Sequence[str]:
+        """Return the ids of those that were asked for at a time or before it, oldest first."""
+        wanted = {"since": moment, "most": limit}
+        return self._connection.execute(_WAITING_SINCE, wanted).scalars().all()
+
+    def waiting_for(self, dataset: str) -> Sequence[str]:
+        """Return the ids of a data set's, oldest first."""
+        return self._connection.execute(_WAITING_FOR, {"of": dataset}).scalars().all()
+
+
+class ReviewsWriter(Reviews):
+    """Setting budget aside for a release, and what may become of it."""
+
+    __slots__ = ("_accounts", "_entries", "_releases")
+
+    def __init__(
+        self,
+        connection: Connection,
+        entries: EntriesWriter,
+        accounts: AccountsWriter,
+        releases: ReleasesWriter,
+    ) -> None:
+        super().__init__(connection)
+        self._entries = entries
+        self._accounts = accounts
+        self._releases = releases
+
+    def reserve(
+        self,
+        *,
+        account: str,
+        amount: int,
+        dataset: str,
+        principal: str,
+        request: str,
+        plan: str,
+        idem: str,
+    ) -> ReleaseRecord:
+        """Set budget aside for a release; its state is ``reserved``, and nothing is drawn.
+
+        The arguments are those of :meth:`ReleasesWriter.debit`, and so is the rule on
+        the Idempotency-Key: look it up first.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``budget-exceeded`` with nothing written.
+        """
+        number = self._releases.next_number()
+        (release,) = release_ids(number)
+        fingerprint = request_fingerprint(dataset=dataset, request=request)
+        occasion = Occasion(
+            principal=principal,
+            release=release,
+            idem=idem,
+            fingerprint=fingerprint,
+            note=plan_digest(plan),
+        )
+        entry = self._accounts.take(account, EntryKind.RESERVE, amount, occasion)
+        made = ReleaseRecord.begun(
+            number=number,
+            id=release,
+            account=account,
+            seq=entry.seq,
+            dataset=dataset,
+            principal=principal,
+            request=request,
+            plan=plan,
+            fingerprint=fingerprint,
+            created_at=entry.at,
+            worker=None,
+            entry_hash=entry.hash,
+            amount=amount,
+            reserved=True,
+        )
+        self._releases.insert([made])
+        return made
+
+    def approve(
+        self, release: str, *, principal: str, reason: str | None = None, worker: str | None = None
+    ) -> ReleaseRecord:
+        """Spend what is reserved: the release is ``debited``, in its first attempt.
+
+        The charge is the requester's; a system entry says that ``principal`` approved it,
+        and why. ``worker`` is who will draw it; without one it waits in the queue.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``precondition`` when it is no longer reserved.
+        """
+        found = self._reserved(release)
+        occasion = Occasion(
+            principal=found.principal,
+            release=found.id,
+            fingerprint=found.fingerprint,
+            note=plan_digest(found.plan),
+        )
+        entry = self._entries.append(
+            found.account, EntryKind.DEBIT, self._amount(found), occasion, reserved=True
+        )
+        self._connection.execute(_APPROVE, {"wanted": found.id, "charge": entry.seq, "by": worker})
+        note = found.id if reason is None else f"{found.id}: {reason}"
+        self._accounts.system_entry(APPROVED, principal=principal, note=note)
+        return self._releases.get_all([found.id])[found.id]
+
+    def unreserve(
+        self, release: str, final: ReleaseState, *, principal: str, reason: str
+    ) -> ReleaseRecord:
+        """Give back what is reserved: the release is rejected, withdrawn or expired for good.
+
+        ``principal`` is whose decision it is; the reason is public and stays in the ledger.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``precondition`` when it is no longer reserved.
+        ValueError
+            ``final`` is not where a reserved release may end undrawn.
+        """
+        if final not in GIVEN_BACK:
+            raise ValueError("a reserved release cannot end so")
+        found = self._reserved(release)
+        occasion = Occasion(
+            principal=principal, release=found.id, fingerprint=found.fingerprint, note=reason
+        )
+        amount, person = self._amount(found), found.principal
+        entry = self._accounts.give_back(found.account, amount, occasion, person=person)
+        self._connection.execute(_CLOSE, {"wanted": found.id, "final": final.value, "at": entry.at})
+        self._accounts.system_entry(
+            ENDED_AS[final], principal=principal, note=found.id, at=entry.at
+        )
+        return self._releases.get_all([found.id])[found.id]
+
+    def expire(self, since: str) -> int:
+        """Give back what has waited since a time or longer, and return how many that were.
+
+        Not too many at once, which would hold up everybody: repeat until there are none.
+        """
+        waiting = self.waiting_since(since)
+        for release in waiting:
+            self.unreserve(release, ReleaseState.EXPIRED, principal=SYSTEM, reason=OVERDUE)
+        return len(waiting)
+
+    def make_room(self, account: str, amount: int, *, reason: str) -> int:
+        """Give back what waits on an account, oldest first, until an amount remains.
+
+        Returns what then remains, which may be less.
+        """
+        waiting = self._connection.execute(_WAITING_ON, {"of": account}).scalars().all()
+        for release in waiting:
+            if self._remaining(account) >= amount:
+                break
+            self.unreserve(release, ReleaseState.EXPIRED, principal=SYSTEM, reason=reason)
+        return self._remaining(account)
+
+    def _remaining(self, account: str) -> int:
+        balance = self._accounts.balance(account)
+        return 0 if balance is None else balance.remaining
+
+    def _reserved(self, release: str) -> ReleaseRecord:
+        found = self._releases.get(release)
+        if found is None:
+            raise Problem("not-found", "There is no such release.")
+        if found.state is not ReleaseState.RESERVED:
+            raise Problem("precondition")
+        return found
+
+    def _amount(self, found: ReleaseRecord) -> int:
+        """Return what the entry that the release stands on has set aside."""
+        where = {"of": found.account, "at_seq": found.seq}
+        return int(self._connection.execute(_RESERVED, where).scalar_one())

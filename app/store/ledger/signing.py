@@ -1,0 +1,127 @@
+"""The ledger's signing key: Ed25519, one file in the data directory, known to the ledger.
+
+The file is made at the first start and readable by its owner alone. Its public
+half is recorded in the system account, so that a key put in its place is
+noticed. To change keys, remove the file: the next start makes a new one and
+records it too, and what the old one signed stays verifiable.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from app.store.errors import StoreError
+from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion
+from app.vault.flushing import flush
+
+KEY_NAME = "receipts.key"
+RECEIPT_KEY = "receipt_key"
+"""The kind of the system entry whose note is a public key."""
+
+
+class SigningKey:
+    """A private key and its public half, which is named by its RFC 7638 thumbprint.
+
+    ``fresh`` is whether this process has just made it.
+    """
+
+    __slots__ = ("_private", "fresh", "name", "public")
+
+    def __init__(self, private: Ed25519PrivateKey, *, fresh: bool = False) -> None:
+        self._private = private
+        self.fresh = fresh
+        self.public = base64url(private.public_key().public_bytes_raw())
+        self.name = thumbprint(self.public)
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of a message, 64 bytes."""
+        return self._private.sign(message)
+
+    def to_bytes(self) -> bytes:
+        """Return the private half, for a process of ours that signs."""
+        return self._private.private_bytes_raw()
+
+    @classmethod
+    def of_bytes(cls, private: bytes) -> SigningKey:
+        """Return the key whose private half this is."""
+        return cls(Ed25519PrivateKey.from_private_bytes(private))
+
+    @classmethod
+    def of(cls, directory: Path) -> SigningKey:
+        """Return the directory's key; the first caller makes it, however many come at once.
+
+        Raises
+        ------
+        StoreError
+            The file is no key of ours, or the directory cannot be written to.
+        """
+        file = directory / KEY_NAME
+        try:
+            fresh = not file.exists() and _make(file)
+            private = load_pem_private_key(file.read_bytes(), password=None)
+        except OSError as error:
+            raise StoreError(f"the signing key {file} cannot be used: {error.strerror}") from error
+        except (TypeError, ValueError, UnsupportedAlgorithm):
+            private = None
+        if not isinstance(private, Ed25519PrivateKey):
+            raise StoreError(f"the signing key {file} is no Ed25519 key") from None
+        return cls(private, fresh=fresh)
+
+
+def record_key(entries: EntriesWriter, key: SigningKey) -> None:
+    """Record a key's public half in the system account."""
+    occasion = Occasion(principal=SYSTEM, fingerprint=key.name, note=key.public)
+    entries.append_system(RECEIPT_KEY, occasion)
+
+
+def recorded_keys(entries: EntriesWriter) -> list[str | None]:
+    """Return the public halves that the ledger knows, oldest first."""
+    return [entry.note for entry in entries.of_system(RECEIPT_KEY)]
+
+
+def base64url(content: bytes) -> str:
+    """Return bytes as base64url text without padding (RFC 7515)."""
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def thumbprint(public: str) -> str:
+    """Return the RFC 7638 thumbprint of an Ed25519 public key given in base64url."""
+    members = {"crv": "Ed25519", "kty": "OKP", "x": public}
+    text = json.dumps(members, sort_keys=True, separators=(",", ":"))
+    return base64url(hashlib.sha256(text.encode()).digest())
+
+
+def _make(file: Path) -> bool:
+    """Write a new key durably, or return False when somebody else has just done so."""
+    content = Ed25519PrivateKey.generate().private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+    fresh = file.with_name(f"{KEY_NAME}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    try:
+        # A link, unlike a rename, leaves alone what another process has put there.
+        file.hardlink_to(fresh)
+    except FileExistsError:
+        return False
+    finally:
+        fresh.unlink()
+    flush(file.parent)
+    return True

@@ -1,0 +1,234 @@
+"""Ranges of entries and of releases, each a part of a verification that stands alone."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, select, text
+
+from app.domain.ledger import SYSTEM_ACCOUNT
+from app.domain.releases import ReleaseState
+from app.store.database import tables
+from app.store.ledger.ids import shown
+from app.store.ledger.releases import ENDED_AS, REPEATED
+from app.store.verification.blocks import CHARGE_COLUMNS, ENTRY_COLUMNS, RELEASE_COLUMNS, Place, Row
+from app.store.verification.walks import EntryWalk, ReleaseWalk, place_of
+
+_PAGE = 1000
+_MOST_RANGES = 1000
+_END = 2**62
+"""Beyond every sequence number: a range up to here ends with its account."""
+
+_NAMED = re.compile(r":(\w+)")
+
+
+def _listed(alias: str, columns: Sequence[str]) -> str:
+    return ", ".join(f"{alias}.{column}" for column in columns)
+
+
+_ENTRIES = f"SELECT {_listed('e', ENTRY_COLUMNS)} FROM entry AS e"  # noqa: S608 - constants
+_CHARGED = "SELECT count(*) FROM release AS r"
+_UNCHARGED = (
+    "SELECT e.account, e.seq FROM entry AS e"
+    " {where} AND e.kind = 'debit' AND NOT EXISTS"
+    " (SELECT 1 FROM release AS r WHERE r.account = e.account AND r.seq = e.seq)"
+    " ORDER BY e.account, e.seq"
+)
+_ACCOUNTS = "SELECT a.id, a.seq, a.total, a.spent, a.reserved, a.head FROM account AS a"
+_RELEASES = (
+    f"SELECT {_listed('r', RELEASE_COLUMNS)}, {_listed('e', CHARGE_COLUMNS)}"  # noqa: S608 - constants
+    " FROM release AS r LEFT JOIN entry AS e ON e.account = r.account AND e.seq = r.seq"
+)
+_RESERVED = text("SELECT release, at FROM entry WHERE kind = 'reserve'")
+_KNOWN = select(tables.release.c.id, tables.release.c.account, tables.release.c.seq).where(
+    tables.release.c.id.in_(bindparam("wanted", expanding=True))
+)
+_SAID = select(tables.entry.c.kind, tables.entry.c.note, tables.entry.c.at).where(
+    tables.entry.c.account == SYSTEM_ACCOUNT,
+    tables.entry.c.kind.in_([*ENDED_AS.values(), REPEATED]),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryRange:
+    """The entries after one place up to another, and the account rows that end there."""
+
+    ledger: str
+    epoch: int
+    after: Place | None
+    until: Place | None
+
+    def faults(self, connection: Connection) -> Iterator[str]:
+        """Walk them on this connection's snapshot."""
+        where, values = _between("a.id, a.seq", self.after, self.until)
+        accounts = {row[0]: row[1:] for row in _rows(connection, f"{_ACCOUNTS} {where}", values)}
+        walk = EntryWalk(
+            ledger=self.ledger,
+            epoch=self.epoch,
+            accounts=accounts,
+            before=self._before(connection),
+            ends_inside=self.until is not None and self.until[1] != _END,
+        )
+        where, values = _between("e.account, e.seq", self.after, self.until)
+        query = f"{_ENTRIES} {where} ORDER BY e.account, e.seq"
+        yield from walk.walk(_blocks(connection, query, values))
+        yield from self._without_release(connection, walk)
+
+    def _without_release(self, connection: Connection, walk: EntryWalk) -> Iterator[str]:
+        """Fault charges without their release.
+
+        A release is at one entry. So where as many releases are in the range as charges
+        are, and nothing is wrong with the releases themselves, every charge has its own.
+        """
+        waiting, reserved = 0, [*walk.reserved]
+        for start in range(0, len(reserved), _PAGE):
+            some = reserved[start : start + _PAGE]
+            rows = connection.execute(_KNOWN, {"wanted": some})
+            known = {row.id: (row.account, row.seq) for row in rows}
+            waiting += sum(known.get(release) == walk.reserved[release] for release in some)
+            for release in some:
+                if release not in known:
+                    yield f"{place_of(*walk.reserved[release])}: its release is missing"
+        where, values = _between("r.account, r.seq", self.after, self.until)
+        ((count,),) = _rows(connection, f"{_CHARGED} {where}", values)
+        if count != walk.debits + waiting:
+            where, values = _between("e.account, e.seq", self.after, self.until)
+            query = _UNCHARGED.format(where=where or "WHERE true")
+            for account, seq in _rows(connection, query, values):
+                yield f"{place_of(account, seq)}: its release is missing"
+
+    def _before(self, connection: Connection) -> Row | None:
+        if self.after is None or self.after[1] == _END:
+            return None
+        where = "WHERE e.account = :account AND e.seq = :seq"
+        values = {"account": self.after[0], "seq": self.after[1]}
+        found = [*_rows(connection, f"{_ENTRIES} {where}", values)]
+        return found[0] if found else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRange:
+    """The releases after one number up to another."""
+
+    ledger: str
+    keys: Mapping[str, str] | None
+    after: int | None
+    until: int | None
+
+    def faults(self, connection: Connection) -> Iterator[str]:
+        """Walk them on this connection's snapshot."""
+        bounds = {"after": ("r.number > :after", self.after),
+                  "until": ("r.number <= :until", self.until)}  # fmt: skip
+        given = {name: bound for name, bound in bounds.items() if bound[1] is not None}
+        where = " AND ".join(condition for condition, _ in given.values())
+        query = f"{_RELEASES} {'WHERE ' + where if where else ''} ORDER BY r.number"
+        values = {name: value for name, (_, value) in given.items()}
+        walk = ReleaseWalk(ledger=self.ledger, keys=self.keys, before=self.after or 0)
+        yield from walk.walk(_blocks(connection, query, values))
+        if self.until is not None and walk.number != self.until:
+            yield "the releases: numbers are missing"
+        if walk.reviewed:
+            for release, at in connection.execute(_RESERVED):
+                if walk.reviewed.get(release) == at:
+                    del walk.reviewed[release]
+        for release in sorted(walk.reviewed):
+            yield f"release {shown(release)}: its time has been edited"
+        if walk.ended or walk.repeated:
+            yield from _unsaid(connection, walk)
+
+
+def _unsaid(connection: Connection, walk: ReleaseWalk) -> Iterator[str]:
+    """Fault releases that ended, or were begun again, without the system account's word."""
+    ended: dict[str, tuple[str, str]] = {}
+    attempts: Counter[str] = Counter()
+    for kind, release, at in connection.execute(_SAID):
+        if kind == REPEATED:
+            attempts[release] += 1
+        else:
+            ended[release] = (kind, at)
+    for release, (state, at) in walk.ended.items():
+        if ended.get(release) != (ENDED_AS[ReleaseState(state)], at):
+            yield f"release {shown(release)}: the system account does not know of its end"
+    for release, count in walk.repeated.items():
+        if attempts[release] != count - 1:
+            yield f"release {shown(release)}: its attempts have been edited"
+
+
+def cut_entries(
+    accounts: Sequence[tuple[str, int]], *, ledger: str, epoch: int, length: int
+) -> Iterator[EntryRange]:
+    """Cut all entries into ranges of about a length; the first and the last are open.
+
+    ``accounts`` are ids and last sequence numbers, in the database's own order.
+    A cut is between accounts or well inside one, so that an account that moves
+    meanwhile ends in the same range in every snapshot.
+    """
+    # However large an edited number is, there are not many more ranges than this.
+    length = max(length, sum(last for _, last in accounts) // _MOST_RANGES)
+    cuts: list[Place] = []
+    filled = 0
+    for account, last in accounts:
+        seq = length - filled
+        while seq < last:
+            cuts.append((account, seq))
+            seq += length
+        filled = last - (seq - length)
+        if filled == length:
+            cuts.append((account, _END))
+            filled = 0
+    for after, until in zip([None, *cuts], [*cuts, None], strict=True):
+        yield EntryRange(ledger=ledger, epoch=epoch, after=after, until=until)
+
+
+def cut_releases(
+    connection: Connection, *, ledger: str, keys: Mapping[str, str] | None, length: int
+) -> Iterator[ReleaseRange]:
+    """Cut all releases into ranges of about a length; the first and the last are open."""
+    number = tables.release.c.number
+    low, high = connection.execute(select(func.min(number), func.max(number))).one()
+    length = max(length, 0 if low is None else (high - low) // _MOST_RANGES)
+    cuts = [] if low is None else [*range(low - 1, high, length)][1:]
+    for after, until in zip([None, *cuts], [*cuts, None], strict=True):
+        yield ReleaseRange(ledger=ledger, keys=keys, after=after, until=until)
+
+
+def _between(place: str, after: Place | None, until: Place | None) -> tuple[str, dict[str, Any]]:
+    """Return the condition that a place lies in a range, and its values."""
+    conditions: list[str] = []
+    values: dict[str, Any] = {}
+    for sign, name, bound in ((">", "after", after), ("<=", "until", until)):
+        if bound is not None:
+            conditions.append(f"({place}) {sign} (:{name}, :{name}_seq)")
+            values |= {name: bound[0], f"{name}_seq": bound[1]}
+    return ("WHERE " + " AND ".join(conditions) if conditions else ""), values
+
+
+def _rows(connection: Connection, query: str, values: Mapping[str, Any]) -> Iterator[Row]:
+    return chain.from_iterable(_blocks(connection, query, values))
+
+
+def _blocks(
+    connection: Connection, query: str, values: Mapping[str, Any]
+) -> Iterator[Sequence[Row]]:
+    """Yield the driver's own tuples, a page in memory at a time, of one transaction's snapshot."""
+    if not connection.in_transaction():
+        connection.begin()
+    driver = connection.connection.dbapi_connection
+    assert driver is not None
+    if connection.dialect.name == "sqlite":
+        cursor = driver.cursor()
+    else:
+        # A named one stays on the server, which then sends no more than is asked for.
+        cursor = driver.cursor("walk")
+        query = _NAMED.sub(r"%(\1)s", query)
+    try:
+        cursor.execute(query, values)
+        while page := cursor.fetchmany(_PAGE):
+            yield page
+    finally:
+        cursor.close()

@@ -1,0 +1,264 @@
+"""Verification: walk every chain and compare every sum, whatever the triggers let through.
+
+For each account, in order of sequence: the numbers have no gap, every hash is
+that of its entry and binds the one before, every balance follows from the one
+before by the entry's kind and amount. Then: the account's row is its last
+entry; the system account knows of every account, data set and key, each as it
+was made and none of them gone or brought back; each release is what its charge
+was made for, and each result has its hash; the schema is the one the migrations
+make, rules and constraints included; on SQLite, the file is sound and its
+indexes say what its tables say; and, where the anchor can be read, the ledger is where
+the anchor says.
+
+The walk is cut into ranges that bounded memory and several processes can hold.
+Each process reads a snapshot of its own, none of them older than the one that
+the ranges were cut from; entries are append-only and a range begins at the entry
+before it, so what one process sees continues what another saw. A server may go
+on meanwhile.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from typing import Protocol
+
+from sqlalchemy import Connection, Engine, event, select
+
+from app.domain.ledger import ledger_head
+from app.store.anchor.check import standing_to
+from app.store.anchor.standing import AnchorError, Standing, Witness
+from app.store.database import tables
+from app.store.database.engines import reading_engine
+from app.store.database.schema_check import reference_faults, schema_faults
+from app.store.errors import UnsupportedDatabaseError
+from app.store.ledger.records import AccountRecord
+from app.store.verification.ranges import cut_entries, cut_releases
+from app.store.verification.register import Register, receipt_keys
+
+MOST_FAULTS = 20
+_ALONE = 5_000
+_PIECE = 50_000
+_PROCESSES = 4
+_MOST_MAPPED = 1 << 40
+_CACHE_KIB = 1 << 16
+_UNREADABLE = "the database file cannot be read through"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What a walk over every chain, sum and result found.
+
+    ``head`` is the SHA-256 over the sorted account heads; ``faults`` names up
+    to 20 places where the ledger does not hold, by account and sequence number.
+    ``anchored`` is how the ledger stands to its anchor, None where they were not compared.
+    """
+
+    entries: int
+    head: str
+    faults: tuple[str, ...] = ()
+    anchored: Standing | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Return whether nothing was found."""
+        return not self.faults
+
+
+class Task(Protocol):
+    """A part of the walk that can be done by itself, on any snapshot that is not too old."""
+
+    def faults(self, connection: Connection) -> Iterator[str]:
+        """Yield what is wrong."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """The system account's word against every table but the entries and releases; the schema."""
+
+    def faults(self, connection: Connection) -> Iterator[str]:
+        ledger = connection.execute(select(tables.ledger)).one()
+        register = Register(connection)
+        yield from register.ledger_faults(epoch=ledger.epoch, created_at=ledger.created_at)
+        yield from islice(register.faults(), MOST_FAULTS)
+        yield from schema_faults(connection)
+
+
+@dataclass(frozen=True, slots=True)
+class _Soundness:
+    """SQLite's own check of its pages, and of its indexes against its tables; every reference."""
+
+    def faults(self, connection: Connection) -> Iterator[str]:
+        if connection.dialect.name != "sqlite":
+            yield from reference_faults(connection)
+            return
+        # What releases refer to, the walk over releases looks up.
+        others = (each.name for each in tables.metadata.sorted_tables if each.name != "release")
+        references = (f"foreign_key_check({name})" for name in others)
+        for pragma in (f"integrity_check({MOST_FAULTS})", *references):
+            found = connection.exec_driver_sql(f"PRAGMA {pragma}").all()
+            if [tuple(row) for row in found] not in ([], [("ok",)]):
+                yield "the database file is damaged, or an index does not fit its table"
+
+
+def verify(
+    connection: Connection,
+    *,
+    signed: bool = False,
+    processes: int | None = None,
+    may_end: bool = False,
+    witness: Witness | None = None,
+) -> Verification:
+    """Walk the whole ledger; a damaged database is a fault, not an error.
+
+    Parameters
+    ----------
+    connection
+        A reading connection. A small ledger is walked on it alone.
+    signed
+        Whether every result must end in a receipt that a key of the ledger has signed, as
+        the service's results do. Checking a signature takes longer than everything else.
+    processes
+        How many processes walk a large one, or 0 to walk it here too; by default as many
+        as there are processors, at most four.
+    may_end
+        Whether the connection's transaction may end once its own part is read, because
+        one that only waits holds up the database's housekeeping.
+    witness
+        The ledger's anchor, which it is compared with first; this ends the connection's
+        transaction and begins another.
+    """
+    heads: list[str] = []
+    entries = 0
+    faults: list[str] = []
+    tasks: list[Task] = []
+    anchored: Standing | None = None
+    try:
+        anchored = None if witness is None else _standing(connection, witness, faults)
+        ledger = connection.execute(select(tables.ledger)).one_or_none()
+        rows = connection.execute(select(tables.account).order_by(tables.account.c.id))
+        accounts = [AccountRecord(**row._mapping) for row in rows]
+        heads = [account.head for account in accounts]
+        entries = sum(account.seq for account in accounts)
+        if ledger is None:
+            faults.append("the ledger has no identity")
+        else:
+            keys = receipt_keys(connection) if signed else None
+            tasks = _tasks(connection, accounts, ledger.id, epoch=ledger.epoch, keys=keys)
+    except Exception:
+        # Whatever a damaged file makes fail is the finding.
+        faults.append(_UNREADABLE)
+    if processes is None:
+        processes = min(os.cpu_count() or 1, _PROCESSES)
+    here = entries <= _ALONE or processes == 0
+    if may_end and not here:
+        connection.rollback()
+    for found in _here(connection, tasks) if here else _elsewhere(connection, tasks, processes):
+        faults += found
+    return Verification(
+        entries=entries,
+        head=ledger_head(heads),
+        faults=tuple(dict.fromkeys(faults))[:MOST_FAULTS],
+        anchored=anchored,
+    )
+
+
+def _standing(connection: Connection, witness: Witness, faults: list[str]) -> Standing | None:
+    """Compare with the anchor; one that cannot be read says nothing about the ledger."""
+    try:
+        witness.require_apart(connection)
+        anchored = standing_to(connection, witness)
+    except AnchorError:
+        return None
+    except UnsupportedDatabaseError as error:
+        # In the ledger's own database it would agree with it always.
+        faults.append(str(error))
+        return None
+    if anchored is not None and anchored.frozen:
+        faults.append(f"the anchor: {anchored}")
+    return anchored
+
+
+def _tasks(
+    connection: Connection,
+    accounts: Sequence[AccountRecord],
+    ledger: str,
+    *,
+    epoch: int,
+    keys: Mapping[str, str] | None,
+) -> list[Task]:
+    """Cut the walk; what takes longest in one piece comes first."""
+    tasks: list[Task] = [_Soundness(), _Records()]
+    sizes = [(account.id, account.seq) for account in accounts]
+    tasks += cut_entries(sizes, ledger=ledger, epoch=epoch, length=_PIECE)
+    tasks += cut_releases(connection, ledger=ledger, keys=keys, length=_PIECE)
+    return tasks
+
+
+def _here(connection: Connection, tasks: Iterable[Task]) -> Iterable[list[str]]:
+    return [_found(task, connection) for task in tasks]
+
+
+def _elsewhere(
+    connection: Connection, tasks: Sequence[Task], processes: int
+) -> Iterable[list[str]]:
+    """Do every task in processes of their own, which let a server go first."""
+    url = connection.engine.url.render_as_string(hide_password=False)
+    # Not forked: a server has threads and connections that must not be copied.
+    with ProcessPoolExecutor(
+        processes, mp_context=multiprocessing.get_context("spawn"), initializer=_set_out
+    ) as pool:
+        try:
+            return list(pool.map(_connected, [url] * len(tasks), tasks))
+        except BrokenProcessPool:
+            # A page that the disk cannot deliver ends the process that has mapped it.
+            return [[_UNREADABLE]]
+
+
+def _found(task: Task, connection: Connection) -> list[str]:
+    try:
+        return list(islice(task.faults(connection), MOST_FAULTS))
+    except Exception:
+        # As above: bytes that are no text, a page that is no page, a value of a wrong type.
+        return [_UNREADABLE]
+
+
+def _set_out() -> None:
+    """Let a server go first, and do without the search for cycles: rows have none."""
+    os.nice(10)
+    gc.disable()
+
+
+def _connected(url: str, task: Task) -> list[str]:
+    try:
+        with _engine(url).connect() as connection:
+            return _found(task, connection)
+    except Exception:
+        return [_UNREADABLE]
+
+
+@cache
+def _engine(url: str) -> Engine:
+    """Return an engine whose connections, on SQLite, have the file mapped into memory.
+
+    That saves a system call per page. What cannot be mapped is kept in a larger cache, because
+    the walk over indexes comes back to it.
+    """
+    engine = reading_engine(url)
+    if engine.dialect.name == "sqlite":
+
+        @event.listens_for(engine, "connect")
+        def configure(connection: sqlite3.Connection, _record: object) -> None:
+            connection.execute(f"PRAGMA mmap_size = {_MOST_MAPPED}")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+
+    return engine

@@ -1,0 +1,124 @@
+"""CSV uploads: whole records in, blocks of codes out.
+
+A run of records is parsed in one go with numbers as floats. Only when that
+fails is it parsed again as text, to say which cells are to blame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from app.domain.datasets import ColumnsSpec, NumberSpec
+from app.uploads.cells import Codes, RowEncoder
+from app.uploads.csv_records import Records, Run, Source
+from app.uploads.limits import Limits
+from app.uploads.trouble import Trouble, Troubles, too_large
+
+ABSENT = "is not in the file; names match exactly, and commas separate columns"
+TWICE = "is in the file twice"
+_MOST_LOOKED_AT = 16
+
+
+def csv_blocks(
+    source: Source, spec: ColumnsSpec, *, encoder: RowEncoder, limits: Limits, troubles: Troubles
+) -> Iterator[Mapping[str, Codes]]:
+    """Yield the declared columns of a CSV file as blocks of codes, in order.
+
+    The encoder's digester sees the first columns of the file too, declared or not.
+
+    After the first trouble nothing more is yielded, and the rest of the file is
+    read only until there are enough troubles to list.
+
+    Raises
+    ------
+    UnreadableError, Problem
+        The structure is broken; ``too-large``.
+    """
+    records = Records(
+        source, chunk_bytes=limits.chunk_bytes, max_record_bytes=limits.max_record_bytes
+    )
+    names = records.header()
+    if len(names) > limits.max_file_columns:
+        raise too_large("max_file_columns", limits.max_file_columns)
+    troubles.extend(name_troubles(names, spec))
+    if troubles:
+        return
+    looked_at = () if encoder.digester is None else first_columns(names)
+    parser = _Parser(names, spec, looked_at, troubles)
+    for run in records.runs(width=len(names)):
+        if run.first_row + run.rows - 1 > limits.max_upload_rows:
+            raise too_large("max_upload_rows", limits.max_upload_rows)
+        frame = parser.parse(run)
+        block = None if frame is None else encoder.encode(frame, run.first_row, troubles, looked_at)
+        if troubles.full:
+            return
+        if block is not None and not troubles:
+            yield block
+
+
+def name_troubles(names: Sequence[str], spec: ColumnsSpec) -> Iterator[Trouble]:
+    """Yield a trouble for every declared column that is not in the file just once."""
+    for name in spec.columns:
+        occurrences = names.count(name)
+        if occurrences != 1:
+            yield Trouble(None, name, TWICE if occurrences else ABSENT)
+
+
+def first_columns(names: Sequence[str]) -> Sequence[str]:
+    """Return the columns whose numbers are looked at whatever is declared: the first so many.
+
+    More would tell little more, and those that are not declared cost time and memory too.
+    """
+    return tuple(dict.fromkeys(names[:_MOST_LOOKED_AT]))
+
+
+class _Parser:
+    """Parses runs of records of one file into frames: declared columns, and more as text."""
+
+    def __init__(
+        self, names: Sequence[str], spec: ColumnsSpec, more: Sequence[str], troubles: Troubles
+    ) -> None:
+        self._width = len(names)
+        self._troubles = troubles
+        wanted = sorted((names.index(name), name) for name in {*spec.columns, *more})
+        self._places = [place for place, _ in wanted]
+        self._names = [name for _, name in wanted]
+        texts: dict[str, Any] = {str(place): pl.String() for place in range(len(names))}
+        numbers = {
+            str(place): pl.Float64()
+            for place, name in wanted
+            if isinstance(spec.columns.get(name), NumberSpec)
+        }
+        self._typed, self._texts = texts | numbers, texts
+
+    def parse(self, run: Run) -> pl.DataFrame | None:
+        """Return the run's columns, or None and a trouble."""
+        every = len(self._places) == self._width
+        misfits = run.misfits(self._width, long_noticed=every)
+        frame = None if misfits else self._read(run, self._typed)
+        if frame is None and not misfits:
+            misfits = run.misfits(self._width, long_noticed=False)
+            frame = None if misfits else self._read(run, self._texts)
+        if frame is None:
+            unread = Trouble(run.first_row, None, "starts records that cannot be read as CSV")
+            self._troubles.extend(misfits or [unread])
+        return frame
+
+    def _read(self, run: Run, schema: Mapping[str, Any]) -> pl.DataFrame | None:
+        """Parse, or return None; what the parser has to say may quote cells and is dropped."""
+        try:
+            frame = pl.read_csv(
+                run.content,
+                has_header=False,
+                schema=schema,
+                columns=self._places if len(self._places) < self._width else None,
+            )
+        except (Exception, pl.exceptions.PanicException):
+            return None
+        if frame.height != run.rows:
+            return None
+        frame.columns = self._names
+        return frame

@@ -1,0 +1,244 @@
+"""CSV as bytes: cut into runs of whole records, and checked for structure.
+
+The dialect is RFC 4180 in UTF-8: comma, double quote, records ended by LF or
+CRLF. A quoted cell may hold line ends. A quote may open only at the start of a
+cell and close only at its end; anything else is refused, since two readers of
+such a file could see different rows.
+
+*Conventions.* A run is a ``bytes`` that starts at a record's start and ends
+with a record's line end, so the number of quotes in it is even. Structure is
+found by arrays of byte positions; no record is looked at one by one unless it
+is in trouble.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.uploads.trouble import MAX_LISTED, Trouble, UnreadableError
+
+_COMMA, _LINE_END, _RETURN, _QUOTE = b",\n\r" + b'"'
+_BOM = b"\xef\xbb\xbf"
+_OTHER_BOMS = (b"\xff\xfe", b"\xfe\xff")
+
+Places = NDArray[np.intp]
+
+
+class Source(Protocol):
+    """Bytes to read, at most so many at a time; none at the end."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Some whole records.
+
+    ``first_row`` is the number of the first record, ``ends`` are the places of
+    the records' line ends and ``quotes`` those of all quotes.
+    """
+
+    content: bytes
+    first_row: int
+    ends: Places
+    quotes: Places
+
+    @property
+    def rows(self) -> int:
+        """Return the number of records."""
+        return len(self.ends)
+
+    def row_at(self, place: int) -> int:
+        """Return the number of the record that holds a byte."""
+        return self.first_row + int(np.searchsorted(self.ends, place))
+
+    def misfits(self, width: int, *, long_noticed: bool) -> list[Trouble]:
+        """Return the first records that do not have ``width`` cells.
+
+        With ``long_noticed`` a record with too many cells may go unlisted while
+        another has too few, because the parser that follows refuses it itself.
+        """
+        content = np.frombuffer(self.content, dtype=np.uint8)
+        if long_noticed and not len(self.quotes):
+            commas = int(np.count_nonzero(content == _COMMA))
+            if commas == self.rows * (width - 1):
+                return []
+        commas_at = _outside(np.flatnonzero(content == _COMMA), self.quotes)
+        cells = np.diff(np.searchsorted(commas_at, self.ends), prepend=0) + 1
+        return [
+            Trouble(self.first_row + row, None, _misfit(int(cells[row]), width))
+            for row in np.flatnonzero(cells != width)[:MAX_LISTED].tolist()
+        ]
+
+    def check(self, *, max_record_bytes: int) -> None:
+        """Check everything but the number of cells.
+
+        Raises
+        ------
+        UnreadableError
+            A NUL byte, a byte that is not UTF-8, a stray or unclosed quote, or
+            a record that is too long.
+        """
+        if (place := self.content.find(0)) >= 0:
+            raise UnreadableError("holds a NUL byte", row=self.row_at(place))
+        if not self.content.isascii():
+            try:
+                self.content.decode()
+            except UnicodeDecodeError as error:
+                row = self.row_at(error.start)
+                raise UnreadableError("is not UTF-8 text", row=row) from None
+        if (stray := self._stray_quote()) is not None:
+            raise UnreadableError("holds a stray or unclosed quote", row=self.row_at(stray))
+        sizes = np.diff(self.ends, prepend=-1)
+        if len(sizes) and int(sizes.max()) > max_record_bytes:
+            raise _too_long(max_record_bytes, self.first_row + int(np.argmax(sizes)))
+
+    def _stray_quote(self) -> int | None:
+        """Return the place of a quote that neither opens nor closes a cell, or None."""
+        if not len(self.quotes):
+            return None
+        content = np.frombuffer(self.content, dtype=np.uint8)
+        opening, closing = self.quotes[0::2], self.quotes[1::2]
+        before = np.where(opening > 0, content[opening - 1], _LINE_END)
+        after = content[closing + 1]
+        returns = (after == _RETURN) & (content[(closing + 2) % len(content)] == _LINE_END)
+        bad = [
+            opening[~np.isin(before, (_COMMA, _LINE_END, _QUOTE))],
+            closing[~(np.isin(after, (_COMMA, _LINE_END, _QUOTE)) | returns)],
+            self.quotes[-1:] if len(self.quotes) % 2 else self.quotes[:0],
+        ]
+        return min((int(places[0]) for places in bad if len(places)), default=None)
+
+
+def _misfit(cells: int, width: int) -> str:
+    return f"has too {'few' if cells < width else 'many'} cells for the header"
+
+
+def _too_long(max_record_bytes: int, row: int | None = None) -> UnreadableError:
+    return UnreadableError(
+        f"is longer than {max_record_bytes} bytes, or holds a quote that is never closed", row=row
+    )
+
+
+class Records:
+    """Reads a CSV source as a header and then runs of records.
+
+    Parameters
+    ----------
+    source
+        Where the bytes come from.
+    chunk_bytes
+        About how large a run is.
+    max_record_bytes
+        Longest record accepted, its line end included.
+    """
+
+    def __init__(self, source: Source, *, chunk_bytes: int, max_record_bytes: int) -> None:
+        self._source = source
+        self._chunk_bytes = chunk_bytes
+        self._max_record_bytes = max_record_bytes
+        self._rest = b""
+
+    def header(self) -> list[str]:
+        """Return the names in the first record; call it once, before ``runs``.
+
+        Raises
+        ------
+        UnreadableError
+            The file is empty, or its first record is not UTF-8 CSV.
+        """
+        buffer, ends = b"", np.zeros(0, dtype=np.intp)
+        while not len(ends) and len(buffer) <= self._max_record_bytes:
+            chunk = self._source.read(self._chunk_bytes)
+            buffer += chunk or b"\n"
+            ends = _ends(buffer[: self._max_record_bytes])[0]
+            if not chunk:
+                break
+        if buffer.startswith(_OTHER_BOMS):
+            raise UnreadableError("the file is not UTF-8 text")
+        buffer = buffer.removeprefix(_BOM)
+        if not buffer.strip(b" \t\r\n"):
+            raise UnreadableError("the file is empty")
+        if not len(ends):
+            if len(buffer) > self._max_record_bytes:
+                raise UnreadableError(f"the header {_too_long(self._max_record_bytes)}")
+            raise UnreadableError("the header is not a line of CSV")
+        ends = _ends(buffer[: self._max_record_bytes])[0]
+        line, self._rest = buffer[: ends[0] + 1], buffer[ends[0] + 1 :]
+        return self._names(line)
+
+    def _names(self, line: bytes) -> list[str]:
+        try:
+            _run(line, first_row=0).check(max_record_bytes=self._max_record_bytes)
+            (names,) = csv.reader([line.decode().rstrip("\r\n")], strict=True)
+        except UnreadableError as error:
+            raise UnreadableError(f"the header {error.trouble.reason}") from None
+        except (csv.Error, ValueError):
+            raise UnreadableError("the header is not a line of CSV") from None
+        return names
+
+    def runs(self, *, width: int) -> Iterator[Run]:
+        """Yield the records after the header, ``width`` cells each when all is well.
+
+        Blank lines at the end of the file do not count, except in a file of one
+        column, where a blank line is a record with an empty cell.
+
+        Raises
+        ------
+        UnreadableError
+            See :meth:`Run.check`.
+        """
+        next_row = 1
+        while chunk := self._source.read(self._chunk_bytes):
+            buffer = self._rest + chunk
+            cut = _cut(buffer, keep_blank=width == 1)
+            self._rest = buffer[cut:]
+            if cut:
+                run = _run(buffer[:cut], first_row=next_row)
+                run.check(max_record_bytes=self._max_record_bytes)
+                next_row += run.rows
+                yield run
+            if len(self._rest) > self._max_record_bytes:
+                raise _too_long(self._max_record_bytes, next_row)
+        last = self._rest if width == 1 else self._rest.rstrip(b"\r\n")
+        if last:
+            content = last if last.endswith(b"\n") else last + b"\n"
+            run = _run(content, first_row=next_row)
+            run.check(max_record_bytes=self._max_record_bytes)
+            yield run
+
+
+def _run(content: bytes, *, first_row: int) -> Run:
+    return Run(content, first_row, *_ends(content))
+
+
+def _ends(content: bytes) -> tuple[Places, Places]:
+    """Return the places of the line ends outside quotes, and of the quotes."""
+    places = np.frombuffer(content, dtype=np.uint8)
+    quotes = np.flatnonzero(places == _QUOTE) if b'"' in content else np.zeros(0, dtype=np.intp)
+    return _outside(np.flatnonzero(places == _LINE_END), quotes), quotes
+
+
+def _outside(places: Places, quotes: Places) -> Places:
+    """Keep the places before which the number of quotes is even."""
+    return places[np.searchsorted(quotes, places) % 2 == 0] if len(quotes) else places
+
+
+def _cut(buffer: bytes, *, keep_blank: bool) -> int:
+    """Return where the last whole record ends, before the blank lines that may follow it."""
+    if b'"' in buffer:
+        ends = _ends(buffer)[0]
+        cut = int(ends[-1]) + 1 if len(ends) else 0
+    else:
+        cut = buffer.rfind(b"\n") + 1
+    if keep_blank:
+        return cut
+    while cut and not buffer[buffer.rfind(b"\n", 0, cut - 1) + 1 : cut].strip(b"\r\n"):
+        cut = buffer.rfind(b"\n", 0, cut - 1) + 1
+    return cut

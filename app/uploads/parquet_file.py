@@ -1,0 +1,121 @@
+"""Parquet uploads: batches of the declared columns in, blocks of codes out.
+
+For the reading process alone (:mod:`app.processes.upload_reader_child`): a Parquet file is a
+program for its decoder, and a few bytes can declare gigabytes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO
+
+import polars as pl
+from polars import selectors
+
+from app.domain.datasets import CategorySpec, ColumnSpec, ColumnsSpec, NumberSpec
+from app.uploads.cells import Codes, RowEncoder
+from app.uploads.csv_file import first_columns, name_troubles
+from app.uploads.limits import Limits
+from app.uploads.trouble import UNREADABLE, Trouble, Troubles, UnreadableError, too_large
+
+MAGIC = b"PAR1"
+WRONG_TYPE = "has a type in the file that does not fit the declared one"
+_MAX_FOOTER_BYTES = 1 << 26
+_BATCH_ROWS = 1 << 16
+_BATCH_CELLS = 1 << 21
+_MOST_VALUES = 1 << 26
+"""In the columns that are looked at: all may be in one row group, which is in memory as a whole."""
+
+
+def parquet_blocks(
+    file: BinaryIO, spec: ColumnsSpec, *, encoder: RowEncoder, limits: Limits, troubles: Troubles
+) -> Iterator[Mapping[str, Codes]]:
+    """Yield the declared columns of a Parquet file as blocks of codes, in order.
+
+    The encoder's digester sees the first columns of the file too, declared or not.
+
+    Raises
+    ------
+    UnreadableError, Problem
+        The file is no whole Parquet file; ``too-large``.
+    """
+    _check_ends(file, limits)
+    # The decoder wants a path; this one names the file that is open already.
+    path = f"/dev/fd/{file.fileno()}"
+    types = pl.read_parquet_schema(path)
+    if len(types) > limits.max_file_columns:
+        raise too_large("max_file_columns", limits.max_file_columns)
+    troubles.extend(name_troubles(list(types), spec))
+    if troubles:
+        return
+    troubles.extend(
+        Trouble(None, name, WRONG_TYPE)
+        for name, column in spec.columns.items()
+        if not _fits(types[name], column)
+    )
+    if troubles:
+        return
+    frame = pl.scan_parquet(path, glob=False, hive_partitioning=False, low_memory=True)
+    declared = frame.select(pl.len()).collect().item()
+    if declared > limits.max_upload_rows:
+        raise too_large("max_upload_rows", limits.max_upload_rows)
+    first = () if encoder.digester is None else first_columns(list(types))
+    most = _MOST_VALUES // max(1, declared)
+    looked_at = [name for name in first if types[name].is_numeric()][:most]
+    others = [name for name in looked_at if name not in spec.columns]
+    wanted = [*_casts(spec), *(_named(name).cast(pl.Float64, strict=False) for name in others)]
+    row = 1
+    for batch in _batches(frame.select(wanted), len(wanted)):
+        block = encoder.encode(batch, row, troubles, looked_at)
+        row += batch.height
+        if troubles.full:
+            return
+        if not troubles:
+            yield block
+    if row - 1 != declared:
+        raise UnreadableError(UNREADABLE)
+
+
+def _check_ends(file: BinaryIO, limits: Limits) -> None:
+    """Check both magic words and that the footer lies within the file."""
+    size = file.seek(0, os.SEEK_END)
+    if size > limits.max_upload_bytes:
+        raise too_large("max_upload_bytes", limits.max_upload_bytes)
+    if size < 3 * len(MAGIC):
+        raise UnreadableError(UNREADABLE)
+    file.seek(size - 8)
+    tail = file.read(8)
+    footer = int.from_bytes(tail[:4], "little")
+    if tail[4:] != MAGIC or footer > min(size - 12, _MAX_FOOTER_BYTES):
+        raise UnreadableError(UNREADABLE)
+
+
+def _batches(frame: pl.LazyFrame, columns: int) -> Iterator[pl.DataFrame]:
+    rows = max(1, min(_BATCH_ROWS, _BATCH_CELLS // columns))
+    yield from frame.collect_batches(chunk_size=rows, maintain_order=True)
+
+
+def _fits(kind_in_file: pl.DataType, column: ColumnSpec) -> bool:
+    if kind_in_file == pl.Null:
+        return True
+    texts = isinstance(kind_in_file, pl.String | pl.Categorical | pl.Enum)
+    match column:
+        case NumberSpec():
+            return kind_in_file.is_numeric()
+        case CategorySpec():
+            return texts or kind_in_file.is_integer()
+    return texts or kind_in_file == pl.Boolean or kind_in_file.is_integer()
+
+
+def _casts(spec: ColumnsSpec) -> list[pl.Expr]:
+    """Cast numbers to floats, and the rest to the text a CSV file would have."""
+    return [
+        _named(name).cast(pl.Float64 if isinstance(column, NumberSpec) else pl.String)
+        for name, column in spec.columns.items()
+    ]
+
+
+def _named(name: str) -> pl.Expr:
+    """Return the column of that name, which may be spelt like a pattern."""
+    return selectors.by_name(name).as_expr()

@@ -1,0 +1,214 @@
+"""Sketches of an upload while it streams by, and as they are stored.
+
+The numbers are those of :class:`mechanisms.sketches.Sketch`. What differs is
+memory and form: a column's codes are counted in one dense array of 2**21 + 1
+places instead of by sorting and merging, for so many columns at a time, and
+each column's counts become a file of their own, so that a mean never loads
+what only a quantile needs.
+
+*Stored form.* ``sketch.json``: row count and category counts. ``gram.npy``: the
+Gram matrix of (1, number columns in declared order), as two arrays in numpy's
+own format: what its integers are above 32 bits (the narrowest signed type), and
+their lowest 32 bits. As JSON, a million integers take the interpreter to
+themselves for as long as they are read. ``column-<i>.npy`` for the i-th number
+column: its distinct codes ascending (int32), then their counts (the narrowest
+unsigned type).
+
+Data sets stored before there was a ``gram.npy`` have the matrix in ``sketch.json``.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.executor import Part
+from mechanisms.contract import Block
+from mechanisms.domain import CODE_MAX, CategoryColumn, Column, NumberColumn
+from mechanisms.sketches import SUM_ROWS, Ordered, distinct, gram_of_some
+
+SUMMARY = "sketch.json"
+GRAM = "gram.npy"
+DENSE_COLUMNS = 16
+"""Columns counted at a time: 16 MiB each."""
+SORTED_ROWS = 1 << 17
+"""Up to so many rows a column is sorted instead, which is cheaper than 2**21 places."""
+_WORD = 32
+_LOW_BITS = (1 << _WORD) - 1
+
+
+class SketchBuilder:
+    """Adds up blocks; then yields the sketch files."""
+
+    def __init__(self, columns: Mapping[str, Column]) -> None:
+        self._numbers = number_columns(columns)
+        self._rows = 0
+        self._gram = _Gram(len(self._numbers))
+        self._categories = {
+            name: np.zeros(len(column.values), dtype=np.int64)
+            for name, column in columns.items()
+            if isinstance(column, CategoryColumn)
+        }
+        self._counters = {name: _Counter() for name in self._numbers[:DENSE_COLUMNS]}
+
+    def add(self, block: Block) -> None:
+        """Add a block, which holds every column."""
+        rows = len(next(iter(block.values())))
+        self._rows += rows
+        for start in range(0, rows, SUM_ROWS):
+            some = [block[name][start : start + SUM_ROWS] for name in self._numbers]
+            self._gram.add(gram_of_some(some, min(SUM_ROWS, rows - start)))
+        for name, so_far in self._categories.items():
+            self._categories[name] = so_far + np.bincount(block[name], minlength=len(so_far))
+        for name, counter in self._counters.items():
+            counter.add(block[name])
+
+    def files(self, parts: Sequence[Part]) -> Iterator[tuple[str, bytes]]:
+        """Yield each file's name and bytes; ``parts`` hold the rows that were added.
+
+        Columns that were not counted on the way are counted from the parts,
+        so many at a time.
+        """
+        categories = {name: counts.tolist() for name, counts in self._categories.items()}
+        yield SUMMARY, json.dumps({"rows": self._rows, "categories": categories}).encode()
+        yield GRAM, self._gram.words().to_bytes()
+        for start in range(0, len(self._numbers), DENSE_COLUMNS):
+            names = self._numbers[start : start + DENSE_COLUMNS]
+            counters = self._counters if start == 0 else {name: _Counter() for name in names}
+            if start:
+                for part in parts:
+                    block = part.read(names)
+                    for name, counter in counters.items():
+                        counter.add(block[name])
+            for index, name in enumerate(names, start):
+                yield column_file(index), _column_bytes(counters[name].ordered())
+            counters.clear()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GramWords:
+    """A matrix of integers of up to 95 bits: ``high * 2**32 + low``.
+
+    A million integers of Python would take six times the memory.
+    """
+
+    high: NDArray[np.signedinteger[Any]]
+    low: NDArray[np.uint32]
+
+    def some(self, places: Sequence[int]) -> list[list[int]]:
+        """Return the rows and columns at these places, as Python integers."""
+        picked = np.ix_(places, places)
+        return [
+            [(above << _WORD) + below for above, below in zip(*row, strict=True)]
+            for row in zip(self.high[picked].tolist(), self.low[picked].tolist(), strict=True)
+        ]
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory it takes."""
+        return self.high.nbytes + self.low.nbytes
+
+    def to_bytes(self) -> bytes:
+        """Return the stored form."""
+        return _arrays_bytes(self.high, self.low)
+
+
+def read_gram(gram: bytes | None, summary: Mapping[str, Any]) -> GramWords:
+    """Return the stored Gram matrix, from its own file or else from the summary."""
+    if gram is not None:
+        high, low = _arrays_of(gram)
+        return GramWords(high, low)
+    rows = summary["gram"]
+    high = np.array([[each >> _WORD for each in row] for row in rows], dtype=np.int64)
+    low = np.array([[each & _LOW_BITS for each in row] for row in rows], dtype=np.uint32)
+    return GramWords(high, low)
+
+
+class _Gram:
+    """An exact sum of up to 2**31 matrices of 64 bits, in two words."""
+
+    __slots__ = ("_high", "_low")
+
+    def __init__(self, columns: int) -> None:
+        self._high = np.zeros((1 + columns, 1 + columns), dtype=np.int64)
+        self._low = np.zeros_like(self._high)
+
+    def add(self, part: NDArray[np.int64]) -> None:
+        """Add a matrix."""
+        self._high += part >> _WORD
+        self._low += part & _LOW_BITS
+        self._high += self._low >> _WORD
+        self._low &= _LOW_BITS
+
+    def words(self) -> GramWords:
+        """Return the sum."""
+        lowest, highest = int(self._high.min()), int(self._high.max())
+        narrowest = np.min_scalar_type(min(lowest, -1 - highest))
+        return GramWords(self._high.astype(narrowest), self._low.astype(np.uint32))
+
+
+class _Counter:
+    """How often each code of one column has occurred: by sorting at first, then densely."""
+
+    __slots__ = ("_counts", "_few", "_rows")
+
+    def __init__(self) -> None:
+        self._few: list[NDArray[np.int32]] = []
+        self._rows = 0
+        self._counts: NDArray[np.int64] | None = None
+
+    def add(self, codes: NDArray[np.int32]) -> None:
+        self._few.append(codes)
+        self._rows += len(codes)
+        if self._rows > SORTED_ROWS:
+            if self._counts is None:
+                self._counts = np.zeros(2 * CODE_MAX + 1, dtype=np.int64)
+            for few in self._few:
+                np.add.at(self._counts, few + np.int32(CODE_MAX), 1)
+            self._few.clear()
+
+    def ordered(self) -> Ordered:
+        if self._counts is None:
+            return distinct(np.concatenate([np.zeros(0, dtype=np.int32), *self._few]))
+        places = np.flatnonzero(self._counts != 0)
+        return (places - CODE_MAX).astype(np.int32), self._counts[places]
+
+
+def number_columns(columns: Mapping[str, Column]) -> list[str]:
+    """Return the names of the number (and boolean) columns, in declared order."""
+    return [name for name, column in columns.items() if isinstance(column, NumberColumn)]
+
+
+def column_file(index: int) -> str:
+    """Return the name of the file with the i-th number column's counts."""
+    return f"column-{index:05d}.npy"
+
+
+def _column_bytes(ordered: Ordered) -> bytes:
+    codes, counts = ordered
+    narrowest = np.min_scalar_type(int(counts.max(initial=0)))
+    return _arrays_bytes(codes, counts.astype(narrowest))
+
+
+def read_column(content: bytes) -> Ordered:
+    """Return the inverse of what :meth:`SketchBuilder.files` gave for a column."""
+    codes, counts = _arrays_of(content)
+    return codes, counts.astype(np.int64)
+
+
+def _arrays_bytes(*arrays: NDArray[Any]) -> bytes:
+    buffer = io.BytesIO()
+    for array in arrays:
+        np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _arrays_of(content: bytes) -> tuple[NDArray[Any], NDArray[Any]]:
+    buffer = io.BytesIO(content)
+    return np.load(buffer, allow_pickle=False), np.load(buffer, allow_pickle=False)

@@ -1,0 +1,210 @@
+"""An upload becomes the files of a data set: parts, sketches, manifest.
+
+They are written in a directory of their own and are on disk when this is done;
+showing them is the vault's. All that takes time per row or column is here, so
+that a server can have it done in another process (:mod:`app.processes.uploads`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.domain.datasets import ColumnsSpec, columns_json
+from app.engine.executor import Part
+from app.engine.schema import schema_of
+from app.processes.upload_reader_child import Task
+from app.processes.upload_reading import SHARED, Lineage, checked_blocks
+from app.uploads.cells import DROPPED
+from app.uploads.limits import Limits
+from app.uploads.sketching import SketchBuilder
+from mechanisms.contract import Block
+from mechanisms.domain import CategoryColumn, Column
+
+_MAX_PART_ROWS = 1 << 18
+_MAX_PART_CELLS = 1 << 23
+
+
+class Writer(Protocol):
+    """An upload in progress."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def directory(self) -> Path: ...
+    @property
+    def parts(self) -> Sequence[Part]: ...
+    def start_over(self) -> None: ...
+    def write(self, block: Mapping[str, NDArray[np.integer[Any]]], /) -> Part: ...
+    def attach(self, name: str, content: bytes, /) -> None: ...
+    def finish(self, facts: Mapping[str, object], /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What became of an upload. Counts are for curators' eyes only.
+
+    ``rows`` are those stored; ``filled`` counts the cells of each column that
+    took its public fill value; ``dropped`` counts rows left out. ``digests``
+    are the stored form of what tells the rows again later, None when there is no
+    key to make them with.
+    """
+
+    rows: int
+    filled: Mapping[str, int]
+    dropped: int
+    digests: bytes | None = None
+
+
+class Storing(Protocol):
+    """Takes uploads in, here or elsewhere."""
+
+    def take_in(self, writer: Writer, stream: BinaryIO, task: Task) -> Ingested: ...
+    def close(self) -> None: ...
+
+
+class StoringHere:
+    """Takes uploads in within this process, but for the reading."""
+
+    def take_in(self, writer: Writer, stream: BinaryIO, task: Task) -> Ingested:
+        """Have an upload read, and write its files; they are not to be seen yet.
+
+        Raises
+        ------
+        Problem
+            ``invalid-upload`` or ``too-large``; see :mod:`app.processes.upload_reading`.
+        """
+        with SHARED.reading(stream, task, scratch=writer.directory) as channel:
+            return write_files(writer, channel, task)
+
+    def close(self) -> None:
+        """Do nothing: nothing is held."""
+
+
+def write_files(
+    writer: Writer, reading: Connection, task: Task, *, spare: bool = False
+) -> Ingested:
+    """Write the files of an upload from what its reader sends.
+
+    Raises
+    ------
+    Problem
+        As :meth:`StoringHere.take_in`.
+    StarvedError
+        The reader was to read in spare time, and there is none.
+    """
+    spec, key, limits = task.spec(), task.key(), Limits(**task.limits)
+    columns = schema_of(spec, rows=None).columns
+    counts: Counter[str] = Counter()
+    lineage = None if key is None else Lineage(key)
+    sketches = SketchBuilder(columns)
+    rows = 0
+    blocks = checked_blocks(
+        reading, spec, limits=limits, counts=counts, lineage=lineage, spare=spare
+    )
+    with _Background() as background:
+        for part in regroup(blocks, part_rows(len(columns))):
+            rows += _height(part)
+            background.run(partial(_store_part, writer, sketches, columns, part))
+    for name, content in sketches.files(writer.parts):
+        writer.attach(name, content)
+    writer.finish(_facts(spec, counts))
+    digests = None if lineage is None or lineage.digests is None else lineage.digests.to_bytes()
+    dropped = counts.pop(DROPPED, 0)
+    return Ingested(rows, dict(counts), dropped, digests)
+
+
+def part_rows(columns: int) -> int:
+    """Return how many rows a full part has: 2**18, or fewer when there are many columns."""
+    return min(_MAX_PART_ROWS, _MAX_PART_CELLS // columns)
+
+
+def regroup(blocks: Iterable[Block], rows: int) -> Iterator[Block]:
+    """Yield the same rows in blocks of exactly ``rows`` rows, the last one of what is left."""
+    waiting: list[Block] = []
+    have = 0
+    for block in blocks:
+        start, height = 0, _height(block)
+        while height - start >= rows - have:
+            stop = start + rows - have
+            waiting.append(_rows(block, start, stop))
+            yield _joined(waiting)
+            waiting, have, start = [], 0, stop
+        if start < height:
+            waiting.append(_rows(block, start, height))
+            have += height - start
+    if waiting:
+        yield _joined(waiting)
+
+
+def _height(block: Block) -> int:
+    return len(next(iter(block.values())))
+
+
+def _rows(block: Block, start: int, stop: int) -> Block:
+    return {name: codes[start:stop] for name, codes in block.items()}
+
+
+def _joined(blocks: Sequence[Block]) -> Block:
+    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+
+
+def _store_part(
+    writer: Writer, sketches: SketchBuilder, columns: Mapping[str, Column], part: Block
+) -> None:
+    writer.write({name: _narrowed(codes, columns[name]) for name, codes in part.items()})
+    sketches.add(part)
+
+
+def _narrowed(codes: NDArray[np.int32], column: Column) -> NDArray[np.integer[Any]]:
+    """Return category indices in the narrowest type that holds them; numbers as they are."""
+    if isinstance(column, CategoryColumn):
+        return codes.astype(np.min_scalar_type(len(column.values)))
+    return codes
+
+
+def _facts(spec: ColumnsSpec, counts: Counter[str]) -> dict[str, object]:
+    return {
+        "columns": columns_json(spec),
+        "adjacency": spec.adjacency.value,
+        "max_rows": spec.max_rows,
+        "filled": {name: count for name, count in counts.items() if name != DROPPED},
+        "dropped": counts[DROPPED],
+    }
+
+
+class _Background:
+    """Runs one thing at a time beside the caller, who waits only to hand over the next."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ingest")
+        self._running: Future[None] | None = None
+
+    def __enter__(self) -> _Background:
+        return self
+
+    def run(self, task: Callable[[], None]) -> None:
+        """Wait for the task before, then start this one."""
+        self._wait()
+        self._running = self._thread.submit(task)
+
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        try:
+            if failure is None:
+                self._wait()
+        finally:
+            self._thread.shutdown()
+
+    def _wait(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.result()

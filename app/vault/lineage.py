@@ -1,0 +1,141 @@
+"""Lineage: the digests of every upload's rows, kept when the rows are erased.
+
+::
+
+    lineage/key             32 random bytes, for the service's user alone
+    lineage/<id>.digests    what :mod:`app.uploads.row_digests` made of a data set
+    lineage/<id>.account    whose they are, as JSON: see :class:`Origin`
+
+A digest file's SHA-256 is in the database and in an entry of the system account, and
+names its key, so a file that is gone, altered or made under another key is noticed.
+The account is in the database too, and beside the digests for the day on which an older
+database is put in its place: people who have been forgotten are then still told.
+Nothing here is ever erased by the service but the file of an upload that was
+refused. Back the directory up with the database: without the key, uploads can
+no longer be compared with earlier data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from app.vault.flushing import flush
+from app.vault.vault import StoredFile, TamperedError, VaultError
+
+KEY_BYTES = 32
+_DIGESTS, _ACCOUNT = ".digests", ".account"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The account of a data set, and what is fixed with it: its adjacency, and delta or None."""
+
+    account: str
+    adjacency: str
+    delta: str | None
+
+    def to_text(self) -> str:
+        """Return it as JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of_text(cls, text: str) -> Origin | None:
+        """Return what was written, None where it cannot be read."""
+        try:
+            return cls(**json.loads(text))
+        except (TypeError, ValueError):
+            return None
+
+
+class LineageFiles:
+    """The digests below one data directory.
+
+    Parameters
+    ----------
+    data_dir
+        The service's data directory; ``lineage`` is made in it.
+    """
+
+    def __init__(self, data_dir: Path) -> None:
+        self._directory = data_dir / "lineage"
+
+    def key(self) -> bytes:
+        """Return the secret that digests are made under; the first call makes it.
+
+        Raises
+        ------
+        VaultError
+            There is a key file that is no key.
+        """
+        file = self._directory / "key"
+        if not file.exists():
+            # linked into place whole: two processes that start at once agree on one
+            with suppress(FileExistsError):
+                self._put("key", secrets.token_bytes(KEY_BYTES))
+        key = file.read_bytes()
+        if len(key) != KEY_BYTES:
+            raise VaultError("lineage/key is not a key of 32 bytes")
+        return key
+
+    def keep(self, dataset: str, content: bytes, origin: Origin) -> str:
+        """Store a data set's digests and origin durably, and return the digests' SHA-256."""
+        self._put(f"{dataset}{_ACCOUNT}", origin.to_text().encode())
+        self._put(self._file(dataset).name, content)
+        return hashlib.sha256(content).hexdigest()
+
+    def kept(self) -> Sequence[str]:
+        """Return the data sets whose digests are there, registered or not."""
+        return sorted(file.stem for file in self._directory.glob(f"*{_DIGESTS}"))
+
+    def sha256_of(self, dataset: str) -> str:
+        """Return the SHA-256 of a data set's digests as they are now."""
+        return hashlib.sha256(self._file(dataset).read_bytes()).hexdigest()
+
+    def origin(self, dataset: str) -> Origin | None:
+        """Return whose digests these are, None where nobody can tell."""
+        try:
+            text = (self._directory / f"{dataset}{_ACCOUNT}").read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            return None
+        return Origin.of_text(text)
+
+    def read(self, dataset: str, sha256: str) -> bytes:
+        """Return a data set's digests.
+
+        Raises
+        ------
+        TamperedError
+            They are gone or differ from what was kept.
+        """
+        file = self._file(dataset)
+        try:
+            size = file.stat().st_size
+        except OSError:
+            raise TamperedError(f"{file.name} cannot be read") from None
+        return StoredFile(file, size, sha256).read()
+
+    def forget(self, dataset: str) -> None:
+        """Remove the digests of an upload that was refused."""
+        self._file(dataset).unlink(missing_ok=True)
+        (self._directory / f"{dataset}{_ACCOUNT}").unlink(missing_ok=True)
+
+    def _file(self, dataset: str) -> Path:
+        return self._directory / f"{dataset}{_DIGESTS}"
+
+    def _put(self, name: str, content: bytes) -> None:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=self._directory) as file:  # mode 0600
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            os.link(file.name, self._directory / name)
+        for directory in (self._directory, self._directory.parent):
+            flush(directory)

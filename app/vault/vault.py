@@ -1,0 +1,439 @@
+"""Where the rows of data sets lie: numbered Parquet parts, a manifest, sketch files.
+
+::
+
+    datasets/<id>/manifest.json        facts, and everything below with its size and SHA-256
+    datasets/<id>/part-00000.parquet   at most 2**18 rows of integer codes
+    datasets/<id>/attached.bin         whatever the engine attached, one after the other
+    staging/<id>-<random>/             uploads in progress, and scratch files
+    stale/<id>-<random>/               data sets that the database does not know
+
+A data set is written in staging, by whatever process takes the upload in, and
+flushed to disk; then it becomes visible by one rename, so a crash at any
+instant leaves either all of it or nothing. It never changes afterwards. A part
+is hashed the first time this process reads it and again whenever its size or
+time stamp has changed. What is attached lies in one file, since a thousand
+files would be flushed one by one; data sets stored by version 1 of the
+manifest have a file each.
+
+The vault knows bytes and integers, not what they mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.vault.flushing import flush
+from app.vault.staging import discard, staged
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MAX_PART_ROWS = 1 << 18
+MANIFEST = "manifest.json"
+ATTACHED = "attached.bin"
+STALE = "stale"
+MANIFEST_VERSION = 2
+_FILE_EACH = 1
+"""The manifest's version that kept every attached file by itself."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
+
+
+class VaultError(Exception):
+    """The vault cannot give what was asked; the message names files, never contents."""
+
+
+class AbsentError(VaultError):
+    """There is no such data set, or none any more."""
+
+
+class TamperedError(VaultError):
+    """A file is gone, or its bytes are not those that were published."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A published file and what its bytes must hash to."""
+
+    path: Path
+    size: int
+    sha256: str
+
+    def read(self) -> bytes:
+        """Return the bytes, after checking them.
+
+        Raises
+        ------
+        TamperedError
+            The file is gone or differs from what was published.
+        """
+        return self.checked(_bytes_of(self.path))
+
+    def checked(self, content: bytes) -> bytes:
+        """Return the bytes, if they are those that were published.
+
+        Raises
+        ------
+        TamperedError
+            They are not.
+        """
+        if len(content) != self.size or hashlib.sha256(content).hexdigest() != self.sha256:
+            raise TamperedError(f"{self.path.name} differs from what was published")
+        return content
+
+    def check(self) -> None:
+        """Hash the file unless this process has already seen these very bytes.
+
+        Raises
+        ------
+        TamperedError
+            The file is gone or differs from what was published.
+        """
+        try:
+            stat = self.path.stat()
+        except OSError:
+            raise TamperedError(f"{self.path.name} cannot be read") from None
+        seen = (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+        if _CHECKED.get((self.path, self.sha256)) != seen:
+            self.read()
+            _CHECKED[self.path, self.sha256] = seen
+
+
+_CHECKED: dict[tuple[Path, str], tuple[int, int, int, int]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPiece:
+    """A run of bytes in a published file, and what it must hash to."""
+
+    run: StoredFile
+    start: int
+
+    def read(self) -> bytes:
+        """Return the bytes, after checking them.
+
+        Raises
+        ------
+        TamperedError
+            The file is gone, or this run of it differs from what was published.
+        """
+        return self.run.checked(_bytes_of(self.run.path, self.start, self.run.size))
+
+
+Attached = StoredFile | StoredPiece
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """One part: a run of rows, in stored order."""
+
+    file: StoredFile
+    rows: int
+
+    def read(self, columns: Sequence[str]) -> dict[str, NDArray[np.int32]]:
+        """Return the named columns' codes, each of shape (rows,).
+
+        Raises
+        ------
+        TamperedError
+            The file is gone or differs from what was published.
+        """
+        import polars as pl  # noqa: PLC0415 - only who reads rows waits for it to load
+
+        self.file.check()
+        frame = pl.read_parquet(self.file.path, columns=list(columns), glob=False)
+        return {name: frame[name].to_numpy().astype("int32", copy=False) for name in columns}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDataset:
+    """A published data set: its facts, its parts in order, its attached files by name."""
+
+    id: str
+    rows: int
+    facts: Mapping[str, Any]
+    parts: tuple[StoredPart, ...]
+    attached: Mapping[str, Attached]
+
+    def verify(self) -> None:
+        """Read and hash everything.
+
+        Raises
+        ------
+        TamperedError
+            A file is gone or differs from what was published.
+        """
+        for part in self.parts:
+            part.file.read()
+        ends: dict[Path, int] = {}
+        for file in self.attached.values():
+            file.read()
+            if isinstance(file, StoredPiece):
+                ends[file.run.path] = file.start + file.run.size
+        for path, end in ends.items():
+            if path.stat().st_size != end:
+                raise TamperedError(f"{path.name} differs from what was published")
+
+
+@dataclass(slots=True)
+class VaultWriter:
+    """An upload in progress; ``directory`` is its own, for scratch files too.
+
+    Those that have been ``left`` go when it ends.
+    """
+
+    id: str
+    directory: Path
+    parts: list[StoredPart] = field(default_factory=list)
+    attached: dict[str, StoredPiece] = field(default_factory=dict)
+    left: list[Path] = field(default_factory=list)
+    _attached_bytes: int = 0
+
+    def write(self, block: Mapping[str, NDArray[np.integer[Any]]]) -> StoredPart:
+        """Write the next part and flush it to disk.
+
+        Raises
+        ------
+        ValueError
+            The block is empty or has more than 2**18 rows.
+        """
+        import polars as pl  # noqa: PLC0415 - as above
+
+        rows = len(next(iter(block.values())))
+        if not 1 <= rows <= MAX_PART_ROWS:
+            raise ValueError("a part has 1 to 2**18 rows")
+        buffer = io.BytesIO()
+        pl.DataFrame(dict(block)).write_parquet(buffer, compression="zstd", statistics=False)
+        name = f"part-{len(self.parts):05d}.parquet"
+        # A view that an error keeps alive would make the buffer complain when it goes.
+        with buffer.getbuffer() as content:
+            path = self.directory / name
+            _write_durably(path, content)
+            file = StoredFile(path, len(content), hashlib.sha256(content).hexdigest())
+        self.parts.append(StoredPart(file, rows))
+        return self.parts[-1]
+
+    def start_over(self) -> None:
+        """Go on in a directory of its own; a process may still write to the one before."""
+        self.left.append(self.directory)
+        self.directory = staged(self.directory.parent, self.id)
+
+    def attach(self, name: str, content: bytes) -> None:
+        """Store one more run of bytes beside the parts; :meth:`finish` flushes them all."""
+        path = self.directory / ATTACHED
+        with path.open("ab") as file:
+            file.write(content)
+        run = StoredFile(path, len(content), hashlib.sha256(content).hexdigest())
+        self.attached[_checked_name(name)] = StoredPiece(run, self._attached_bytes)
+        self._attached_bytes += run.size
+
+    def finish(self, facts: Mapping[str, object]) -> None:
+        """Write the manifest, and have everything on disk before this returns."""
+        if self.attached:
+            flush(self.directory / ATTACHED)
+        manifest = json.dumps(self._manifest(facts), allow_nan=False).encode()
+        _write_durably(self.directory / MANIFEST, memoryview(manifest))
+        flush(self.directory)
+
+    def _manifest(self, facts: Mapping[str, object]) -> dict[str, object]:
+        return {
+            "version": MANIFEST_VERSION,
+            "id": self.id,
+            "rows": sum(part.rows for part in self.parts),
+            "facts": dict(facts),
+            "parts": [
+                {**_entry(part.file.path.name, part.file), "rows": part.rows} for part in self.parts
+            ],
+            "attached": [_entry(name, piece.run) for name, piece in self.attached.items()],
+        }
+
+
+class Vault:
+    """The data sets below one data directory.
+
+    Parameters
+    ----------
+    data_dir
+        The service's data directory; the vault makes ``datasets`` and
+        ``staging`` in it, readable by the service's user alone.
+    """
+
+    def __init__(self, data_dir: Path) -> None:
+        self._datasets = data_dir / "datasets"
+        self._staging = data_dir / "staging"
+        for directory in (self._datasets, self._staging):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    @contextmanager
+    def writer(self, dataset_id: str) -> Iterator[VaultWriter]:
+        """Give a writer for a new data set; what it leaves unpublished is removed."""
+        writer = VaultWriter(dataset_id, staged(self._staging, _checked_name(dataset_id)))
+        try:
+            yield writer
+        finally:
+            for before in writer.left:
+                discard(before)
+            shutil.rmtree(writer.directory, ignore_errors=True)
+
+    def publish(self, writer: VaultWriter) -> None:
+        """Make a finished data set visible, durably and all at once.
+
+        Raises
+        ------
+        VaultError
+            It is not finished, or a data set of this id exists.
+        """
+        if not (writer.directory / MANIFEST).exists():
+            raise VaultError("a data set is finished before it is published")
+        target = self._datasets / writer.id
+        try:
+            writer.directory.rename(target)
+        except OSError:
+            raise VaultError("the data set cannot be published under this id") from None
+        flush(self._datasets)
+        flush(self._staging)
+        flush(self._datasets.parent)  # which may have been given the two only just now
+
+    def open(self, dataset_id: str) -> StoredDataset:
+        """Return a published data set; its files are checked as they are read.
+
+        Raises
+        ------
+        AbsentError
+            There is none, or it has been erased.
+        TamperedError
+            The manifest cannot be read.
+        """
+        directory = self._datasets / _checked_name(dataset_id)
+        try:
+            content = (directory / MANIFEST).read_bytes()
+        except OSError:
+            raise AbsentError("there is no such data set") from None
+        try:
+            return _stored_dataset(directory, json.loads(content))
+        except (KeyError, TypeError, ValueError):
+            raise TamperedError("the manifest cannot be read") from None
+
+    def published(self) -> Sequence[str]:
+        """Return the ids of all published data sets, in order."""
+        return sorted(directory.name for directory in self._datasets.iterdir())
+
+    def erase(self, dataset_id: str) -> None:
+        """Remove a data set's files; nothing happens when there is none.
+
+        It disappears by one rename first, so that a crash half-way leaves no
+        data set with some of its parts.
+        """
+        doomed = self._staging / f"{_checked_name(dataset_id)}-{secrets.token_hex(8)}"
+        try:
+            (self._datasets / dataset_id).rename(doomed)
+        except FileNotFoundError:
+            return
+        flush(self._datasets)
+        shutil.rmtree(doomed, ignore_errors=True)
+        flush(self._staging)
+
+    def recover(self, *, keep: Collection[str], known: Collection[str]) -> Sequence[str]:
+        """Remove what a crash left: staging, and data sets not to ``keep``.
+
+        A data set that is not even ``known`` is moved aside instead, to ``stale``:
+        its upload was cut off, or the database is older than it. Returns the
+        ids of those.
+
+        For the start of the service only, under its lock on the data directory
+        and before it answers anything.
+        """
+        for directory in list(self._staging.iterdir()):
+            shutil.rmtree(directory, ignore_errors=True)
+        unknown = [name for name in self.published() if name not in known]
+        for name in unknown:
+            self._set_aside(name)
+        for name in self.published():
+            if name not in keep:
+                self.erase(name)
+        return unknown
+
+    def _set_aside(self, dataset_id: str) -> None:
+        stale = self._datasets.with_name(STALE)
+        stale.mkdir(mode=0o700, exist_ok=True)
+        (self._datasets / dataset_id).rename(stale / f"{dataset_id}-{secrets.token_hex(8)}")
+        flush(stale)
+        flush(self._datasets)
+        flush(stale.parent)
+
+
+def _stored_dataset(directory: Path, manifest: Mapping[str, Any]) -> StoredDataset:
+    version = manifest["version"]
+    if version not in (_FILE_EACH, MANIFEST_VERSION) or manifest["id"] != directory.name:
+        raise ValueError("another manifest")
+    parts = tuple(
+        StoredPart(_stored_file(directory, entry), int(entry["rows"]))
+        for entry in manifest["parts"]
+    )
+    if sum(part.rows for part in parts) != manifest["rows"]:
+        raise ValueError("the rows do not add up")
+    kept_apart = version == _FILE_EACH
+    attached = (_files_of if kept_apart else _pieces_of)(directory, manifest["attached"])
+    return StoredDataset(
+        id=manifest["id"],
+        rows=manifest["rows"],
+        facts=manifest["facts"],
+        parts=parts,
+        attached=attached,
+    )
+
+
+def _files_of(directory: Path, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Attached]:
+    return {entry["file"]: _stored_file(directory, entry) for entry in entries}
+
+
+def _pieces_of(directory: Path, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Attached]:
+    path, start = directory / ATTACHED, 0
+    found: dict[str, Attached] = {}
+    for entry in entries:
+        run = StoredFile(path, entry["size"], entry["sha256"])
+        found[entry["file"]] = StoredPiece(run, start)
+        start += run.size
+    return found
+
+
+def _stored_file(directory: Path, entry: Mapping[str, Any]) -> StoredFile:
+    return StoredFile(directory / _checked_name(entry["file"]), entry["size"], entry["sha256"])
+
+
+def _entry(name: str, file: StoredFile) -> dict[str, object]:
+    return {"file": name, "size": file.size, "sha256": file.sha256}
+
+
+def _bytes_of(path: Path, start: int = 0, size: int = -1) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read(size)
+    except OSError:
+        raise TamperedError(f"{path.name} cannot be read") from None
+
+
+def _checked_name(name: str) -> str:
+    if _NAME.fullmatch(name) is None:
+        raise AbsentError("not a name the vault could hold")
+    return name
+
+
+def _write_durably(path: Path, content: memoryview) -> None:
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

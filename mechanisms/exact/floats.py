@@ -1,0 +1,78 @@
+"""Elementwise functions in float64 whose error is proved, not trusted.
+
+Only +, -, *, / and comparisons of IEEE 754 doubles are assumed, each rounded
+to nearest (relative error at most u = 2**-53), and exact scaling by powers of
+two. No function of a mathematical library is on the certified path.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from flint import arb, fmpq
+from numpy.typing import NDArray
+
+from mechanisms.exact.rounding import working_precision
+
+Floats = NDArray[np.float64]
+
+SIGMOID_ERROR = 2.0**-49
+"""Relative error of :func:`sigmoid` at the float it is given."""
+
+SIGMOID_FLOOR = 2.0**-1000
+"""Absolute error, on top, of arguments below -700."""
+
+_CELLS = 64
+_LOWEST = -700.0
+
+
+def _exact_constants() -> tuple[float, float, Floats]:
+    """Return log(2)/64 in two pieces, the first of 30 bits, and 2**(j/64), correctly rounded."""
+    with working_precision(200):
+        step = arb(2).log() / _CELLS
+        high = math.floor(float(step * 2**36)) / 2.0**36
+        table = [float(arb(2) ** arb(fmpq(j, _CELLS))) for j in range(_CELLS)]
+        return high, float(step - high), np.array(table)
+
+
+_STEP_HIGH, _STEP_LOW, _POWERS = _exact_constants()
+_SERIES = tuple(float(Fraction(1, k)) for k in (120, 24, 6, 2))
+
+
+def _exp_nonpositive(x: Floats) -> Floats:
+    """Return exp(x) for x in [-700, 0], relative error at most 2**-51.
+
+    x = k log(2)/64 + r with integer k and |r| <= log(2)/128 + 2**-40. The first
+    product k * high has at most 30 + 17 bits, so it is exact, and so is its
+    difference from x up to 2**-60; the second piece adds less than 2**-70.
+    exp(r) - 1 is its Taylor polynomial of degree 5: truncation below 2**-54,
+    evaluation below 2**-58. The table entry, the product and the sum with it
+    add at most 2**-53 each. Together below 2**-51.
+    """
+    k = np.rint(x * (1 / _STEP_HIGH))
+    r = (x - k * _STEP_HIGH) - k * _STEP_LOW
+    series = np.full_like(r, _SERIES[0])
+    for coefficient in _SERIES[1:]:
+        series = series * r + coefficient
+    growth = (series * r) * r + r
+    index = k.astype(np.int32)
+    power = _POWERS[index & (_CELLS - 1)]
+    answer: Floats = np.ldexp(power + power * growth, index >> 6)
+    return answer
+
+
+def sigmoid(t: Floats) -> tuple[Floats, Floats]:
+    """Return 1 / (1 + exp(-t)) and its complement 1 / (1 + exp(t)), elementwise.
+
+    Each has relative error at most ``SIGMOID_ERROR`` plus, for arguments
+    beyond 700 in absolute value, absolute error at most ``SIGMOID_FLOOR``:
+    exp contributes 2**-51 to numerator and denominator, the sum 2**-53 and the
+    quotient 2**-53.
+    """
+    small = _exp_nonpositive(np.maximum(-np.abs(t), _LOWEST))
+    whole = 1 + small
+    low, high = small / whole, 1 / whole
+    positive = t > 0
+    return np.where(positive, high, low), np.where(positive, low, high)

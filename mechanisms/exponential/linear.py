@@ -1,0 +1,196 @@
+"""Linear regression by the exponential mechanism (Reimherr & Awan 2019, supplement), exact.
+
+    f(theta) proportional to exp(-c (sum_i (y_i - x_i'theta)^2 + (gamma / 2) ||theta||_2^2))
+
+on ||theta||_1 <= B, in the scaled units of :mod:`mechanisms.statistics.regression`
+(|x_ij| <= 1, |y_i| <= 1): a Gaussian shape, truncated.
+
+*Sensitivity.* A record's loss at theta lies between 0 and (1 + B)^2, and both are
+reached. Replacing a record therefore changes the sum by at most Delta = (1 + B)^2, and so
+does adding or removing one, but always in one direction. The ridge holds no data.
+
+**Privacy.** Write the unnormalised densities of neighbours as h and h'.
+
+- Replace-one, c = epsilon / (2 Delta): h / h' lies in [exp(-epsilon / 2), exp(epsilon / 2)]
+  everywhere, hence so does the ratio of their integrals, and the densities are within
+  exp(epsilon): Prop. 2.2.
+- Add-remove, c = epsilon / Delta: with a record more, h / h' lies in [exp(-epsilon), 1]
+  everywhere, hence so does the ratio of the integrals, and the ratio of the densities lies in
+  [exp(-epsilon), exp(epsilon)]. A loss that only grows needs no factor 2.
+
+X'X and X'y are exact integer sums over codes; the draw is exact
+(:mod:`mechanisms.samplers.gaussian_ball`), rounded once, with certainty, to a public grid.
+
+*Public ridge.* gamma = d^2 / (c B^2): in any direction the data leave open, theta is then about
+as wide as Theta, so that a draw is quick for all data: singular, collinear, or with the
+least-squares solution outside Theta. Slopes of uncorrelated columns uniform on [-1, 1]
+shrink by about 3 d^2 (1 + B)^2 / (B^2 epsilon n) under replace-one, half of it under
+add-remove: 0.6% at d = 4, 5% at d = 12 for n = 10^4, epsilon = 1, B = 10.
+
+*Accuracy.* The noise falls as n^(-1/2), not as 1 / n: this is the baseline; the K-norm gradient
+mechanism is better for all but few rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from mechanisms.contract import (
+    Alternative,
+    Data,
+    InvalidStatisticError,
+    Noise,
+    Outcome,
+    Plan,
+)
+from mechanisms.domain import Schema
+from mechanisms.kng.linear import grid_exponent
+from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
+from mechanisms.randomness import Randomness
+from mechanisms.samplers.gaussian_ball import GaussianBall
+from mechanisms.samplers.gaussian_search import draw
+from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.regression import NormalEquations, RegressionScaling
+
+MAX_DIMENSION = 12
+
+
+def loss_sensitivity(bound: Fraction) -> Fraction:
+    """Return Delta = (1 + B)^2, for either adjacency."""
+    return (1 + bound) ** 2
+
+
+def loss_rate(epsilon: Fraction, bound: Fraction, adjacency: Adjacency) -> Fraction:
+    """Return c: epsilon / (2 Delta), or epsilon / Delta under add-remove."""
+    factor = 2 if adjacency is Adjacency.REPLACE_ONE else 1
+    return epsilon / (factor * loss_sensitivity(bound))
+
+
+def public_ridge(rate: Fraction, bound: Fraction, dimension: int) -> Fraction:
+    """Return gamma = d^2 / (c B^2), for ``rate`` = c."""
+    return dimension**2 / (rate * bound**2)
+
+
+def calibrate_linear(
+    statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, theorem: str
+) -> Plan:
+    """Return the plan of a linear regression by the exponential mechanism, epsilon-DP.
+
+    ``theorem`` is the mechanism's citation.
+
+    Raises
+    ------
+    InvalidStatisticError
+        The statistic does not fit the schema, has more than 12 coefficients, or
+        asks for less ridge than the public rule.
+    """
+    statistic.check(schema)
+    scaling, bound = statistic.scaling(schema), statistic.exact_bound
+    if scaling.dimension > MAX_DIMENSION:
+        raise InvalidStatisticError(
+            f"exponential draws at most {MAX_DIMENSION} coefficients, the intercept included; "
+            "use kng or objective_perturbation",
+            field_name="features",
+        )
+    rate = loss_rate(epsilon.fraction, bound, schema.adjacency)
+    least = public_ridge(rate, bound, scaling.dimension)
+    ridge = least if statistic.exact_ridge is None else statistic.exact_ridge
+    if ridge < least:
+        raise InvalidStatisticError(
+            f"ridge must be at least {float(least):.6g} here (or null for the public rule): "
+            "with less, a draw on collinear columns could take too long",
+            field_name="ridge",
+        )
+    drawn = LinearDraw(
+        scaling=scaling,
+        rate=rate,
+        bound=bound,
+        ridge=ridge,
+        step_exponent=grid_exponent(epsilon.fraction, bound),
+    )
+    return _plan(drawn, schema, epsilon, theorem)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearDraw:
+    """Draws scaled coefficients exactly and returns them in column units."""
+
+    scaling: RegressionScaling
+    rate: Fraction
+    bound: Fraction
+    ridge: Fraction
+    step_exponent: int
+
+    def law(self, equations: NormalEquations) -> GaussianBall:
+        """Return the exact law of the scaled coefficients; private."""
+        return GaussianBall(
+            matrix=tuple(
+                tuple(
+                    self.rate * (2 * entry + (self.ridge if row == column else 0))
+                    for column, entry in enumerate(line)
+                )
+                for row, line in enumerate(equations.xx)
+            ),
+            vector=tuple(2 * self.rate * entry for entry in equations.xy),
+            bound=self.bound,
+        )
+
+    def __call__(self, data: Data, randomness: Randomness) -> Outcome:
+        """Return one release."""
+        law = self.law(self.scaling.normal_equations(data.gram(self.scaling.columns)))
+        indices = draw(law, randomness, step_exponent=self.step_exponent)
+        coefficients = self.scaling.unscale([index * self.step for index in indices])
+        value = {name: float(coefficient) for name, coefficient in coefficients.items()}
+        return Outcome(value={"coefficients": value}, noise=None)
+
+    @property
+    def step(self) -> Fraction:
+        """Return the grid's step in scaled units."""
+        return Fraction(1, 2**-self.step_exponent)
+
+
+def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss, theorem: str) -> Plan:
+    target = drawn.scaling.target
+    width = Fraction(1) if target is None else target.width
+    steps = {
+        column.name: float(drawn.step * width / column.width) for column in drawn.scaling.features
+    }
+    return Plan(
+        mechanism="exponential",
+        norm=None,
+        guarantee=Guarantee(
+            epsilon=epsilon,
+            adjacency=schema.adjacency,
+            sensitivity=str(loss_sensitivity(drawn.bound)),
+            sensitivity_unit="sum of squared residuals, scaled columns",
+            theorem=theorem,
+            rho=bounded_range_rho(epsilon),
+        ),
+        grid={"coefficients": steps, "scaled": float(drawn.step)},
+        reason=(
+            "The classical baseline: least squares by the exponential mechanism, a truncated "
+            "Gaussian, drawn exactly without a Markov chain."
+        ),
+        draw=drawn,
+        preview=_no_noise,
+        alternatives=(
+            Alternative(
+                mechanism="kng",
+                norm="linf",
+                comparison="noise falls as 1 / n instead of 1 / sqrt(n); better for many rows",
+            ),
+        ),
+        details={
+            "noise": "Not stated: an exact draw from a truncated Gaussian shape, whose spread "
+            "depends on the data.",
+            "ridge": float(drawn.ridge),
+            "bound": float(drawn.bound),
+            "coefficients": drawn.scaling.dimension,
+        },
+    )
+
+
+def _no_noise(assumed_rows: int | None) -> Noise | None:  # noqa: ARG001
+    """Return None: the law of the coefficients depends on the data."""
+    return None

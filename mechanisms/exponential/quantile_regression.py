@@ -1,0 +1,124 @@
+"""Quantile regression by the exponential mechanism, drawn by the box engine: d <= 4.
+
+    P(theta) ∝ exp(-eps / (2 Delta) l(theta; D))    on the grid points of ||theta||_1 <= B
+
+with l the check loss and the counting measure on the public grid of
+:mod:`mechanisms.kng.quantile_regression` (Reimherr & Awan 2019, Proposition 2.2).
+
+**Privacy.** On Theta a record's loss lies in [0, M (1 + B)], M = max(tau, 1 - tau), since
+|y - x'theta| <= 1 + B: replacing, adding or removing one moves l(theta) by at most
+Delta = M (1 + B) at every theta. (The paper's supplement has twice that.) So the unnormalised
+weights of neighbours are within exp(eps / 2), their sums as well, and the law is eps-DP.
+The draw is exact (:mod:`mechanisms.samplers.boxes`); nothing of it but theta is released.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from mechanisms.contract import Alternative, Data, Noise, Outcome, Plan
+from mechanisms.domain import Schema
+from mechanisms.kng.quantile_regression import grid_bits, read_records, require_drawable
+from mechanisms.objectives.check_loss import LossLaw
+from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
+from mechanisms.randomness import Randomness
+from mechanisms.samplers.boxes import draw
+from mechanisms.statistics.quantile_regression import QuantileRegression, largest_weight
+from mechanisms.statistics.regression import RegressionScaling
+
+
+def loss_sensitivity(tau: Fraction, bound: Fraction) -> Fraction:
+    """Return Delta = max(tau, 1 - tau) (1 + B) of the check loss, for either adjacency."""
+    return largest_weight(tau) * (1 + bound)
+
+
+def calibrate_quantile_regression(
+    statistic: QuantileRegression, schema: Schema, epsilon: PrivacyLoss, theorem: str
+) -> Plan:
+    """Return the plan of a quantile regression by the exponential mechanism, epsilon-DP.
+
+    Raises
+    ------
+    InvalidStatisticError
+        The statistic does not fit the schema, has more than 4 coefficients, or the data
+        set may have too many rows for an exact draw.
+    """
+    statistic.check(schema)
+    scaling = statistic.scaling(schema)
+    require_drawable(scaling.dimension, schema)
+    delta = loss_sensitivity(statistic.exact_tau, statistic.exact_bound)
+    drawn = LossDraw(
+        scaling=scaling,
+        tau=statistic.exact_tau,
+        rate=epsilon.fraction / (2 * delta),
+        bound=statistic.exact_bound,
+    )
+    target = scaling.target
+    width = Fraction(1) if target is None else target.width
+    step = float(drawn.step)
+    return Plan(
+        mechanism="exponential",
+        norm=None,
+        guarantee=Guarantee(
+            epsilon=epsilon,
+            adjacency=schema.adjacency,
+            sensitivity=str(float(delta)),
+            sensitivity_unit="change of the check loss, scaled columns: max(tau, 1 - tau) (1 + B)",
+            theorem=theorem,
+            rho=bounded_range_rho(epsilon),
+        ),
+        grid={
+            "coefficients": {
+                column.name: step * float(width / column.width) for column in scaling.features
+            },
+            "scaled": step,
+        },
+        reason="The baseline: the loss itself as the score; drawn exactly on boxes.",
+        draw=drawn,
+        preview=_no_noise,
+        alternatives=(
+            Alternative(
+                mechanism="kng",
+                norm="linf",
+                comparison="an error that shrinks as 1/n instead of 1/sqrt(n), whatever the bound",
+            ),
+        ),
+        details={
+            "tau": float(drawn.tau),
+            "bound": float(drawn.bound),
+            "base_measure": "counting measure on the grid",
+            "coefficients": scaling.dimension,
+            "noise": "Not stated: an exact draw from the exponential mechanism's law, whose spread "
+            "depends on the data; it shrinks as 1 / sqrt(rows * epsilon).",
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossDraw:
+    """Draws scaled coefficients exactly and returns them in column units."""
+
+    scaling: RegressionScaling
+    tau: Fraction
+    rate: Fraction
+    bound: Fraction
+
+    def __call__(self, data: Data, randomness: Randomness) -> Outcome:
+        """Return one release."""
+        records = read_records(self.scaling, data, bound=self.bound)
+        law = LossLaw(records, tau=self.tau, rate=self.rate)
+        theta = [index * self.step for index in draw(law, records.space, randomness)]
+        coefficients = self.scaling.unscale(theta)
+        value = {name: float(coefficient) for name, coefficient in coefficients.items()}
+        return Outcome(value={"coefficients": value}, noise=None)
+
+    @property
+    def step(self) -> Fraction:
+        """Return the grid's step in scaled units."""
+        return Fraction(1, 1 << grid_bits(self.bound))
+
+
+def _no_noise(assumed_rows: int | None) -> Noise | None:  # noqa: ARG001
+    """Return None: the law of the coefficients depends on the data."""
+    return None

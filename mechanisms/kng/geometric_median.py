@@ -1,0 +1,126 @@
+"""The geometric median by the K-norm gradient mechanism (Reimherr & Awan 2019, 4.4), d <= 4.
+
+    P(theta) ∝ exp(-eps / (2 Delta_2) || sum of unit vectors from the records to theta ||_2)
+
+on the grid points of the public box of bounds, each column mapped onto [-1, 1], with the
+counting measure on the grid of steps 2**-38. (The paper names no bounded Theta; without one the
+density is not integrable, since the gradient is bounded.)
+
+**Privacy.** A record contributes a unit vector, or 0 where theta is the record: a function of
+the record and theta. So the norm moves by at most Delta_2 = 2 between neighbours that replace a
+record, by 1 when one is added or removed (triangle inequality); the unnormalised weights are
+within exp(eps / 2), their sums as well, and the law is eps-DP (Theorem 3.1; the base measure does
+not depend on the data). The draw is exact (:mod:`mechanisms.samplers.boxes`,
+:mod:`mechanisms.objectives.geometric_median`) and nothing of it but theta is released.
+
+**Run time** depends on the data, as in :mod:`mechanisms.kng.quantile_regression`; every bound
+reads every
+record, so fewer rows can be drawn with (:data:`MOST_ROWS`), by the public count or bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from mechanisms.contract import (
+    Data,
+    InvalidStatisticError,
+    Noise,
+    Outcome,
+    Plan,
+    require_numbers,
+)
+from mechanisms.domain import CODE_BITS, NumberColumn, Schema
+from mechanisms.objectives.geometric_median import MedianLaw
+from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
+from mechanisms.randomness import Randomness
+from mechanisms.samplers.boxes import Space, draw
+from mechanisms.statistics.geometric_median import GeometricMedian, gradient_sensitivity
+
+THEOREM = "Reimherr & Awan 2019 (KNG), Theorem 3.1"
+MOST_ROWS = {1: 1_000_000, 2: 100_000, 3: 20_000, 4: 2_000}
+
+_GRID_BITS = 38
+_SHIFT = _GRID_BITS - CODE_BITS
+
+
+def calibrate_geometric_median(
+    statistic: GeometricMedian, schema: Schema, epsilon: PrivacyLoss, norm: str
+) -> Plan:
+    """Return the plan of a geometric median, epsilon-DP.
+
+    Raises
+    ------
+    InvalidStatisticError
+        The statistic does not fit the schema, or the data set may have too many rows for an
+        exact draw.
+    """
+    statistic.check(schema)
+    if norm not in ("auto", *GeometricMedian.mechanisms["kng"]):
+        raise InvalidStatisticError("geometric_median by kng offers the norm l2", field_name="norm")
+    columns = require_numbers(schema, statistic.columns, "columns")
+    most = MOST_ROWS[len(columns)]
+    if schema.row_bound > most:
+        raise InvalidStatisticError(
+            f"an exact geometric median of {len(columns)} columns takes at most {most} rows "
+            "(or max_rows); use fewer columns, or quantile at level 0.5 of each",
+            field_name="columns",
+        )
+    delta = gradient_sensitivity(schema.adjacency)
+    drawn = MedianDraw(
+        columns=dict(zip(statistic.columns, columns, strict=True)),
+        rate=epsilon.fraction / (2 * delta),
+    )
+    return Plan(
+        mechanism="kng",
+        norm="l2",
+        guarantee=Guarantee(
+            epsilon=epsilon,
+            adjacency=schema.adjacency,
+            sensitivity=str(delta),
+            sensitivity_unit="l2 norm of a change in the sum of unit vectors",
+            theorem=THEOREM,
+            rho=bounded_range_rho(epsilon),
+        ),
+        grid={name: float(column.step / (1 << _SHIFT)) for name, column in drawn.columns.items()},
+        reason="Unit vectors fill the l2 ball, so l2 is their hull; drawn exactly on boxes.",
+        draw=drawn,
+        preview=_no_noise,
+        details={
+            "base_measure": "counting measure on the grid",
+            "noise": "Not stated: an exact draw from the K-norm gradient law, whose spread depends "
+            "on the data; it shrinks as 1 / (rows * epsilon).",
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MedianDraw:
+    """Draws a point exactly and returns it in column units."""
+
+    columns: dict[str, NumberColumn]
+    rate: Fraction
+
+    def __call__(self, data: Data, randomness: Randomness) -> Outcome:
+        """Return one release."""
+        names = list(self.columns)
+        blocks = [
+            np.column_stack([block[name] for name in names]).astype(np.int64)
+            for block in data.blocks(names)
+        ]
+        codes = np.concatenate(blocks) if blocks else np.zeros((0, len(names)), dtype=np.int64)
+        law = MedianLaw(codes << _SHIFT, rate=self.rate)
+        theta = draw(law, Space.cubic(len(names), 1 << _GRID_BITS), randomness)
+        value = {
+            name: float(column.decode(Fraction(index, 1 << _SHIFT)))
+            for (name, column), index in zip(self.columns.items(), theta, strict=True)
+        }
+        return Outcome(value=value, noise=None)
+
+
+def _no_noise(assumed_rows: int | None) -> Noise | None:  # noqa: ARG001
+    """Return None: the law of the median depends on the data."""
+    return None
