@@ -10,6 +10,7 @@ RUN python -m pip download --quiet --no-cache-dir --require-hashes --no-deps \
         --requirement requirements.lock --dest /wheels
 COPY pyproject.toml README.md LICENSE ./
 COPY app ./app
+COPY docs ./docs
 COPY mechanisms ./mechanisms
 COPY migrations ./migrations
 RUN python -m venv /tools \

@@ -240,6 +240,7 @@ def test_runtime_needs_are_declared_and_locked() -> None:
     pinned = set(re.findall(r"^([a-z0-9-]+)==\S+ (?:; .*)?\\\n    --hash", lock, re.MULTILINE))
     assert declared <= pinned
     distribution = {
+        "markdown_it": "markdown-it-py",
         "flint": "python-flint",
         "prometheus_client": "prometheus-client",
         "pydantic_settings": "pydantic-settings",

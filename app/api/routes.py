@@ -14,7 +14,6 @@ from app.api.endpoints import (
     catalog,
     datasets,
     derivations,
-    docs,
     health,
     keys,
     ledger,
@@ -25,6 +24,7 @@ from app.api.endpoints import (
 )
 from app.api.middleware import RequestContext
 from app.api.openapi import install_openapi
+from app.api.pages import documents, problems, reference
 from app.api.problems import install_problem_handlers
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
@@ -42,7 +42,9 @@ _ROUTERS = (
     catalog.router,
     health.router,
     metrics.router,
-    docs.router,
+    reference.router,  # before the documents, which answer for all of /docs
+    documents.router,
+    problems.router,
 )
 
 

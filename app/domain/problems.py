@@ -88,7 +88,7 @@ _KINDS = (
         405,
         "This address does not take that method",
         "The address exists, but not for this HTTP method.",
-        "See `/docs` for the methods each address takes; the `Allow` header lists them.",
+        "See `/docs/reference` for the methods each address takes; the `Allow` header lists them.",
     ),
     ProblemKind(
         "unsupported-media-type",

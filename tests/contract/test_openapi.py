@@ -68,7 +68,7 @@ def test_every_operation_is_described(path: str) -> None:
 
 
 def test_the_reference_page_is_complete_and_stands_alone(anonymous: httpx.Client) -> None:
-    page = anonymous.get("/docs")
+    page = anonymous.get("/docs/reference")
     assert page.headers["content-type"].startswith("text/html")
     policy = page.headers["content-security-policy"]
     assert re.fullmatch(

@@ -41,7 +41,7 @@ OPERATIONS = {
     for method, operation in methods.items()
 }
 ROUTES = {
-    (method, route.path)
+    (method, route.path.replace(":path}", "}"))
     for route in bare_application().routes
     if isinstance(route, Route)
     for method in route.methods or ()
@@ -55,6 +55,8 @@ KEYLESS = ("nobody", "unknown", "revoked", "expired")
 # what anyone may ask for, without a key too
 PUBLIC = {
     ("GET", "/docs"),
+    ("GET", "/docs/reference"),
+    ("GET", "/docs/{name}"),
     ("GET", "/livez"),
     ("GET", "/openapi.json"),
     ("GET", "/problems"),
@@ -67,6 +69,8 @@ PUBLIC = {
 # what an owner, another analyst, a curator and an admin get
 MATRIX: dict[tuple[str, str], tuple[int, int, int, int]] = {
     ("GET", "/docs"): (200, 200, 200, 200),
+    ("GET", "/docs/reference"): (200, 200, 200, 200),
+    ("GET", "/docs/{name}"): (200, 200, 200, 200),
     ("GET", "/livez"): (200, 200, 200, 200),
     ("GET", "/metrics"): (403, 403, 403, 200),
     ("GET", "/openapi.json"): (200, 200, 200, 200),
@@ -184,6 +188,7 @@ def _ids(world: World, admin: httpx.Client, operation: tuple[str, str]) -> dict[
         "code": "forbidden",
         "dataset": world.dataset,
         "key": world.key,
+        "name": "quickstart",
         "release": world.release,
     }
     if operation[0] == "DELETE":

@@ -195,6 +195,7 @@ def exercise(installed: Installed, data: Path, user: int | None) -> None:
             dataset = upload(client, "age\n31\n45\n", columns)["id"]
             answer = release_mean(client, dataset, column="age", epsilon="1", key="packaged")
             assert answer.status_code == 201
+            assert "<h1>Quickstart</h1>" in client.get("/docs/quickstart").text
         assert health(served.port).returncode == 0
         second = subprocess.run(
             [installed.bin / "release-desk", "serve", "--port", str(free_port())],
@@ -229,7 +230,7 @@ def test_the_wheel_holds_what_runs_and_nothing_else(installed: Installed) -> Non
     with zipfile.ZipFile(installed.wheel) as wheel:
         names = wheel.namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
-    assert tops == {"app", "mechanisms", "migrations"}
+    assert tops == {"app", "docs", "mechanisms", "migrations"}
     sources = {
         str(path.relative_to(ROOT))
         for top in tops

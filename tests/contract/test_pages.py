@@ -1,0 +1,82 @@
+"""The documents as the service shows them: every page, its links, and nothing but pages."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+
+from app.api.pages.documents import FOLDER, lead, library
+from app.api.pages.markdown import parse, render
+from tests.contract.service import assert_problem
+from tests.documents import ROOT
+
+PAGES = library()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_is_shown(anonymous: httpx.Client, path: str) -> None:
+    answer = anonymous.get(PAGES[path].address)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/html")
+    policy = r"default-src 'none'; style-src 'sha256-[\w+/=]+'; frame-ancestors 'none'"
+    assert re.fullmatch(policy, answer.headers["content-security-policy"])
+    assert f"<h1>{PAGES[path].title}</h1>" in answer.text
+    assert not re.search(r"<script|\bstyle=|\bon\w+=|<!--|```|\.md\b.*?</a>", answer.text)
+    assert answer.text.count('aria-current="page"') == 1
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_link_of_a_page_is_answered(anonymous: httpx.Client, path: str) -> None:
+    page = anonymous.get(PAGES[path].address).text
+    for target in set(re.findall(r'href="(/[^"]*|#[^"]*)"', page)):
+        place, _, anchor = target.partition("#")
+        there = anonymous.get(place) if place else None
+        assert there is None or there.status_code == 200, target
+        if anchor:
+            assert f'id="{anchor}"' in (page if there is None else there.text), target
+
+
+def test_the_index_leads_to_every_page(anonymous: httpx.Client) -> None:
+    shown = {"/docs"}
+    waiting = ["/docs"]
+    while waiting:
+        for target in re.findall(r'href="(/docs[^"#]*)', anonymous.get(waiting.pop()).text):
+            if target not in shown:
+                shown.add(target)
+                waiting.append(target)
+    assert shown == {"/docs/reference", *(page.address for page in PAGES.values())}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "", "nothing", "quickstart.md", "quickstart/", "README", "../pyproject.toml",
+        "..%2fpyproject.toml", "%2e%2e/pyproject.toml", "development%2f..%2fquickstart",
+        "/etc/passwd", "quickstart%00", "Quickstart", "x" * 5000,
+    ],
+    ids=lambda name: name[:30],
+)  # fmt: skip
+def test_nothing_else_is_there(anonymous: httpx.Client, name: str) -> None:
+    assert_problem(anonymous.get(f"/docs/{name}"), 404, "not-found")
+
+
+def test_the_pages_are_the_folder_s() -> None:
+    assert set(PAGES) == {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.md")}
+    assert FOLDER == ROOT / "docs"
+    addresses = [page.address for page in PAGES.values()]
+    assert len(set(addresses)) == len(addresses)
+    assert "/docs/reference" not in addresses
+
+
+def test_html_in_a_page_is_text() -> None:
+    text = "# A `t`\n\n<script>a</script>\n\n## B & c\n\nx <b onclick=y> [z](javascript:a)\n"
+    text += "\n<!-- told\nto tests --> <i>\n\n## B & c\n\n[a](../LICENSE) `/problems/forbidden`\n"
+    document = parse(text)
+    assert document.title == "A t"
+    assert document.anchors == ("a-t", "b--c", "b--c-1")
+    page = render(document, address=lambda target: lead(target, ""))
+    assert not re.search(r"<(?:script|b|i)\b|(?<!\()javascript|told|LICENSE", page)
+    assert '<a href="/problems/forbidden"><code>/problems/forbidden</code></a>' in page
+    assert '<h2 id="b--c-1">B &amp; c</h2>' in page

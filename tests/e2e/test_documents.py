@@ -1,0 +1,180 @@
+"""The documents are a test: every block of README.md and docs/ runs, page by page, in order.
+
+Each page has a project directory and a live server of its own; ``tests.documents``
+says how a page asks for something else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.settings import PREFIX
+from tests.documents import ROOT, Block, documents, tours
+from tests.e2e.live import ADMIN_KEY, LiveServer
+from tests.e2e.shells import Shells
+
+PRINTED_URL = "http://127.0.0.1:8000"
+SERVE = re.compile(r"(?:\w+=\S+ )*(?:make|docker|(?:\S*/)?release-desk (?:serve|worker|demo))\b")
+"""What starts services or the container engine: not run, but looked at below."""
+
+
+def checkout(place: Path) -> Path:
+    """Return a directory that looks like the project's root and takes what commands write."""
+    for name in ("app", "docs"):
+        (place / name).symlink_to(ROOT / name)
+    command = place / ".venv" / "bin" / "release-desk"
+    command.parent.mkdir(parents=True)
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m app.cli "$@"\n')
+    command.chmod(0o755)
+    return place
+
+
+def environment(project: Path, url: str, **settings: str) -> dict[str, str]:
+    """Return the environment of somebody who has read the quickstart."""
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith(PREFIX)},
+        "PATH": f"{project}/.venv/bin:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "RELEASE_DESK_URL": url,
+        "RELEASE_DESK_KEY": ADMIN_KEY,
+        **settings,
+    }
+
+
+def runnable(block: Block, url: str) -> str:
+    """Return what is run of a block: against this server, and without starting another one."""
+    lines = []
+    for line in block.text.replace(PRINTED_URL, url).splitlines():
+        if block.language == "bash" and SERVE.match(line):
+            continue
+        lines.append(line)
+        if line.endswith("> admin_key.txt"):
+            lines.append(f"test $(wc -c < admin_key.txt) -ge 32; echo {ADMIN_KEY} > admin_key.txt")
+    return "\n".join(lines)
+
+
+@cache
+def has_r() -> bool:
+    """Tell whether R is there, with the packages that the pages use."""
+    if shutil.which("Rscript") is None:
+        return False
+    asked = ["Rscript", "--vanilla", "-e", "library(httr2)"]
+    return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("first", sorted(tours()))
+def test_every_block_runs(first: str, tmp_path: Path) -> None:
+    pages = tours()[first]
+    left_out = set()
+    with (
+        LiveServer(tmp_path / "server") as server,
+        Shells(project := checkout(tmp_path), environment(project, server.url)) as shells,
+    ):
+        printed = ""
+        for block in (block for page in pages for block in page.blocks):
+            where = f"{block.page}:{block.line}"
+            if block.language == "r" and not has_r():
+                left_out.add(block.page)
+            elif block.language in {"bash", "python", "r"}:
+                try:
+                    printed = shells.run(block.language, runnable(block, server.url))
+                except AssertionError as failed:
+                    raise AssertionError(f"{where} failed:\n{failed}") from None
+            elif block.how == "printed":
+                check_shape(json.loads(block.text), last_json(printed), where)
+    if left_out:
+        pytest.skip(f"R IS MISSING (or httr2): its blocks in {', '.join(left_out)} WERE NOT RUN")
+
+
+def last_json(printed: str) -> Any:
+    """Return the last JSON value that was printed, on a line of its own or over several."""
+    decoder = json.JSONDecoder()
+    starts = [found.start() for found in re.finditer(r"^[\[{]", printed, re.MULTILINE)]
+    for start in starts:
+        try:
+            value, end = decoder.raw_decode(printed, start)
+        except ValueError:
+            continue
+        if not printed[end:].strip():
+            return value
+    raise AssertionError(f"no JSON at the end of what was printed:\n{printed[-2000:]}")
+
+
+def check_shape(shown: Any, got: Any, where: str) -> None:
+    """Check that all that is shown is there, of the same type; values may differ."""
+    if isinstance(shown, dict):
+        assert isinstance(got, dict), where
+        for name, value in shown.items():
+            assert name in got, f"{where}: no {name!r} among {sorted(got)}"
+            check_shape(value, got[name], f"{where}: {name}")
+    elif isinstance(shown, list):
+        assert isinstance(got, list), where
+        assert bool(shown) == bool(got), where
+        for value in shown:
+            check_shape(value, got[0], where)
+    elif not (isinstance(shown, int | float) and isinstance(got, int | float)):
+        assert type(shown) is type(got), f"{where}: {shown!r} is shown, {got!r} is answered"
+
+
+def test_the_check_of_shapes_finds_what_is_not_there() -> None:
+    printed = 'some words\n{"a": [{"b": 1}], "c": null}\n'
+    check_shape({"a": [{"b": 2.5}]}, last_json(printed), "here")
+    for wrong in ({"d": 1}, {"a": [{"b": "1"}]}, {"a": []}, {"c": 0}, {"a": {"b": 1}}):
+        with pytest.raises(AssertionError):
+            check_shape(wrong, last_json(printed), "here")
+
+
+def test_what_runs_elsewhere_is_run_there() -> None:
+    for page in documents().values():
+        if page.by is not None:
+            assert page.path in (ROOT / page.by).read_text("utf-8"), page.by
+
+
+def shell_lines() -> list[str]:
+    pages = documents().values()
+    blocks = (block for page in pages for block in page.blocks if block.language == "bash")
+    return [line for block in blocks for line in block.text.splitlines()]
+
+
+def test_make_commands_exist() -> None:
+    lines = [line for line in shell_lines() if re.match(r"(?:\w+=\S+ )*make ", line)]
+    lines += [
+        found for page in documents().values() for found in re.findall(r"`(make [^`]*)`", page.text)
+    ]
+    targets = {word for line in lines for word in after_make(line)}
+    assert {"demo", "test", "serve"} <= targets
+    # -o: the environment is not to be made, or touched, by asking
+    asked = ["make", "-n", "-o", ".venv/.ready", *sorted(targets)]
+    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def after_make(line: str) -> list[str]:
+    """Return what a ``make`` line makes, without variables."""
+    words = shlex.split(line, comments=True)
+    return [word for word in words[words.index("make") + 1 :] if "=" not in word]
+
+
+def test_docker_commands_fit_the_files() -> None:
+    lines = [line for line in shell_lines() if line.startswith("docker")]
+    assert set(lines) == {
+        "docker compose up --build",
+        "docker compose --profile postgres up --build release-desk-postgres",
+    }
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
+    assert [name for name in services if "profiles" not in services[name]] == ["release-desk"]
+    for name in ("release-desk", "release-desk-postgres"):
+        assert services[name]["build"] == "."
+        assert services[name]["ports"] == ["127.0.0.1:8000:8000"]
