@@ -1,0 +1,116 @@
+"""The document of an earlier version still holds: what may change is words, and what is added.
+
+A client that was written against the kept document goes on working, so nothing is taken away
+and no name, type, bound, default, status or requirement moves. Additions are named below.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.api.openapi import snapshot
+from tests.fixtures.version_0_1 import make as kept
+
+KEPT: dict[str, Any] = json.loads(Path(kept.__file__).with_name("openapi.json").read_text("utf-8"))
+WORDS = frozenset({"description", "example", "examples"})
+NAMES = frozenset({"properties", "schemas", "mapping", "headers", "responses", "content"})
+"""Objects whose keys are names: one called ``description`` is no description."""
+ADDED = (
+    # the standard deviation
+    r"/components/schemas/Std(/.*)?",
+    r".*/statistic/discriminator/mapping/std",
+    r'.*\[\{"\$ref": "#/components/schemas/Std"\}\]',
+    # what the catalog says of a statistic's cost
+    r"/components/schemas/Catalog\w*/(properties|required).*",
+)
+
+
+def without_words(part: Any, *, names: bool = False) -> Any:
+    """Return a part of a document without its descriptions and examples."""
+    if isinstance(part, list):
+        return [without_words(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    return {
+        key: without_words(value, names=not names and key in NAMES)
+        for key, value in part.items()
+        if names or key not in WORDS
+    }
+
+
+def changes(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield what is ``added``, ``removed`` or ``changed`` and where; lists are compared as sets."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in old.keys() | new.keys():
+            place = f"{path}/{key}"
+            if key not in new:
+                yield "removed", place
+            elif key not in old:
+                yield "added", place
+            else:
+                yield from changes(old[key], new[key], place)
+    elif isinstance(old, list) and isinstance(new, list):
+        was, now = ({json.dumps(item, sort_keys=True) for item in items} for items in (old, new))
+        yield from (("removed", f"{path}[{item}]") for item in was - now)
+        yield from (("added", f"{path}[{item}]") for item in now - was)
+    elif old != new:
+        yield "changed", path
+
+
+def unforeseen(document: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the changes since the kept document that nobody has named."""
+    found = changes(without_words(KEPT), without_words(document))
+    return sorted(
+        (kind, path)
+        for kind, path in found
+        if kind != "added" or not any(re.fullmatch(pattern, path) for pattern in ADDED)
+    )
+
+
+def test_nothing_but_words_and_named_additions_has_changed() -> None:
+    assert unforeseen(json.loads(snapshot())) == []
+
+
+def _drop_a_field(document: dict[str, Any]) -> None:
+    del document["components"]["schemas"]["ReleaseRequest"]["properties"]["epsilon"]
+
+
+def _demand_more(document: dict[str, Any]) -> None:
+    document["components"]["schemas"]["ReleaseRequest"]["required"].append("norm")
+
+
+def _drop_a_status(document: dict[str, Any]) -> None:
+    del document["paths"]["/v1/datasets"]["post"]["responses"]["409"]
+
+
+def _add_a_path(document: dict[str, Any]) -> None:
+    document["paths"]["/v2/datasets"] = {}
+
+
+def _change_a_default(document: dict[str, Any]) -> None:
+    parameters = document["paths"]["/v1/releases"]["get"]["parameters"]
+    next(entry for entry in parameters if entry["name"] == "limit")["schema"]["default"] = 7
+
+
+@pytest.mark.parametrize(
+    "plant", [_drop_a_field, _demand_more, _drop_a_status, _add_a_path, _change_a_default]
+)
+def test_a_planted_change_is_found(plant: Any) -> None:
+    document = copy.deepcopy(KEPT)
+    plant(document)
+    assert unforeseen(document) != []
+
+
+def test_words_may_change() -> None:
+    document = copy.deepcopy(KEPT)
+    document["paths"]["/v1/datasets"]["get"]["description"] = "in other words"
+    assert unforeseen(document) == []
+    document["components"]["schemas"]["GrantRequest"]["properties"]["description"] = {}
+    assert unforeseen(document) != []
