@@ -23,8 +23,8 @@ from app.engine.data import DataEngine
 from app.logs import configure_logs
 from app.places import anchor_place, open_store
 from app.processes.calculations import CalculatingProcesses
-from app.processes.jobs import SpawnedDraws
-from app.processes.small_draws import QuickDraws
+from app.processes.jobs import JobProcesses
+from app.processes.small_draws import SmallDraws
 from app.processes.uploads import StoringProcesses
 from app.services.audit import AuditService
 from app.services.catalog import CatalogService
@@ -35,14 +35,14 @@ from app.services.datasets.lineage import LineageService
 from app.services.health import HealthService
 from app.services.people.keys import KeyService
 from app.services.people.rates import RateLimiter
-from app.services.plans.lanes import Aside
+from app.services.plans.lanes import CalculationQueue
 from app.services.plans.plans import PlanService
 from app.services.plans.previews import PreviewService
 from app.services.releases.derivations import DerivationService
 from app.services.releases.draws import DrawService
 from app.services.releases.jobs import JobRunner
 from app.services.releases.leases import Lease
-from app.services.releases.public_moments import Showing
+from app.services.releases.public_moments import PublicMoments
 from app.services.releases.receipts import Receipts
 from app.services.releases.releases import ReleaseService
 from app.services.releases.reviews import ReviewService
@@ -132,9 +132,9 @@ def build_services(settings: Settings, store: Store) -> Services:
         log_level=settings.log_level,
     )
     where: dict[str, Any] = {"data_dir": settings.data_dir, "log_level": settings.log_level}
-    spawned = SpawnedDraws(count=settings.resolved_job_processes, **where)
+    spawned = JobProcesses(count=settings.resolved_job_processes, **where)
     quick = (
-        QuickDraws(identity=store.identity, key=store.key, **where)
+        SmallDraws(identity=store.identity, key=store.key, **where)
         if settings.resolved_draw_process
         else None
     )
@@ -149,12 +149,12 @@ def build_services(settings: Settings, store: Store) -> Services:
     datasets = DatasetService(store, plane, lineage, threads=settings.upload_threads)
     if store.alone and store.frozen is None:
         _clear_up(vault, datasets)
-    beside = CalculatingProcesses(log_level=settings.log_level)
+    calculator = CalculatingProcesses(log_level=settings.log_level)
     plans = PlanService(
         threads=settings.draw_threads,
         max_waiting=settings.max_waiting_draws,
         max_waiting_costly=settings.max_waiting_plans,
-        beside=beside,
+        calculator=calculator,
     )
     receipts = Receipts(store)
     draws = DrawService(
@@ -165,21 +165,21 @@ def build_services(settings: Settings, store: Store) -> Services:
         receipts=receipts,
         threads=settings.draw_threads,
         worker=new_id("wrk"),
-        beside=quick,
+        small_draws=quick,
     )
     if spawned.count == 0 and not store.shared:
         raise StoreError(
             "job_processes = 0 leaves jobs to `release-desk worker`, which needs PostgreSQL"
         )
     jobs = JobRunner(store=store, datasets=datasets, draws=draws, processes=spawned)
-    showing = Showing(settings.response_slot_ms)
+    moments = PublicMoments(settings.response_slot_ms)
     releases = ReleaseService(
         store=store,
         datasets=datasets,
         plans=plans,
         draws=draws,
         jobs=jobs,
-        showing=showing,
+        moments=moments,
         max_waiting=settings.max_waiting_draws,
     )
     return Services(
@@ -194,7 +194,7 @@ def build_services(settings: Settings, store: Store) -> Services:
         keys=KeyService(store),
         lease=Lease(store, draws.worker, lease_ms=int(1000 * settings.worker_lease_s)),
         previews=PreviewService(datasets, plans),
-        reading=Aside(beside, most=settings.max_waiting_plans),
+        reading=CalculationQueue(calculator, most=settings.max_waiting_plans),
         receipts=receipts,
         releases=releases,
         reviews=ReviewService(
@@ -202,7 +202,7 @@ def build_services(settings: Settings, store: Store) -> Services:
             datasets=datasets,
             plans=plans,
             jobs=jobs,
-            showing=showing,
+            moments=moments,
             longest=timedelta(days=settings.review_days),
         ),
     )

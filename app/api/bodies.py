@@ -15,7 +15,7 @@ from app.api.exact_json import SHORT_BYTES, read_json, read_model
 from app.api.schemas import DatasetSpec, Request
 from app.domain.problems import Problem, invalid_request
 from app.services.datasets.datasets import NewDataset
-from app.services.plans.lanes import Aside
+from app.services.plans.lanes import CalculationQueue
 from app.services.releases.receipts import SentAnswer, sent_answer
 
 Body = TypeVar("Body", bound=Request)
@@ -25,7 +25,7 @@ T = TypeVar("T")
 async def made_of(
     content: bytes,
     person: str,
-    aside: Aside,
+    queue: CalculationQueue,
     function: Callable[..., T],
     *arguments: object,
 ) -> T:
@@ -38,7 +38,7 @@ async def made_of(
     """
     if len(content) <= SHORT_BYTES:
         return function(content, *arguments)
-    return await aside.run(person, function, content, *arguments)
+    return await queue.run(person, function, content, *arguments)
 
 
 def request_in(content: bytes, model: type[Body]) -> Body:

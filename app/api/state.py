@@ -15,7 +15,7 @@ from app.services.datasets.erasing import ErasingService
 from app.services.health import HealthService
 from app.services.people.keys import KeyService
 from app.services.people.rates import RateLimiter
-from app.services.plans.lanes import Aside
+from app.services.plans.lanes import CalculationQueue
 from app.services.plans.previews import PreviewService
 from app.services.releases.derivations import DerivationService
 from app.services.releases.jobs import JobRunner
@@ -41,7 +41,7 @@ class Services:
     keys: KeyService
     lease: Lease
     previews: PreviewService
-    reading: Aside
+    reading: CalculationQueue
     receipts: Receipts
     releases: ReleaseService
     reviews: ReviewService

@@ -38,7 +38,7 @@ class _Task:
     dataset: DatasetRecord
 
 
-class SpawnedDraws:
+class JobProcesses:
     """A pool of draw processes, each started when first needed and kept.
 
     Parameters

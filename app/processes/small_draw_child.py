@@ -1,4 +1,4 @@
-"""The process that makes quick draws: what it is told, how it draws, what it answers.
+"""The process that makes small draws: what it is told, how it draws, what it answers.
 
 It is forked to order (:mod:`app.processes.forking`) and ends when its server has no
 more for it. Beside the server's own threads it has a lower priority: woken by the
@@ -31,7 +31,7 @@ from app.logs import configure_logs, describe
 from app.processes.forking import confine
 from app.services.datasets.datasets import DatasetFacts, facts_of
 from app.services.plans.answers import release_answer
-from app.services.plans.charged_plan import require_same_terms
+from app.services.plans.charged_plan import require_charged_plan
 from app.services.plans.plans import make_offer
 from app.services.plans.questions import Question, read_question
 from app.services.releases.batches import take_steps
@@ -147,7 +147,7 @@ class _Drawer:
         if known is None:
             facts, question = facts_of(dataset), read_question(record.request)
             offer = make_offer(facts, question)
-            require_same_terms(record, plan=offer.text, cost=offer.cost)
+            require_charged_plan(record, plan=offer.text, cost=offer.cost)
             known = self._terms[key] = facts, question, offer.drawn_here()
             if len(self._terms) > _REMEMBERED_TERMS:
                 self._terms.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Quick draws: the process in which small releases are drawn while their clients wait.
+"""Small draws: the process in which small releases are drawn while their clients wait.
 
 A small draw takes a tenth of a millisecond. Hundreds of them a second would hold
 the interpreter's lock against everybody else in the server, so a process beside it
@@ -33,7 +33,7 @@ from app.logs import describe
 from app.processes.forking import Forks
 from app.processes.small_draw_child import LENGTH, Answers, Order, framed
 from app.services.releases.batches import packed
-from app.services.releases.draws import DrawDiedError, NoDrawerError
+from app.services.releases.draws import DrawDiedError, NoDrawProcessError
 from app.store import DatasetRecord, LedgerIdentity, ReleaseRecord, SigningKey
 
 _LOG = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ _FORKS = Forks("app.processes.small_draw_child", quiet=False)
 atexit.register(_FORKS.close)
 
 
-class QuickDraws:
+class SmallDraws:
     """Has small releases drawn in a process beside this one, begun when it is first asked for.
 
     Parameters
@@ -89,7 +89,7 @@ class QuickDraws:
         ------
         DrawDiedError
             The process died.
-        NoDrawerError
+        NoDrawProcessError
             There is none to be had, or it died before it was asked.
         asyncio.CancelledError
             This has been closed.
@@ -114,12 +114,12 @@ class QuickDraws:
         if self._closed:
             raise asyncio.CancelledError
         if self._opening is None and self._paused:
-            raise NoDrawerError
+            raise NoDrawProcessError
         opening = self._opening or self._begin()
         try:
             channel = await asyncio.shield(opening)
         except Exception as error:
-            raise NoDrawerError from error
+            raise NoDrawProcessError from error
         if channel.retired:
             self._let_go(opening)
         return channel
@@ -228,11 +228,11 @@ class _Channel(asyncio.Protocol):
 
         Raises
         ------
-        NoDrawerError
+        NoDrawProcessError
             It has died, or takes no more.
         """
         if self.retired:
-            raise NoDrawerError
+            raise NoDrawProcessError
         if not self._waiting:
             self._loop.call_soon(self._hand_over)
         waiter: asyncio.Future[bytes | None] = self._loop.create_future()
@@ -282,7 +282,7 @@ class _Channel(asyncio.Protocol):
         for asked in chain.from_iterable(self._sent):
             self._tell_lost(asked, DrawDiedError())
         for asked in self._waiting:
-            self._tell_lost(asked, NoDrawerError())
+            self._tell_lost(asked, NoDrawProcessError())
         self._sent.clear()
         self._waiting.clear()
 

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 
-from app.processes import small_draw_child as quick_drawer
+from app.processes import small_draw_child
 from app.processes.jobs import _serve_draws
 from mechanisms import randomness
 
@@ -36,9 +36,9 @@ def withhold(*, given: int = 0) -> SimpleNamespace:
 
 
 def work(descriptor: int) -> None:
-    """Make quick draws."""
+    """Make small draws."""
     randomness.os = withhold()  # type: ignore[assignment]
-    quick_drawer.work(descriptor)
+    small_draw_child.work(descriptor)
 
 
 def serve_draws(connection: Connection, data_dir: Path, log_level: str) -> None:

@@ -22,7 +22,7 @@ from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 from app.services.people.keys import Caller
 from app.services.plans.plans import PlanService
-from app.services.releases.public_moments import Showing
+from app.services.releases.public_moments import PublicMoments
 from app.services.releases.reviews import Decision, reserve
 from app.store import Debit, ReleaseRecord
 from app.store.ledger.reviews import Reviews
@@ -117,10 +117,11 @@ def test_the_clock_of_a_deadline_begins_with_the_charge(place: Place) -> None:
                 charged_at=charged.isoformat(),
                 finished_at=(charged + timedelta(milliseconds=500)).isoformat(),
             )  # fmt: skip
-            showing = Showing(100)
-            assert showing.from_ms(over) == -(-int(charged.timestamp() * 10**6) // 1000) + 2000
-            assert showing.shown(over).state is ReleaseState.DEBITED
-            assert showing.shown(over).result is None
+            moments = PublicMoments(100)
+            charged_ms = -(-int(charged.timestamp() * 10**6) // 1000)
+            assert moments.public_from_ms(over) == charged_ms + 2000
+            assert moments.publicly(over).state is ReleaseState.DEBITED
+            assert moments.publicly(over).result is None
 
     asyncio.run(scenario())
 

@@ -19,8 +19,8 @@ from app.api.state import Services
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.services.plans import deadlines as work
-from app.services.releases import public_moments as showing
-from app.services.releases.public_moments import Showing
+from app.services.releases import public_moments as moments
+from app.services.releases.public_moments import PublicMoments
 from app.services.releases.reviews import Decision
 from app.store import ReleasePage, ReleaseRecord, Store
 from app.store.database.engines import migrating_engine
@@ -99,8 +99,8 @@ def test_what_has_ended_too_early_is_read_as_what_has_not(
             assert not [each for each in running if reads_a_result(each)]
             assert any("FROM release" in each for each in running)
 
-            later = showing.now_ms() + 1000 * HOUR_S
-            monkeypatch.setattr(showing, "now_ms", lambda: later)
+            later = moments.now_ms() + 1000 * HOUR_S
+            monkeypatch.setattr(moments, "now_ms", lambda: later)
             with heard(store) as statements:
                 shown = await services.releases.get(asked.id, caller=BOB)
                 replayed = await ask(services, dataset, "a")
@@ -126,15 +126,15 @@ def test_a_repeated_key_reads_its_result_where_it_is_refused_today(place: Place)
 
 def test_showing_costs_the_same_whether_a_draw_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """The times that are read are the same ones, and so is what comes of it."""
-    monkeypatch.setattr(showing, "now_ms", lambda: 1_000)
+    monkeypatch.setattr(moments, "now_ms", lambda: 1_000)
     parsed: list[str] = []
-    whole = showing._ms
+    whole = moments._ms
 
     def counted(moment: str) -> int:
         parsed.append(moment)
         return whole(moment)
 
-    monkeypatch.setattr(showing, "_ms", counted)
+    monkeypatch.setattr(moments, "_ms", counted)
     running = ReleaseRecord.begun(
         number=1, id="rel_1", account="a", seq=2, dataset="d", principal="p", request="{}",
         plan='{"job":{"deadline_s":2}}', fingerprint="f", created_at="1970-01-01T00:00:00.000000Z",
@@ -144,7 +144,7 @@ def test_showing_costs_the_same_whether_a_draw_has_ended(monkeypatch: pytest.Mon
     shown, counts = [], []
     for record in (running, ended, ended._replace(state=ReleaseState.VOID)):
         parsed.clear()
-        shown.append(Showing(20).shown(record))
+        shown.append(PublicMoments(20).publicly(record))
         counts.append(len(parsed))
     assert shown == [running] * 3
     assert len(set(counts)) == 1

@@ -25,7 +25,7 @@ from starlette.responses import Response
 
 from app.api.endpoints.releases import unfinished
 from app.logs import AllowListFormatter
-from app.services.releases.public_moments import Showing
+from app.services.releases.public_moments import PublicMoments
 from app.services.releases.releases import ReleaseRecord
 from tests.contract.service import COLUMNS, Service, ask, make_key, running, upload
 from tests.contract.test_releases import STATISTICS
@@ -338,8 +338,8 @@ def test_a_header_of_a_job_that_tells_is_found(
     some, none = (str(upload(admin, HEADER + rows, **declared)["id"]) for rows in (BENIGN, ""))
     job = next(each for each in questions if asked(each) in JOBS["add_remove"])
 
-    def telling(record: ReleaseRecord, showing: Showing) -> Response:
-        answer = unfinished(record, showing)
+    def telling(record: ReleaseRecord, moments: PublicMoments) -> Response:
+        answer = unfinished(record, moments)
         if record.dataset == none:
             answer.headers["Retry-After"] = "2"
         return answer

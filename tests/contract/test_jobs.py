@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.services.releases.public_moments import Showing
+from app.services.releases.public_moments import PublicMoments
 from tests.contract.service import Service, ask, assert_problem, running, spent, upload
 
 SLOT_MS = 20
@@ -134,11 +134,11 @@ def test_no_release_is_shown_before_its_moment(client: httpx.Client, slotted: Se
     with inspecting(f"sqlite:///{slotted.data_dir / 'release-desk.db'}") as reader:
         records = reader.releases.list(limit=50)
     assert len(records) > 20
-    showing = Showing(SLOT_MS)
+    moments = PublicMoments(SLOT_MS)
     for record in records:
         charged = datetime.fromisoformat(record.created_at).timestamp() * 1000
         ended = datetime.fromisoformat(record.finished_at or "").timestamp() * 1000
-        moment = showing.from_ms(record)
+        moment = moments.public_from_ms(record)
         assert moment >= max(charged + SLOT_MS, ended)
         if '"job": null' in record.plan:
             assert moment % SLOT_MS == 0

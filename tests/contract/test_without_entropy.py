@@ -16,8 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.processes import jobs as drawers
-from app.processes import small_draws as quick_draws
+from app.processes import jobs as job_processes
+from app.processes import small_draws
 from app.store import inspecting
 from mechanisms import randomness
 from tests.app import no_entropy
@@ -114,12 +114,12 @@ def test_a_draw_in_the_process_of_quick_draws(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     forks = OwnForks(no_entropy.__name__, quiet=False)
-    monkeypatch.setattr(quick_draws, "_FORKS", forks)
+    monkeypatch.setattr(small_draws, "_FORKS", forks)
     try:
         with opened(tmp_path, draw_process=True) as (client, dataset):
             begin_one(client)
             assert_void(client, tmp_path, dataset, statistic=MEAN)
-            assert len(forked(quick_draws)) == 1
+            assert len(forked(small_draws)) == 1
     finally:
         forks.close()
     assert for_want_of_entropy(printed(capfd)) == 2
@@ -134,7 +134,7 @@ def begin_one(client: httpx.Client) -> None:
 def test_a_draw_of_a_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(drawers, "_serve_draws", no_entropy.serve_draws)
+    monkeypatch.setattr(job_processes, "_serve_draws", no_entropy.serve_draws)
     with opened(tmp_path, job_processes=1) as (client, dataset):
         asked = {"statistic": JOB, "mechanism": "kng"}
         accepted = ask(client, dataset, key="a", **asked)

@@ -93,7 +93,7 @@ class _Load:
             thread.join()
 
 
-def until_drawn_beside(server: LiveServer, dataset: str, key: str) -> Mapping[str, bytes]:
+def until_drawn_elsewhere(server: LiveServer, dataset: str, key: str) -> Mapping[str, bytes]:
     """Have a release drawn, which begins the process beside the server, and wait for that."""
     with server.client() as client:
         answer = release_mean(client, dataset, column="income", epsilon="0.001", key=key)
@@ -116,7 +116,7 @@ def test_no_acknowledged_release_is_lost_by_kills(tmp_path: Path, kills: int) ->
     acknowledged: dict[str, bytes] = {}
     for kill in range(kills):
         if kill % 5 == 0:
-            acknowledged |= until_drawn_beside(server, dataset, f"{kill}-first")
+            acknowledged |= until_drawn_elsewhere(server, dataset, f"{kill}-first")
         load = _Load(server, dataset, kill)
         load.wait_for(1 + kill % 5)
         time.sleep(0.0005 * (kill % 40))  # spread the moment of death over a release's life
@@ -204,7 +204,7 @@ def test_kills_between_the_anchor_and_the_commit_freeze_nobody(
     for turn in range(rounds):
         if turn % 3 == 0:
             for each in servers:
-                acknowledged |= until_drawn_beside(each, dataset, f"{turn}-first-{each.port}")
+                acknowledged |= until_drawn_elsewhere(each, dataset, f"{turn}-first-{each.port}")
         loads = [_Load(each, dataset, 2 * turn + n) for n, each in enumerate(servers)]
         dying = [0, 1] if turn % 3 == 2 else [turn % 2]
         for load in loads:

@@ -30,7 +30,7 @@ from app.domain.problems import Problem
 from app.domain.releases import GIVEN_BACK, ReleaseState
 from app.domain.roles import Role
 from app.services.plans.answers import answer_of, etag_of, state_called
-from app.services.releases.public_moments import Showing
+from app.services.releases.public_moments import PublicMoments
 from app.services.releases.releases import ReleaseRecord
 
 router = APIRouter(prefix="/v1", tags=["releases"])
@@ -99,10 +99,10 @@ async def create_release(request: Request) -> Response:
             dataset, body.question, idem=idempotency_key_of(request), caller=caller
         )
         if record.state in _UNFINISHED:
-            return unfinished(record, releases.showing)
+            return unfinished(record, releases.moments)
         if record.state in GIVEN_BACK:
             raise Problem("release-closed", outcome=record.state.value, release=record.id)
-        answer.hold(releases.showing.from_ms(record))
+        answer.hold(releases.moments.public_from_ms(record))
         if record.state is ReleaseState.VOID:
             raise Problem("release-void")
         return Response(
@@ -113,7 +113,7 @@ async def create_release(request: Request) -> Response:
         )
 
 
-def unfinished(record: ReleaseRecord, showing: Showing) -> Response:
+def unfinished(record: ReleaseRecord, moments: PublicMoments) -> Response:
     """Return the answer about a release that is under way, or waits for a review."""
     return Response(
         answer_of(record),
@@ -122,7 +122,7 @@ def unfinished(record: ReleaseRecord, showing: Showing) -> Response:
         headers={
             "Location": _location(record),
             "ETag": etag_of(record),
-            "Retry-After": str(showing.retry_after_s(record)),
+            "Retry-After": str(moments.retry_after_s(record)),
         },
     )
 
@@ -184,7 +184,7 @@ async def get_release(request: Request, caller: Analyst, release: Id, state: Sta
     tag = etag_of(record)
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
     if record.state in _UNFINISHED:
-        headers["Retry-After"] = str(state.services.releases.showing.retry_after_s(record))
+        headers["Retry-After"] = str(state.services.releases.moments.retry_after_s(record))
     if _matches(request.headers.get("if-none-match"), tag):
         return Response(status_code=304, headers=headers)
     return Response(answer_of(record), media_type=_JSON, headers=headers)

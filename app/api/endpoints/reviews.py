@@ -82,7 +82,7 @@ async def decide_on_release(
             caller=caller,
         )
         if record.state is ReleaseState.DEBITED:
-            return unfinished(record, services.releases.showing)
+            return unfinished(record, services.releases.moments)
         return _ended(record)
 
 

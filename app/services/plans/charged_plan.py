@@ -1,4 +1,4 @@
-"""Terms: whether a release would be drawn as what it stands for in the ledger.
+"""Whether a release would be drawn by the plan that it was charged for.
 
 A release is charged by a plan, and may be drawn by another process than the one
 that planned it: after a restart, an approval or an upgrade, or by a worker of
@@ -13,17 +13,17 @@ from collections.abc import Mapping
 
 from app.store import ReleaseRecord
 
-_TERMS = ("mechanism", "norm", "epsilon", "guarantee", "grid", "details")
+_MEMBERS = ("mechanism", "norm", "epsilon", "guarantee", "grid", "details")
 _PROSE = frozenset({"reason", "noise", "adjacent_output_space"})
 _EXACT = frozenset({"guarantee", "grid"})
 _ROUNDING = 1e-9
 
 
-class TermsChangedError(Exception):
+class PlanChangedError(Exception):
     """A release would be drawn otherwise than it was charged for, so it is not drawn."""
 
 
-def require_same_terms(record: ReleaseRecord, *, plan: str, cost: int) -> None:
+def require_charged_plan(record: ReleaseRecord, *, plan: str, cost: int) -> None:
     """Pass for a plan, and its cost, that are those a release was charged or reserved for.
 
     What decides the law of the draw, or what is promised of it, must be equal: the
@@ -39,16 +39,16 @@ def require_same_terms(record: ReleaseRecord, *, plan: str, cost: int) -> None:
 
     Raises
     ------
-    TermsChangedError
+    PlanChangedError
         They are not the same.
     """
     kept, present = json.loads(record.plan), json.loads(plan)
     same = record.amount == cost and all(
         name in kept and name in present and _agree(name, kept[name], present[name])
-        for name in _TERMS
+        for name in _MEMBERS
     )
     if not same:
-        raise TermsChangedError
+        raise PlanChangedError
 
 
 def _agree(name: str | None, kept: object, present: object) -> bool:

@@ -1,7 +1,7 @@
 """What planning costs, from the question alone, and lanes that keep costly plans apart.
 
 Most plans take a millisecond or two; one of 64 columns' moments takes a second
-of one core. Those are made beside this process, one at a time, and wait in
+of one core. Those are made in another process, one at a time, and wait in
 queues of bounded length, one for each person, so that whoever asks for many holds
 up nobody but themselves.
 """
@@ -28,8 +28,8 @@ LONGEST_SHORT_MS = 100.0
 """Estimates above this make a plan costly."""
 
 
-class CalculateBeside(Protocol):
-    """Processes in which what takes long is calculated."""
+class Calculator(Protocol):
+    """Other processes, in which what takes long is calculated."""
 
     def run(self, function: Callable[..., T], *arguments: object) -> T:
         """Return what a function of a module comes to, or raise the Problem that it raises.
@@ -95,19 +95,19 @@ _ESTIMATES: Mapping[str, Callable[[Any], float]] = {
 }
 
 
-class Aside:
-    """Calculations beside this process, one at a time, for which people take turns.
+class CalculationQueue:
+    """Calculations in another process, one at a time, for which people take turns.
 
     Parameters
     ----------
-    beside
+    calculator
         Where they are made.
     most
         How many of one person's may be made or wait.
     """
 
-    def __init__(self, beside: CalculateBeside, *, most: int) -> None:
-        self._beside = beside
+    def __init__(self, calculator: Calculator, *, most: int) -> None:
+        self._calculator = calculator
         self._lane = FairLane(most=most)
 
     async def run(self, person: str, function: Callable[..., T], *arguments: object) -> T:
@@ -118,7 +118,7 @@ class Aside:
         Problem
             What the function raises; ``busy``, when as many of the person's as may are there.
         """
-        return await self._lane.run(person, self._beside.run, function, *arguments)
+        return await self._lane.run(person, self._calculator.run, function, *arguments)
 
 
 class Lane:

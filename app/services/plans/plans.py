@@ -15,11 +15,11 @@ from typing import TypeVar
 from app.domain.problems import Problem, invalid_request
 from app.services.datasets.datasets import DatasetFacts
 from app.services.plans.answers import plan_json
-from app.services.plans.charged_plan import require_same_terms
+from app.services.plans.charged_plan import require_charged_plan
 from app.services.plans.deadlines import Job, job_of
 from app.services.plans.lanes import (
     LONGEST_SHORT_MS,
-    CalculateBeside,
+    Calculator,
     FairLane,
     Lane,
     planning_ms,
@@ -73,17 +73,17 @@ class PlanService:
     threads
         How many plans are made here at once.
     max_waiting, max_waiting_costly
-        How many may be made or wait for it: here, and of one person's beside this process.
-    beside
+        How many may be made or wait for it: here, and of one person's in the calculator.
+    calculator
         Where the costly ones are made, one at a time.
     """
 
     def __init__(
-        self, *, threads: int, max_waiting: int, max_waiting_costly: int, beside: CalculateBeside
+        self, *, threads: int, max_waiting: int, max_waiting_costly: int, calculator: Calculator
     ) -> None:
         self._short = Lane(threads=threads, most=max_waiting)
         self._costly = FairLane(most=max_waiting_costly)
-        self._beside = beside
+        self._calculator = calculator
         self._known: OrderedDict[tuple[str, str], Offer] = OrderedDict()
 
     async def offer(self, facts: DatasetFacts, question: Question, *, person: str) -> Offer:
@@ -117,7 +117,7 @@ class PlanService:
         if known is not None:
             return known
         if is_costly(facts, question):
-            return self._beside.run(_offer_alone, facts, question)
+            return self._calculator.run(_offer_alone, facts, question)
         return make_offer(facts, question)
 
     def _remembered(self, facts: DatasetFacts, question: Question) -> Offer | None:
@@ -139,7 +139,7 @@ class PlanService:
 
         Raises
         ------
-        TermsChangedError
+        PlanChangedError
             It would be drawn otherwise than it was charged or reserved for.
         Problem, KeyError, ValueError
             The question cannot be read any more, or is not offered any more.
@@ -147,7 +147,7 @@ class PlanService:
         question = read_question(record.request)
         # charged or reserved already: it waits for its turn however many are there
         offer = await self._offer(facts, question, person=record.principal, patient=True)
-        require_same_terms(record, plan=offer.text, cost=offer.cost)
+        require_charged_plan(record, plan=offer.text, cost=offer.cost)
         return question, offer
 
     async def weigh(
@@ -170,7 +170,7 @@ class PlanService:
             offer = await self.offer(facts, question, person=person)
             return await self._short.run(function, offer, facts, question, *arguments)
         weighed: tuple[Offer, T] = await self._costly.run(
-            person, self._beside.run, _weighed, function, facts, question, *arguments
+            person, self._calculator.run, _weighed, function, facts, question, *arguments
         )
         offer, outcome = weighed
         if is_costly(facts, question):
@@ -180,7 +180,7 @@ class PlanService:
     async def compute(
         self, function: Callable[..., T], *arguments: object, person: str, expected_ms: float
     ) -> T:
-        """Run a function of a module in another thread, or beside with the plans that take as long.
+        """Run a function of a module in another thread, or in the calculator if it takes long.
 
         Raises
         ------
@@ -189,11 +189,11 @@ class PlanService:
         """
         if expected_ms <= LONGEST_SHORT_MS:
             return await self._short.run(function, *arguments)
-        return await self._costly.run(person, self._beside.run, function, *arguments)
+        return await self._costly.run(person, self._calculator.run, function, *arguments)
 
     def close(self) -> None:
-        """End what is being calculated beside this process."""
-        self._beside.close()
+        """End what is being calculated in other processes."""
+        self._calculator.close()
 
 
 def is_costly(facts: DatasetFacts, question: Question) -> bool:

@@ -90,13 +90,13 @@ def _derivation(
 def _released(record: ReleaseRecord, answer: Mapping[str, object]) -> Released:
     """Return a stored answer as the mechanisms read it."""
     question = read_question(record.request)
-    shown = json.loads(record.plan)
+    kept = json.loads(record.plan)
     noise = answer["noise"]
     return Released(
         statistic=question.statistic,
-        norm=shown["norm"],
+        norm=kept["norm"],
         epsilon=question.epsilon,
         value=answer["value"],  # type: ignore[arg-type]
         noise=None if noise is None else Noise(**noise),  # type: ignore[arg-type]
-        details=shown["details"],
+        details=kept["details"],
     )

@@ -19,7 +19,7 @@ from app.engine.run import run
 from app.logs import describe
 from app.services.datasets.datasets import DataPlane, DatasetFacts, DatasetService
 from app.services.plans.answers import release_answer
-from app.services.plans.charged_plan import require_same_terms
+from app.services.plans.charged_plan import require_charged_plan
 from app.services.plans.deadlines import batched_ms
 from app.services.plans.lanes import planning_ms
 from app.services.plans.plans import PlanService, make_offer, make_plan
@@ -39,11 +39,11 @@ class DrawDiedError(Exception):
     """A draw process ended before it answered; nothing of its draw is known."""
 
 
-class NoDrawerError(DrawDiedError):
+class NoDrawProcessError(DrawDiedError):
     """There was no process to draw in; nothing has been begun."""
 
 
-class DrawBeside(Protocol):
+class SmallDrawProcess(Protocol):
     """A process that makes small draws."""
 
     def prepare(self) -> bool:
@@ -58,7 +58,7 @@ class DrawBeside(Protocol):
         ------
         DrawDiedError
             The process died.
-        NoDrawerError
+        NoDrawProcessError
             There is none to be had.
         """
 
@@ -67,7 +67,7 @@ class DrawBeside(Protocol):
 
 
 class DrawService:
-    """Draws in threads of this process or beside it, and makes every outcome durable.
+    """Draws in threads of this process or in one for small draws, and makes outcomes durable.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class DrawService:
         What it works with.
     threads
         How many draws that take long run at once; see :class:`Batches`.
-    beside
+    small_draws
         Where small draws are made once it is ready; None: in a thread.
     worker
         This process's name as a worker.
@@ -91,10 +91,10 @@ class DrawService:
         receipts: Receipts,
         threads: int,
         worker: str,
-        beside: DrawBeside | None = None,
+        small_draws: SmallDrawProcess | None = None,
     ) -> None:
         self.worker = worker
-        self._beside = beside
+        self._small_draws = small_draws
         self._store = store
         self._datasets = datasets
         self._plans = plans
@@ -107,12 +107,12 @@ class DrawService:
     ) -> ReleaseRecord:
         """Draw, make the result durable, and only then return it."""
         expected_ms = batched_ms(question.statistic, plan, facts.schema)
-        beside = self._beside
-        if beside is not None and _is_quick(question, facts, expected_ms) and beside.prepare():
+        small = self._small_draws
+        if small is not None and _is_small(question, facts, expected_ms) and small.prepare():
             try:
-                answer = await beside.draw(record, facts.record, expected_ms=expected_ms)
+                answer = await small.draw(record, facts.record, expected_ms=expected_ms)
                 return await self._settled(record, answer)
-            except NoDrawerError:
+            except NoDrawProcessError:
                 pass  # it is drawn here
             except DrawDiedError:
                 _LOG.error("draw process died", extra={"release": record.id})
@@ -203,11 +203,11 @@ class DrawService:
     def close(self) -> None:
         """Begin no further draw."""
         self._batches.close()
-        if self._beside is not None:
-            self._beside.close()
+        if self._small_draws is not None:
+            self._small_draws.close()
 
 
-def _is_quick(question: Question, facts: DatasetFacts, expected_ms: float) -> bool:
+def _is_small(question: Question, facts: DatasetFacts, expected_ms: float) -> bool:
     """Return whether a draw, and its plan in a process that does not know it yet, take little."""
     if expected_ms > MOST_MS:
         return False
@@ -220,12 +220,12 @@ def draw_answer(record: ReleaseRecord, facts: DatasetFacts, plane: DataPlane) ->
 
     Raises
     ------
-    TermsChangedError
+    PlanChangedError
         It would not be drawn as what it was charged for; nothing has been read.
     """
     question = read_question(record.request)
     offer = make_offer(facts, question)
-    require_same_terms(record, plan=offer.text, cost=offer.cost)
+    require_charged_plan(record, plan=offer.text, cost=offer.cost)
     plan = offer.drawn_here()
     outcome = run(plan, plane.open(facts.id))
     return release_answer(record, facts, question, plan, outcome)

@@ -30,7 +30,7 @@ _PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
 
 
-class DrawProcesses(Protocol):
+class JobDrawing(Protocol):
     """Processes that draw, each one release at a time."""
 
     @property
@@ -68,7 +68,7 @@ class JobRunner:
         store: Store,
         datasets: DatasetService,
         draws: DrawService,
-        processes: DrawProcesses,
+        processes: JobDrawing,
         look_s: float = 1.0,
     ) -> None:
         self._store = store

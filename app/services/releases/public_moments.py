@@ -1,7 +1,7 @@
-"""When an outcome may be seen: at a moment of its release's public schedule.
+"""When an outcome becomes public: at a moment of its release's schedule, which is public too.
 
 Without this, whoever asks for a release again and again would learn when its
-draw ended. So a release that is final in the ledger is shown as running until
+draw ended. So a release that is final in the ledger is answered as running until
 the first moment of its schedule that is not before its end.
 """
 
@@ -23,14 +23,14 @@ _REVIEW_S = 60
 _SCHEDULED = (ReleaseState.DEBITED, ReleaseState.RELEASED, ReleaseState.VOID)
 
 
-class Showing:
-    """Says when releases may be shown; with a slot of 0, as soon as they are final."""
+class PublicMoments:
+    """Says when outcomes become public; with a slot of 0, as soon as they are final."""
 
     def __init__(self, slot_ms: int) -> None:
         self._slot_ms = slot_ms
 
-    def from_ms(self, record: ReleaseRecord) -> int:
-        """Return the moment from which a release's outcome may be shown.
+    def public_from_ms(self, record: ReleaseRecord) -> int:
+        """Return the moment from which a release's outcome is public, in ms since 1970.
 
         Of one that has none yet, the next moment at which it may have one.
         """
@@ -39,8 +39,8 @@ class Showing:
             return ended_ms
         return self._schedule(record).first_from(ended_ms)
 
-    def shown(self, record: ReleaseRecord) -> ReleaseRecord:
-        """Return a release, its result read or not, as it may be shown now.
+    def publicly(self, record: ReleaseRecord) -> ReleaseRecord:
+        """Return a release as the public may see it now, its result read or not.
 
         The work is the same for one that has not ended and one that has, but too
         lately: how long it takes is not to tell them apart.
@@ -64,7 +64,7 @@ class Showing:
         """Return in how many seconds it is worth asking for an unfinished release again."""
         if record.state is ReleaseState.RESERVED:
             return _REVIEW_S
-        return max(1, -(-(self.from_ms(record) - now_ms()) // 1000))
+        return max(1, -(-(self.public_from_ms(record) - now_ms()) // 1000))
 
     def _schedule(self, record: ReleaseRecord) -> Schedule:
         charged_ms = _ms(record.charged_at)

@@ -24,7 +24,7 @@ from app.services.plans.plans import Offer, PlanService
 from app.services.plans.questions import Question, read_question
 from app.services.releases.draws import DrawService
 from app.services.releases.jobs import JobRunner
-from app.services.releases.public_moments import Showing, job_of_record
+from app.services.releases.public_moments import PublicMoments, job_of_record
 from app.services.releases.reviews import reserve
 from app.store import Debit, ReleasePage, ReleaseRecord, Store
 
@@ -48,7 +48,7 @@ class ReleaseService:
 
     Parameters
     ----------
-    store, datasets, plans, draws, jobs, showing
+    store, datasets, plans, draws, jobs, moments
         What it works with.
     max_waiting
         How many requests may be under way; above it one is refused as
@@ -63,7 +63,7 @@ class ReleaseService:
         plans: PlanService,
         draws: DrawService,
         jobs: JobRunner,
-        showing: Showing,
+        moments: PublicMoments,
         max_waiting: int,
     ) -> None:
         self._store = store
@@ -73,7 +73,7 @@ class ReleaseService:
         self._jobs = jobs
         self._max_waiting = max_waiting
         self._running: dict[tuple[str, str], _Running] = {}
-        self.showing = showing
+        self.moments = moments
 
     async def submit(
         self, dataset: str, question: Question, *, idem: str, caller: Caller
@@ -82,7 +82,7 @@ class ReleaseService:
 
         The release that comes back is final, a job under way, or waits for a
         review: then it is charged once it is approved. A released or void one
-        may be answered from the moment :attr:`showing` says.
+        may be answered from the moment :attr:`moments` says.
 
         Raises
         ------
@@ -170,7 +170,7 @@ class ReleaseService:
         """
         if job_of_record(known) is not None:
             self._jobs.wake()
-            return await self._with_result(self.showing.shown(known))
+            return await self._with_result(self.moments.publicly(known))
         loop = asyncio.get_running_loop()
         until = loop.time() + _LONGEST_REPLAY_S
         while known.state is ReleaseState.DEBITED and loop.time() < until:
@@ -210,8 +210,8 @@ class ReleaseService:
         """Look a release up; a foreign one is not read, so that it takes as long as none."""
         with self._store.reading() as reader:
             if caller.role.may_act_as(Role.CURATOR):
-                return reader.releases.get(release, self.showing.shown)
-            return reader.releases.of_person(release, caller.person, self.showing.shown)
+                return reader.releases.get(release, self.moments.publicly)
+            return reader.releases.of_person(release, caller.person, self.moments.publicly)
 
     def list(
         self,
@@ -237,7 +237,7 @@ class ReleaseService:
                 before=before,
                 limit=limit,
                 most_bytes=most_bytes,
-                shown=self.showing.shown,
+                shown=self.moments.publicly,
             )
 
     async def finish_running(self, *, timeout_s: float | None = None) -> None:

@@ -23,10 +23,10 @@ from app.domain.releases import ReleaseState
 from app.logs import describe
 from app.services.datasets.datasets import DatasetService, require_active
 from app.services.people.keys import Caller
-from app.services.plans.charged_plan import TermsChangedError
+from app.services.plans.charged_plan import PlanChangedError
 from app.services.plans.plans import PlanService
 from app.services.releases.jobs import JobRunner
-from app.services.releases.public_moments import Showing
+from app.services.releases.public_moments import PublicMoments
 from app.store import Charged, Debit, ReleaseRecord, Store, UnitOfWork
 from app.store.ledger.ids import text_of
 
@@ -47,7 +47,7 @@ class ReviewService:
 
     Parameters
     ----------
-    store, datasets, plans, jobs, showing
+    store, datasets, plans, jobs, moments
         What it works with.
     longest
         After which time a release that nobody has decided on is given back.
@@ -60,14 +60,14 @@ class ReviewService:
         datasets: DatasetService,
         plans: PlanService,
         jobs: JobRunner,
-        showing: Showing,
+        moments: PublicMoments,
         longest: timedelta,
     ) -> None:
         self._store = store
         self._datasets = datasets
         self._plans = plans
         self._jobs = jobs
-        self._showing = showing
+        self._moments = moments
         self._longest = longest
 
     async def decide(
@@ -122,7 +122,7 @@ class ReviewService:
         facts = await anyio.to_thread.run_sync(self._datasets.facts, record.dataset)
         try:
             await self._plans.offer_again(facts, record)
-        except (TermsChangedError, Problem, KeyError, ValueError):
+        except (PlanChangedError, Problem, KeyError, ValueError):
             raise Problem("plan-changed") from None
 
     async def withdraw(self, release: str, *, caller: Caller) -> ReleaseRecord:
@@ -154,11 +154,11 @@ class ReviewService:
 
     def _get(self, release: str) -> ReleaseRecord | None:
         with self._store.reading() as reader:
-            return reader.releases.get(release, self._showing.shown)
+            return reader.releases.get(release, self._moments.publicly)
 
     def _get_own(self, release: str, person: str) -> ReleaseRecord | None:
         with self._store.reading() as reader:
-            return reader.releases.of_person(release, person, self._showing.shown)
+            return reader.releases.of_person(release, person, self._moments.publicly)
 
     async def expire_due(self, *, at: datetime | None = None) -> int:
         """Give back what has waited too long at a time, by default now; return how many."""

@@ -15,7 +15,7 @@ import pytest
 
 from app.domain.problems import Problem
 from app.engine.data import DataEngine
-from app.processes import uploads as storers
+from app.processes import uploads as upload_processes
 from app.processes.forking import ProcessLostError
 from app.processes.upload_reading import SHARED
 from app.processes.uploads import StoringProcesses
@@ -35,7 +35,7 @@ LONG = b"x\n" + b"1\n" * 3_000_000
 
 @pytest.fixture(autouse=True, scope="module")
 def host() -> Iterator[None]:
-    with own_host(storers):
+    with own_host(upload_processes):
         yield
 
 
@@ -43,7 +43,7 @@ def host() -> Iterator[None]:
 def alone(host: None) -> None:
     """Wait until the last test's processes have left."""
     del host
-    wait(lambda: not forked(storers))
+    wait(lambda: not forked(upload_processes))
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def files_below(directory: Path) -> list[Path]:
 
 def storing_process() -> int:
     """Wait for the one process that stores, and return its id."""
-    wait(lambda: forked(storers))
-    (process,) = forked(storers)
+    wait(lambda: forked(upload_processes))
+    (process,) = forked(upload_processes)
     return process
 
 
@@ -157,14 +157,14 @@ def test_closing_ends_what_is_under_way(tmp_path: Path) -> None:
 def test_a_storing_process_that_fails_says_where_and_not_what(
     tmp_path: Path, storing: StoringProcesses, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    storers._FORKS.close()  # the next host writes to what is captured now
+    upload_processes._FORKS.close()  # the next host writes to what is captured now
     vault = Vault(tmp_path)
     with vault.writer("ds_1") as writer:
         (writer.directory / "part-00000.parquet").write_text(SENTINEL)  # in the way
         data = DataEngine(_Given(writer), storing=storing)
         with pytest.raises(ProcessLostError, match="failed"):
             data.store("ds_1", io.BytesIO(b"x\n1\n"), NUMBER)
-    storers._FORKS.close()
+    upload_processes._FORKS.close()
     line = json.loads(capfd.readouterr().err)
     assert (line["event"], line["failure"]) == ("upload failed", "FileExistsError")
     assert line["dataset"] == "ds_1"
@@ -217,7 +217,7 @@ def test_an_upload_that_gets_no_time_is_begun_again(
 def test_an_upload_is_stored_where_there_is_no_spare_time(
     tmp_path: Path, storing: StoringProcesses, monkeypatch: pytest.MonkeyPatch, starving: str
 ) -> None:
-    all_forks = [SHARED.forks, *([storers._FORKS] if starving == "both" else [])]
+    all_forks = [SHARED.forks, *([upload_processes._FORKS] if starving == "both" else [])]
     for forks in all_forks:
         monkeypatch.setattr(forks, "steady", False)
         forks.close()  # the next host shares the core

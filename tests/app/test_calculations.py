@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from app.domain.problems import Problem
-from app.processes import calculations as calculators
+from app.processes import calculations
 from app.processes.calculations import CalculatingProcesses
 from app.processes.forking import ProcessLostError
 from tests.app.forks import Starved, forked, no_time_left, own_host, wait
@@ -21,17 +21,17 @@ from tests.app.uploads import SENTINEL
 
 def running() -> list[int]:
     """Return the processes that calculate now."""
-    return forked(calculators)
+    return forked(calculations)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def host() -> Iterator[None]:
-    with own_host(calculators):
+    with own_host(calculations):
         yield
 
 
 @pytest.fixture
-def beside() -> Iterator[CalculatingProcesses]:
+def calculator() -> Iterator[CalculatingProcesses]:
     wait(lambda: not running())
     found = CalculatingProcesses(log_level="error")
     yield found
@@ -43,16 +43,16 @@ class Endless(threading.Thread):
 
     failure: Exception | None = None
 
-    def __init__(self, beside: CalculatingProcesses) -> None:
+    def __init__(self, calculator: CalculatingProcesses) -> None:
         super().__init__(daemon=True)
-        self._beside = beside
+        self._calculator = calculator
         self.start()
         wait(lambda: len(running()) == 1)
         (self.process,) = running()
 
     def run(self) -> None:
         try:
-            self._beside.run(time.sleep, 600)
+            self._calculator.run(time.sleep, 600)
         except ProcessLostError as error:
             self.failure = error
 
@@ -80,24 +80,26 @@ def fail() -> None:
 
 
 def test_it_calculates_elsewhere_and_knows_nothing_of_the_service(
-    beside: CalculatingProcesses, monkeypatch: pytest.MonkeyPatch
+    calculator: CalculatingProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RELEASE_DESK_PLANTED", SENTINEL)
-    assert beside.run(os.getpid) != os.getpid()
-    assert beside.run(ours) == (os.getpriority(os.PRIO_PROCESS, 0) + 5, None, 0)
-    assert beside.run(divmod, 7, 2) == (3, 1)
-    assert len(beside.run(bytes, 1 << 25)) == 1 << 25, "however much it is"
+    assert calculator.run(os.getpid) != os.getpid()
+    assert calculator.run(ours) == (os.getpriority(os.PRIO_PROCESS, 0) + 5, None, 0)
+    assert calculator.run(divmod, 7, 2) == (3, 1)
+    assert len(calculator.run(bytes, 1 << 25)) == 1 << 25, "however much it is"
 
 
-def test_its_low_priority_counts_and_it_hears_no_ctrl_c(beside: CalculatingProcesses) -> None:
+def test_its_low_priority_counts_and_it_hears_no_ctrl_c(calculator: CalculatingProcesses) -> None:
     # Linux weighs priorities within a session, and shares the processor between sessions
-    assert beside.run(os.getsid, 0) == os.getsid(0)
-    assert beside.run(os.getpgrp) != os.getpgrp()
+    assert calculator.run(os.getsid, 0) == os.getsid(0)
+    assert calculator.run(os.getpgrp) != os.getpgrp()
 
 
-def test_a_process_is_kept_for_the_next_and_no_more_than_one(beside: CalculatingProcesses) -> None:
-    first = beside.run(os.getpid)
-    threads = [threading.Thread(target=beside.run, args=(time.sleep, 2)) for _ in range(3)]
+def test_one_process_is_kept_for_the_next_and_no_more(
+    calculator: CalculatingProcesses,
+) -> None:
+    first = calculator.run(os.getpid)
+    threads = [threading.Thread(target=calculator.run, args=(time.sleep, 2)) for _ in range(3)]
     for thread in threads:
         thread.start()
     wait(lambda: len(running()) == 3)
@@ -106,67 +108,67 @@ def test_a_process_is_kept_for_the_next_and_no_more_than_one(beside: Calculating
     wait(lambda: len(running()) == 1)
     os.kill(*running(), signal.SIGKILL)
     wait(lambda: not running())
-    assert beside.run(os.getpid) != first, "the next one does not hear of a kept one's death"
+    assert calculator.run(os.getpid) != first, "the next one does not hear of a kept one's death"
 
 
-def test_refusals_come_back_whole(beside: CalculatingProcesses) -> None:
+def test_refusals_come_back_whole(calculator: CalculatingProcesses) -> None:
     with pytest.raises(Problem) as caught:
-        beside.run(refuse)
+        calculator.run(refuse)
     assert caught.value.code == "invalid-request"
     assert caught.value.extras == {"errors": [{"field": "epsilon", "message": "no"}]}
 
 
 def test_of_a_failure_nothing_is_told(
-    beside: CalculatingProcesses, capfd: pytest.CaptureFixture[str]
+    calculator: CalculatingProcesses, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    calculators._FORKS.close()  # another host, so that it writes where this test reads
+    calculations._FORKS.close()  # another host, so that it writes where this test reads
     with pytest.raises(ProcessLostError) as caught:
-        beside.run(fail)
+        calculator.run(fail)
     with pytest.raises(ProcessLostError):
-        beside.run(threading.Lock)  # cannot be sent back
+        calculator.run(threading.Lock)  # cannot be sent back
     told = capfd.readouterr().err
     assert "ValueError" in told
     assert SENTINEL not in told + repr(caught.value)
 
 
-def test_of_two_that_are_killed_it_is_heard(beside: CalculatingProcesses) -> None:
-    endless = Endless(beside)
+def test_of_two_that_are_killed_it_is_heard(calculator: CalculatingProcesses) -> None:
+    endless = Endless(calculator)
     os.kill(endless.process, signal.SIGKILL)
     wait(lambda: running() not in ([], [endless.process]))
     assert endless.failure is None
     os.kill(*running(), signal.SIGKILL)
     endless.join(10)
     assert endless.failure is not None
-    assert beside.run(abs, -1) == 1
+    assert calculator.run(abs, -1) == 1
 
 
-def test_closing_ends_what_is_under_way(beside: CalculatingProcesses) -> None:
-    endless = Endless(beside)
-    beside.close()
+def test_closing_ends_what_is_under_way(calculator: CalculatingProcesses) -> None:
+    endless = Endless(calculator)
+    calculator.close()
     endless.join(10)
     assert endless.failure is not None
     wait(lambda: not running(), 5)
     with pytest.raises(ProcessLostError, match="any more"):
-        beside.run(abs, -1)
+        calculator.run(abs, -1)
 
 
 def test_a_calculation_that_gets_no_time_is_begun_again(
-    beside: CalculatingProcesses, monkeypatch: pytest.MonkeyPatch
+    calculator: CalculatingProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starved = Starved()
     starved.put(monkeypatch)
-    assert beside.run(abs, -1) == 1
+    assert calculator.run(abs, -1) == 1
     assert starved.asked == [True, False]
     wait(lambda: not running())
     monkeypatch.undo()
-    assert beside.run(abs, -2) == 2, "one of a lower priority is not kept"
+    assert calculator.run(abs, -2) == 2, "one of a lower priority is not kept"
 
 
 def test_one_that_starves_later_is_replaced(
-    beside: CalculatingProcesses, monkeypatch: pytest.MonkeyPatch
+    calculator: CalculatingProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calculators._FORKS, "steady", False)
-    calculators._FORKS.close()  # the next host shares the core
+    monkeypatch.setattr(calculations._FORKS, "steady", False)
+    calculations._FORKS.close()  # the next host shares the core
     with no_time_left():
-        assert beside.run(burn, 0.5) == os.SCHED_OTHER
-    calculators._FORKS.close()
+        assert calculator.run(burn, 0.5) == os.SCHED_OTHER
+    calculations._FORKS.close()

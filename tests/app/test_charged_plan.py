@@ -19,10 +19,10 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.engine.data import DataEngine
 from app.logs import AllowListFormatter
-from app.processes import jobs as drawers
+from app.processes import jobs as job_processes
 from app.services.plans import plans
 from app.services.plans.answers import plan_json
-from app.services.plans.charged_plan import TermsChangedError, require_same_terms
+from app.services.plans.charged_plan import PlanChangedError, require_charged_plan
 from app.services.plans.plans import make_offer
 from app.services.plans.questions import Question, read_question
 from app.store import DatasetRecord, ReleaseRecord, Store
@@ -59,8 +59,8 @@ class Here:
         self._plane = DataEngine(Vault(directory))
 
     async def draw(self, record: ReleaseRecord, dataset: DatasetRecord) -> bytes | None:
-        task = drawers._Task(record, dataset)
-        return await asyncio.to_thread(drawers._answer, task, self._plane)
+        task = job_processes._Task(record, dataset)
+        return await asyncio.to_thread(job_processes._answer, task, self._plane)
 
     async def stop(self) -> None:
         pass
@@ -140,7 +140,7 @@ def test_a_release_whose_plan_has_changed_is_void(
     with caplog.at_level(logging.ERROR):
         asyncio.run(scenario())
     lines = [json.loads(AllowListFormatter().format(each)) for each in caplog.records]
-    [why] = [line for line in lines if line.get("failure") == "TermsChangedError"]
+    [why] = [line for line in lines if line.get("failure") == "PlanChangedError"]
     assert why["event"] == ("draw failed" if job else "release void")
     assert why["release"].startswith("rel_")
 
@@ -222,7 +222,7 @@ def compare(edit: Edit, *, cost: int = 7) -> None:
     record: Any = type("Record", (), {"plan": json.dumps(PLAN), "amount": 7})()
     changed = json.loads(json.dumps(PLAN))
     edit(changed)
-    require_same_terms(record, plan=json.dumps(changed), cost=cost)
+    require_charged_plan(record, plan=json.dumps(changed), cost=cost)
 
 
 def part(plan: dict[str, Any]) -> dict[str, Any]:
@@ -274,13 +274,13 @@ def test_what_says_nothing_of_the_law_may_differ(edit: Edit) -> None:
     ],
 )
 def test_what_decides_the_law_must_be_equal(edit: Edit) -> None:
-    with pytest.raises(TermsChangedError):
+    with pytest.raises(PlanChangedError):
         compare(edit)
 
 
 @pytest.mark.parametrize("cost", [6, 8])
 def test_the_cost_must_be_what_was_charged(cost: int) -> None:
-    with pytest.raises(TermsChangedError):
+    with pytest.raises(PlanChangedError):
         compare(lambda _: None, cost=cost)
 
 

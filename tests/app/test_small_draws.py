@@ -1,4 +1,4 @@
-"""The process of quick draws for real: it draws many at once, may die, and lets data go."""
+"""The process of small draws for real: it draws many at once, may die, and lets data go."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import pytest
 
 from app.api.state import Services
 from app.domain.releases import ReleaseState
-from app.processes import small_draws as quick_draws
+from app.processes import small_draws
 from app.processes.small_draw_child import framed
-from app.services.releases.draws import DrawDiedError, NoDrawerError
+from app.services.releases.draws import DrawDiedError, NoDrawProcessError
 from app.services.releases.receipts import Receipts, sent_answer
 from app.settings import Settings
 from app.store import ReleaseRecord
@@ -29,13 +29,13 @@ from tests.app.test_services import ADA, BOB, new_dataset, opened, question, spe
 
 
 def processes() -> Sequence[int]:
-    """Return the processes of quick draws that belong to this one."""
-    return forked(quick_draws)
+    """Return the processes of small draws that belong to this one."""
+    return forked(small_draws)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def host() -> Iterator[None]:
-    with own_host(quick_draws):
+    with own_host(small_draws):
         yield
 
 
@@ -55,10 +55,10 @@ async def ended(pids: Sequence[int]) -> bool:
 
 async def until_ready(services: Services) -> None:
     """Wait until draws would not wait for a process: it is ready, or there is none to be had."""
-    beside = services.releases._draws._beside
-    assert beside is not None
+    small = services.releases._draws._small_draws
+    assert small is not None
     async with asyncio.timeout(30):
-        while not beside.prepare():
+        while not small.prepare():
             await asyncio.sleep(0.01)
 
 
@@ -139,7 +139,7 @@ def test_until_the_process_is_ready_it_is_drawn_here(
         ordered.append(socket.socket(fileno=os.dup(descriptor)))
 
     async def scenario() -> None:
-        monkeypatch.setattr(quick_draws._FORKS, "order", order)
+        monkeypatch.setattr(small_draws._FORKS, "order", order)
         async with opened(tmp_path, draw_process=True) as (store, services):
             dataset = await new_dataset(services)
             draws: Any = services.releases._draws
@@ -149,10 +149,10 @@ def test_until_the_process_is_ready_it_is_drawn_here(
                 return await asyncio.wait_for(asked, 10)
 
             found = [await ask("a")]
-            while not ordered or not draws._beside._opening.done():
+            while not ordered or not draws._small_draws._opening.done():
                 await asyncio.sleep(0.01)
             found.append(await ask("b"))  # there is one, and it is loading
-            assert not draws._beside.prepare()
+            assert not draws._small_draws.prepare()
             assert {(each.state, each.attempts) for each in found} == {(ReleaseState.RELEASED, 1)}
             with ordered.pop() as process:
                 process.sendall(framed(None))
@@ -183,12 +183,12 @@ def test_without_a_process_it_is_drawn_here(
         async with opened(tmp_path, draw_process=True) as (_, services):
             dataset = await new_dataset(services)
             with monkeypatch.context() as patched:
-                patched.setattr(quick_draws._FORKS, "order", refuse)
+                patched.setattr(small_draws._FORKS, "order", refuse)
                 found = await ask_all(services, dataset, "abc")
                 found += await ask_all(services, dataset, "def")
                 assert len(asked) == 1  # it is not tried for every draw
             assert {(each.state, each.attempts) for each in found} == {(ReleaseState.RELEASED, 1)}
-            monkeypatch.setattr(services.releases._draws._beside, "_begin_again", 0.0)
+            monkeypatch.setattr(services.releases._draws._small_draws, "_begin_again", 0.0)
             [later] = await ask_all(services, dataset, "g")
             assert (later.state, later.attempts) == (ReleaseState.RELEASED, 1)
             assert len(processes()) == 1
@@ -205,7 +205,7 @@ def test_one_that_dies_without_an_answer_is_not_begun_again_at_once(
         async with opened(tmp_path, draw_process=True) as (_, services):
             dataset = await new_dataset(services)
             # ordered, and gone before it says anything
-            monkeypatch.setattr(quick_draws._FORKS, "order", asked.append)
+            monkeypatch.setattr(small_draws._FORKS, "order", asked.append)
             found = await ask_all(services, dataset, "ab")
             found += await ask_all(services, dataset, "cd")
             assert {(each.state, each.attempts) for each in found} == {(ReleaseState.RELEASED, 1)}
@@ -243,7 +243,7 @@ def test_an_answer_is_told_to_nobody_but_who_asked_for_it(tmp_path: Path) -> Non
             ours, theirs = socket.socketpair()
             ours.setblocking(False)
             _, channel = await loop.create_connection(
-                lambda: quick_draws._Channel(loop, lambda: failed.append(True)), sock=ours
+                lambda: small_draws._Channel(loop, lambda: failed.append(True)), sock=ours
             )
             asked = [channel.ask(each, public, 1.0) for each in (one, other)]
             await asyncio.sleep(0.05)
@@ -252,7 +252,7 @@ def test_an_answer_is_told_to_nobody_but_who_asked_for_it(tmp_path: Path) -> Non
                 told = await asyncio.gather(*asked, return_exceptions=True)
             assert [type(each) for each in told] == [DrawDiedError, DrawDiedError]
             assert failed == [True]
-            with pytest.raises(NoDrawerError):
+            with pytest.raises(NoDrawProcessError):
                 channel.ask(one, public, 1.0)
 
     asyncio.run(scenario())
@@ -282,15 +282,15 @@ def test_it_draws_what_was_charged_for_or_nothing(tmp_path: Path) -> None:
             dataset = await new_dataset(services)
             [drawn] = await ask_all(services, dataset, "a")
             public = services.datasets.facts(dataset).record
-            beside = services.releases._draws._beside
-            assert beside is not None
+            small = services.releases._draws._small_draws
+            assert small is not None
             plan = json.loads(drawn.plan)
             cheaper = drawn._replace(amount=drawn.amount // 4)
             other = drawn._replace(plan=json.dumps({**plan, "mechanism": "kng"}))
             worse = drawn._replace(request=question("0.2").canonical)
             for record in (cheaper, other, worse):
-                assert await beside.draw(record, public, expected_ms=1) is None
-            again = await beside.draw(drawn, public, expected_ms=1)
+                assert await small.draw(record, public, expected_ms=1) is None
+            again = await small.draw(drawn, public, expected_ms=1)
             assert again is not None
             assert json.loads(again)["epsilon"] == "0.1"
 

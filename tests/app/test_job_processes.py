@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.releases import ReleaseState
-from app.processes.jobs import SpawnedDraws, _Drawer
+from app.processes.jobs import JobProcesses, _Drawer
 from app.services.releases.jobs import DrawDiedError
 from tests.app.ledgers import Place
 from tests.app.test_jobs import BOB, ask, final, new_dataset, opened
@@ -29,8 +29,8 @@ if __name__ == "__main__":
 """
 
 
-def processes(directory: Path) -> SpawnedDraws:
-    return SpawnedDraws(count=1, data_dir=directory, log_level="warning")
+def processes(directory: Path) -> JobProcesses:
+    return JobProcesses(count=1, data_dir=directory, log_level="warning")
 
 
 def is_running(pid: int) -> bool:
