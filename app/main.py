@@ -48,6 +48,7 @@ from app.services.releases.releases import ReleaseService
 from app.services.releases.reviews import ReviewService
 from app.settings import Settings
 from app.store import Store, StoreError, new_id, sqlite_file
+from app.uploads.intake import Intake
 from app.uploads.limits import Limits
 from app.vault.lineage import LineageFiles
 from app.vault.vault import Vault
@@ -138,15 +139,10 @@ def build_services(settings: Settings, store: Store) -> Services:
         if settings.resolved_draw_process
         else None
     )
-    plane = DataEngine(
-        vault,
-        limits=limits,
-        lineage_key=files.key(),
-        storing=storing,
-        erased=[each.forget for each in (spawned, quick) if each is not None],
-    )
+    plane = DataEngine(vault, erased=[each.forget for each in (spawned, quick) if each is not None])
+    intake = Intake(vault, storing, limits=limits, lineage_key=files.key())
     lineage = LineageService(store, files, storing.compare)
-    datasets = DatasetService(store, plane, lineage, threads=settings.upload_threads)
+    datasets = DatasetService(store, plane, intake, lineage, threads=settings.upload_threads)
     if store.alone and store.frozen is None:
         _clear_up(vault, datasets)
     calculator = CalculatingProcesses(log_level=settings.log_level)

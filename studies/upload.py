@@ -19,8 +19,11 @@ import numpy as np
 import polars as pl
 
 from app.domain.datasets import ColumnsSpec, NumberSpec
-from app.engine.data import DataEngine
+from app.processes.upload_reading import SHARED, checked_blocks
+from app.uploads.limits import Limits
+from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.row_digests import KEY_BYTES
+from app.uploads.storing import write_files
 from app.vault.vault import Vault
 from mechanisms.privacy import Adjacency
 
@@ -53,8 +56,11 @@ def _take_in(folder: Path) -> None:
         columns=dict.fromkeys(NAMES, column), adjacency=Adjacency.REPLACE_ONE, max_rows=None
     )
     with (folder / "rows.csv").open("rb") as stream:
-        engine = DataEngine(Vault(folder / "vault"), lineage_key=bytes(KEY_BYTES))
-        engine.store("ds_study", stream, spec)
+        vault, tally = Vault(folder / "vault"), Tally()
+        task = ReadingTask.of(spec, Limits(), lineage_key=bytes(KEY_BYTES))
+        with vault.writer("ds_study") as writer, SHARED.reading(stream, task) as channel:
+            write_files(writer, checked_blocks(channel, task, spec, tally), spec, tally)
+            vault.publish(writer)
 
 
 def _in_child(task: Callable[[Path], float], folder: Path) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Data sets as the service uses them: stored from an upload, opened for a draw, erased.
+"""Stored data sets as the service uses them: opened for a draw, checked, erased.
 
 The engine does not know the vault, only what a vault can do (the protocols
 below); the composition root puts the two together.
@@ -9,20 +9,18 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import partial, reduce
 from threading import Lock
-from typing import Any, BinaryIO, Generic, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.domain.datasets import ColumnsSpec, parse_columns
+from app.domain.datasets import parse_columns
 from app.engine.executor import Executor, Part, SerialExecutor
 from app.engine.schema import schema_of
-from app.processes.upload_reader_child import Task
-from app.uploads.limits import Limits
-from app.uploads.sketching import (
+from app.engine.sketch_files import (
     GRAM,
     SUMMARY,
     column_file,
@@ -30,7 +28,6 @@ from app.uploads.sketching import (
     read_column,
     read_gram,
 )
-from app.uploads.storing import Ingested, Storing, StoringHere, Writer
 from mechanisms.contract import Block
 from mechanisms.domain import Column
 from mechanisms.privacy import Adjacency
@@ -65,14 +62,9 @@ class Stored(Protocol):
     def verify(self) -> None: ...
 
 
-WriterT = TypeVar("WriterT", bound=Writer)
-
-
-class Vault(Protocol[WriterT]):
+class Vault(Protocol):
     """Where data sets are kept."""
 
-    def writer(self, dataset_id: str, /) -> AbstractContextManager[WriterT]: ...
-    def publish(self, writer: WriterT, /) -> None: ...
     def open(self, dataset_id: str, /) -> Stored: ...
     def erase(self, dataset_id: str, /) -> None: ...
 
@@ -134,59 +126,33 @@ class VaultData:
         return self._gram.nbytes + 4096
 
 
-class DataEngine(Generic[WriterT]):
-    """Stores, opens, checks and erases data sets.
+class DataEngine:
+    """Opens, checks and erases data sets.
 
     Parameters
     ----------
     vault
         Where they are kept.
-    limits
-        What an upload may cost.
     cache_bytes
         Memory for opened sketches.
     executor
         Where checks are computed.
-    lineage_key
-        The secret of row digests; without one none are made.
-    storing
-        What writes an upload's files: this process, unless told otherwise.
     erased
         Called with a data set's id after it is erased: who else may remember something of it.
     """
 
     def __init__(
         self,
-        vault: Vault[WriterT],
+        vault: Vault,
         *,
-        limits: Limits | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         executor: Executor | None = None,
-        lineage_key: bytes | None = None,
-        storing: Storing | None = None,
         erased: Sequence[Callable[[str], None]] = (),
     ) -> None:
         self._erased = erased
         self._vault = vault
-        self._limits = limits or Limits()
         self._cache = _Cache(cache_bytes)
         self._executor = executor or SerialExecutor()
-        self._lineage_key = lineage_key
-        self._storing = storing or StoringHere()
-
-    def store(self, dataset_id: str, stream: BinaryIO, spec: ColumnsSpec) -> Ingested:
-        """Store an upload whole or not at all.
-
-        Raises
-        ------
-        Problem
-            ``invalid-upload`` or ``too-large``; see :mod:`app.processes.upload_reading`.
-        """
-        with self._vault.writer(dataset_id) as writer:
-            task = Task.of(spec, self._limits, lineage_key=self._lineage_key)
-            ingested = self._storing.take_in(writer, stream, task)
-            self._vault.publish(writer)
-        return ingested
 
     def open(self, dataset_id: str) -> VaultData:
         """Return a stored data set for draws."""
@@ -202,10 +168,6 @@ class DataEngine(Generic[WriterT]):
             for forget in (*self._erased, self._cache.forget):
                 afterwards.callback(forget, dataset_id)
             self._vault.erase(dataset_id)
-
-    def close(self) -> None:
-        """End what takes uploads in."""
-        self._storing.close()
 
     def check(self, dataset_id: str) -> None:
         """Hash every file, and compute the sketches anew from the rows.

@@ -25,13 +25,13 @@ from multiprocessing.connection import Connection
 from typing import TypeVar, cast
 
 from app.api import bodies
+from app.domain.errors import ProcessLostError
 from app.domain.problems import Problem
 from app.logs import configure_logs, describe
 from app.processes.crews import Crew
 from app.processes.forking import (
     Forks,
     Message,
-    ProcessLostError,
     StarvedError,
     confine,
     receive,

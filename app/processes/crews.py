@@ -16,7 +16,8 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, Pipe
 from typing import TypeVar
 
-from app.processes.forking import Forks, ProcessLostError, StarvedError
+from app.domain.errors import ProcessLostError
+from app.processes.forking import Forks, StarvedError
 
 T = TypeVar("T")
 

@@ -33,6 +33,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from app.domain.errors import ProcessLostError
 from app.processes.spare_time import Starvation, take_spare_time, there_may_be_spare_time
 
 _MAX_DESCRIPTORS = 2
@@ -66,10 +67,6 @@ class Message(IntEnum):
     """:class:`app.uploads.row_digests.RowDigests`, if the task has a key; before the outcome."""
     STARVED = 5
     """There is no spare time; the last message, which :func:`receive` raises."""
-
-
-class ProcessLostError(Exception):
-    """A process of ours failed or died; what there is to say is in its own log."""
 
 
 class StarvedError(ProcessLostError):

@@ -7,7 +7,7 @@ address space and processor time, that may run in spare time, can write to nothi
 but its channel and is the first to go when the machine runs out of memory.
 :mod:`app.processes.upload_reading` is the other end.
 
-*Channel.* The reader gets one :class:`Task` as JSON. It sends blocks, digests,
+*Channel.* The reader gets one :class:`ReadingTask` as JSON. It sends blocks, digests,
 and an outcome: the counts of :func:`app.uploads.ingest.ingest`.
 """
 
@@ -16,73 +16,21 @@ from __future__ import annotations
 import json
 import resource
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, fields
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
-from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
+from app.domain.datasets import ColumnsSpec
 from app.domain.problems import Problem
 from app.processes.forking import Message, confine, send
 from app.uploads.cells import Codes
 from app.uploads.ingest import ingest
 from app.uploads.limits import Limits
+from app.uploads.reading_task import ReadingTask
 from app.uploads.row_digests import RowDigester
-from mechanisms.privacy import Adjacency
 
 _MESSAGE_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """What a reader is to do.
-
-    ``lineage_key`` is hex, and no use to anybody who cannot read the digests it
-    made; a reader whose decoder was taken over could read the key's file too.
-    """
-
-    columns: Mapping[str, Any]
-    adjacency: str
-    max_rows: int | None
-    limits: Mapping[str, Any]
-    lineage_key: str | None = None
-
-    @classmethod
-    def of(cls, spec: ColumnsSpec, limits: Limits, *, lineage_key: bytes | None = None) -> Task:
-        """Return the task to read a file under a spec and limits."""
-        return cls(
-            columns=columns_json(spec),
-            adjacency=spec.adjacency.value,
-            max_rows=spec.max_rows,
-            limits={each.name: getattr(limits, each.name) for each in fields(limits)},
-            lineage_key=None if lineage_key is None else lineage_key.hex(),
-        )
-
-    def to_json(self) -> bytes:
-        """Return the task as it is sent; a thousand columns are copied only once."""
-        return json.dumps({each.name: getattr(self, each.name) for each in fields(self)}).encode()
-
-    @classmethod
-    def from_json(cls, content: bytes) -> Task:
-        """Return the inverse of :meth:`to_json`."""
-        return cls(**json.loads(content))
-
-    def spec(self) -> ColumnsSpec:
-        """Return the declared columns."""
-        return parse_columns(
-            self.columns, adjacency=Adjacency(self.adjacency), max_rows=self.max_rows
-        )
-
-    def key(self) -> bytes | None:
-        """Return the key of row digests."""
-        return None if self.lineage_key is None else bytes.fromhex(self.lineage_key)
-
-    def digester(self) -> RowDigester | None:
-        """Return what makes the rows' digests, if that is asked for."""
-        key = self.key()
-        return None if key is None else RowDigester(key, self.spec())
 
 
 def work(file: int, channel: int) -> None:
@@ -92,8 +40,8 @@ def work(file: int, channel: int) -> None:
 
 
 def _read(file: int, channel: Connection) -> None:
-    task = Task.from_json(channel.recv_bytes())
-    limits = Limits(**task.limits)
+    task = ReadingTask.from_json(channel.recv_bytes())
+    limits = task.upload_limits()
     try:
         _confine(limits)
         digester = task.digester()

@@ -17,10 +17,8 @@ import logging
 import re
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -31,9 +29,8 @@ import numpy as np
 from app.domain.datasets import CategorySpec, ColumnSpec, ColumnsSpec
 from app.domain.problems import Problem
 from app.processes.forking import Forks, Message, StarvedError, receive
-from app.processes.upload_reader_child import Task
 from app.uploads.cells import Codes
-from app.uploads.limits import Limits
+from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.row_digests import MalformedError, RowDigests, key_name
 from app.uploads.trouble import UNREADABLE, Trouble, Troubles
 from mechanisms.domain import CODE_MAX
@@ -43,58 +40,25 @@ _REFUSALS = ("invalid-upload", "too-large")
 _CLASS = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}")
 
 
-@dataclass(slots=True)
-class Lineage:
-    """The key that rows are digested under, and then their digests."""
-
-    key: bytes
-    digests: RowDigests | None = None
-
-
 class UploadReader:
     """Reads uploads, each in a process of its own. Any number of threads may use it."""
 
     def __init__(self) -> None:
         self.forks = Forks("app.processes.upload_reader_child", quiet=True)
 
-    def blocks(
-        self,
-        stream: BinaryIO,
-        spec: ColumnsSpec,
-        *,
-        limits: Limits,
-        scratch: Path | None = None,
-        counts: Counter[str] | None = None,
-        lineage: Lineage | None = None,
-    ) -> Iterator[Mapping[str, Codes]]:
-        """Yield what :func:`app.uploads.ingest.ingest` would, and refuse what it would.
-
-        Parameters
-        ----------
-        stream
-            The uploaded file, read from its beginning. One without a descriptor is copied to
-            ``scratch`` first.
-        spec, limits, counts
-            As there; ``counts`` is filled after the last block.
-        lineage
-            Receives the rows' digests after the last block.
-
-        Raises
-        ------
-        Problem
-            As there. A reader that was lost to its limits is an ``invalid-upload`` too.
-        """
-        task = Task.of(spec, limits, lineage_key=None if lineage is None else lineage.key)
-        with self.reading(stream, task, scratch=scratch) as channel:
-            yield from checked_blocks(channel, spec, limits=limits, counts=counts, lineage=lineage)
-
     @contextmanager
     def reading(
-        self, stream: BinaryIO, task: Task, *, scratch: Path | None = None, spare: bool = False
+        self,
+        stream: BinaryIO,
+        task: ReadingTask,
+        *,
+        scratch: Path | None = None,
+        spare: bool = False,
     ) -> Iterator[Connection]:
         """Have a file read, as long as anybody holds the channel that this gives.
 
-        In spare time alone, if so told.
+        In spare time alone, if so told. The file is read from its beginning; one without
+        a descriptor is copied to ``scratch`` first.
         """
         ours, theirs = Pipe()
         with ours:
@@ -115,32 +79,38 @@ atexit.register(SHARED.close)
 
 
 def checked_blocks(
-    channel: Connection,
-    spec: ColumnsSpec,
-    *,
-    limits: Limits,
-    counts: Counter[str] | None = None,
-    lineage: Lineage | None = None,
-    spare: bool = False,
+    channel: Connection, task: ReadingTask, spec: ColumnsSpec, tally: Tally, *, spare: bool = False
 ) -> Iterator[Mapping[str, Codes]]:
-    """Yield what a reader sends, once it is found sound; see :meth:`UploadReader.blocks`.
+    """Yield what :func:`app.uploads.ingest.ingest` would, once it is found sound.
+
+    Parameters
+    ----------
+    channel
+        Where the reader sends it.
+    task
+        What the reader was told.
+    spec
+        The columns of the task.
+    tally
+        Receives the counts and the rows' digests after the last block.
+    spare
+        Whether the reader was to read in spare time.
 
     Raises
     ------
     Problem
-        As there.
+        What ``ingest`` refuses. A reader that was lost to its limits is an ``invalid-upload`` too.
     StarvedError
         It was to read in spare time, and there is none.
     """
-    received = partial(_received, channel, limits.silence_s, spare=spare)
+    received = partial(_received, channel, task.upload_limits().silence_s, spare=spare)
     while (message := received())[0] is Message.BLOCK:
         yield _block(message[1], spec)
-    if message[0] is Message.DIGESTS and lineage is not None:
-        lineage.digests = _digests(message[1], lineage.key)
+    key = task.key()
+    if message[0] is Message.DIGESTS and key is not None:
+        tally.digests = _digests(message[1], key)
         message = received()
-    found = _outcome(*message)
-    if counts is not None:
-        counts.update(found)
+    tally.counts.update(_outcome(*message))
 
 
 @contextmanager

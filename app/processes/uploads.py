@@ -25,21 +25,22 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from app.domain.errors import ProcessLostError
 from app.domain.problems import Problem
 from app.logs import configure_logs, describe
 from app.processes.crews import Crew
 from app.processes.forking import (
     Forks,
     Message,
-    ProcessLostError,
     StarvedError,
     confine,
     receive,
     send,
 )
-from app.processes.upload_reader_child import Task, problem_json, problem_of
-from app.processes.upload_reading import SHARED
+from app.processes.upload_reader_child import problem_json, problem_of
+from app.processes.upload_reading import SHARED, checked_blocks
 from app.services.datasets.lineage import Digested, Verdict, compare
+from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.storing import Ingested, Writer, write_files
 from app.vault.lineage import LineageFiles
 from app.vault.vault import VaultWriter
@@ -86,7 +87,7 @@ class StoringProcesses:
         self._common: dict[str, Any] = {"log_level": log_level, "memory_bytes": memory_bytes}
         self._crew = Crew(_FORKS)
 
-    def take_in(self, writer: Writer, stream: BinaryIO, task: Task) -> Ingested:
+    def take_in(self, writer: Writer, stream: BinaryIO, task: ReadingTask) -> Ingested:
         """Have an upload read, and its files written; they are not to be seen yet.
 
         Raises
@@ -188,9 +189,11 @@ def work(*descriptors: int) -> None:
 
 
 def _store(order: _Order, reading: Connection, answering: Connection) -> None:
-    task = Task.from_json((order.task or "").encode())
+    task = ReadingTask.from_json((order.task or "").encode())
     writer = VaultWriter(order.dataset, Path(order.directory))
-    stored = write_files(writer, reading, task, spare=order.spare)
+    spec, tally = task.spec(), Tally()
+    blocks = checked_blocks(reading, task, spec, tally, spare=order.spare)
+    stored = write_files(writer, blocks, spec, tally)
     if stored.digests is not None:
         send(answering, Message.DIGESTS, stored.digests)
     outcome = {"rows": stored.rows, "filled": dict(stored.filled), "dropped": stored.dropped}

@@ -4,43 +4,37 @@ The numbers are those of :class:`mechanisms.sketches.Sketch`. What differs is
 memory and form: a column's codes are counted in one dense array of 2**21 + 1
 places instead of by sorting and merging, for so many columns at a time, and
 each column's counts become a file of their own, so that a mean never loads
-what only a quantile needs.
+what only a quantile needs. The files are those of :mod:`app.engine.sketch_files`.
 
-*Stored form.* ``sketch.json``: row count and category counts. ``gram.npy``: the
-Gram matrix of (1, number columns in declared order), as two arrays in numpy's
-own format: what its integers are above 32 bits (the narrowest signed type), and
-their lowest 32 bits. As JSON, a million integers take the interpreter to
-themselves for as long as they are read. ``column-<i>.npy`` for the i-th number
-column: its distinct codes ascending (int32), then their counts (the narrowest
-unsigned type).
-
-Data sets stored before there was a ``gram.npy`` have the matrix in ``sketch.json``.
 """
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.executor import Part
+from app.engine.sketch_files import (
+    GRAM,
+    LOW_BITS,
+    SUMMARY,
+    WORD_BITS,
+    GramWords,
+    column_bytes,
+    column_file,
+    number_columns,
+)
 from mechanisms.contract import Block
-from mechanisms.domain import CODE_MAX, CategoryColumn, Column, NumberColumn
+from mechanisms.domain import CODE_MAX, CategoryColumn, Column
 from mechanisms.sketches import SUM_ROWS, Ordered, distinct, gram_of_some
 
-SUMMARY = "sketch.json"
-GRAM = "gram.npy"
 DENSE_COLUMNS = 16
 """Columns counted at a time: 16 MiB each."""
 SORTED_ROWS = 1 << 17
 """Up to so many rows a column is sorted instead, which is cheaper than 2**21 places."""
-_WORD = 32
-_LOW_BITS = (1 << _WORD) - 1
 
 
 class SketchBuilder:
@@ -87,47 +81,8 @@ class SketchBuilder:
                     for name, counter in counters.items():
                         counter.add(block[name])
             for index, name in enumerate(names, start):
-                yield column_file(index), _column_bytes(counters[name].ordered())
+                yield column_file(index), column_bytes(counters[name].ordered())
             counters.clear()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GramWords:
-    """A matrix of integers of up to 95 bits: ``high * 2**32 + low``.
-
-    A million integers of Python would take six times the memory.
-    """
-
-    high: NDArray[np.signedinteger[Any]]
-    low: NDArray[np.uint32]
-
-    def some(self, places: Sequence[int]) -> list[list[int]]:
-        """Return the rows and columns at these places, as Python integers."""
-        picked = np.ix_(places, places)
-        return [
-            [(above << _WORD) + below for above, below in zip(*row, strict=True)]
-            for row in zip(self.high[picked].tolist(), self.low[picked].tolist(), strict=True)
-        ]
-
-    @property
-    def nbytes(self) -> int:
-        """Return the memory it takes."""
-        return self.high.nbytes + self.low.nbytes
-
-    def to_bytes(self) -> bytes:
-        """Return the stored form."""
-        return _arrays_bytes(self.high, self.low)
-
-
-def read_gram(gram: bytes | None, summary: Mapping[str, Any]) -> GramWords:
-    """Return the stored Gram matrix, from its own file or else from the summary."""
-    if gram is not None:
-        high, low = _arrays_of(gram)
-        return GramWords(high, low)
-    rows = summary["gram"]
-    high = np.array([[each >> _WORD for each in row] for row in rows], dtype=np.int64)
-    low = np.array([[each & _LOW_BITS for each in row] for row in rows], dtype=np.uint32)
-    return GramWords(high, low)
 
 
 class _Gram:
@@ -141,10 +96,10 @@ class _Gram:
 
     def add(self, part: NDArray[np.int64]) -> None:
         """Add a matrix."""
-        self._high += part >> _WORD
-        self._low += part & _LOW_BITS
-        self._high += self._low >> _WORD
-        self._low &= _LOW_BITS
+        self._high += part >> WORD_BITS
+        self._low += part & LOW_BITS
+        self._high += self._low >> WORD_BITS
+        self._low &= LOW_BITS
 
     def words(self) -> GramWords:
         """Return the sum."""
@@ -178,37 +133,3 @@ class _Counter:
             return distinct(np.concatenate([np.zeros(0, dtype=np.int32), *self._few]))
         places = np.flatnonzero(self._counts != 0)
         return (places - CODE_MAX).astype(np.int32), self._counts[places]
-
-
-def number_columns(columns: Mapping[str, Column]) -> list[str]:
-    """Return the names of the number (and boolean) columns, in declared order."""
-    return [name for name, column in columns.items() if isinstance(column, NumberColumn)]
-
-
-def column_file(index: int) -> str:
-    """Return the name of the file with the i-th number column's counts."""
-    return f"column-{index:05d}.npy"
-
-
-def _column_bytes(ordered: Ordered) -> bytes:
-    codes, counts = ordered
-    narrowest = np.min_scalar_type(int(counts.max(initial=0)))
-    return _arrays_bytes(codes, counts.astype(narrowest))
-
-
-def read_column(content: bytes) -> Ordered:
-    """Return the inverse of what :meth:`SketchBuilder.files` gave for a column."""
-    codes, counts = _arrays_of(content)
-    return codes, counts.astype(np.int64)
-
-
-def _arrays_bytes(*arrays: NDArray[Any]) -> bytes:
-    buffer = io.BytesIO()
-    for array in arrays:
-        np.save(buffer, array, allow_pickle=False)
-    return buffer.getvalue()
-
-
-def _arrays_of(content: bytes) -> tuple[NDArray[Any], NDArray[Any]]:
-    buffer = io.BytesIO(content)
-    return np.load(buffer, allow_pickle=False), np.load(buffer, allow_pickle=False)

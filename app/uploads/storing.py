@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +21,8 @@ from numpy.typing import NDArray
 from app.domain.datasets import ColumnsSpec, columns_json
 from app.engine.executor import Part
 from app.engine.schema import schema_of
-from app.processes.upload_reader_child import Task
-from app.processes.upload_reading import SHARED, Lineage, checked_blocks
 from app.uploads.cells import DROPPED
-from app.uploads.limits import Limits
+from app.uploads.reading_task import Tally
 from app.uploads.sketching import SketchBuilder
 from mechanisms.contract import Block
 from mechanisms.domain import CategoryColumn, Column
@@ -65,62 +62,30 @@ class Ingested:
     digests: bytes | None = None
 
 
-class Storing(Protocol):
-    """Takes uploads in, here or elsewhere."""
-
-    def take_in(self, writer: Writer, stream: BinaryIO, task: Task) -> Ingested: ...
-    def close(self) -> None: ...
-
-
-class StoringHere:
-    """Takes uploads in within this process, but for the reading."""
-
-    def take_in(self, writer: Writer, stream: BinaryIO, task: Task) -> Ingested:
-        """Have an upload read, and write its files; they are not to be seen yet.
-
-        Raises
-        ------
-        Problem
-            ``invalid-upload`` or ``too-large``; see :mod:`app.processes.upload_reading`.
-        """
-        with SHARED.reading(stream, task, scratch=writer.directory) as channel:
-            return write_files(writer, channel, task)
-
-    def close(self) -> None:
-        """Do nothing: nothing is held."""
-
-
 def write_files(
-    writer: Writer, reading: Connection, task: Task, *, spare: bool = False
+    writer: Writer, blocks: Iterable[Block], spec: ColumnsSpec, tally: Tally
 ) -> Ingested:
-    """Write the files of an upload from what its reader sends.
+    """Write the files of an upload from what its reader yields, and counts in ``tally``.
 
     Raises
     ------
     Problem
-        As :meth:`StoringHere.take_in`.
-    StarvedError
-        The reader was to read in spare time, and there is none.
+        What the reader refuses.
     """
-    spec, key, limits = task.spec(), task.key(), Limits(**task.limits)
     columns = schema_of(spec, rows=None).columns
-    counts: Counter[str] = Counter()
-    lineage = None if key is None else Lineage(key)
     sketches = SketchBuilder(columns)
     rows = 0
-    blocks = checked_blocks(
-        reading, spec, limits=limits, counts=counts, lineage=lineage, spare=spare
-    )
     with _Background() as background:
         for part in regroup(blocks, part_rows(len(columns))):
             rows += _height(part)
             background.run(partial(_store_part, writer, sketches, columns, part))
     for name, content in sketches.files(writer.parts):
         writer.attach(name, content)
+    counts = tally.counts
     writer.finish(_facts(spec, counts))
-    digests = None if lineage is None or lineage.digests is None else lineage.digests.to_bytes()
-    dropped = counts.pop(DROPPED, 0)
-    return Ingested(rows, dict(counts), dropped, digests)
+    digests = None if tally.digests is None else tally.digests.to_bytes()
+    filled = {name: count for name, count in counts.items() if name != DROPPED}
+    return Ingested(rows, filled, counts[DROPPED], digests)
 
 
 def part_rows(columns: int) -> int:

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from app.domain.errors import ProcessLostError
 from app.domain.problems import Problem
 from app.processes import calculations
 from app.processes.calculations import CalculatingProcesses
-from app.processes.forking import ProcessLostError
 from tests.app.forks import Starved, forked, no_time_left, own_host, wait
 from tests.app.uploads import SENTINEL
 

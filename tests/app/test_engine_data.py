@@ -12,7 +12,8 @@ import pytest
 
 from app.domain.datasets import ColumnsSpec
 from app.domain.problems import Problem
-from app.engine.data import DataEngine, MismatchError
+from app.engine import sketch_files
+from app.engine.data import MismatchError
 from app.engine.executor import ProcessExecutor
 from app.engine.schema import schema_of
 from app.uploads import sketching, storing
@@ -21,7 +22,7 @@ from app.uploads.storing import Ingested, part_rows, regroup
 from app.vault.vault import AbsentError, TamperedError, Vault
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData, Sketch
-from tests.app.uploads import columns_spec, plainly, sample_csv
+from tests.app.uploads import DataHere, columns_spec, plainly, sample_csv
 
 
 def _wide(columns: int, rows: int) -> tuple[bytes, ColumnsSpec]:
@@ -33,13 +34,13 @@ def _wide(columns: int, rows: int) -> tuple[bytes, ColumnsSpec]:
     return "\n".join(lines).encode(), spec
 
 
-def _stored(tmp_path: Path, content: bytes, spec: ColumnsSpec, **limits: Any) -> DataEngine[Any]:
-    engine = DataEngine(Vault(tmp_path), limits=Limits(**limits))
+def _stored(tmp_path: Path, content: bytes, spec: ColumnsSpec, **limits: Any) -> DataHere:
+    engine = DataHere(Vault(tmp_path), limits=Limits(**limits))
     engine.store("ds_1", io.BytesIO(content), spec)
     return engine
 
 
-def _expect_equal(engine: DataEngine[Any], whole: ArrayData) -> None:
+def _expect_equal(engine: DataHere, whole: ArrayData) -> None:
     data = engine.open("ds_1")
     sketch = whole.sketch
     numbers = list(sketch.ordered)
@@ -104,7 +105,7 @@ def test_what_was_filled_and_dropped_is_counted(tmp_path: Path) -> None:
         adjacency=Adjacency.ADD_REMOVE,
         max_rows=10,
     )
-    engine = DataEngine(Vault(tmp_path))
+    engine = DataHere(Vault(tmp_path))
     content = b"x,y\n1,1\n,1\n1,\n,0\n"
     assert engine.store("ds_1", io.BytesIO(content), spec) == Ingested(3, {"x": 2}, 1)
     assert engine.open("ds_1").rows == 3
@@ -117,7 +118,7 @@ def test_a_refused_upload_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mon
         _stored(tmp_path, content, columns_spec(), chunk_bytes=500)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     with pytest.raises(AbsentError):
-        DataEngine(Vault(tmp_path)).open("ds_1")
+        DataHere(Vault(tmp_path)).open("ds_1")
 
 
 def test_a_failing_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +134,7 @@ def test_a_failing_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 def test_check_by_processes_notices_sketches_of_other_rows(tmp_path: Path) -> None:
     executor = ProcessExecutor(workers=2)
     vault = Vault(tmp_path)
-    engine = DataEngine(vault, executor=executor)
+    engine = DataHere(vault, executor=executor)
     try:
         engine.store("ds_1", io.BytesIO(sample_csv(50).encode()), columns_spec())
         engine.check("ds_1")
@@ -178,7 +179,7 @@ def test_erasing_tells_everybody_who_may_remember(tmp_path: Path) -> None:
     def fail(_: str) -> None:
         raise OSError
 
-    engine = DataEngine(Vault(tmp_path), erased=[told.append, fail, told.append])
+    engine = DataHere(Vault(tmp_path), erased=[told.append, fail, told.append])
     engine.store("ds_1", io.BytesIO(b"x\n1\n"), columns_spec({"x": {"type": "boolean"}}))
     with pytest.raises(OSError):  # noqa: PT011 - the very one above
         engine.erase("ds_1")
@@ -196,7 +197,7 @@ def test_what_stays_on_disk_goes_from_memory(
         raise PermissionError
 
     told: list[str] = []
-    engine = DataEngine(Vault(tmp_path), erased=[told.append])
+    engine = DataHere(Vault(tmp_path), erased=[told.append])
     engine.store("ds_1", io.BytesIO(b"x\n1\n"), columns_spec({"x": {"type": "boolean"}}))
     engine.open("ds_1")
     monkeypatch.setattr(Vault, "erase", refuse)
@@ -209,7 +210,7 @@ def test_what_stays_on_disk_goes_from_memory(
 def test_the_cache_is_bounded_and_serves_the_same_numbers(tmp_path: Path) -> None:
     content, spec = _wide(4, 200)
     Vault(tmp_path)
-    engine = DataEngine(Vault(tmp_path), cache_bytes=6000)
+    engine = DataHere(Vault(tmp_path), cache_bytes=6000)
     engine.store("ds_1", io.BytesIO(content), spec)
     first = engine.open("ds_1")
     assert engine.open("ds_1") is first
@@ -259,8 +260,8 @@ def test_a_matrix_kept_as_json_is_read(tmp_path: Path) -> None:
 def test_a_matrix_of_integers_of_any_size_is_kept() -> None:
     largest = 1 << 93
     for rows in ([[0]], [[1]], [[-1]], [[largest, -largest], [-largest, 1 << 32]], [[127 << 32]]):
-        words = sketching.read_gram(None, {"gram": rows})
-        again = sketching.read_gram(words.to_bytes(), {})
+        words = sketch_files.read_gram(None, {"gram": rows})
+        again = sketch_files.read_gram(words.to_bytes(), {})
         assert again.some(range(len(rows))) == rows
 
 
@@ -289,6 +290,6 @@ def test_merged_sketches_of_parts_are_the_sketch_of_the_whole() -> None:
     files = dict(builder.files([]))
     whole = Sketch.from_block(codes, columns)
     for index, name in enumerate(whole.ordered):
-        mine = sketching.read_column(files[sketching.column_file(index)])
+        mine = sketch_files.read_column(files[sketch_files.column_file(index)])
         assert np.array_equal(mine[0], whole.ordered[name][0])
         assert np.array_equal(mine[1], whole.ordered[name][1])

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.engine.data import DataEngine
 from app.store import back_up
 from app.store.database.lock import LEDGER_NAME, DirectoryLock
 from app.store.ledger.signing import KEY_NAME, SigningKey
@@ -20,7 +19,7 @@ from app.vault.lineage import LineageFiles, Origin
 from app.vault.vault import STALE, Vault, VaultWriter
 from tests.app.flushes import flushes
 from tests.app.ledgers import opened, url_of
-from tests.app.uploads import columns_spec, sample_csv
+from tests.app.uploads import DataHere, columns_spec, sample_csv
 
 ORIGIN = Origin(account="acc_1", adjacency="replace_one", delta=None)
 
@@ -51,7 +50,7 @@ def test_a_data_set_is_on_disk_before_it_is_shown(tmp_path: Path) -> None:
 def test_an_upload_is_on_disk_before_it_is_shown(tmp_path: Path) -> None:
     """Parts, sketches and manifest, as the engine has them written."""
     with flushes() as disk:
-        engine = DataEngine(Vault(tmp_path))
+        engine = DataHere(Vault(tmp_path))
         engine.store("ds_1", io.BytesIO(sample_csv(50).encode()), columns_spec())
         shown = tmp_path / "datasets" / "ds_1"
         assert disk.named == [shown]

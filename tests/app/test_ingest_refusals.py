@@ -13,11 +13,18 @@ import polars as pl
 import pytest
 
 from app.domain.problems import Problem
-from app.processes.upload_reading import SHARED
 from app.uploads.ingest import ingest
 from app.uploads.limits import Limits
 from mechanisms.privacy import Adjacency
-from tests.app.uploads import SENTINEL, columns_spec, encode, refused, sample_csv, troubles
+from tests.app.uploads import (
+    SENTINEL,
+    columns_spec,
+    encode,
+    read_upload,
+    refused,
+    sample_csv,
+    troubles,
+)
 
 HEADER = "income,region,owner\n"
 GOOD = "1,north,1\n"
@@ -276,11 +283,7 @@ def test_a_parquet_file_that_needs_too_much_memory_ends_its_reader_only() -> Non
 def test_a_copy_of_the_file_is_gone_afterwards(tmp_path: Path) -> None:
     for content in (_parquet(SOUND), _parquet(SOUND)[:-9]):
         with contextlib.suppress(Problem):
-            list(
-                SHARED.blocks(
-                    io.BytesIO(content), columns_spec(), limits=Limits(), scratch=tmp_path
-                )
-            )
+            list(read_upload(io.BytesIO(content), columns_spec(), scratch=tmp_path))
         assert list(tmp_path.iterdir()) == []
 
 

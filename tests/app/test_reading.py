@@ -23,7 +23,7 @@ from app.uploads.limits import Limits
 from app.uploads.trouble import UNREADABLE
 from tests.app.bombs import gzip_bomb, nested_gzip, parquet, parquet_bombs
 from tests.app.forks import children_of, wait
-from tests.app.uploads import SENTINEL, columns_spec, encode, refused, troubles
+from tests.app.uploads import SENTINEL, columns_spec, encode, read_upload, refused, troubles
 
 NUMBER = columns_spec({"x": {"type": "number", "lower": 0, "upper": 2}})
 LOST = [(None, None, UNREADABLE)]
@@ -121,7 +121,9 @@ def test_a_reader_is_confined_and_leaves_when_nobody_listens() -> None:
     reader = UploadReader()
     try:
         content = b"x\n" + b"1\n" * 3_000_000
-        blocks = reader.blocks(io.BytesIO(content), NUMBER, limits=Limits(chunk_bytes=1 << 16))
+        blocks = read_upload(
+            io.BytesIO(content), NUMBER, limits=Limits(chunk_bytes=1 << 16), reader=reader
+        )
         next(blocks)
         (process,) = children_of(_host(reader))
         limits = Path(f"/proc/{process}/limits").read_text()
@@ -143,7 +145,9 @@ def test_a_reader_that_is_killed_ends_its_upload_alone(whom: str) -> None:
     reader = UploadReader()
     try:
         content = b"x\n" + b"1\n" * 3_000_000
-        blocks = reader.blocks(io.BytesIO(content), NUMBER, limits=Limits(chunk_bytes=1 << 16))
+        blocks = read_upload(
+            io.BytesIO(content), NUMBER, limits=Limits(chunk_bytes=1 << 16), reader=reader
+        )
         next(blocks)
         host = _host(reader)
         (process,) = children_of(host)
@@ -154,7 +158,7 @@ def test_a_reader_that_is_killed_ends_its_upload_alone(whom: str) -> None:
             assert lost.value.code == "invalid-upload"
         else:
             assert sum(block["x"].size for block in blocks) > 2_000_000
-        again = reader.blocks(io.BytesIO(b"x\n1\n"), NUMBER, limits=Limits())
+        again = read_upload(io.BytesIO(b"x\n1\n"), NUMBER, reader=reader)
         assert [block["x"].tolist() for block in again] == [[0]]
         assert (_host(reader) == host) == (whom == "reader")
     finally:
@@ -170,7 +174,7 @@ def _told(monkeypatch: pytest.MonkeyPatch, *messages: bytes) -> list[Any]:
                 sending.send_bytes(message)
 
     monkeypatch.setattr(Forks, "order", order)
-    return list(SHARED.blocks(io.BytesIO(b""), NUMBER, limits=Limits(silence_s=5)))
+    return list(read_upload(io.BytesIO(b""), NUMBER, limits=Limits(silence_s=5)))
 
 
 def _block(*codes: int) -> bytes:
@@ -223,7 +227,7 @@ def test_two_readers_of_a_file_do_not_move_each_other(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(content)
     with (tmp_path / "f").open("rb") as stream:
         limits = Limits(chunk_bytes=1 << 16)
-        both = [SHARED.blocks(stream, NUMBER, limits=limits) for _ in range(2)]
+        both = [read_upload(stream, NUMBER, limits=limits) for _ in range(2)]
         heights = [len(block["x"]) for blocks in zip(*both, strict=True) for block in blocks]
     assert sum(heights) == 1_000_000
 
@@ -232,7 +236,7 @@ def test_a_silent_reader_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     held = []
     monkeypatch.setattr(Forks, "order", lambda _self, _f, c, spare: held.append(os.dup(c)))
     with pytest.raises(Problem):
-        list(SHARED.blocks(io.BytesIO(b""), NUMBER, limits=Limits(silence_s=0.05)))
+        list(read_upload(io.BytesIO(b""), NUMBER, limits=Limits(silence_s=0.05)))
     for each in held:
         os.close(each)
 

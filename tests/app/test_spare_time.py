@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.errors import ProcessLostError
 from app.processes import spare_time
 from app.processes.crews import Crew
-from app.processes.forking import Forks, Message, ProcessLostError, StarvedError, receive
+from app.processes.forking import Forks, Message, StarvedError, receive
 from app.processes.spare_time import Starvation
 from tests.app.forks import children_of, no_time_left, wait
 

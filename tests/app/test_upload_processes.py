@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
+from app.domain.errors import ProcessLostError
 from app.domain.problems import Problem
-from app.engine.data import DataEngine
 from app.processes import uploads as upload_processes
-from app.processes.forking import ProcessLostError
 from app.processes.upload_reading import SHARED
 from app.processes.uploads import StoringProcesses
 from app.services.datasets.lineage import Digested, Verdict, compare
@@ -25,7 +24,7 @@ from app.uploads.row_digests import RowDigests
 from app.vault.lineage import LineageFiles, Origin
 from app.vault.vault import ATTACHED, Vault
 from tests.app.forks import Starved, forked, no_time_left, own_host, wait
-from tests.app.uploads import SENTINEL, columns_spec, sample_csv
+from tests.app.uploads import SENTINEL, DataHere, columns_spec, sample_csv
 
 KEY = bytes(range(32))
 ORIGIN = Origin(account="acc_1", adjacency="replace_one", delta=None)
@@ -57,9 +56,9 @@ def processes(directory: Path, *, memory_bytes: int = 1 << 31) -> StoringProcess
     return StoringProcesses(data_dir=directory, memory_bytes=memory_bytes, log_level="error")
 
 
-def engine(directory: Path, storing: StoringProcesses | None, **limits: Any) -> DataEngine[Any]:
+def engine(directory: Path, storing: StoringProcesses | None, **limits: Any) -> DataHere:
     chosen = Limits(**limits)
-    return DataEngine(Vault(directory), limits=chosen, lineage_key=KEY, storing=storing)
+    return DataHere(Vault(directory), limits=chosen, lineage_key=KEY, storing=storing)
 
 
 def files_below(directory: Path) -> list[Path]:
@@ -76,7 +75,7 @@ def storing_process() -> int:
 class Upload(threading.Thread):
     """A long upload under way, and what became of it."""
 
-    def __init__(self, data: DataEngine[Any]) -> None:
+    def __init__(self, data: DataHere) -> None:
         super().__init__()
         self._data = data
         self.failure: BaseException | None = None
@@ -161,7 +160,7 @@ def test_a_storing_process_that_fails_says_where_and_not_what(
     vault = Vault(tmp_path)
     with vault.writer("ds_1") as writer:
         (writer.directory / "part-00000.parquet").write_text(SENTINEL)  # in the way
-        data = DataEngine(_Given(writer), storing=storing)
+        data = DataHere(_Given(writer), storing=storing)
         with pytest.raises(ProcessLostError, match="failed"):
             data.store("ds_1", io.BytesIO(b"x\n1\n"), NUMBER)
     upload_processes._FORKS.close()
@@ -234,7 +233,7 @@ def test_memory_runs_out(tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(6_000)]  # a Gram matrix of 550 MB
     spec = columns_spec({name: {"type": "boolean"} for name in names})
     content = ",".join(names) + "\n" + ",".join("1" * len(names)) + "\n"
-    data = DataEngine(Vault(tmp_path), storing=processes(tmp_path, memory_bytes=1 << 29))
+    data = DataHere(Vault(tmp_path), storing=processes(tmp_path, memory_bytes=1 << 29))
     with pytest.raises(ProcessLostError, match="failed"):
         data.store("ds_1", io.BytesIO(content.encode()), spec)
     assert files_below(tmp_path) == []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 import pytest
@@ -14,9 +15,14 @@ from numpy.typing import NDArray
 
 from app.domain.datasets import ColumnsSpec, parse_columns
 from app.domain.problems import Problem
+from app.engine.data import DataEngine
 from app.engine.schema import schema_of
-from app.processes.upload_reading import SHARED
+from app.processes.upload_reading import SHARED, UploadReader, checked_blocks
+from app.uploads.intake import Intake, Storing
 from app.uploads.limits import Limits
+from app.uploads.reading_task import ReadingTask, Tally
+from app.uploads.storing import Ingested, Writer, write_files
+from app.vault.vault import Vault
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn
 from mechanisms.privacy import Adjacency
 
@@ -41,9 +47,53 @@ def columns_spec(
     return parse_columns(columns or default, adjacency=adjacency, max_rows=max_rows)
 
 
+def read_upload(
+    stream: BinaryIO,
+    spec: ColumnsSpec,
+    *,
+    limits: Limits | None = None,
+    reader: UploadReader = SHARED,
+    scratch: Path | None = None,
+) -> Iterator[Mapping[str, NDArray[np.int32]]]:
+    """Yield an upload's blocks as a process reads them and this one finds them sound."""
+    task = ReadingTask.of(spec, limits or Limits())
+    with reader.reading(stream, task, scratch=scratch) as channel:
+        yield from checked_blocks(channel, task, spec, Tally())
+
+
+class StoringHere:
+    """Takes uploads in within this process, but for the reading."""
+
+    def take_in(self, writer: Writer, stream: BinaryIO, task: ReadingTask) -> Ingested:
+        with SHARED.reading(stream, task, scratch=writer.directory) as channel:
+            spec, tally = task.spec(), Tally()
+            return write_files(writer, checked_blocks(channel, task, spec, tally), spec, tally)
+
+    def close(self) -> None:
+        pass
+
+
+class DataHere(DataEngine):
+    """An engine with an intake: uploads are taken in here, unless told otherwise."""
+
+    def __init__(
+        self,
+        vault: Vault,
+        *,
+        storing: Storing | None = None,
+        limits: Limits | None = None,
+        lineage_key: bytes | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(vault, **options)
+        self.store = Intake(
+            vault, storing or StoringHere(), limits=limits, lineage_key=lineage_key
+        ).store
+
+
 def encode(content: bytes, spec: ColumnsSpec, **limits: Any) -> Codes:
     """Have an upload read and join its blocks."""
-    blocks = list(SHARED.blocks(io.BytesIO(content), spec, limits=Limits(**limits)))
+    blocks = list(read_upload(io.BytesIO(content), spec, limits=Limits(**limits)))
     return {
         name: np.concatenate([block[name] for block in blocks])
         if blocks

@@ -17,9 +17,8 @@ from click.testing import CliRunner, Result
 
 from app.cli import main
 from app.client_commands import REFUSED, UNREACHABLE
-from app.engine.data import DataEngine
 from app.vault.vault import Vault
-from tests.app.uploads import columns_spec, sample_csv
+from tests.app.uploads import DataHere, columns_spec, sample_csv
 from tests.e2e.live import ADMIN_KEY, LiveServer, free_port
 
 WRONG_USAGE = 2
@@ -166,7 +165,7 @@ def test_verify_finds_an_edit(offline: Path) -> None:
 
 
 def test_stored_data_is_checked(offline: Path) -> None:
-    engine = DataEngine(Vault(offline))
+    engine = DataHere(Vault(offline))
     for name in ("ds_a", "ds_b"):
         engine.store(name, io.BytesIO(sample_csv(50).encode()), columns_spec())
     result = invoke("audit", "data", "--processes", "1")

@@ -17,9 +17,9 @@ import polars as pl
 import pytest
 
 from app.domain.datasets import parse_columns
-from app.engine.data import DataEngine
 from app.vault.vault import Vault
 from mechanisms.privacy import Adjacency
+from tests.app.uploads import DataHere
 from tests.e2e.live import ADMIN_KEY, LiveServer, release_mean, upload
 
 NUMBER: dict[str, Any] = {"type": "number", "lower": 0, "upper": 100}
@@ -204,7 +204,7 @@ def test_a_server_has_its_interpreter_to_itself_while_it_stores(tmp_path: Path) 
     spec = parse_columns(columns, adjacency=Adjacency.REPLACE_ONE, max_rows=None)
     started = time.process_time()
     with path.open("rb") as stream:
-        DataEngine(Vault(tmp_path / "here"), lineage_key=bytes(32)).store("ds_1", stream, spec)
+        DataHere(Vault(tmp_path / "here"), lineage_key=bytes(32)).store("ds_1", stream, spec)
     here_s = time.process_time() - started
     with LiveServer(tmp_path / "data") as server:
         for _ in range(2):  # a first upload starts processes and loads modules

@@ -14,13 +14,13 @@ import anyio
 import anyio.to_thread
 
 from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
+from app.domain.errors import ProcessLostError
 from app.domain.ledger import Balance
 from app.domain.policies import Policy, Review
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 from app.engine.schema import schema_of
-from app.processes.forking import ProcessLostError
 from app.services.datasets.accounting import Meter, meter_of
 from app.services.datasets.accounts import delta_of, origin_of
 from app.services.datasets.lineage import Comparison, LineageService, require_unrelated
@@ -100,11 +100,18 @@ class Stored(Protocol):
         """Return what tells the rows again, None where nothing is to be told."""
 
 
-class DataPlane(Protocol):
-    """Where rows live, as far as the use cases know it."""
+class Intake(Protocol):
+    """What takes uploads in, as far as the use cases know it."""
 
     def store(self, dataset_id: str, stream: BinaryIO, spec: ColumnsSpec) -> Stored:
         """Store an upload whole or not at all."""
+
+    def close(self) -> None:
+        """End the uploads that are being taken in."""
+
+
+class DataPlane(Protocol):
+    """Where rows live, as far as the use cases know it."""
 
     def open(self, dataset_id: str) -> Data:
         """Return a stored data set for draws."""
@@ -112,18 +119,22 @@ class DataPlane(Protocol):
     def erase(self, dataset_id: str) -> None:
         """Remove a data set's rows; nothing happens when there are none."""
 
-    def close(self) -> None:
-        """End what takes uploads in."""
-
 
 class DatasetService:
     """The life of data sets. Public facts never change but for the status, so they are kept."""
 
     def __init__(
-        self, store: Store, plane: DataPlane, lineage: LineageService, *, threads: int = 1
+        self,
+        store: Store,
+        plane: DataPlane,
+        intake: Intake,
+        lineage: LineageService,
+        *,
+        threads: int = 1,
     ) -> None:
         self._store = store
         self._plane = plane
+        self._intake = intake
         self._lineage = lineage
         # reading an upload in takes memory and time: only so many at once, and
         # never all the threads that answer plain reads
@@ -145,7 +156,7 @@ class DatasetService:
         origin = await anyio.to_thread.run_sync(self._check_free, new)
         dataset = new_id("ds")
         stored = await anyio.to_thread.run_sync(
-            self._plane.store, dataset, stream, new.columns, limiter=self._turns
+            self._intake.store, dataset, stream, new.columns, limiter=self._turns
         )
         try:
             await self._admit(dataset, new, stored, caller.person, origin=origin)
@@ -264,7 +275,7 @@ class DatasetService:
 
     async def close(self) -> None:
         """End the uploads that are still being taken in."""
-        await anyio.to_thread.run_sync(self._plane.close)
+        await anyio.to_thread.run_sync(self._intake.close)
 
     def with_rows(self) -> frozenset[str]:
         """Return the data sets whose rows must be kept: open ones, and what charges still need."""

@@ -1,0 +1,78 @@
+"""Storing uploads whole or not at all.
+
+Neither the vault nor the processes that read and store are known here, only what
+they can do (the protocols below); the composition root puts them together.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import BinaryIO, Generic, Protocol, TypeVar
+
+from app.domain.datasets import ColumnsSpec
+from app.uploads.limits import Limits
+from app.uploads.reading_task import ReadingTask
+from app.uploads.storing import Ingested, Writer
+
+WriterT = TypeVar("WriterT", bound=Writer)
+
+
+class Vault(Protocol[WriterT]):
+    """Where data sets are written."""
+
+    def writer(self, dataset_id: str, /) -> AbstractContextManager[WriterT]: ...
+    def publish(self, writer: WriterT, /) -> None: ...
+
+
+class Storing(Protocol):
+    """Has an upload read, and writes its files."""
+
+    def take_in(self, writer: Writer, stream: BinaryIO, task: ReadingTask) -> Ingested: ...
+    def close(self) -> None: ...
+
+
+class Intake(Generic[WriterT]):
+    """Stores uploads.
+
+    Parameters
+    ----------
+    vault
+        Where data sets are kept.
+    storing
+        What writes an upload's files.
+    limits
+        What an upload may cost.
+    lineage_key
+        The secret of row digests; without one none are made.
+    """
+
+    def __init__(
+        self,
+        vault: Vault[WriterT],
+        storing: Storing,
+        *,
+        limits: Limits | None = None,
+        lineage_key: bytes | None = None,
+    ) -> None:
+        self._vault = vault
+        self._storing = storing
+        self._limits = limits or Limits()
+        self._lineage_key = lineage_key
+
+    def store(self, dataset_id: str, stream: BinaryIO, spec: ColumnsSpec) -> Ingested:
+        """Store an upload whole or not at all.
+
+        Raises
+        ------
+        Problem
+            ``invalid-upload`` or ``too-large``, as :func:`app.uploads.ingest.ingest`.
+        """
+        with self._vault.writer(dataset_id) as writer:
+            task = ReadingTask.of(spec, self._limits, lineage_key=self._lineage_key)
+            ingested = self._storing.take_in(writer, stream, task)
+            self._vault.publish(writer)
+        return ingested
+
+    def close(self) -> None:
+        """End what takes uploads in."""
+        self._storing.close()

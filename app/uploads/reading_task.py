@@ -1,0 +1,81 @@
+"""What the process that reads an upload is told, and what it comes to beside the rows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
+from app.uploads.limits import Limits
+from app.uploads.row_digests import RowDigester, RowDigests
+from mechanisms.privacy import Adjacency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingTask:
+    """What a reader is to do.
+
+    ``lineage_key`` is hex, and no use to anybody who cannot read the digests it
+    made; a reader whose decoder was taken over could read the key's file too.
+    """
+
+    columns: Mapping[str, Any]
+    adjacency: str
+    max_rows: int | None
+    limits: Mapping[str, Any]
+    lineage_key: str | None = None
+
+    @classmethod
+    def of(
+        cls, spec: ColumnsSpec, limits: Limits, *, lineage_key: bytes | None = None
+    ) -> ReadingTask:
+        """Return the task to read a file under a spec and limits."""
+        return cls(
+            columns=columns_json(spec),
+            adjacency=spec.adjacency.value,
+            max_rows=spec.max_rows,
+            limits={each.name: getattr(limits, each.name) for each in fields(limits)},
+            lineage_key=None if lineage_key is None else lineage_key.hex(),
+        )
+
+    def to_json(self) -> bytes:
+        """Return the task as it is sent; a thousand columns are copied only once."""
+        return json.dumps({each.name: getattr(self, each.name) for each in fields(self)}).encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> ReadingTask:
+        """Return the inverse of :meth:`to_json`."""
+        return cls(**json.loads(content))
+
+    def spec(self) -> ColumnsSpec:
+        """Return the declared columns."""
+        return parse_columns(
+            self.columns, adjacency=Adjacency(self.adjacency), max_rows=self.max_rows
+        )
+
+    def upload_limits(self) -> Limits:
+        """Return what the upload may cost."""
+        return Limits(**self.limits)
+
+    def key(self) -> bytes | None:
+        """Return the key of row digests."""
+        return None if self.lineage_key is None else bytes.fromhex(self.lineage_key)
+
+    def digester(self) -> RowDigester | None:
+        """Return what makes the rows' digests, if that is asked for."""
+        key = self.key()
+        return None if key is None else RowDigester(key, self.spec())
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a reader has counted and digested on its way; complete after the last block.
+
+    ``counts`` are those of :func:`app.uploads.ingest.ingest`.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    digests: RowDigests | None = None
