@@ -72,11 +72,13 @@ MECHANISMS: dict[str, MechanismModule] = {
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A field of a statistic: whether it must be given, and its default if not."""
+    """A field of a statistic: whether it must be given, its default if not, what it means."""
 
     name: str
     required: bool
-    default: object = None
+    default: object
+    meaning: str
+    example: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class Offer:
     """A statistic by a mechanism: norms, parameters, theorem, limits. JSON-ready.
 
     ``advice`` says when this mechanism, or which of its norms, serves better; None where
-    the statistic has one mechanism only.
+    the statistic has one mechanism only. ``example`` is a whole question.
     """
 
     statistic: str
@@ -97,6 +99,7 @@ class Offer:
     theorem: str
     limits: Mapping[str, int]
     advice: str | None
+    example: Mapping[str, object]
 
 
 def calibrate(
@@ -155,7 +158,7 @@ def _offer(kind: str, statistic: type[Statistic], mechanism: str, norms: tuple[s
         default=mechanism == next(iter(statistic.mechanisms)),
         norms=norms,
         parameters=tuple(
-            _parameter(entry)
+            _parameter(entry, statistic.example)
             for entry in fields(statistic)  # type: ignore[arg-type]
             if entry.name != "kind"
         ),
@@ -164,12 +167,19 @@ def _offer(kind: str, statistic: type[Statistic], mechanism: str, norms: tuple[s
         theorem=MECHANISMS[mechanism].THEOREM,
         limits=getattr(statistic, "limits", {}),
         advice=getattr(statistic, "advice", {}).get(mechanism),
+        example=statistic.example,
     )
 
 
-def _parameter(entry: Field[object]) -> Parameter:
-    if entry.default is not MISSING:
-        return Parameter(entry.name, required=False, default=entry.default)
+def _parameter(entry: Field[object], example: Mapping[str, object]) -> Parameter:
+    default = None if entry.default is MISSING else entry.default
     if entry.default_factory is not MISSING:
-        return Parameter(entry.name, required=False, default=entry.default_factory())
-    return Parameter(entry.name, required=True)
+        default = entry.default_factory()
+    [own] = entry.metadata.get("examples", [None])
+    return Parameter(
+        name=entry.name,
+        required=entry.default is MISSING and entry.default_factory is MISSING,
+        default=default,
+        meaning=entry.metadata["description"],
+        example=example.get(entry.name, own),
+    )

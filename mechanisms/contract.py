@@ -122,16 +122,31 @@ class Statistic(Protocol):
 
     ``kind`` is a ``Literal`` field with a default, so that request models can
     be built from the classes. ``mechanisms`` maps each mechanism offered for
-    this statistic, the default first, to the norms it offers.
+    this statistic, the default first, to the norms it offers. Every other field says
+    what it means (:func:`meaning`); ``example`` is a whole question, ready for JSON.
     """
 
     @property
     def kind(self) -> str: ...
 
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]]
+    example: ClassVar[Json]
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+
+
+def meaning(text: str, *, example: object = None) -> Json:
+    """Return the metadata of a statistic's field: what it means, and an example.
+
+    The catalog reads them, and so does the OpenAPI document, by these names. A field that
+    the class's own ``example`` sets needs none here.
+
+    >>> dict(meaning("A number column.", example="income"))
+    {'description': 'A number column.', 'examples': ['income']}
+    """
+    shown = {} if example is None else {"examples": [example]}
+    return {"description": text, **shown}
 
 
 def require_numbers(schema: Schema, names: Sequence[str], field_name: str) -> list[NumberColumn]:

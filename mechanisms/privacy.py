@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
@@ -49,7 +49,7 @@ class Epsilon:
     '50'
     """
 
-    nanos: int
+    nanos: int = field(metadata={"description": "How many billionths.", "examples": [500_000_000]})
 
     def __post_init__(self) -> None:
         if self.nanos < 0:

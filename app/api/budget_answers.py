@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
 from app.api.answers import Answer, DatasetBudgetAnswer, budget_fields
 from app.services.datasets.accounting import Meter
 from app.services.datasets.budgets import BudgetView, CapRecord
@@ -14,18 +12,20 @@ from app.services.datasets.budgets import BudgetView, CapRecord
 class BudgetAnswer(DatasetBudgetAnswer):
     """A budget, and the caller's part of it."""
 
-    yours: dict[Literal["spent", "cap", "remaining"], str] = Field(
-        description="What the caller's own releases have cost; under a cap also the cap, and the "
-        "largest epsilon that a release of the caller's may still have."
-    )
+    yours: dict[Literal["spent", "cap", "remaining"], str]
+    """What the caller's own releases have cost; under a cap also the cap, and the largest epsilon
+    that a release of the caller's may still have."""
 
 
 class CapAnswer(Answer):
     """What one person may use of an account, and has used, in epsilons as decimal text."""
 
     person: str
-    epsilon: str | None = Field(description="The cap; null when it has been lifted.")
-    used: str = Field(description="Spent, and reserved for a review.")
+    """Whose releases it limits: the `person` of a key."""
+    epsilon: str | None
+    """The cap; null when it has been lifted."""
+    used: str
+    """Spent, and reserved for a review."""
 
 
 def budget_answer(view: BudgetView) -> BudgetAnswer:

@@ -18,7 +18,8 @@ from app.domain.roles import Role
 from app.services.people.keys import Caller
 from app.services.releases.receipts import LongAnswer, SentAnswer
 
-_ID = "An opaque id."
+_ID = "An opaque id, as the service gave it."
+_AN_ID = "rel_5f1c0a7e9b3d4826a1f04c77d20b6e39"
 _JSON = "application/json"
 _MAX_KEY_LENGTH = 200
 
@@ -106,7 +107,7 @@ def _of_an_id(text: str) -> str:
     return text if text.isprintable() else ""
 
 
-Id = Annotated[str, Path(description=_ID), AfterValidator(_of_an_id)]
+Id = Annotated[str, Path(description=_ID, examples=[_AN_ID]), AfterValidator(_of_an_id)]
 IdFilter = Annotated[str | None, AfterValidator(lambda text: text and _of_an_id(text))]
 
 
@@ -169,7 +170,12 @@ def id_parameter(name: str) -> dict[str, Any]:
         "in": "path",
         "required": True,
         "description": _ID,
-        "schema": {"type": "string", "title": name.capitalize(), "description": _ID},
+        "schema": {
+            "type": "string",
+            "title": name.capitalize(),
+            "description": _ID,
+            "examples": [_AN_ID],
+        },
     }
 
 

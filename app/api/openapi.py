@@ -27,6 +27,8 @@ from app.api.schemas import (
     ReceiptRequest,
     ReleaseRequest,
 )
+from mechanisms.catalog import STATISTICS
+from mechanisms.statistics.mean import Mean
 
 DESCRIPTION = """\
 Sanitized statistics of private data sets, under a budget that cannot be overspent.
@@ -76,6 +78,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     for name in _FRAMEWORK_ERRORS:
         schemas.pop(name, None)
     _require_discriminators(schemas)
+    _add_examples(schemas)
     components["schemas"] = dict(sorted(schemas.items()))
     components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     document["security"] = [{"key": []}]
@@ -104,7 +107,21 @@ def _require_discriminators(schemas: dict[str, Any]) -> None:
         for reference in union["discriminator"]["mapping"].values():
             schema = schemas[reference.rsplit("/", 1)[-1]]
             schema["properties"][member].pop("default", None)
+            schema["properties"][member]["description"] = "Tells this kind from the others."
             schema["required"] = sorted({member, *schema.get("required", ())})
+
+
+def _add_examples(schemas: dict[str, Any]) -> None:
+    """Show each statistic's own example, as a whole and field by field, and a question of one."""
+    question = {"statistic": Mean.example, "epsilon": "0.5"}
+    schemas["ReleaseRequest"]["examples"] = [question]
+    schemas["PreviewRequest"]["examples"] = [question | {"accuracy": 25}]
+    schemas["DerivationRequest"]["examples"] = [{"statistic": Mean.example}]
+    for statistic in STATISTICS.values():
+        schema = schemas[statistic.__name__]
+        schema["examples"] = [statistic.example]
+        for name, value in statistic.example.items():
+            schema["properties"][name]["examples"] = [value]
 
 
 def _unions(part: Any) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
 
 from fastapi import Depends, Query
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
 from app.domain.problems import invalid_request
@@ -31,8 +31,12 @@ Item = TypeVar("Item")
 class Page(BaseModel, Generic[Item]):
     """One page of a list; ``next`` is null on the last."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     items: list[Item]
+    """The items of this page."""
     next: str | None
+    """The `cursor` of the next page; null on the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +73,11 @@ def decode_cursor(cursor: str) -> int:
 
 async def cut_of(
     limit: Annotated[
-        int, Query(ge=1, le=MAX_LIMIT, description="Most items on the page.")
+        int, Query(ge=1, le=MAX_LIMIT, description="Most items on the page.", examples=[20])
     ] = DEFAULT_LIMIT,
     cursor: Annotated[
-        str | None, Query(max_length=64, description="`next` of the page before.")
+        str | None,
+        Query(max_length=64, description="`next` of the page before.", examples=["djE6NDI"]),
     ] = None,
 ) -> Cut:
     """Read the paging parameters of a request."""

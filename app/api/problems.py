@@ -46,14 +46,20 @@ _SENT_WITH = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
 class ProblemAnswer(BaseModel):
     """A refusal. Kinds with extras carry them as further members, see `/problems/{code}`."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
 
     type: str
+    """The address of the page that says what it means and what to do."""
     code: str
+    """The kind of refusal, one of those at `/problems`."""
     title: str
+    """The kind in a few words."""
     status: int
+    """The HTTP status."""
     detail: str
+    """What was wrong with this request."""
     request_id: str
+    """Finds the request in the service's log."""
 
 
 def problem_body(problem: Problem, request_id: str) -> dict[str, object]:

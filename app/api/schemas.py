@@ -6,135 +6,55 @@ is, the domain and the mechanisms decide.
 
 from __future__ import annotations
 
-from datetime import datetime
-from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Annotated, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    AwareDatetime,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    WithJsonSchema,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from app.api.values import (
+    Ahead,
+    BudgetEpsilon,
+    CapEpsilon,
+    Delta,
+    Name,
+    Person,
+    Printable,
+    Reason,
+    ReleaseEpsilon,
+    Text,
+    refusal,
+)
 from app.domain.datasets import InvalidSpecError, parse_columns
-from app.domain.ledger import MAX_TOTAL_NANOS
 from app.domain.policies import Policy, Review
 from app.domain.problems import invalid_request
 from app.domain.roles import Role
 from app.services.datasets.datasets import NewDataset
 from app.services.plans.questions import POLICY_KINDS, AnyStatistic, Question
 from app.services.releases.reviews import Decision
-from mechanisms.accounting import parse_delta
-from mechanisms.privacy import MAX_EPSILON_NANOS, Adjacency, Epsilon, InvalidEpsilonError
+from mechanisms.privacy import MAX_EPSILON_NANOS, Adjacency, Epsilon
 from mechanisms.statistics.stack import MechanismName, NormName
 
-MAX_NAME_LENGTH = 100
-MAX_TEXT_LENGTH = 2_000
 _MAX_NUMBER = 1e300
-
-
-def refusal(message: str) -> PydanticCustomError:
-    """Return a validation error in our own words."""
-    return PydanticCustomError("own_words", "{message}", {"message": message})
-
-
-def _read_epsilon(value: object, *, maximum_nanos: int) -> Epsilon:
-    # numbers arrive here as the text they were written in, see exact_json
-    if not isinstance(value, str):
-        raise refusal("must be a decimal number, as text or number")
-    try:
-        return Epsilon.parse(value, maximum_nanos=maximum_nanos)
-    except InvalidEpsilonError as error:
-        raise refusal(str(error).removeprefix("epsilon ")) from None
-
-
-def _epsilon_schema(maximum_nanos: int) -> WithJsonSchema:
-    return WithJsonSchema(
-        {
-            "title": "Epsilon",
-            "description": "A positive decimal with at most 9 decimals, as text or as a number, "
-            f"at most {Epsilon(maximum_nanos)}.",
-            "anyOf": [
-                {"type": "string", "pattern": r"^\d+(\.\d+)?([eE][+-]?\d{1,2})?$", "maxLength": 40},
-                {
-                    "type": "number",
-                    "exclusiveMinimum": 0,
-                    "maximum": maximum_nanos // 10**9,
-                },
-            ],
-            "examples": ["0.5"],
-        }
-    )
-
-
-ReleaseEpsilon = Annotated[
-    Epsilon,
-    PlainValidator(partial(_read_epsilon, maximum_nanos=MAX_EPSILON_NANOS)),
-    _epsilon_schema(MAX_EPSILON_NANOS),
-]
-BudgetEpsilon = Annotated[
-    Epsilon,
-    PlainValidator(partial(_read_epsilon, maximum_nanos=MAX_TOTAL_NANOS)),
-    _epsilon_schema(MAX_TOTAL_NANOS),
-]
-
-
-def _read_cap(value: object) -> Epsilon:
-    if value in ("0", "0.0"):
-        return Epsilon(0)
-    return _read_epsilon(value, maximum_nanos=MAX_TOTAL_NANOS)
-
-
-CapEpsilon = Annotated[
-    Epsilon,
-    PlainValidator(_read_cap),
-    WithJsonSchema(
-        {
-            "title": "Epsilon",
-            "description": "A decimal with at most 9 decimals, 0 or more.",
-            "anyOf": [
-                {"type": "string", "pattern": r"^\d+(\.\d+)?([eE][+-]?\d{1,2})?$", "maxLength": 40},
-                {"type": "number", "minimum": 0, "maximum": MAX_TOTAL_NANOS // 10**9},
-            ],
-            "examples": ["0.5"],
-        }
-    ),
-]
-
-
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise refusal("must be printable text")
-    return text
-
-
-def _storable(text: str) -> str:
-    if any(not (letter.isprintable() or letter in "\n\t") for letter in text):
-        raise refusal("must be printable text")
-    return text
-
-
-Printable = Annotated[str, AfterValidator(_printable)]
-Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH), AfterValidator(_printable)]
-Person = Annotated[
-    str, Field(min_length=1, max_length=MAX_NAME_LENGTH + 20), AfterValidator(_printable)
-]
-Text = Annotated[str, Field(max_length=MAX_TEXT_LENGTH), AfterValidator(_storable)]
-Reason = Annotated[Text, Field(min_length=1)]
+_SPEC: dict[str, JsonValue] = {
+    "name": "engel",
+    "adjacency": "replace_one",
+    "columns": {
+        "income": {"type": "number", "lower": 0, "upper": 5000},
+        "foodexp": {"type": "number", "lower": 0, "upper": 2500},
+    },
+    "budget": {"epsilon": "3"},
+}
 
 
 class Request(BaseModel):
     """A body: immutable, closed to unknown fields."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        arbitrary_types_allowed=True,
+        use_attribute_docstrings=True,
     )
 
     def prepared(self) -> Self:
@@ -146,13 +66,10 @@ class ReleaseRequest(Request):
     """A question and its price."""
 
     statistic: AnyStatistic
-    mechanism: Literal[MechanismName, "composition"] = Field(
-        default="auto",
-        description="`auto` lets the service choose. A stack's parts name their own.",
-    )
-    norm: NormName = Field(
-        default="auto", description="Norm of the noise; `auto` takes the best one for the question."
-    )
+    mechanism: Literal[MechanismName, "composition"] = Field(default="auto", examples=["k_norm"])
+    """`auto` takes the statistic's first in the catalog. A stack's parts name their own."""
+    norm: NormName = Field(default="auto", examples=["l1"])
+    """Norm of the noise; `auto` takes the best one for the question."""
     epsilon: ReleaseEpsilon
 
     @cached_property
@@ -180,90 +97,56 @@ class DerivationRequest(Request):
 class PreviewRequest(ReleaseRequest):
     """A question to weigh before it is paid for."""
 
-    accuracy: float | None = Field(
-        default=None,
-        gt=0,
-        le=_MAX_NUMBER,
-        description="Wanted half-width of the widest 95% noise interval, in the answer's units; "
-        "the preview then tells the epsilon this takes.",
-    )
-    assume_rows: int | None = Field(
-        default=None,
-        ge=1,
-        le=10**12,
-        description="Row count to assume where the noise of a ratio depends on it (add_remove).",
-    )
+    accuracy: float | None = Field(default=None, gt=0, le=_MAX_NUMBER, examples=[25])
+    """Wanted half-width of the widest 95% noise interval, in the answer's units; the preview then
+    tells the epsilon this takes."""
+    assume_rows: int | None = Field(default=None, ge=1, le=10**12, examples=[1000])
+    """Row count to assume where the noise of a ratio depends on it (add_remove)."""
 
 
 class NumberSpec(Request):
     """A number with declared bounds; values outside are clamped."""
 
     type: Literal["number"]
-    lower: float
-    upper: float
-    missing: Literal["reject", "drop"] | float = Field(
-        default="reject", description="`reject`, `drop` (add_remove only), or a fill value."
-    )
+    lower: float = Field(examples=[0])
+    """The least value a cell can have, from public knowledge; smaller ones count as this one."""
+    upper: float = Field(examples=[5000])
+    """The largest value a cell can have, from public knowledge; larger ones count as this one."""
+    missing: Literal["reject", "drop"] | float = Field(default="reject", examples=[0])
+    """What to do with an empty cell: `reject` the file, `drop` the row (add_remove only), or a
+    number to fill in."""
 
 
 class CategorySpec(Request):
     """A closed list of texts."""
 
     type: Literal["category"]
-    values: tuple[str, ...]
-    missing: str = Field(
-        default="reject", description="`reject`, `drop` (add_remove only), or one of the values."
-    )
+    values: tuple[str, ...] = Field(examples=[["INLAND", "NEAR BAY", "NEAR OCEAN"]])
+    """Every text that a cell may hold, each once."""
+    missing: str = Field(default="reject", examples=["INLAND"])
+    """What to do with an empty cell: `reject` the file, `drop` the row (add_remove only), or one of
+    the values to fill in."""
 
 
 class BooleanSpec(Request):
     """True or false; reads true, false, 1 and 0."""
 
     type: Literal["boolean"]
-    missing: Literal["reject", "drop"] | bool = Field(
-        default="reject", description="`reject`, `drop` (add_remove only), or a fill value."
-    )
+    missing: Literal["reject", "drop"] | bool = Field(default="reject", examples=[False])
+    """What to do with an empty cell: `reject` the file, `drop` the row (add_remove only), or a
+    value to fill in."""
 
 
 ColumnSpec = Annotated[NumberSpec | CategorySpec | BooleanSpec, Field(discriminator="type")]
-
-
-def _read_delta(value: object) -> Fraction:
-    if not isinstance(value, str):
-        raise refusal("must be a decimal number, as text or number")
-    try:
-        return parse_delta(value)
-    except ValueError as error:
-        raise refusal(str(error).removeprefix("delta ")) from None
-
-
-Delta = Annotated[
-    Fraction,
-    PlainValidator(_read_delta),
-    WithJsonSchema(
-        {
-            "title": "Delta",
-            "description": "A decimal between 1e-30 and 0.001, as text or as a number; choose it "
-            "far below one over the number of people.",
-            "anyOf": [
-                {"type": "string", "pattern": r"^\d+(\.\d+)?([eE][+-]?\d{1,2})?$", "maxLength": 40},
-                {"type": "number", "exclusiveMinimum": 0, "maximum": 0.001},
-            ],
-            "examples": ["0.000001"],
-        }
-    ),
-]
 
 
 class BudgetSpec(Request):
     """What a new account starts with, and how it counts."""
 
     epsilon: BudgetEpsilon
-    delta: Delta | None = Field(
-        default=None,
-        description="Without it the account is pure: epsilons add up. With it the account keeps "
-        "zCDP, and all releases together stay within (epsilon, delta). Fixed for good.",
-    )
+    delta: Delta | None = Field(default=None, examples=["0.000001"])
+    """Without it the account is pure: epsilons add up. With it the account keeps zCDP, and all
+    releases together stay within (epsilon, delta). Fixed for good."""
 
     @model_validator(mode="after")
     def _convertible(self) -> BudgetSpec:
@@ -275,7 +158,8 @@ class BudgetSpec(Request):
 class OverlapSpec(Request):
     """An admin's statement why an overlap with earlier data is harmless."""
 
-    reason: Reason
+    reason: Reason = Field(examples=["a register of other people, drawn by the same agency"])
+    """Kept in the ledger."""
 
 
 def _known_review(text: str) -> str:
@@ -289,16 +173,14 @@ class PolicySpec(Request):
     """What one release may ask for."""
 
     review: Annotated[str, Field(max_length=50), AfterValidator(_known_review)] = Field(
-        default="never",
-        description="Which releases wait for a curator's approval: `never`, `always`, or "
-        "`above:0.5` for those that cost strictly more than that.",
+        default="never", examples=["above:0.5"]
     )
-    max_epsilon_per_release: ReleaseEpsilon | None = None
-    allowed: tuple[str, ...] | None = Field(
-        default=None,
-        description="Kinds of statistics that may be released, alone or in a stack; "
-        "null: every kind.",
-    )
+    """Which releases wait for a curator's approval: `never`, `always`, or `above:0.5` for those
+    that cost strictly more than that."""
+    max_epsilon_per_release: ReleaseEpsilon | None = Field(default=None, examples=["1"])
+    """The most that one release may cost; null for no limit."""
+    allowed: tuple[str, ...] | None = Field(default=None, examples=[["count", "histogram"]])
+    """Kinds of statistics that may be released, alone or in a stack; null: every kind."""
 
     @model_validator(mode="after")
     def _known(self) -> PolicySpec:
@@ -310,24 +192,28 @@ class PolicySpec(Request):
 class DatasetSpec(Request):
     """The public description of a data set, declared before anything is read."""
 
-    name: Name
-    description: Text = ""
-    adjacency: Adjacency
-    max_rows: int | None = Field(
-        default=None, ge=1, le=10**12, description="Public bound, required under add_remove."
-    )
-    columns: dict[Name, ColumnSpec] = Field(min_length=1)
-    budget: BudgetSpec | None = Field(
-        default=None, description="Required unless `account` names an existing budget."
-    )
-    account: Printable | None = Field(
-        default=None,
-        max_length=100,
-        description="Share an earlier data set's account, whose people these are too; `budget` "
-        "then opens nothing. The adjacency must be that of the account's other data sets.",
-    )
-    overlap: OverlapSpec | None = None
-    policy: PolicySpec = PolicySpec()
+    model_config = ConfigDict(json_schema_extra={"examples": [_SPEC]})
+
+    name: Name = Field(examples=["engel"])
+    """What people call it; no two data sets have one name."""
+    description: Text = Field(default="", examples=["235 Belgian households, 1857."])
+    """Where the data come from and what a row is."""
+    adjacency: Adjacency = Field(examples=["replace_one"])
+    """Which data sets count as neighbours: one row differs (`replace_one`, the row count is
+    public), or one has a row more (`add_remove`, the row count is private)."""
+    max_rows: int | None = Field(default=None, ge=1, le=10**12, examples=[100_000])
+    """Public bound on the row count, required under add_remove."""
+    columns: dict[Name, ColumnSpec] = Field(min_length=1, examples=[_SPEC["columns"]])
+    """The file's columns that may be asked about, by name; others are not stored."""
+    budget: BudgetSpec | None = Field(default=None, examples=[_SPEC["budget"]])
+    """What its account may spend. Required unless `account` names an existing budget."""
+    account: Printable | None = Field(default=None, max_length=100, examples=["acc_2f7c"])
+    """Share an earlier data set's account, whose people these are too; `budget` then opens nothing.
+    The adjacency must be that of the account's other data sets."""
+    overlap: OverlapSpec | None = Field(default=None, examples=[{"reason": "other people"}])
+    """An admin's word that rows which look like earlier data are other people's."""
+    policy: PolicySpec = Field(default=PolicySpec(), examples=[{"review": "above:0.5"}])
+    """Limits of single releases, and which wait for a review."""
 
     @model_validator(mode="after")
     def _consistent(self) -> DatasetSpec:
@@ -379,47 +265,41 @@ class DatasetSpec(Request):
 class ReceiptRequest(BaseModel):
     """A released answer, byte for byte as it was received, or its receipt alone."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
 
-    receipt: str
-
-
-def _ahead(moment: datetime) -> datetime:
-    if moment <= datetime.now(moment.tzinfo):
-        raise refusal("must lie in the future")
-    return moment
-
-
-Ahead = Annotated[AwareDatetime, AfterValidator(_ahead)]
+    receipt: str = Field(examples=["eyJhbGciOiJFZERTQSJ9.eyJsZWRnZXIiOiJ..."])
+    """The answer's last member."""
 
 
 class DecisionRequest(Request):
     """What a reviewer says about a release that waits for a review, and why."""
 
-    decision: Decision
-    reason: Reason = Field(
-        description="Kept in the ledger; who asked reads why a release was rejected."
-    )
+    decision: Decision = Field(examples=["approve"])
+    """Whether it may be drawn."""
+    reason: Reason = Field(examples=["within the protocol of the study"])
+    """Kept in the ledger; who asked reads why a release was rejected."""
 
 
 class GrantRequest(Request):
     """More epsilon for an account, and why."""
 
     epsilon: BudgetEpsilon
-    reason: Reason
-    expires: Ahead | None = Field(
-        default=None,
-        description="When the grant ends: the total then falls by what it added, but not below "
-        "what is spent and reserved.",
-    )
+    reason: Reason = Field(examples=["the board's decision of May"])
+    """Kept in the ledger."""
+    expires: Ahead | None = Field(default=None, examples=["2030-01-01T00:00:00Z"])
+    """When the grant ends: the total then falls by what it added, but not below what is spent and
+    reserved."""
 
 
 class CapRequest(Request):
     """What one person may use of an account at most."""
 
-    person: Person = Field(description="The `person` of a key.")
-    epsilon: CapEpsilon | None = Field(description="0 bars the person; null lifts the cap.")
-    reason: Reason
+    person: Person = Field(examples=["an analyst"])
+    """The `person` of a key."""
+    epsilon: CapEpsilon | None = Field(examples=["0.5"])
+    """0 bars the person; null lifts the cap."""
+    reason: Reason = Field(examples=["the first study only"])
+    """Kept in the ledger."""
 
 
 class KeyRequest(Request):
@@ -429,9 +309,11 @@ class KeyRequest(Request):
     another admin is another person.
     """
 
-    name: Name
-    role: Role
-    expires: Ahead | None = None
-    person: Person | None = Field(
-        default=None, description="The `person` of an earlier key, to whom this one is given."
-    )
+    name: Name = Field(examples=["an analyst"])
+    """What to call the key, and its person unless `person` says who that is."""
+    role: Role = Field(examples=["analyst"])
+    """What the key may do. Each role may also do what a lesser one may."""
+    expires: Ahead | None = Field(default=None, examples=["2030-01-01T00:00:00Z"])
+    """When the key ends by itself; null for never."""
+    person: Person | None = Field(default=None, examples=["an analyst"])
+    """The `person` of an earlier key, to whom this one is given."""

@@ -9,7 +9,7 @@ nothing: statistics derive their sensitivity from that.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import isfinite
 from typing import ClassVar, Literal
@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.contract import Block, InvalidStatisticError, require_column
+from mechanisms.contract import Block, InvalidStatisticError, meaning, require_column
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
 
 MAX_CONDITIONS = 20
@@ -39,24 +39,25 @@ _COMPARE: dict[str, Callable[[NDArray[np.int32], int], Mask]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One comparison of a column with a public value.
-
-    Parameters
-    ----------
-    column
-        The column's name.
-    op
-        A comparison; categories and booleans know only ``==``, ``!=`` and ``in``.
-    value
-        A number within the column's bounds, one of a category's values, true or
-        false; for ``in`` a list of them.
-    """
+    """One comparison of a column with a public value."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
 
-    column: str
-    op: Operator
-    value: Scalar | tuple[Scalar, ...]
+    column: str = field(metadata=meaning("A column's name.", example="ocean_proximity"))
+    op: Operator = field(
+        metadata=meaning(
+            "How the column is compared with the value. Categories and booleans know only "
+            "`==`, `!=` and `in`.",
+            example="==",
+        )
+    )
+    value: Scalar | tuple[Scalar, ...] = field(
+        metadata=meaning(
+            "A number within the column's bounds, one of a category's declared values, or true or "
+            "false. With `in` a list of them.",
+            example="INLAND",
+        )
+    )
 
     def codes(self, schema: Schema) -> tuple[int, ...]:
         """Return the codes compared with; one, unless the operator is ``in``.

@@ -12,11 +12,12 @@ correlation, and 0 is answered, with an interval as wide as [-1, 1].
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import sqrt
 from typing import ClassVar, Literal
 
+from mechanisms.contract import Json, meaning
 from mechanisms.domain import CODE_MAX, Schema
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, clamp
 from mechanisms.statistics.covariance import (
@@ -40,9 +41,12 @@ class Correlation:
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = Moments.mechanisms
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
+    example: ClassVar[Json] = {"kind": "correlation", "columns": ["income", "foodexp"]}
 
     kind: Literal["correlation"] = "correlation"
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = field(
+        metadata=meaning("Number or boolean columns, each named once; at most 64.")
+    )
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

@@ -7,11 +7,11 @@ either adjacency. Without conditions it is private under add-remove only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from mechanisms.contract import Data, InvalidStatisticError
+from mechanisms.contract import Data, InvalidStatisticError, Json, meaning
 from mechanisms.domain import Schema
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.privacy import Adjacency
@@ -32,9 +32,20 @@ class Count:
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "k_norm": ("l1", "l2", "linf", "optimal")
     }
+    example: ClassVar[Json] = {
+        "kind": "count",
+        "where": [{"column": "ocean_proximity", "op": "==", "value": "INLAND"}],
+    }
 
     kind: Literal["count"] = "count"
-    where: tuple[Condition, ...] = ()
+    where: tuple[Condition, ...] = field(
+        default=(),
+        metadata=meaning(
+            "Conditions that a record must meet, all of them, to be counted; at most 20. Without "
+            "any, every record counts: then `add_remove` only, since under `replace_one` the row "
+            "count is public."
+        ),
+    )
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

@@ -12,11 +12,11 @@ a whole need not be positive definite.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from mechanisms.contract import require_numbers
+from mechanisms.contract import Json, meaning, require_numbers
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, public_rows
@@ -36,9 +36,12 @@ class Covariance:
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = Moments.mechanisms
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
+    example: ClassVar[Json] = {"kind": "covariance", "columns": ["income", "foodexp"]}
 
     kind: Literal["covariance"] = "covariance"
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = field(
+        metadata=meaning("Number or boolean columns, each named once; at most 64.")
+    )
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

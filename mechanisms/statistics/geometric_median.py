@@ -10,10 +10,10 @@ replacing a record moves the sum by at most Delta_2 = 2, adding or removing one 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from mechanisms.contract import InvalidStatisticError, require_numbers
+from mechanisms.contract import InvalidStatisticError, Json, meaning, require_numbers
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency
 
@@ -22,20 +22,17 @@ MAX_COLUMNS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeometricMedian:
-    """The point with the least mean distance to the records, in scaled columns.
-
-    Parameters
-    ----------
-    columns
-        Between 1 and 4 number or boolean columns.
-    """
+    """The point with the least mean distance to the records, in scaled columns."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"kng": ("l2",)}
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
+    example: ClassVar[Json] = {"kind": "geometric_median", "columns": ["longitude", "latitude"]}
 
     kind: Literal["geometric_median"] = "geometric_median"
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = field(
+        metadata=meaning("Between 1 and 4 number or boolean columns, each named once.")
+    )
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

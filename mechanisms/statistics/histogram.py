@@ -21,7 +21,13 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.contract import Data, InvalidStatisticError, require_column
+from mechanisms.contract import (
+    Data,
+    InvalidStatisticError,
+    Json,
+    meaning,
+    require_column,
+)
 from mechanisms.domain import CODE_MAX, CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.geometry.histograms import HistogramBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace
@@ -40,29 +46,37 @@ MAX_CELLS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
-    """Counts per cell, the product of the columns' cells in declared order.
-
-    Parameters
-    ----------
-    columns
-        Category, boolean or number columns.
-    edges
-        For each number column its increasing edges, within the column's bounds:
-        cells ``[a, b)``, the last one closed; values outside fall into the end cells.
-    where
-        Conditions a record must meet to be counted.
-    """
+    """Counts per cell, the product of the columns' cells in declared order."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "k_norm": ("optimal", "l1", "l2", "linf")
     }
     limits: ClassVar[Mapping[str, int]] = {"cells": MAX_CELLS}
+    example: ClassVar[Json] = {"kind": "histogram", "columns": ["ocean_proximity"]}
 
     kind: Literal["histogram"] = "histogram"
-    columns: tuple[str, ...]
-    edges: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    where: tuple[Condition, ...] = ()
+    columns: tuple[str, ...] = field(
+        metadata=meaning(
+            "Category, boolean or number columns, each named once. There is one cell for each "
+            "combination of theirs, between 2 and 10,000."
+        )
+    )
+    edges: Mapping[str, tuple[float, ...]] = field(
+        default_factory=dict,
+        metadata=meaning(
+            "For each number column its increasing edges, within the column's bounds: cells "
+            "`[a, b)`, the last one closed. Values outside fall into the end cells.",
+            example={"median_income": [0, 3, 6, 15]},
+        ),
+    )
+    where: tuple[Condition, ...] = field(
+        default=(),
+        metadata=meaning(
+            "Conditions that a record must meet, all of them, to be counted; at most 20.",
+            example=[{"column": "median_income", "op": ">=", "value": 6}],
+        ),
+    )
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

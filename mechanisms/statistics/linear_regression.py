@@ -8,11 +8,11 @@ derived in :mod:`mechanisms.objectives.linear`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from mechanisms.contract import InvalidStatisticError
+from mechanisms.contract import InvalidStatisticError, Json, meaning
 from mechanisms.domain import Schema
 from mechanisms.statistics.regression import RegressionScaling
 
@@ -23,28 +23,7 @@ MAX_COEFFICIENTS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearRegression:
-    """Coefficients (target units per unit of a column) of a linear regression.
-
-    Parameters
-    ----------
-    target
-        A number or boolean column.
-    features
-        Number or boolean columns, none of them the target.
-    intercept
-        Whether a constant is fitted too; it counts as a coefficient.
-    bound
-        Limit of the l1 norm of the scaled coefficients, intercept included,
-        between 1e-6 and 1e6. The K-norm gradient mechanism adapts its noise to
-        the coefficients, so a generous bound costs it little. Functional mechanism:
-        coefficients beyond it are scaled back to it.
-    ridge
-        gamma of the public penalty (gamma / 2) ||theta||_2^2 beside the sum of squared
-        residuals, in scaled units, or None for the mechanism's public rule. K-norm
-        gradient and exponential mechanism: less than the rule allows is refused, as a
-        draw could then take too long. Functional mechanism: ridge regression with
-        lambda = gamma / 2; 0 is the pseudoinverse. At most 1e100.
-    """
+    """Coefficients (target units per unit of a column) of a linear regression."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -54,8 +33,8 @@ class LinearRegression:
         "exponential": (),
     }
     advice: ClassVar[Mapping[str, str]] = {
-        "kng": "The choice for one regression: least error for its epsilon in most settings, up to "
-        "20 coefficients, and little hurt by a generous bound.",
+        "kng": "Within the bound, up to 20 coefficients: accurate where rows are many for the "
+        "number of coefficients. Where they are few its draw spreads over the bound.",
         "objective_perturbation": "For many coefficients, or a tight bound: its noise is one tilt "
         "of the loss, whose law does not depend on the data.",
         "functional": "Least squares of sanitized moments; the only one here with a stated "
@@ -68,13 +47,46 @@ class LinearRegression:
         "functional_columns": 64,
         "exponential_coefficients": 12,
     }
+    example: ClassVar[Json] = {
+        "kind": "linear_regression",
+        "target": "foodexp",
+        "features": ["income"],
+        "bound": 2,
+    }
 
     kind: Literal["linear_regression"] = "linear_regression"
-    target: str
-    features: tuple[str, ...]
-    intercept: bool = True
-    bound: float = 10.0
-    ridge: float | None = None
+    target: str = field(metadata=meaning("The number or boolean column to explain."))
+    features: tuple[str, ...] = field(
+        metadata=meaning(
+            "Number or boolean columns, none of them the target. How many depends on the "
+            "mechanism: see `limits` of the catalog."
+        )
+    )
+    intercept: bool = field(
+        default=True,
+        metadata=meaning(
+            "Whether a constant is fitted too; it counts as a coefficient.", example=True
+        ),
+    )
+    bound: float = field(
+        default=10.0,
+        metadata=meaning(
+            "Limit of the l1 norm of the coefficients in scaled columns (each on [-1, 1]), the "
+            "intercept included. Between 0.000001 and 1000000. `functional` scales coefficients "
+            "beyond it back to it; the others draw within it."
+        ),
+    )
+    ridge: float | None = field(
+        default=None,
+        metadata=meaning(
+            "gamma of the public penalty `(gamma / 2) ||theta||_2^2` beside the sum of squared "
+            "residuals, in scaled columns; at most 1e100. Null takes the mechanism's public rule. "
+            "`kng` and `exponential` refuse less than their rule allows, as a draw could then "
+            "take too long. For `functional` it is ridge regression with lambda = gamma / 2, "
+            "and 0 is the pseudoinverse.",
+            example=50,
+        ),
+    )
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

@@ -19,7 +19,7 @@ The Hessian ``s (1 - s) x x'`` has rank one and the eigenvalue at most
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -29,6 +29,8 @@ from mechanisms.contract import (
     Block,
     Data,
     InvalidStatisticError,
+    Json,
+    meaning,
     require_column,
 )
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
@@ -43,25 +45,7 @@ MAX_COEFFICIENTS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogisticRegression:
-    """Coefficients (log-odds per unit of a column) of a 0/1 target on features.
-
-    Parameters
-    ----------
-    target
-        A boolean column, or a public condition that turns a column into 0/1.
-    features
-        Number or boolean columns, none of them the target's.
-    intercept
-        Whether a constant is fitted too.
-    bound
-        Limit of the l1 norm of the scaled coefficients, intercept included,
-        between 1e-6 and 1e6; None for no limit by objective perturbation, and for
-        10 by the K-norm gradient mechanism, which needs one.
-    q
-        Of objective perturbation alone: the share of epsilon spent on the tilt,
-        between 0.001 and 0.999, or ``"auto"`` for the public rule of
-        :func:`mechanisms.perturbation.calibration.automatic_q`.
-    """
+    """Coefficients (log-odds per unit of a column) of a 0/1 target on features."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -78,13 +62,47 @@ class LogisticRegression:
         "coefficients": MAX_COEFFICIENTS,
         "kng_coefficients": 4,
     }
+    example: ClassVar[Json] = {
+        "kind": "logistic_regression",
+        "target": {"column": "median_house_value", "op": ">=", "value": 200000},
+        "features": ["median_income", "housing_median_age"],
+    }
 
     kind: Literal["logistic_regression"] = "logistic_regression"
-    target: str | Condition
-    features: tuple[str, ...]
-    intercept: bool = True
-    bound: float | None = None
-    q: float | Literal["auto"] = "auto"
+    target: str | Condition = field(
+        metadata=meaning(
+            "A boolean column, or a public condition that turns a column into 0 and 1."
+        )
+    )
+    features: tuple[str, ...] = field(
+        metadata=meaning(
+            "Number or boolean columns, none of them the target's. At most 4 coefficients by "
+            "`kng`, 100 by `objective_perturbation`."
+        )
+    )
+    intercept: bool = field(
+        default=True,
+        metadata=meaning(
+            "Whether a constant is fitted too; it counts as a coefficient.", example=True
+        ),
+    )
+    bound: float | None = field(
+        default=None,
+        metadata=meaning(
+            "Limit of the l1 norm of the coefficients in scaled columns (each on [-1, 1]), the "
+            "intercept included. Between 0.000001 and 1000000. Null is no limit by "
+            "`objective_perturbation`, and 10 by `kng`, which needs one.",
+            example=10,
+        ),
+    )
+    q: float | Literal["auto"] = field(
+        default="auto",
+        metadata=meaning(
+            "Of `objective_perturbation` alone: the share of epsilon spent on the tilt, between "
+            "0.001 and 0.999. `auto` takes a public rule, which the preview shows.",
+            example="auto",
+        ),
+    )
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

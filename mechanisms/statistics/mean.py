@@ -10,11 +10,11 @@ codes), a cube with sensitivity F, since a record adds (F, a) with |a| <= F.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from mechanisms.contract import Data, Json, require_numbers
+from mechanisms.contract import Data, Json, meaning, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.geometry.spaces import cube_space
 from mechanisms.privacy import Adjacency
@@ -37,9 +37,12 @@ class Mean:
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "k_norm": ("l1", "l2", "linf", "optimal")
     }
+    example: ClassVar[Json] = {"kind": "mean", "columns": ["income", "foodexp"]}
 
     kind: Literal["mean"] = "mean"
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = field(
+        metadata=meaning("Number or boolean columns, each named once.")
+    )
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

@@ -9,11 +9,11 @@ and regression on these columns can be computed from them free of charge.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from mechanisms.contract import InvalidStatisticError, require_numbers
+from mechanisms.contract import InvalidStatisticError, Json, meaning, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import (
@@ -44,9 +44,12 @@ class Moments:
         "k_norm": ("optimal", "l1", "l2", "linf")
     }
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
+    example: ClassVar[Json] = {"kind": "moments", "columns": ["income", "foodexp"]}
 
     kind: Literal["moments"] = "moments"
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = field(
+        metadata=meaning("Number or boolean columns, each named once; at most 64.")
+    )
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

@@ -11,12 +11,12 @@ prints ``2 (1 - tau)``, which is not private for tau above 1/2.)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from typing import ClassVar, Literal
 
-from mechanisms.contract import InvalidStatisticError, require_numbers
+from mechanisms.contract import InvalidStatisticError, Json, meaning, require_numbers
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency
 
@@ -28,16 +28,10 @@ _LEVEL_UNIT = 10**9
 class Quantile:
     """Quantiles of a number or boolean column at the given levels.
 
-    Parameters
-    ----------
-    column
-        The column's name.
-    levels
-        Distinct levels strictly between 0 and 1, with at most 9 decimals; at most 100.
-        By the K-norm gradient mechanism several are drawn jointly (norm l1) or one by one
-        with an equal part of epsilon each (norm linf). Norm auto takes the one whose
-        ranks miss by less, which is jointly but for a few levels close together under
-        add-remove, and one by one where epsilon is small for the public bound on rows.
+    By the K-norm gradient mechanism several levels are drawn jointly (norm l1) or one by
+    one with an equal part of epsilon each (norm linf). Norm auto takes the one whose
+    ranks miss by less, which is jointly but for a few levels close together under
+    add-remove, and one by one where epsilon is small for the public bound on rows.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
@@ -56,10 +50,16 @@ class Quantile:
         "each: for a single level never worse than the exponential mechanism; for several the "
         "joint draw of kng usually misses by less.",
     }
+    example: ClassVar[Json] = {"kind": "quantile", "column": "income", "levels": [0.1, 0.5, 0.9]}
 
     kind: Literal["quantile"] = "quantile"
-    column: str
-    levels: tuple[float, ...]
+    column: str = field(metadata=meaning("A number or boolean column."))
+    levels: tuple[float, ...] = field(
+        metadata=meaning(
+            "Distinct levels strictly between 0 and 1, with at most 9 decimals; at most 100. "
+            "0.5 is the median."
+        )
+    )
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

@@ -18,11 +18,11 @@ Constants of the smoothed loss are in :mod:`mechanisms.objectives.losses`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from mechanisms.contract import InvalidStatisticError
+from mechanisms.contract import InvalidStatisticError, Json, meaning
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.regression import RegressionScaling
@@ -34,22 +34,7 @@ _LEVEL_UNIT = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantileRegression:
-    """Coefficients (target units per unit of a column) of a conditional quantile.
-
-    Parameters
-    ----------
-    target
-        A number or boolean column.
-    features
-        Number or boolean columns, none of them the target.
-    intercept
-        Whether a constant is fitted too; it counts as a coefficient.
-    tau
-        The quantile's level, strictly between 0 and 1, with at most 9 decimals.
-    bound
-        Limit of the l1 norm of the scaled coefficients, intercept included,
-        between 1e-6 and 1e6.
-    """
+    """Coefficients (target units per unit of a column) of a conditional quantile."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -68,13 +53,42 @@ class QuantileRegression:
         "kng_coefficients": 4,
         "exponential_coefficients": 4,
     }
+    example: ClassVar[Json] = {
+        "kind": "quantile_regression",
+        "target": "foodexp",
+        "features": ["income"],
+        "tau": 0.5,
+        "bound": 2,
+    }
 
     kind: Literal["quantile_regression"] = "quantile_regression"
-    target: str
-    features: tuple[str, ...]
-    intercept: bool = True
-    tau: float = 0.5
-    bound: float = 10.0
+    target: str = field(metadata=meaning("The number or boolean column to explain."))
+    features: tuple[str, ...] = field(
+        metadata=meaning(
+            "Number or boolean columns, none of them the target. At most 4 coefficients by "
+            "`kng` and `exponential`, 100 by `objective_perturbation`."
+        )
+    )
+    intercept: bool = field(
+        default=True,
+        metadata=meaning(
+            "Whether a constant is fitted too; it counts as a coefficient.", example=True
+        ),
+    )
+    tau: float = field(
+        default=0.5,
+        metadata=meaning(
+            "The quantile's level, strictly between 0 and 1, with at most 9 decimals. "
+            "0.5 fits the conditional median."
+        ),
+    )
+    bound: float = field(
+        default=10.0,
+        metadata=meaning(
+            "Limit of the l1 norm of the coefficients in scaled columns (each on [-1, 1]), the "
+            "intercept included. Between 0.000001 and 1000000."
+        ),
+    )
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

@@ -9,11 +9,11 @@ its own; :mod:`mechanisms.composition` says why the whole is epsilon-DP.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
-from mechanisms.contract import InvalidStatisticError, Statistic
+from mechanisms.contract import InvalidStatisticError, Json, Statistic, meaning
 from mechanisms.domain import Schema
 from mechanisms.statistics.histogram import MAX_CELLS, Histogram
 
@@ -44,25 +44,32 @@ class SingleStatistic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One statistic of a stack.
-
-    Parameters
-    ----------
-    statistic
-        Any statistic but a stack.
-    share
-        Its share of epsilon relative to the other parts', between 0.000001 and
-        1000000 with at most 9 decimals; shares need not sum to 1.
-    mechanism, norm
-        As in a release of this statistic alone.
-    """
+    """One statistic of a stack."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
 
-    statistic: Annotated[Statistic, SingleStatistic()]
-    share: float = 1.0
-    mechanism: MechanismName = "auto"
-    norm: NormName = "auto"
+    statistic: Annotated[Statistic, SingleStatistic()] = field(
+        metadata=meaning(
+            "Any statistic but a stack.",
+            example={"kind": "quantile", "column": "income", "levels": [0.5]},
+        )
+    )
+    share: float = field(
+        default=1.0,
+        metadata=meaning(
+            "Its share of epsilon relative to the other parts', between 0.000001 and 1000000 with "
+            "at most 9 decimals. Shares need not sum to 1.",
+            example=2,
+        ),
+    )
+    mechanism: MechanismName = field(
+        default="auto",
+        metadata=meaning("As in a release of this statistic alone.", example="auto"),
+    )
+    norm: NormName = field(
+        default="auto",
+        metadata=meaning("As in a release of this statistic alone.", example="auto"),
+    )
 
     @property
     def exact_share(self) -> Fraction:
@@ -85,21 +92,26 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """Several statistics in one release, one epsilon split exactly by their shares.
-
-    Parameters
-    ----------
-    parts
-        Between 1 and 20 parts, their histograms with at most 10,000 cells in
-        all; a stack cannot hold another.
-    """
+    """Several statistics in one release, one epsilon split exactly by their shares."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"composition": ()}
     limits: ClassVar[Mapping[str, int]] = {"parts": MAX_PARTS, "cells": MAX_CELLS}
+    example: ClassVar[Json] = {
+        "kind": "stack",
+        "parts": [
+            {"statistic": {"kind": "mean", "columns": ["income"]}, "share": 2},
+            {"statistic": {"kind": "quantile", "column": "income", "levels": [0.5]}},
+        ],
+    }
 
     kind: Literal["stack"] = "stack"
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...] = field(
+        metadata=meaning(
+            "Between 1 and 20 parts, their histograms with at most 10,000 cells in all. A stack "
+            "cannot hold another."
+        )
+    )
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

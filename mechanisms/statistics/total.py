@@ -12,14 +12,14 @@ integer weights ``w_j = D // D_j`` which give all of them the sensitivity D.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from mechanisms.contract import Data, require_numbers
+from mechanisms.contract import Data, Json, meaning, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.geometry.contributions import ContributionHull, contribution_hull
 from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space
@@ -53,10 +53,19 @@ class Sum:
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "k_norm": ("l1", "l2", "linf", "optimal")
     }
+    example: ClassVar[Json] = {"kind": "sum", "columns": ["population", "households"]}
 
     kind: Literal["sum"] = "sum"
-    columns: tuple[str, ...]
-    where: tuple[Condition, ...] = ()
+    columns: tuple[str, ...] = field(
+        metadata=meaning("Number or boolean columns, each named once.")
+    )
+    where: tuple[Condition, ...] = field(
+        default=(),
+        metadata=meaning(
+            "Conditions that a record must meet, all of them, to be added; at most 20.",
+            example=[{"column": "ocean_proximity", "op": "==", "value": "INLAND"}],
+        ),
+    )
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

@@ -8,11 +8,11 @@ made of the noisy first and second moments (see :mod:`second_order`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from mechanisms.contract import InvalidStatisticError, require_numbers
+from mechanisms.contract import InvalidStatisticError, Json, meaning, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, public_rows
@@ -35,9 +35,12 @@ class Variance:
         "k_norm": ("optimal", "l1", "l2", "linf")
     }
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
+    example: ClassVar[Json] = {"kind": "variance", "columns": ["income", "foodexp"]}
 
     kind: Literal["variance"] = "variance"
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = field(
+        metadata=meaning("Number or boolean columns, each named once; at most 1000.")
+    )
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,55 @@ def test_requests_show_every_statistic() -> None:
         schema = schemas[reference.rsplit("/", 1)[-1]]
         assert schema["additionalProperties"] is False
         assert "kind" in schema["required"]
+
+
+def _described(part: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every member of a body and every parameter of a request, with its place."""
+    if isinstance(part, dict):
+        for name, schema in part.get("properties", {}).items():
+            if isinstance(schema, dict):
+                yield f"{place}.{name}", schema
+        for parameter in part.get("parameters", ()):
+            yield f"{place}.{parameter['name']}", parameter
+        for name, inner in part.items():
+            yield from _described(inner, f"{place}.{name}")
+    elif isinstance(part, list):
+        for at, inner in enumerate(part):
+            yield from _described(inner, f"{place}[{at}]")
+
+
+def test_every_member_and_every_parameter_says_what_it_means() -> None:
+    found = dict(_described(DOCUMENT))
+    assert len(found) > 200
+    assert [place for place, each in found.items() if not each.get("description")] == []
+    for place, each in found.items():
+        assert re.search(r"[.:]$", each["description"]), f"{place} does not end its sentence"
+
+
+def _shows_itself(schema: dict[str, Any]) -> bool:
+    return bool(schema.get("examples")) or "const" in schema or "discriminator" in schema
+
+
+def test_everything_that_is_sent_has_an_example() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    # what is sent is closed to unknown members; `ReceiptRequest` is an answer that is sent back
+    sent = [name for name, each in schemas.items() if each.get("additionalProperties") is False]
+    assert {"Mean", "Condition", "Part", "DatasetSpec", "CapRequest"} <= set(sent)
+    for name in [*sent, "ReceiptRequest"]:
+        for member, schema in schemas[name]["properties"].items():
+            assert _shows_itself(schema), f"{name}.{member}"
+    parameters = (each for _, each in _described(DOCUMENT["paths"]) if "in" in each)
+    assert all(each["schema"].get("examples") or each.get("examples") for each in parameters)
+
+
+def test_a_member_without_a_description_would_be_found() -> None:
+    bare = {"properties": {"kind": {"type": "string"}}, "parameters": [{"name": "limit"}]}
+    found = dict(_described(bare))
+    assert [place for place, each in found.items() if "description" not in each] == [
+        ".kind",
+        ".limit",
+    ]
+    assert not _shows_itself({"type": "string", "description": "A text."})
 
 
 @pytest.mark.parametrize("path", sorted(DOCUMENT["paths"]))

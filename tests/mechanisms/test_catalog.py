@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from typing import Annotated, Any, Union
 
@@ -46,11 +46,42 @@ def test_offers_are_complete_and_json_ready() -> None:
         assert offer["theorem"]
         assert offer["summary"]
         assert all(parameter["name"] != "kind" for parameter in offer["parameters"])
+        for parameter in offer["parameters"]:
+            assert parameter["meaning"]
+            assert parameter["example"] is not None, (offer["statistic"], parameter["name"])
     for kind in STATISTICS:
         several = sum(named == kind for named, _ in pairs) > 1
         for offer in (each for each in listed if each["statistic"] == kind):
             assert (len(offer["advice"] or "") > 20) == several, (kind, offer["mechanism"])
         assert sum(offer["default"] for offer in listed if offer["statistic"] == kind) == 1
+
+
+def _silent(*classes: Any) -> list[str]:
+    """Return the fields that do not say what they mean in a sentence, ``kind`` aside."""
+    return [
+        f"{each.__name__}.{entry.name}"
+        for each in classes
+        for entry in fields(each)
+        if entry.name != "kind" and not entry.metadata.get("description", "").endswith(".")
+    ]
+
+
+def test_every_field_of_a_statistic_says_what_it_means() -> None:
+    assert _silent(*STATISTICS.values(), Condition, Part) == []
+
+
+def test_a_field_without_a_meaning_would_be_found() -> None:
+    @dataclass
+    class Silent:
+        columns: tuple[str, ...]
+
+    assert _silent(Silent) == ["Silent.columns"]
+
+
+@pytest.mark.parametrize("kind", STATISTICS)
+def test_every_statistic_has_a_whole_example(kind: str) -> None:
+    read = MODEL.validate_json(json.dumps(STATISTICS[kind].example), strict=True)
+    assert type(read) is STATISTICS[kind]
 
 
 def test_auto_is_the_first_mechanism_and_the_advisor_s_norm() -> None:

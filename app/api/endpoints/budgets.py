@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
-from app.api.answers import EntryAnswer, entry_answer
 from app.api.budget_answers import BudgetAnswer, CapAnswer, budget_answer, cap_answer
 from app.api.dependencies import Analyst, Curator, Id, State, body_of, json_body
+from app.api.ledger_answers import EntryAnswer, entry_answer
 from app.api.paging import Page, Paging, page_of
 from app.api.problems import documented
 from app.api.schemas import CapRequest, GrantRequest

@@ -29,7 +29,10 @@ _UPLOAD = {
                             "format": "binary",
                             "description": "CSV with a header, CSV.gz or Parquet.",
                         },
-                        "spec": {"$ref": "#/components/schemas/DatasetSpec"},
+                        "spec": {
+                            "$ref": "#/components/schemas/DatasetSpec",
+                            "description": "What is public about it, as JSON.",
+                        },
                     },
                 },
                 "encoding": {"spec": {"contentType": "application/json"}},

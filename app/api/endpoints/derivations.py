@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
-from app.api.answers import DerivationAnswer
 from app.api.dependencies import Analyst, Id, State, body_of, json_body
 from app.api.problems import documented
+from app.api.release_answers import DerivationAnswer
 from app.api.schemas import DerivationRequest
 
 router = APIRouter(prefix="/v1/releases/{release}", tags=["releases"])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from app.api.answers import (
+from app.api.dependencies import Analyst, Curator, Id, Sent, State, body_of
+from app.api.ledger_answers import (
     EntryAnswer,
     PublicKeysAnswer,
     ReceiptCheckAnswer,
@@ -13,7 +14,6 @@ from app.api.answers import (
     public_keys_answer,
     receipt_check_answer,
 )
-from app.api.dependencies import Analyst, Curator, Id, Sent, State, body_of
 from app.api.paging import Page, Paging, page_of
 from app.api.problems import documented
 from app.api.schemas import ReceiptRequest

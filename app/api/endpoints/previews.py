@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
-from app.api.answers import PreviewAnswer
 from app.api.dependencies import Analyst, Id, State, body_of, json_body
 from app.api.problems import documented
+from app.api.release_answers import PreviewAnswer
 from app.api.schemas import PreviewRequest
 from app.services.plans.previews import Wish
 

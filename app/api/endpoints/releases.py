@@ -8,7 +8,6 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.answers import ReleaseAnswer
 from app.api.dependencies import (
     Analyst,
     Id,
@@ -25,6 +24,7 @@ from app.api.dependencies import (
 from app.api.direct import DirectRoute
 from app.api.paging import MOST_BYTES, Page, Paging, json_page_of
 from app.api.problems import carrying, documented
+from app.api.release_answers import ReleaseAnswer
 from app.api.schemas import ReleaseRequest
 from app.domain.problems import Problem
 from app.domain.releases import GIVEN_BACK, ReleaseState
@@ -57,7 +57,12 @@ _PARAMETERS = {
             "required": True,
             "description": "Yours to choose, once per question. It belongs to the person, not to "
             "the API key, and never expires: the same body again gives the same stored answer.",
-            "schema": {"type": "string", "minLength": 1, "maxLength": 200},
+            "schema": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 200,
+                "examples": ["household-means"],
+            },
         },
     ]
 }
@@ -144,9 +149,14 @@ def list_releases(
     cut: Paging,
     state: State,
     dataset: Annotated[
-        IdFilter, Query(max_length=100, description="Only releases of this data set.")
+        IdFilter,
+        Query(
+            max_length=100, description="Only releases of this data set.", examples=["ds_8f2c41"]
+        ),
     ] = None,
-    status: Annotated[Reviewed | None, Query(description=_STATUS)] = None,
+    status: Annotated[
+        Reviewed | None, Query(description=_STATUS, examples=["awaiting_review"])
+    ] = None,
 ) -> Response:
     """List your releases, newest first; a curator sees everybody's.
 

@@ -8,10 +8,10 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.answers import ReleaseAnswer
 from app.api.dependencies import Analyst, Curator, Id, State, body_of, json_body
 from app.api.endpoints.releases import unfinished
 from app.api.problems import carrying, documented
+from app.api.release_answers import ReleaseAnswer
 from app.api.schemas import DecisionRequest
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
@@ -27,7 +27,12 @@ _IF_MATCH = {
             "in": "header",
             "required": True,
             "description": "The `ETag` of the release as the reviewer has seen it.",
-            "schema": {"type": "string", "minLength": 1, "maxLength": 200},
+            "schema": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 200,
+                "examples": ['"reserved"'],
+            },
         }
     ]
 }

@@ -1,0 +1,177 @@
+"""The bodies of answers about the ledger, its verification and its receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Literal
+
+from app.api.answers import Answer
+from app.domain.ledger import Entry
+from app.services.datasets.accounting import Meter
+from app.services.releases.receipts import Finding, PublicKey
+
+
+class EntryAnswer(Answer):
+    """One entry of the ledger. Amounts are decimal text in ``unit``: epsilons, or zCDP's rho."""
+
+    account: str
+    """The budget account whose chain it belongs to."""
+    unit: Literal["epsilon", "rho"]
+    """What the amounts are counted in."""
+    seq: int
+    """Its place in the account's chain, from 1."""
+    epoch: int
+    """The ledger's epoch; a reconciliation after a restored backup begins a new one."""
+    kind: str
+    """`open` and `grant` raise the total, `expire` lowers it, `debit` spends, `reserve` and
+    `unreserve` set aside and give back, `burn` spends what a restored ledger had forgotten."""
+    principal: str
+    """The person who caused it."""
+    release: str | None
+    """The release it is about, if any."""
+    idem: str | None
+    """The `Idempotency-Key` of the request, if any."""
+    fingerprint: str | None
+    """SHA-256 of what was asked or done, if any."""
+    note: str | None
+    """The reason that was given, or what the entry adds."""
+    amount: str
+    """What the entry moves."""
+    total_after: str
+    """The account's total after it."""
+    spent_after: str
+    """What the account has spent after it."""
+    reserved_after: str
+    """What the account has set aside after it."""
+    at: str
+    """When it was written (UTC)."""
+    prev: str
+    """The hash of the account's entry before it."""
+    hash: str
+    """SHA-256 over every member of this entry and the hash before it."""
+
+
+class VerificationAnswer(Answer):
+    """Whether every chain and sum of the ledger holds, and how it stands to its anchor."""
+
+    ok: bool
+    """Whether no fault was found."""
+    entries: int
+    """How many entries were walked."""
+    head: str
+    """SHA-256 over the sorted last hashes of all accounts; note it elsewhere."""
+    anchor: str | None
+    """How the ledger stands to its anchor; null where they were not compared."""
+    faults: list[str]
+    """What was found to be wrong, one sentence each."""
+
+
+class ReceiptFactsAnswer(Answer):
+    """What a receipt says: this ledger charged for this answer in this entry."""
+
+    ledger: str
+    """The ledger's id."""
+    epoch: int
+    """The ledger's epoch when it signed."""
+    account: str
+    """The account that was charged."""
+    seq: int
+    """The place of the charge in the account's chain."""
+    entry: str
+    """The entry's hash."""
+    release: str
+    """The release that was answered."""
+    answer: str
+    """SHA-256 of the answer's bytes without its receipt."""
+
+
+class ReceiptCheckAnswer(Answer):
+    """What this ledger makes of a receipt; without a good signature it says no more."""
+
+    ok: bool
+    """Whether signature, entry and answer all hold."""
+    signature: bool
+    """Whether a key of this ledger signed the receipt."""
+    sent: bool | None
+    """Whether the answer that was sent is the signed one; null: it was not sent."""
+    entry: bool | None
+    """Whether this ledger has the entry in its place."""
+    stored: bool | None
+    """Whether the stored answer is the signed one."""
+    forgotten: bool | None
+    """Whether the entry is missing and of an epoch that a reconciliation has ended, as when a
+    restored database did not know it yet."""
+    receipt: ReceiptFactsAnswer | None
+    """What the receipt says; null without a good signature."""
+
+
+class PublicKeyAnswer(Answer):
+    """A public key as a JSON Web Key (RFC 8037), and since when the ledger has it."""
+
+    kty: Literal["OKP"] = "OKP"
+    """Key type: octet key pair."""
+    crv: Literal["Ed25519"] = "Ed25519"
+    """Curve."""
+    alg: Literal["EdDSA"] = "EdDSA"
+    """Algorithm of the signatures."""
+    use: Literal["sig"] = "sig"
+    """The key signs."""
+    kid: str
+    """The key's name, its RFC 7638 thumbprint; a receipt's header holds it."""
+    x: str
+    """The public key, base64url."""
+    since: str
+    """When the ledger recorded it (UTC)."""
+
+
+class PublicKeysAnswer(Answer):
+    """The keys that sign this ledger's receipts, the present one first: a JSON Web Key set."""
+
+    ledger: str
+    """The ledger's id."""
+    keys: list[PublicKeyAnswer]
+    """The present key, then earlier ones."""
+
+
+def entry_answer(entry: Entry, meter: Meter) -> EntryAnswer:
+    """Return a ledger entry."""
+    return EntryAnswer(
+        account=entry.account,
+        unit=meter.unit,
+        seq=entry.seq,
+        epoch=entry.epoch,
+        kind=entry.kind,
+        principal=entry.principal,
+        release=entry.release,
+        idem=entry.idem,
+        fingerprint=entry.fingerprint,
+        note=entry.note,
+        amount=meter.text(entry.amount),
+        total_after=meter.text(entry.total_after),
+        spent_after=meter.text(entry.spent_after),
+        reserved_after=meter.text(entry.reserved_after),
+        at=entry.at,
+        prev=entry.prev,
+        hash=entry.hash,
+    )
+
+
+def receipt_check_answer(finding: Finding) -> ReceiptCheckAnswer:
+    """Return what was found of a receipt."""
+    said = finding.receipt
+    return ReceiptCheckAnswer(
+        ok=finding.ok,
+        signature=finding.signature,
+        sent=finding.sent,
+        entry=finding.entry,
+        stored=finding.stored,
+        forgotten=finding.forgotten,
+        receipt=None if said is None else ReceiptFactsAnswer(**asdict(said)),
+    )
+
+
+def public_keys_answer(ledger: str, keys: Iterable[PublicKey]) -> PublicKeysAnswer:
+    """Return public keys as a JSON Web Key set."""
+    shown = [PublicKeyAnswer(kid=key.name, x=key.public, since=key.since) for key in keys]
+    return PublicKeysAnswer(ledger=ledger, keys=shown)

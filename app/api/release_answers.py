@@ -1,0 +1,202 @@
+"""The bodies of answers about releases, previews and derivations.
+
+The services write these bodies; the models say what is in them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from app.api.answers import Answer
+
+
+class GuaranteeAnswer(Answer):
+    """What a release promises, and by which theorem."""
+
+    definition: str
+    """The kind of differential privacy."""
+    epsilon: str
+    """The privacy loss that the release is limited to."""
+    adjacency: Literal["replace_one", "add_remove"]
+    """Which data sets count as neighbours."""
+    sensitivity: str
+    """How much neighbouring data sets may differ, exactly or at most, in `sensitivity_unit`."""
+    sensitivity_unit: str
+    """What the sensitivity is counted in."""
+    theorem: str
+    """Where it is proved."""
+    exact: bool
+    """Whether the draw follows the theorem's law exactly, with no rounding that privacy feels."""
+
+
+class NoiseAnswer(Answer):
+    """The law of the noise; both members mirror the shape of the value."""
+
+    std: dict[str, Any]
+    """The standard deviation of the noise of each number."""
+    interval_95: dict[str, Any]
+    """Low and high around each number (around 0 in a preview): 95% of the noise lies within. How
+    the rows were sampled is not in it."""
+
+
+class ReviewAnswer(Answer):
+    """What became of the review of a release; nulls while it waits for one."""
+
+    decided_at: str | None
+    """When it was decided on (UTC)."""
+    reason: str | None
+    """Why it was not approved. The reason of an approval is in the ledger."""
+
+
+class ReleaseAnswer(Answer):
+    """A release. `value` is null while it has no result."""
+
+    id: str
+    """Names the release in addresses."""
+    dataset: str
+    """The id of the data set."""
+    status: str
+    """`awaiting_review`, `running`, `released`, or how it ended without a result: `rejected`,
+    `withdrawn`, `expired`, `void`."""
+    statistic: dict[str, Any]
+    """What was asked, defaults filled in."""
+    mechanism: str
+    """The mechanism that draws it."""
+    norm: str | None
+    """The norm of the noise; null where the mechanism has none to choose."""
+    epsilon: str
+    """The privacy loss of this release."""
+    value: dict[str, Any] | None
+    """The private numbers; the shape is the statistic's. Null while there is no result."""
+    noise: NoiseAnswer | None
+    """The law of the noise; null where it depends on the data, or there is no result."""
+    guarantee: GuaranteeAnswer
+    """What the release promises."""
+    grid: dict[str, Any]
+    """The public steps that the numbers are multiples of."""
+    details: dict[str, Any]
+    """Further public facts of the draw."""
+    reason: str
+    """Why this mechanism and norm."""
+    requested_by: str
+    """The person who asked."""
+    created_at: str
+    """When it was asked for (UTC, whole seconds)."""
+    released_at: str | None
+    """When it was charged, one second added (UTC): how long the draw took is not told."""
+    citation: str | None
+    """A sentence to publish with the numbers."""
+    review: ReviewAnswer | None = None
+    """Null where there is none to wait for; absent once it has a result."""
+    receipt: str | None
+    """A signature (compact JWS, EdDSA) that anybody can check offline; last member."""
+
+
+class DerivationAnswer(Answer):
+    """A statistic computed from a release that is out: post-processing, free."""
+
+    derived_from: str
+    """The release whose numbers it was computed from."""
+    dataset: str
+    """The id of the data set."""
+    statistic: dict[str, Any]
+    """What was computed, defaults filled in."""
+    value: dict[str, Any]
+    """The numbers, in the shape that a release of this statistic has."""
+    noise: NoiseAnswer | None
+    """The law of the noise that the numbers inherit; null where it depends on the data."""
+    guarantee: GuaranteeAnswer
+    """That of the release it was derived from."""
+    cost: str
+    """Always 0."""
+    reason: str
+    """Why it costs nothing."""
+
+
+class AlternativeAnswer(Answer):
+    """A choice that was compared."""
+
+    mechanism: str
+    """The other mechanism."""
+    norm: str | None
+    """Its norm; null where it has none to choose."""
+    comparison: str
+    """How it compares with the one taken."""
+    std: float | None
+    """Its standard deviation, to compare with the others'; null where none is known."""
+
+
+class AccuracyAnswer(Answer):
+    """The epsilon a wanted accuracy takes; null where no law says, or none is enough."""
+
+    wanted: float
+    """The half-width that was wanted."""
+    epsilon: str | None
+    """The least epsilon, to 4 digits, that reaches it."""
+
+
+class FigureAnswer(Answer):
+    """What one person can change, and the norm balls around it, as a picture."""
+
+    svg: str
+    """The picture."""
+
+
+class ChargeAnswer(Answer):
+    """What a release takes from its account, in the account's unit."""
+
+    amount: str
+    """How much."""
+    unit: Literal["epsilon", "rho"]
+    """What it is counted in."""
+
+
+class JobAnswer(Answer):
+    """A release that is drawn in the background."""
+
+    deadline_s: int
+    """Its outcome is shown this many seconds after the charge, or at the next doubling of that
+    time."""
+
+
+class PreviewAnswer(Answer):
+    """What a release would be like."""
+
+    dataset: str
+    """The id of the data set."""
+    statistic: dict[str, Any]
+    """What would be released, defaults filled in."""
+    cost: str
+    """The release's epsilon."""
+    charge: ChargeAnswer
+    """What it would take from the account."""
+    mechanism: str
+    """The mechanism that would draw it."""
+    norm: str | None
+    """The norm of the noise; null where the mechanism has none to choose."""
+    epsilon: str
+    """The privacy loss of the release."""
+    reason: str
+    """Why this mechanism and norm."""
+    guarantee: GuaranteeAnswer
+    """What the release would promise."""
+    grid: dict[str, Any]
+    """The public steps that the numbers would be multiples of."""
+    details: dict[str, Any]
+    """Further public facts of the draw."""
+    review: bool
+    """Whether it would wait for a curator's approval. Nothing is charged before; then it is a
+    job."""
+    job: JobAnswer | None
+    """Null where the release would be answered while its client waits."""
+    noise: NoiseAnswer | None
+    """The law of the noise, its intervals around 0; null where it depends on the data, or on a row
+    count that was not assumed."""
+    alternatives: list[AlternativeAnswer]
+    """Other mechanisms and norms, and how they compare."""
+    adjacent_output_space: FigureAnswer | None
+    """For statistics of two coordinates by k_norm; null otherwise."""
+    accuracy: AccuracyAnswer | None
+    """The epsilon that the wanted accuracy takes; null where none was wanted."""
+    notice: str
+    """What to know before asking twice."""
