@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import httpx
 import pytest
 
 from app.api.openapi import snapshot
+from app.api.pages.layout import inline
 from app.domain.problems import PROBLEMS
 from mechanisms.catalog import STATISTICS
 
@@ -134,6 +136,10 @@ def test_the_reference_page_is_complete_and_stands_alone(anonymous: httpx.Client
                     assert f"<code>{header}</code>" in page.text
     for name in DOCUMENT["components"]["schemas"]:
         assert f'id="schema-{name}"' in page.text
+    for _, described in _described(DOCUMENT):
+        assert inline(described["description"]) in page.text
+    for statistic in STATISTICS.values():
+        assert escape(json.dumps(statistic.example), quote=False) in page.text
     for target in re.findall(r'href="#([^"]+)"', page.text):
         assert f'id="{target}"' in page.text
 

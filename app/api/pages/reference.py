@@ -43,9 +43,10 @@ def _reference(document: str) -> str:
 def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
     parameters = (
         (
-            f"<code>{escape(each['name'])}</code>",
+            _name(each["name"], required=each.get("required", False)),
             escape(each["in"]),
-            escape(each.get("description", "")),
+            _default(each["schema"]),
+            inline(each["description"]) + _example(each["schema"]),
         )
         for each in operation.get("parameters", ())
     )
@@ -57,8 +58,8 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
         f'<section id="{escape(operation["operationId"])}">'
         f"<h3><code>{method.upper()} {escape(path)}</code></h3>"
         f"{paragraphs(operation.get('description', ''))}"
-        + (table(("Parameter", "In", ""), parameters) if operation.get("parameters") else "")
-        + (f"<p>Body: {_links(operation['requestBody'])}</p>" if "requestBody" in operation else "")
+        + table(("Parameter", "In", "Default", "Meaning"), parameters)
+        + (_body(operation["requestBody"]) if "requestBody" in operation else "")
         + f"{table(('Answer', '', 'Body'), answers)}</section>"
     )
 
@@ -69,21 +70,49 @@ def _told(answer: Mapping[str, Any]) -> str:
     return str(answer.get("description", "")) + (f" (with {carried})" if carried else "")
 
 
+def _body(body: Mapping[str, Any]) -> str:
+    """Return what a request sends: a link to a schema, or the parts of a form."""
+    forms = (content["schema"] for content in body["content"].values())
+    return f"<p>Body: {_links(body)}</p>" + "".join(_members(form) for form in forms)
+
+
 def _schema(name: str, schema: Mapping[str, Any]) -> str:
-    required = schema.get("required", ())
-    rows = (
-        (
-            f"<code>{escape(field)}</code>{'' if field in required else ' (optional)'}",
-            _type(part),
-            inline(part.get("description", "")),
-        )
-        for field, part in schema.get("properties", {}).items()
-    )
     return (
         f'<section id="schema-{escape(name)}"><h3><code>{escape(name)}</code></h3>'
         f"{paragraphs(schema.get('description', '').split(chr(10) + chr(10))[0])}"
-        f"{table(('Field', 'Type', ''), rows)}</section>"
+        f"{_example(schema)}{_members(schema)}</section>"
     )
+
+
+def _members(schema: Mapping[str, Any]) -> str:
+    required = schema.get("required", ())
+    rows = (
+        (
+            _name(member, required=member in required),
+            _type(part),
+            _default(part),
+            inline(part["description"]) + _example(part),
+        )
+        for member, part in schema.get("properties", {}).items()
+    )
+    return table(("Member", "Type", "Default", "Meaning"), rows)
+
+
+def _name(name: str, *, required: bool) -> str:
+    return f"<code>{escape(name)}</code>{'' if required else ' (optional)'}"
+
+
+def _default(part: Mapping[str, Any]) -> str:
+    return f"<code>{_json(part['default'])}</code>" if "default" in part else ""
+
+
+def _example(part: Mapping[str, Any]) -> str:
+    shown = part.get("examples", ())
+    return "".join(f"<p>Example: <code>{_json(each)}</code></p>" for each in shown)
+
+
+def _json(value: object) -> str:
+    return escape(json.dumps(value, ensure_ascii=False), quote=False)
 
 
 def _type(part: Mapping[str, Any]) -> str:
