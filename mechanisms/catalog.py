@@ -1,73 +1,26 @@
 """Everything on offer: statistics, mechanisms, and how a request finds its plan.
 
-Adding a statistic is one line in :data:`STATISTICS`, adding a mechanism one
-line in :data:`MECHANISMS`. Which mechanism releases which statistic, by which
-norms, is said by the statistic itself.
+Which mechanism releases which statistic, by which norms, is said by the statistic itself.
+The tables are :mod:`mechanisms.statistics.registry` and :mod:`mechanisms.single`; here the stack
+and its composition join them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
-from typing import Protocol
 
-from mechanisms import composition, exponential, functional, kng, knorm
-from mechanisms.contract import InvalidStatisticError, Plan, Statistic
+from mechanisms import composition
+from mechanisms.contract import Plan, Statistic
 from mechanisms.domain import Schema
-from mechanisms.perturbation import plan as objective_perturbation
 from mechanisms.privacy import Adjacency, PrivacyLoss
-from mechanisms.statistics.correlation import Correlation
-from mechanisms.statistics.count import Count
-from mechanisms.statistics.covariance import Covariance
-from mechanisms.statistics.geometric_median import GeometricMedian
-from mechanisms.statistics.histogram import Histogram
-from mechanisms.statistics.linear_regression import LinearRegression
-from mechanisms.statistics.logistic_regression import LogisticRegression
-from mechanisms.statistics.mean import Mean
-from mechanisms.statistics.moments import Moments
-from mechanisms.statistics.quantile import Quantile
-from mechanisms.statistics.quantile_regression import QuantileRegression
+from mechanisms.single import SINGLE_MECHANISMS, MechanismModule, calibrate_by
+from mechanisms.statistics.registry import SINGLE_STATISTICS
 from mechanisms.statistics.stack import Stack
-from mechanisms.statistics.total import Sum
-from mechanisms.statistics.variance import Variance
 
+STATISTICS: dict[str, type[Statistic]] = {**SINGLE_STATISTICS, "stack": Stack}
 
-class MechanismModule(Protocol):
-    """What a mechanism's module exposes."""
-
-    THEOREM: str
-
-    def calibrate(
-        self, statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str
-    ) -> Plan:
-        """Return the plan of one release."""
-
-
-STATISTICS: dict[str, type[Statistic]] = {
-    "count": Count,
-    "histogram": Histogram,
-    "sum": Sum,
-    "mean": Mean,
-    "variance": Variance,
-    "moments": Moments,
-    "covariance": Covariance,
-    "correlation": Correlation,
-    "quantile": Quantile,
-    "linear_regression": LinearRegression,
-    "logistic_regression": LogisticRegression,
-    "quantile_regression": QuantileRegression,
-    "geometric_median": GeometricMedian,
-    "stack": Stack,
-}
-
-MECHANISMS: dict[str, MechanismModule] = {
-    "k_norm": knorm,
-    "kng": kng,
-    "exponential": exponential,
-    "objective_perturbation": objective_perturbation,
-    "functional": functional,
-    "composition": composition,
-}
+MECHANISMS: dict[str, MechanismModule] = {**SINGLE_MECHANISMS, "composition": composition}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,21 +78,7 @@ def calibrate(
         The question does not fit the schema, or asks for what is not on offer;
         the message names what is.
     """
-    offered = statistic.mechanisms
-    chosen = next(iter(offered)) if mechanism == "auto" else mechanism
-    if chosen not in offered:
-        raise InvalidStatisticError(
-            f"{statistic.kind} is released by {', '.join(offered)}", field_name="mechanism"
-        )
-    norms = offered[chosen]
-    if norm not in ("auto", *norms):
-        listed = f"offers the norms {', '.join(norms)}" if norms else "has no norm to choose"
-        raise InvalidStatisticError(
-            f"{statistic.kind} by {chosen} {listed}",
-            field_name="norm",
-        )
-    statistic.check(schema)
-    return MECHANISMS[chosen].calibrate(statistic, schema, epsilon, norm)
+    return calibrate_by(MECHANISMS, statistic, schema, epsilon, mechanism=mechanism, norm=norm)
 
 
 def offers() -> list[Offer]:

@@ -38,6 +38,7 @@ from mechanisms.contract import (
 from mechanisms.domain import Schema
 from mechanisms.privacy import Guarantee, PrivacyLoss, split
 from mechanisms.randomness import Randomness
+from mechanisms.single import SINGLE_MECHANISMS, calibrate_by
 from mechanisms.statistics.stack import Part, Stack, within
 
 THEOREM = "Dwork & Roth 2014, Corollary 3.15 (composition), with exact shares of epsilon"
@@ -117,16 +118,19 @@ class _StackDraw:
 
 
 def _calibrate_part(index: int, part: Part, schema: Schema, epsilon: PrivacyLoss) -> Plan:
-    from mechanisms.catalog import calibrate as calibrate_one  # noqa: PLC0415 - it lists this one
-
     if epsilon.fraction < SMALLEST_EPSILON:
         raise InvalidStatisticError(
             "this part's share of epsilon must be at least 1e-12",
             field_name=f"parts[{index}].share",
         )
     try:
-        return calibrate_one(
-            part.statistic, schema, epsilon, mechanism=part.mechanism, norm=part.norm
+        return calibrate_by(
+            SINGLE_MECHANISMS,
+            part.statistic,
+            schema,
+            epsilon,
+            mechanism=part.mechanism,
+            norm=part.norm,
         )
     except InvalidStatisticError as error:
         raise within(index, error) from None

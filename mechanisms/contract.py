@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
-from mechanisms.privacy import Guarantee
+from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
 
 Json = Mapping[str, object]
@@ -147,6 +147,46 @@ def meaning(text: str, *, example: object = None) -> Json:
     """
     shown = {} if example is None else {"examples": [example]}
     return {"description": text, **shown}
+
+
+class Calibrate(Protocol):
+    """Plans a release: statistic, schema, epsilon, and the name of a norm or "auto"."""
+
+    def __call__(
+        self, statistic: Any, schema: Schema, epsilon: PrivacyLoss, norm: str, /
+    ) -> Plan: ...
+
+
+def by_statistic(mechanism: str, table: Mapping[type[Statistic], Calibrate]) -> Calibrate:
+    """Return the ``calibrate`` of a mechanism that has one for each statistic it draws.
+
+    It raises :class:`InvalidStatisticError` for any other statistic, for a norm that the
+    statistic does not offer by this mechanism, and whatever the table's entry raises.
+    """
+
+    def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str, /) -> Plan:
+        entry = table.get(type(statistic))
+        if entry is None:
+            kinds = ", ".join(cls.__dataclass_fields__["kind"].default for cls in table)  # type: ignore[attr-defined]
+            raise InvalidStatisticError(f"{mechanism} releases {kinds}", field_name="mechanism")
+        require_norm(statistic, mechanism, norm)
+        return entry(statistic, schema, epsilon, norm)
+
+    return calibrate
+
+
+def require_norm(statistic: Statistic, mechanism: str, norm: str) -> None:
+    """Refuse a norm that the statistic does not offer by this mechanism; "auto" always fits."""
+    norms = statistic.mechanisms[mechanism]
+    if norm in ("auto", *norms):
+        return
+    listed = f"offers the norms {', '.join(norms)}" if norms else "has no norm to choose"
+    raise InvalidStatisticError(f"{statistic.kind} by {mechanism} {listed}", field_name="norm")
+
+
+def no_noise(assumed_rows: int | None) -> None:  # noqa: ARG001
+    """Preview nothing: for a law whose spread depends on the data."""
+    return
 
 
 def require_numbers(schema: Schema, names: Sequence[str], field_name: str) -> list[NumberColumn]:

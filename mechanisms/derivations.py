@@ -12,7 +12,7 @@ correlation and moments of the same columns or fewer (and the count under add-re
 vector is read back from the released numbers, as exact fractions of them, and goes through the
 code that a direct release goes through. Each number's noise follows from the law of the
 parent's: exactly where a number reads one coordinate, to first order otherwise, and for
-regressions by the bootstrap of :mod:`mechanisms.objectives.sanitized`. The result is as noisy as
+regressions by the bootstrap of :mod:`mechanisms.functional.sanitized`. The result is as noisy as
 the parent's dimension makes it: a mean of one column out of a release of moments of many has the
 noise of all.
 
@@ -39,9 +39,9 @@ from mechanisms.contract import (
     require_numbers,
 )
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.functional import coordinate_noise, rule_of
+from mechanisms.functional.linear import coordinate_noise, rule_of
+from mechanisms.functional.sanitized import equations, regression_outcome
 from mechanisms.knorm import integer_noise
-from mechanisms.objectives.sanitized import equations, regression_outcome
 from mechanisms.privacy import Adjacency, PrivacyLoss, split
 from mechanisms.statistics.additive import (
     Coordinates,

@@ -27,6 +27,9 @@ from mechanisms.privacy import Adjacency
 CODE_BITS = 20
 CODE_MAX = 1 << CODE_BITS
 
+EXACT_ROWS = 1 << (53 - 2 * CODE_BITS)
+"""So many products of two codes sum to an exact integer in ``float64``, in any order."""
+
 
 @dataclass(frozen=True, slots=True)
 class NumberColumn:

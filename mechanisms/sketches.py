@@ -27,11 +27,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.contract import Block
-from mechanisms.domain import CODE_BITS, CategoryColumn, Column, NumberColumn, Schema
+from mechanisms.domain import (
+    CODE_BITS,
+    EXACT_ROWS,
+    CategoryColumn,
+    Column,
+    NumberColumn,
+    Schema,
+)
 
 Ordered = tuple[NDArray[np.int32], NDArray[np.int64]]
 
-EXACT_ROWS = 1 << (53 - 2 * CODE_BITS)
 SUM_ROWS = 1 << (62 - 2 * CODE_BITS)
 _BLOCK_ROWS = 1 << 18
 

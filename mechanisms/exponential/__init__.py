@@ -4,133 +4,29 @@
 
 with respect to a base measure that does not depend on the data, Delta being the
 largest change of l_n between neighbours: the baseline of KNG, on the same
-targets. This module dispatches on the statistic and holds the quantile;
-:mod:`mechanisms.exponential.linear` holds linear regression and
-:mod:`mechanisms.exponential.quantile_regression` quantile regression.
+targets. One module per statistic that it draws, exactly; it has no norm to choose.
 
-*Quantile.* The candidates are the points of the column's public grid, finitely
-many, and the loss of t is ``s(t)``, the distance of ``level * n`` to [#{y < t}, #{y <= t}]
-(:mod:`mechanisms.samplers.intervals`). Its sensitivity is the gradient's, 1, or
-max(level, 1 - level) under add-remove. On finite candidate sets *permute-and-flip*
-(McKenna & Sheldon 2020) is epsilon-DP at the same rate and never worse; it is
-what is drawn, exactly: :mod:`mechanisms.samplers.permute_and_flip`. Several levels
-are drawn one by one, each with an equal part of epsilon, then sorted.
-
-**Privacy of permute-and-flip.** With lambda = epsilon / (2 Delta) and
-``p_t = exp(-lambda (s(t) - min s))`` its law is
-
-    P(t) = p_t * integral over u in [0, 1] of prod over r != t of (1 - p_r u) du,
-
-since, given the place u of t in a random order, every other candidate r comes
-earlier with a head with probability p_r u. This is also the law of the smallest
-``s(t) - Z_t`` with independent Z_t ~ Exp(lambda): the largest ``v = Z_t - s(t)`` is
-at least ``-min s``, candidate t has density ``lambda exp(-lambda (v + s(t)))`` there and every
-other r is below v with probability ``1 - exp(-lambda (v + s(r)))``; substitute
-``u = exp(-lambda (v + min s))``. Now fix the other candidates' Z. Candidate t wins iff
-``Z_t > M``, a number that is a difference of two losses up to those Z and so moves
-by at most 2 Delta between neighbours, and for every M
-
-    P(Z > M + 2 Delta) >= exp(-2 Delta lambda) P(Z > M) = exp(-epsilon) P(Z > M).
-
-Integrate over the other Z: the law is epsilon-DP, for either adjacency.
+May import: the statistics and all below them; no other mechanism.
 """
 
 from __future__ import annotations
 
-from mechanisms.contract import (
-    Alternative,
-    InvalidStatisticError,
-    Noise,
-    Plan,
-    Statistic,
-    require_numbers,
-)
-from mechanisms.domain import Schema
+from mechanisms.contract import by_statistic
 from mechanisms.exponential.linear import calibrate_linear
+from mechanisms.exponential.quantile import calibrate_quantile
 from mechanisms.exponential.quantile_regression import calibrate_quantile_regression
-from mechanisms.privacy import Guarantee, PrivacyLoss
-from mechanisms.samplers.permute_and_flip import permute_and_flip_point
+from mechanisms.exponential.theorem import THEOREM
 from mechanisms.statistics.linear_regression import LinearRegression
-from mechanisms.statistics.quantile import Quantile, decimal_text, gradient_sensitivity
-from mechanisms.statistics.quantile_draw import EachLevelAlone, QuantileDraw
+from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.quantile_regression import QuantileRegression
 
-THEOREM = "McSherry & Talwar 2007 (exponential mechanism); McKenna & Sheldon 2020, Theorem 1"
+__all__ = ["THEOREM", "calibrate"]
 
-
-def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str) -> Plan:
-    """Return the plan of a release by the exponential mechanism.
-
-    Raises
-    ------
-    InvalidStatisticError
-        The statistic does not fit the schema, has no exact draw by this
-        mechanism, or a norm was asked for: this mechanism has none.
-    """
-    if norm != "auto":
-        raise InvalidStatisticError("exponential has no norm; leave it at auto", field_name="norm")
-    if isinstance(statistic, Quantile):
-        return calibrate_quantile(statistic, schema, epsilon)
-    if isinstance(statistic, LinearRegression):
-        return calibrate_linear(statistic, schema, epsilon, THEOREM)
-    if isinstance(statistic, QuantileRegression):
-        return calibrate_quantile_regression(statistic, schema, epsilon, THEOREM)
-    raise InvalidStatisticError(
-        "exponential releases quantile, linear_regression and quantile_regression",
-        field_name="mechanism",
-    )
-
-
-def calibrate_quantile(statistic: Quantile, schema: Schema, epsilon: PrivacyLoss) -> Plan:
-    """Return the plan of quantiles by permute-and-flip, epsilon-DP in total over all levels."""
-    statistic.check(schema)
-    (column,) = require_numbers(schema, [statistic.column], "column")
-    levels = statistic.exact_levels()
-    deltas = [gradient_sensitivity(level, schema.adjacency) for level in levels]
-    share = epsilon.fraction / len(levels)
-    draw = QuantileDraw(
-        name=statistic.column,
-        column=column,
-        levels=levels,
-        sampler=EachLevelAlone(
-            levels=levels,
-            rates=tuple(share / (2 * delta) for delta in deltas),
-            point=permute_and_flip_point,
-        ),
-    )
-    return Plan(
-        mechanism="exponential",
-        norm=None,
-        guarantee=Guarantee(
-            epsilon=epsilon,
-            adjacency=schema.adjacency,
-            sensitivity=decimal_text(max(deltas)),
-            sensitivity_unit="records at or below a value (largest over the levels)",
-            theorem=THEOREM,
-        ),
-        grid={statistic.column: float(1 if column.boolean else column.step)},
-        reason=(
-            "Permute-and-flip on the public grid: the expected score is never worse than the "
-            "exponential mechanism's at the same epsilon. Drawn exactly."
-        ),
-        draw=draw,
-        preview=_no_noise,
-        alternatives=(
-            Alternative(
-                mechanism="kng",
-                norm="linf",
-                comparison="nearly the same law for one level; several levels jointly",
-            ),
-        ),
-        details={
-            "noise": "Not stated: an exact draw of the permute-and-flip law, whose spread depends "
-            "on how the records lie around each level.",
-            "epsilon_per_level": str(share),
-            "sampler": "permute-and-flip",
-        },
-    )
-
-
-def _no_noise(assumed_rows: int | None) -> Noise | None:  # noqa: ARG001
-    """Return None: the law of a quantile depends on the data."""
-    return None
+calibrate = by_statistic(
+    "exponential",
+    {
+        Quantile: calibrate_quantile,
+        LinearRegression: calibrate_linear,
+        QuantileRegression: calibrate_quantile_regression,
+    },
+)

@@ -2,7 +2,7 @@
 
     f(theta) proportional to exp(-c (sum_i (y_i - x_i'theta)^2 + (gamma / 2) ||theta||_2^2))
 
-on ||theta||_1 <= B, in the scaled units of :mod:`mechanisms.statistics.regression`
+on ||theta||_1 <= B, in the scaled units of :mod:`mechanisms.statistics.designs.scaling`
 (|x_ij| <= 1, |y_i| <= 1): a Gaussian shape, truncated.
 
 *Sensitivity.* A record's loss at theta lies between 0 and (1 + B)^2, and both are
@@ -40,18 +40,20 @@ from mechanisms.contract import (
     Alternative,
     Data,
     InvalidStatisticError,
-    Noise,
     Outcome,
     Plan,
+    no_noise,
 )
 from mechanisms.domain import Schema
-from mechanisms.kng.linear import grid_exponent
+from mechanisms.exponential.theorem import THEOREM
+from mechanisms.objectives.quadratic import NormalEquations
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.gaussian_ball import GaussianBall
 from mechanisms.samplers.gaussian_search import draw
+from mechanisms.statistics.designs.grids import grid_exponent
+from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression
-from mechanisms.statistics.regression import NormalEquations, RegressionScaling
 
 MAX_DIMENSION = 12
 
@@ -73,11 +75,9 @@ def public_ridge(rate: Fraction, bound: Fraction, dimension: int) -> Fraction:
 
 
 def calibrate_linear(
-    statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, theorem: str
+    statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, _norm: str
 ) -> Plan:
     """Return the plan of a linear regression by the exponential mechanism, epsilon-DP.
-
-    ``theorem`` is the mechanism's citation.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def calibrate_linear(
         ridge=ridge,
         step_exponent=grid_exponent(epsilon.fraction, bound),
     )
-    return _plan(drawn, schema, epsilon, theorem)
+    return _plan(drawn, schema, epsilon)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ class LinearDraw:
         return Fraction(1, 2**-self.step_exponent)
 
 
-def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss, theorem: str) -> Plan:
+def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
     target = drawn.scaling.target
     width = Fraction(1) if target is None else target.width
     steps = {
@@ -164,7 +164,7 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss, theorem: str)
             adjacency=schema.adjacency,
             sensitivity=str(loss_sensitivity(drawn.bound)),
             sensitivity_unit="sum of squared residuals, scaled columns",
-            theorem=theorem,
+            theorem=THEOREM,
             rho=bounded_range_rho(epsilon),
         ),
         grid={"coefficients": steps, "scaled": float(drawn.step)},
@@ -173,7 +173,7 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss, theorem: str)
             "Gaussian, drawn exactly without a Markov chain."
         ),
         draw=drawn,
-        preview=_no_noise,
+        preview=no_noise,
         alternatives=(
             Alternative(
                 mechanism="kng",
@@ -189,8 +189,3 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss, theorem: str)
             "coefficients": drawn.scaling.dimension,
         },
     )
-
-
-def _no_noise(assumed_rows: int | None) -> Noise | None:  # noqa: ARG001
-    """Return None: the law of the coefficients depends on the data."""
-    return None

@@ -3,7 +3,7 @@
     P(theta) ∝ exp(-eps / (2 Delta) l(theta; D))    on the grid points of ||theta||_1 <= B
 
 with l the check loss and the counting measure on the public grid of
-:mod:`mechanisms.kng.quantile_regression` (Reimherr & Awan 2019, Proposition 2.2).
+:func:`mechanisms.statistics.designs.grids.grid_bits` (Reimherr & Awan 2019, Proposition 2.2).
 
 **Privacy.** On Theta a record's loss lies in [0, M (1 + B)], M = max(tau, 1 - tau), since
 |y - x'theta| <= 1 + B: replacing, adding or removing one moves l(theta) by at most
@@ -17,15 +17,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from mechanisms.contract import Alternative, Data, Noise, Outcome, Plan
+from mechanisms.contract import Alternative, Data, Outcome, Plan, no_noise
 from mechanisms.domain import Schema
-from mechanisms.kng.quantile_regression import grid_bits, read_records, require_drawable
+from mechanisms.exponential.theorem import THEOREM
 from mechanisms.objectives.check_loss import LossLaw
+from mechanisms.objectives.losses import largest_weight
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import draw
-from mechanisms.statistics.quantile_regression import QuantileRegression, largest_weight
-from mechanisms.statistics.regression import RegressionScaling
+from mechanisms.statistics.designs.boxes import read_records, require_drawable
+from mechanisms.statistics.designs.grids import grid_bits
+from mechanisms.statistics.designs.scaling import RegressionScaling
+from mechanisms.statistics.quantile_regression import QuantileRegression
 
 
 def loss_sensitivity(tau: Fraction, bound: Fraction) -> Fraction:
@@ -34,7 +37,7 @@ def loss_sensitivity(tau: Fraction, bound: Fraction) -> Fraction:
 
 
 def calibrate_quantile_regression(
-    statistic: QuantileRegression, schema: Schema, epsilon: PrivacyLoss, theorem: str
+    statistic: QuantileRegression, schema: Schema, epsilon: PrivacyLoss, _norm: str
 ) -> Plan:
     """Return the plan of a quantile regression by the exponential mechanism, epsilon-DP.
 
@@ -65,7 +68,7 @@ def calibrate_quantile_regression(
             adjacency=schema.adjacency,
             sensitivity=str(float(delta)),
             sensitivity_unit="change of the check loss, scaled columns: max(tau, 1 - tau) (1 + B)",
-            theorem=theorem,
+            theorem=THEOREM,
             rho=bounded_range_rho(epsilon),
         ),
         grid={
@@ -76,7 +79,7 @@ def calibrate_quantile_regression(
         },
         reason="The baseline: the loss itself as the score; drawn exactly on boxes.",
         draw=drawn,
-        preview=_no_noise,
+        preview=no_noise,
         alternatives=(
             Alternative(
                 mechanism="kng",
@@ -117,8 +120,3 @@ class LossDraw:
     def step(self) -> Fraction:
         """Return the grid's step in scaled units."""
         return Fraction(1, 1 << grid_bits(self.bound))
-
-
-def _no_noise(assumed_rows: int | None) -> Noise | None:  # noqa: ARG001
-    """Return None: the law of the coefficients depends on the data."""
-    return None

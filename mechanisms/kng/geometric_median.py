@@ -28,19 +28,19 @@ import numpy as np
 from mechanisms.contract import (
     Data,
     InvalidStatisticError,
-    Noise,
     Outcome,
     Plan,
+    no_noise,
     require_numbers,
 )
 from mechanisms.domain import CODE_BITS, NumberColumn, Schema
+from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.geometric_median import MedianLaw
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import Space, draw
 from mechanisms.statistics.geometric_median import GeometricMedian, gradient_sensitivity
 
-THEOREM = "Reimherr & Awan 2019 (KNG), Theorem 3.1"
 MOST_ROWS = {1: 1_000_000, 2: 100_000, 3: 20_000, 4: 2_000}
 
 _GRID_BITS = 38
@@ -88,7 +88,7 @@ def calibrate_geometric_median(
         grid={name: float(column.step / (1 << _SHIFT)) for name, column in drawn.columns.items()},
         reason="Unit vectors fill the l2 ball, so l2 is their hull; drawn exactly on boxes.",
         draw=drawn,
-        preview=_no_noise,
+        preview=no_noise,
         details={
             "base_measure": "counting measure on the grid",
             "noise": "Not stated: an exact draw from the K-norm gradient law, whose spread depends "
@@ -119,8 +119,3 @@ class MedianDraw:
             for (name, column), index in zip(self.columns.items(), theta, strict=True)
         }
         return Outcome(value=value, noise=None)
-
-
-def _no_noise(assumed_rows: int | None) -> Noise | None:  # noqa: ARG001
-    """Return None: the law of the median depends on the data."""
-    return None

@@ -28,11 +28,12 @@ from mechanisms.contract import (
     Alternative,
     Data,
     InvalidStatisticError,
-    Noise,
     Outcome,
     Plan,
+    no_noise,
 )
 from mechanisms.domain import Schema
+from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.linear import (
     MAX_DIMENSION,
     base_power,
@@ -45,12 +46,9 @@ from mechanisms.objectives.linear import (
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.affine import AffinePosterior, draw
+from mechanisms.statistics.designs.grids import grid_exponent
+from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression
-from mechanisms.statistics.regression import RegressionScaling
-
-THEOREM = "Reimherr & Awan 2019 (KNG), Theorem 3.1"
-
-_GRID_BITS = 44
 
 
 def calibrate_linear(
@@ -85,17 +83,6 @@ def calibrate_linear(
         step_exponent=grid_exponent(epsilon.fraction, statistic.exact_bound),
     )
     return _plan(drawn, schema, epsilon)
-
-
-def grid_exponent(epsilon: Fraction, bound: Fraction) -> int:
-    """Return e, the grid's step being 2**e in scaled units: a function of eps and B alone.
-
-    2**-44, finer by the size of eps above 1 and of B below 1: at most a
-    hundredth of the noise at 10**8 rows.
-    """
-    whole = -(-epsilon.numerator // epsilon.denominator)
-    inverse = -(-bound.denominator // bound.numerator)
-    return -(_GRID_BITS + (whole - 1).bit_length() + (inverse - 1).bit_length())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +153,7 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
             "theta removes most of the price of a generous bound; drawn exactly, no Markov chain."
         ),
         draw=drawn,
-        preview=_no_noise,
+        preview=no_noise,
         alternatives=(
             Alternative(
                 mechanism="objective_perturbation",
@@ -183,8 +170,3 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
             "coefficients": dimension,
         },
     )
-
-
-def _no_noise(assumed_rows: int | None) -> Noise | None:  # noqa: ARG001
-    """Return None: the law of the coefficients depends on the data."""
-    return None

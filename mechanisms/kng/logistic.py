@@ -3,9 +3,9 @@
     P(theta) ∝ exp(-eps / (2 Delta(theta)) ||g(theta; D)||)   on the grid, ||theta||_1 <= B
 
 with the counting measure on the public grid of
-:func:`mechanisms.kng.quantile_regression.grid_bits` and
+:func:`mechanisms.statistics.designs.grids.grid_bits` and
 ``g = sum_i (sigma(x_i'theta) - y_i) x_i`` the gradient of the logistic loss in the scaled
-coordinates of :mod:`mechanisms.statistics.regression` (Reimherr & Awan 2019, Theorem 3.1).
+coordinates of :mod:`mechanisms.statistics.designs.scaling` (Reimherr & Awan 2019, Theorem 3.1).
 
 *Bound.* A K-norm gradient law needs a bounded Theta: where theta is long every gradient is bounded,
 so the density would not be integrable. ``bound`` null stands for the public default B = 10.
@@ -55,22 +55,24 @@ from mechanisms.contract import (
     Alternative,
     Data,
     InvalidStatisticError,
-    Noise,
     Outcome,
     Plan,
+    no_noise,
 )
 from mechanisms.domain import CODE_MAX, Schema
-from mechanisms.kng.quantile_regression import grid_bits, require_drawable, scaled_codes
+from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.logistic_boxes import LogisticLaw, NormName
 from mechanisms.objectives.logistic_expansion import SignedRecords
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import draw
+from mechanisms.statistics.designs.boxes import require_drawable
+from mechanisms.statistics.designs.grids import grid_bits
+from mechanisms.statistics.designs.rows import scaled_codes
+from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.logistic_regression import LogisticRegression
-from mechanisms.statistics.regression import RegressionScaling
 
-THEOREM = "Reimherr & Awan 2019 (KNG), Theorem 3.1"
 DEFAULT_BOUND = Fraction(10)
 
 
@@ -190,7 +192,7 @@ def _plan(drawn: LogisticDraw, epsilon: PrivacyLoss) -> Plan:
         },
         reason=_REASON if drawn.norm == "linf" else _ASKED,
         draw=drawn,
-        preview=_no_noise,
+        preview=no_noise,
         alternatives=(
             Alternative(
                 mechanism="objective_perturbation",
@@ -214,8 +216,3 @@ _REASON = (
     "follows theta; drawn exactly on boxes, no Markov chain."
 )
 _ASKED = "The norm was asked for; linf is at least as good in every direction."
-
-
-def _no_noise(assumed_rows: int | None) -> Noise | None:  # noqa: ARG001
-    """Return None: the law of the coefficients depends on the data."""
-    return None

@@ -40,11 +40,12 @@ from mechanisms.contract import (
     Alternative,
     InvalidStatisticError,
     Json,
-    Noise,
     Plan,
+    no_noise,
     require_numbers,
 )
 from mechanisms.domain import CODE_MAX, Schema
+from mechanisms.kng.theorem import THEOREM
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.fine_grid import FINE_BITS
@@ -58,8 +59,6 @@ from mechanisms.statistics.quantile import (
 )
 from mechanisms.statistics.quantile_draw import EachLevelAlone, LevelSampler, QuantileDraw
 from mechanisms.statistics.rank_errors import joint_rank_errors, split_rank_errors
-
-THEOREM = "Reimherr & Awan 2019 (KNG), Theorem 3.1"
 
 _MOST_ADDITIONS = 5 * 10**7
 
@@ -243,7 +242,7 @@ def _plan(
             levels=statistic.exact_levels(),
             sampler=sampler,
         ),
-        preview=_no_noise,
+        preview=no_noise,
         alternatives=alternatives,
         details={
             "noise": "Not stated: how far a value moves with its rank depends on the data. "
@@ -251,8 +250,3 @@ def _plan(
             **details,
         },
     )
-
-
-def _no_noise(assumed_rows: int | None) -> Noise | None:  # noqa: ARG001
-    """Return None: the law of a quantile depends on the data."""
-    return None

@@ -27,8 +27,8 @@ cube its exponent is at least as steep everywhere (Awan & Slavkovic, Theorem 4.5
 an intercept, under add-remove or at tau = 1/2 the hull is the cube itself.
 
 **Run time** depends on the data: a service that must hide it answers at public times. It
-grows with rows and coefficients, so more rows than :data:`MOST_ROWS` are refused, by the
-public row count or bound.
+grows with rows and coefficients, so more rows than ``MOST_ROWS`` of
+:mod:`mechanisms.statistics.designs.boxes` are refused, by the public row count or bound.
 """
 
 from __future__ import annotations
@@ -36,32 +36,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mechanisms.contract import Data, InvalidStatisticError, Noise, Outcome, Plan
-from mechanisms.domain import CODE_MAX, Schema
-from mechanisms.objectives.check_loss import (
-    GradientLaw,
-    Records,
-)
+from mechanisms.contract import Data, InvalidStatisticError, Outcome, Plan, no_noise
+from mechanisms.domain import Schema
+from mechanisms.kng.theorem import THEOREM
+from mechanisms.objectives.check_loss import GradientLaw
 from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHull, Linf
+from mechanisms.objectives.losses import gradient_sensitivity, largest_weight
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import draw
+from mechanisms.statistics.designs.boxes import read_records, require_drawable
+from mechanisms.statistics.designs.grids import grid_bits
+from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.quantile import decimal_text
-from mechanisms.statistics.quantile_regression import (
-    QuantileRegression,
-    gradient_sensitivity,
-    largest_weight,
-)
-from mechanisms.statistics.regression import RegressionScaling, ScaledColumn
-
-THEOREM = "Reimherr & Awan 2019 (KNG), Theorem 3.1"
-MAX_DIMENSION = 4
-MOST_ROWS = {1: 4_000_000, 2: 2_000_000, 3: 1_000_000, 4: 200_000}
-
-_GRID_BITS = 38
+from mechanisms.statistics.quantile_regression import QuantileRegression
 
 
 def calibrate_quantile_regression(
@@ -99,62 +87,6 @@ def calibrate_quantile_regression(
         bound=statistic.exact_bound,
     )
     return _plan(drawn, schema, epsilon, delta, by_hull=by_hull, asked=norm)
-
-
-def require_drawable(dimension: int, schema: Schema) -> None:
-    """Raise :class:`InvalidStatisticError` where a draw could outlast its public limits."""
-    if dimension > MAX_DIMENSION:
-        raise InvalidStatisticError(
-            f"exact draws on boxes reach at most {MAX_DIMENSION} coefficients, the intercept "
-            "included; use objective_perturbation",
-            field_name="features",
-        )
-    if schema.row_bound > MOST_ROWS[dimension]:
-        raise InvalidStatisticError(
-            f"with {dimension} coefficients an exact draw on boxes takes at most "
-            f"{MOST_ROWS[dimension]} rows (or max_rows); use fewer features or "
-            "objective_perturbation",
-            field_name="features",
-        )
-
-
-def grid_bits(bound: Fraction) -> int:
-    """Return g, the grid's step being 2**-g in scaled units: 38 less the bits of B above 1."""
-    whole = -(-bound.numerator // bound.denominator)
-    return _GRID_BITS - (whole - 1).bit_length()
-
-
-def read_records(
-    scaling: RegressionScaling, data: Data, *, bound: Fraction, spread: bool = False
-) -> Records:
-    """Return the scaled integer records of a regression with a number target; private."""
-    columns = (*scaling.features, *((scaling.target,) if scaling.target else ()))
-    blocks = [
-        np.column_stack([scaled_codes(column, block[column.name]) for column in columns])
-        for block in data.blocks(scaling.columns)
-    ]
-    rows = np.concatenate(blocks) if blocks else np.zeros((0, len(columns)), dtype=np.int64)
-    x, y = rows[:, :-1], np.ascontiguousarray(rows[:, -1])
-    if scaling.intercept:
-        x = np.column_stack([np.full(len(rows), CODE_MAX, dtype=np.int64), x])
-    bits = grid_bits(bound)
-    return Records.build(
-        np.ascontiguousarray(x),
-        y,
-        grid_bits=bits,
-        radius=int(bound * (1 << bits)),
-        spread=spread,
-    )
-
-
-def scaled_codes(column: ScaledColumn, codes: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the scaled values of codes as multiples of 1 / F, in [-F, F]."""
-    if (column.offset, column.factor, column.divisor) == (0, 1, CODE_MAX):
-        return codes.astype(np.int64)
-    slope = float(Fraction(column.factor * CODE_MAX, column.divisor))
-    offset = float(Fraction(column.offset * CODE_MAX, column.divisor))
-    scaled = np.rint(offset + slope * codes.astype(np.float64))
-    return np.asarray(np.clip(scaled, -CODE_MAX, CODE_MAX).astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +149,7 @@ def _plan(
         grid={"coefficients": steps, "scaled": float(drawn.step)},
         reason=_REASONS[by_hull] + "; drawn exactly on boxes, no Markov chain.",
         draw=drawn,
-        preview=_no_noise,
+        preview=no_noise,
         details={
             "tau": float(drawn.tau),
             "bound": float(drawn.bound),
@@ -235,8 +167,3 @@ _REASONS = {
     True: "the hull of all changes of the gradient lies inside the linf ball of radius Delta, "
     "so its exponent is at least as steep everywhere (Awan & Slavkovic, Theorem 4.5)",
 }
-
-
-def _no_noise(assumed_rows: int | None) -> Noise | None:  # noqa: ARG001
-    """Return None: the law of the coefficients depends on the data."""
-    return None

@@ -28,10 +28,10 @@ import numpy as np
 from flint import arb, arb_mat
 from numpy.typing import NDArray
 
-from mechanisms.domain import CODE_BITS, CODE_MAX
+from mechanisms.domain import CODE_BITS, CODE_MAX, EXACT_ROWS
 from mechanisms.exact.rounding import working_precision
-from mechanisms.objectives.logistic import Design
-from mechanisms.objectives.sigmoid import CHUNK_ROWS, AffineMap, CodeSums
+from mechanisms.objectives.design import Design
+from mechanisms.objectives.sigmoid import AffineMap, CodeSums
 from mechanisms.samplers.objective import Certified, rational, smallest_eigenvalue_bound
 
 Floats = NDArray[np.float64]
@@ -49,7 +49,7 @@ class HuberObjective:
     ----------
     chunks : callable
         Returns an iterable of rows zeta, each float64 of shape (at most
-        ``CHUNK_ROWS``, k + 2) with entries that are multiples of 1/F in [-1, 1].
+        ``EXACT_ROWS``, k + 2) with entries that are multiples of 1/F in [-1, 1].
     design : Design
         The public map W of the features.
     target : pair of Fraction
@@ -167,7 +167,7 @@ class HuberObjective:
             hessian += near.T @ near
             rows, chunks = rows + len(zeta), chunks + 1
             rest += float(np.abs(fine).sum())
-        order = (CHUNK_ROWS + chunks + 4) * _UNIT
+        order = (EXACT_ROWS + chunks + 4) * _UNIT
         return CodeSums(
             gradient=[
                 Fraction(a, 1 << (2 * CODE_BITS)) + Fraction(b)

@@ -37,9 +37,9 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from mechanisms.objectives.quadratic import NormalEquations
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.affine import AffinePosterior
-from mechanisms.statistics.regression import NormalEquations
 
 MAX_DIMENSION = 20
 _MAX_LOG_GROWTH = 20.0

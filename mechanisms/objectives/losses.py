@@ -17,7 +17,6 @@ from typing import Literal
 from mechanisms.exact.continuous import BallNorm
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.bodies import InterceptHull
-from mechanisms.statistics.quantile_regression import gradient_sensitivity
 
 Norm = BallNorm | Literal["optimal"]
 """A norm's name; "optimal" is the hull's, which is the cube's where there is no smaller hull."""
@@ -104,6 +103,17 @@ class Loss:
             return scale * math.sqrt(2)
         share = self.hull.spread if norm == "optimal" and self.hull is not None else 1 / 3
         return scale * math.sqrt((d + 1) * (d + 2) * share)
+
+
+def largest_weight(tau: Fraction) -> Fraction:
+    """Return M = max(tau, 1 - tau), the largest |a| of the check loss's gradient ``a x``."""
+    return max(tau, 1 - tau)
+
+
+def gradient_sensitivity(tau: Fraction, adjacency: Adjacency) -> Fraction:
+    """Return Delta_inf of the check loss's gradient: 2 M under replace-one, M under add-remove."""
+    weight = largest_weight(tau)
+    return 2 * weight if adjacency is Adjacency.REPLACE_ONE else weight
 
 
 def logistic_loss(dimension: int, adjacency: Adjacency) -> Loss:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -18,6 +19,17 @@ from mechanisms.samplers.objective import Certified, rational, smallest_eigenval
 Floats = NDArray[np.float64]
 
 _MATRIX_BITS = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NormalEquations:
+    """Exact X'X (d rows of d) and X'y (length d, empty without a target) in scaled units.
+
+    Private: these are sums over the data.
+    """
+
+    xx: tuple[tuple[Fraction, ...], ...]
+    xy: tuple[Fraction, ...]
 
 
 class LeastSquaresObjective:

@@ -27,14 +27,13 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from mechanisms.domain import CODE_BITS, CODE_MAX
+from mechanisms.domain import CODE_BITS, CODE_MAX, EXACT_ROWS
 from mechanisms.exact.floats import SIGMOID_ERROR, SIGMOID_FLOOR, sigmoid
 from mechanisms.exact.rounding import working_precision
 from mechanisms.samplers.objective import Certified, rational, smallest_eigenvalue_bound
 
 Floats = NDArray[np.float64]
 
-CHUNK_ROWS = 1 << (53 - 2 * CODE_BITS)
 _UNIT = 2.0**-53
 _SAFETY = 1.01  # covers the rounding of the error bounds themselves
 _MATRIX_BITS = 128
@@ -80,7 +79,7 @@ class SigmoidObjective:
     ----------
     chunks : callable
         Returns an iterable of rows zeta, each float64 of shape (at most
-        ``CHUNK_ROWS``, K). Called once per pass over the data.
+        ``EXACT_ROWS``, K). Called once per pass over the data.
     public : AffineMap
         A, w_0, scale and steepness.
     linear : sequence of Fraction
@@ -225,7 +224,7 @@ class SigmoidObjective:
             rest += float(np.abs(fine).sum())
             weight += float(curve.sum())
         eta = SIGMOID_ERROR + 2 * tilt_error if tilt_error < 0.25 else math.inf
-        order = (CHUNK_ROWS + chunks + 4) * _UNIT
+        order = (EXACT_ROWS + chunks + 4) * _UNIT
         floor = rows * SIGMOID_FLOOR
         gradient = [
             Fraction(a, 1 << (2 * CODE_BITS)) + Fraction(b)

@@ -26,7 +26,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.objectives.logistic import Design
+from mechanisms.objectives.design import Design
 from mechanisms.objectives.sigmoid import AffineMap, SigmoidObjective
 
 Floats = NDArray[np.float64]
@@ -39,7 +39,7 @@ class SmoothedCheckObjective(SigmoidObjective):
     ----------
     chunks : callable
         Returns an iterable of rows zeta, each float64 of shape (at most
-        ``CHUNK_ROWS``, k + 2) with entries that are multiples of 1/F in [-1, 1].
+        ``EXACT_ROWS``, k + 2) with entries that are multiples of 1/F in [-1, 1].
     design : Design
         The public map W of the features.
     target : pair of Fraction

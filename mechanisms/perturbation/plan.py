@@ -60,10 +60,10 @@ from mechanisms.contract import (
     Alternative,
     Data,
     InvalidStatisticError,
-    Noise,
     Outcome,
     Plan,
     Statistic,
+    no_noise,
 )
 from mechanisms.domain import CODE_MAX, Schema
 from mechanisms.objectives.logistic import LogisticObjective
@@ -87,10 +87,11 @@ from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.objective import Objective
 from mechanisms.samplers.regions import l1_region
+from mechanisms.statistics.designs.rows import code_rows
+from mechanisms.statistics.designs.scaling import RegressionScaling, design
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression, signed_rows
 from mechanisms.statistics.quantile_regression import QuantileRegression
-from mechanisms.statistics.regression import RegressionScaling, code_rows, design
 
 THEOREM = "Awan & Slavkovic 2021, Theorem 5.1 (extended objective perturbation)"
 
@@ -351,7 +352,7 @@ def _plan(draw: ObjectivePerturbation, schema: Schema, epsilon: PrivacyLoss) -> 
         grid={"coefficients": steps, "scaled": float(step)},
         reason=_reason(draw),
         draw=draw,
-        preview=_no_noise,
+        preview=no_noise,
         alternatives=_alternatives(draw),
         details={
             "noise": "Not stated: the tilt's law is known (tilt_std), but how far it moves the "
@@ -394,8 +395,3 @@ def _alternatives(draw: ObjectivePerturbation) -> tuple[Alternative, ...]:
             )
             found.append(Alternative("objective_perturbation", norm, text, there))
     return tuple(found)
-
-
-def _no_noise(assumed_rows: int | None) -> Noise | None:  # noqa: ARG001
-    """Return None: the law of an argmin depends on the data."""
-    return None

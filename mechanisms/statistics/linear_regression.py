@@ -1,6 +1,6 @@
 """Linear regression of a number column on bounded columns.
 
-Least squares in the scaled coordinates of :mod:`mechanisms.statistics.regression`
+Least squares in the scaled coordinates of :mod:`mechanisms.statistics.designs.scaling`
 (|x_ij| <= 1, |y_i| <= 1), the coefficients limited to an l1 ball. Sensitivities are
 derived in :mod:`mechanisms.objectives.linear`.
 """
@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 from mechanisms.contract import InvalidStatisticError, Json, meaning
 from mechanisms.domain import Schema
-from mechanisms.statistics.regression import RegressionScaling
+from mechanisms.statistics.designs.scaling import RegressionScaling
 
 SMALLEST_BOUND, LARGEST_BOUND = 1e-6, 1e6
 LARGEST_RIDGE = 1e100

@@ -1,7 +1,7 @@
 """Logistic regression of a 0/1 target on bounded columns.
 
 ``sum_i log(1 + exp(theta'x_i)) - y_i theta'x_i`` in the scaled coordinates of
-:mod:`mechanisms.statistics.regression`, |x_ij| <= 1, y_i in {0, 1}.
+:mod:`mechanisms.statistics.designs.scaling`, |x_ij| <= 1, y_i in {0, 1}.
 
 *Sensitivity.* A record's gradient is ``(sigmoid(theta'x) - y) x``, each entry in
 (-1, 1) whatever theta. Hence for two records at the same theta
@@ -33,10 +33,9 @@ from mechanisms.contract import (
     meaning,
     require_column,
 )
-from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.objectives.sigmoid import CHUNK_ROWS
+from mechanisms.domain import CODE_MAX, EXACT_ROWS, NumberColumn, Schema
 from mechanisms.statistics.conditions import Condition
-from mechanisms.statistics.regression import RegressionScaling
+from mechanisms.statistics.designs.scaling import RegressionScaling
 
 SMALLEST_BOUND, LARGEST_BOUND = 1e-6, 1e6
 SMALLEST_Q, LARGEST_Q = 0.001, 0.999
@@ -161,8 +160,8 @@ def signed_rows(
     rule = statistic.rule(schema)
     for block in data.blocks((*statistic.features, rule.column)):
         positive = rule.mask(block, schema)
-        for start in range(0, len(positive), CHUNK_ROWS):
-            yield _chunk(statistic.features, block, positive, slice(start, start + CHUNK_ROWS))
+        for start in range(0, len(positive), EXACT_ROWS):
+            yield _chunk(statistic.features, block, positive, slice(start, start + EXACT_ROWS))
 
 
 def _chunk(

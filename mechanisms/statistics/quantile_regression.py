@@ -1,6 +1,6 @@
 """Linear quantile regression of a number column on bounded columns.
 
-The check loss in the scaled coordinates of :mod:`mechanisms.statistics.regression`
+The check loss in the scaled coordinates of :mod:`mechanisms.statistics.designs.scaling`
 (|x_ij| <= 1, |y_i| <= 1), the coefficients limited to an l1 ball:
 
     minimise  sum_i rho_tau(y_i - x_i'theta),   rho_tau(r) = r (tau - 1{r <= 0}).
@@ -24,8 +24,7 @@ from typing import ClassVar, Literal
 
 from mechanisms.contract import InvalidStatisticError, Json, meaning
 from mechanisms.domain import Schema
-from mechanisms.privacy import Adjacency
-from mechanisms.statistics.regression import RegressionScaling
+from mechanisms.statistics.designs.scaling import RegressionScaling
 
 SMALLEST_BOUND, LARGEST_BOUND = 1e-6, 1e6
 MAX_COEFFICIENTS = 100
@@ -120,14 +119,3 @@ class QuantileRegression:
     def exact_bound(self) -> Fraction:
         """Return B as the decimal it was written as."""
         return Fraction(repr(float(self.bound)))
-
-
-def largest_weight(tau: Fraction) -> Fraction:
-    """Return M = max(tau, 1 - tau), the largest |a| of a record's gradient ``a x``."""
-    return max(tau, 1 - tau)
-
-
-def gradient_sensitivity(tau: Fraction, adjacency: Adjacency) -> Fraction:
-    """Return Delta_inf of the gradient: 2 M under replace-one, M under add-remove."""
-    weight = largest_weight(tau)
-    return 2 * weight if adjacency is Adjacency.REPLACE_ONE else weight

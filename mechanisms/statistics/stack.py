@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from mechanisms.contract import InvalidStatisticError, Json, Statistic, meaning
 from mechanisms.domain import Schema
 from mechanisms.statistics.histogram import MAX_CELLS, Histogram
+from mechanisms.statistics.registry import SINGLE_STATISTICS
 
 MAX_PARTS = 20
 SMALLEST_SHARE, LARGEST_SHARE = 1e-6, 1e6
@@ -32,12 +33,9 @@ class SingleStatistic:
 
     def __get_pydantic_core_schema__(self, source: object, handler: Any) -> dict[str, object]:
         """Return the union by kind. The validator's builder calls this; no import of it here."""
-        from mechanisms.catalog import STATISTICS  # noqa: PLC0415 - the catalog lists the stack
-
         choices = {
             kind: handler.generate_schema(statistic)
-            for kind, statistic in STATISTICS.items()
-            if statistic is not Stack
+            for kind, statistic in SINGLE_STATISTICS.items()
         }
         return {"type": "tagged-union", "discriminator": "kind", "choices": choices}
 

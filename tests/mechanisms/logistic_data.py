@@ -8,8 +8,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.domain import NumberColumn, Schema
-from mechanisms.objectives.logistic import CHUNK_ROWS, Design, LogisticObjective
+from mechanisms.domain import EXACT_ROWS, NumberColumn, Schema
+from mechanisms.objectives.design import Design
+from mechanisms.objectives.logistic import LogisticObjective
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData
 
@@ -65,5 +66,5 @@ def objective(
 ) -> LogisticObjective:
     """Return the logistic loss of integer codes (n x k) and labels."""
     rows = np.column_stack([np.ones(len(codes)), codes / 2.0**20]) * (1 - 2 * labels)[:, None]
-    chunks = [rows[start : start + CHUNK_ROWS] for start in range(0, len(rows), CHUNK_ROWS)]
+    chunks = [rows[start : start + EXACT_ROWS] for start in range(0, len(rows), EXACT_ROWS)]
     return LogisticObjective(lambda: chunks, design)

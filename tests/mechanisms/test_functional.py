@@ -17,11 +17,12 @@ from scipy.special import gammainc, gammaincc
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Plan
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
-from mechanisms.functional import FunctionalDraw, coordinate_noise, regression_moments
+from mechanisms.functional.linear import FunctionalDraw, coordinate_noise
+from mechanisms.functional.moments import regression_moments
+from mechanisms.functional.sanitized import Rule, solve
 from mechanisms.geometry.balls import BALLS, Ball
 from mechanisms.geometry.simulation import hashed_uniforms, simulate
 from mechanisms.knorm import IntegerNoise, ball_of
-from mechanisms.objectives.sanitized import Rule, solve
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.sketches import ArrayData

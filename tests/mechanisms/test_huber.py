@@ -19,7 +19,8 @@ from mechanisms.perturbation.calibration import Perturbation, ridge
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.minimiser import Problem, certified_minimiser, refined_minimiser
 from mechanisms.samplers.regions import Box, L1Ball, L2Ball, Region, WholeSpace
-from mechanisms.statistics.regression import code_rows, design
+from mechanisms.statistics.designs.rows import code_rows
+from mechanisms.statistics.designs.scaling import design
 from mechanisms.testing import Law, audit_counts, check_draws, seeded_randomness
 from tests.mechanisms.quantile_data import question, table
 

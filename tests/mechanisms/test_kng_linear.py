@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Plan
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.kng.linear import LinearDraw, calibrate_linear, grid_exponent
+from mechanisms.kng.linear import LinearDraw, calibrate_linear
 from mechanisms.objectives.linear import (
     base_power,
     gradient_rate,
@@ -29,8 +29,9 @@ from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.affine import cheapest_route, draw, routes
 from mechanisms.samplers.affine.tries import decide, random_words, surviving
 from mechanisms.sketches import ArrayData
+from mechanisms.statistics.designs.grids import grid_exponent
+from mechanisms.statistics.designs.scaling import INTERCEPT
 from mechanisms.statistics.linear_regression import LinearRegression
-from mechanisms.statistics.regression import INTERCEPT
 from mechanisms.testing import (
     Law,
     audit_epsilon,

@@ -10,17 +10,17 @@ import pytest
 from flint import arb, arb_mat
 
 from mechanisms.contract import InvalidStatisticError
-from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
+from mechanisms.domain import CODE_MAX, EXACT_ROWS, CategoryColumn, NumberColumn, Schema
 from mechanisms.exact.floats import SIGMOID_ERROR, SIGMOID_FLOOR, sigmoid
 from mechanisms.exact.rounding import working_precision
-from mechanisms.objectives.logistic import CHUNK_ROWS, Design
+from mechanisms.objectives.design import Design
 from mechanisms.objectives.quadratic import LeastSquaresObjective
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.objective import norm_bound, smallest_eigenvalue_bound
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.designs.scaling import design
 from mechanisms.statistics.logistic_regression import LogisticRegression, signed_rows
-from mechanisms.statistics.regression import design
 from tests.mechanisms.logistic_data import objective, plain_design
 
 
@@ -53,7 +53,7 @@ DESIGNS = {
 
 
 @pytest.mark.parametrize("name", DESIGNS)
-@pytest.mark.parametrize("rows", [0, 1, 50, CHUNK_ROWS + 3])
+@pytest.mark.parametrize("rows", [0, 1, 50, EXACT_ROWS + 3])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 30.0])
 def test_certified_sums_hold_the_exact_ones(name: str, rows: int, scale: float) -> None:
     rng = np.random.default_rng(rows)

@@ -16,7 +16,6 @@ from mechanisms.contract import InvalidStatisticError, Plan
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.exact.rounding import working_precision
 from mechanisms.kng.logistic import LogisticDraw, changed_records
-from mechanisms.kng.quantile_regression import MOST_ROWS
 from mechanisms.objectives.logistic_boxes import CubeNorm, LogisticLaw, NormName
 from mechanisms.objectives.logistic_cells import cell_chords
 from mechanisms.objectives.logistic_expansion import (
@@ -29,6 +28,7 @@ from mechanisms.objectives.rows import distinct_rows
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.boxes import Box, Cover
 from mechanisms.sketches import ArrayData
+from mechanisms.statistics.designs.boxes import MOST_ROWS
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.testing import (
     Law,

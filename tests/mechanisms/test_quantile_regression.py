@@ -15,17 +15,18 @@ from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.exact.rounding import working_precision
 from mechanisms.exponential.quantile_regression import loss_sensitivity
-from mechanisms.kng.quantile_regression import MOST_ROWS, read_records
 from mechanisms.objectives.check_loss import (
     GradientLaw,
     LossLaw,
     Records,
 )
 from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHull, Linf
+from mechanisms.objectives.losses import gradient_sensitivity
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.boxes import Box, Cover, draw
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.quantile_regression import QuantileRegression, gradient_sensitivity
+from mechanisms.statistics.designs.boxes import MOST_ROWS, read_records
+from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.testing import (
     Law,
     audit_epsilon,

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.domain import CODE_MAX, CategoryColumn, Column, NumberColumn, Schema
+from mechanisms.domain import CODE_MAX, EXACT_ROWS, CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import (
-    EXACT_ROWS,
     ArrayData,
     Sketch,
     exact_gram,

@@ -20,18 +20,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from mechanisms.domain import CODE_MAX
+from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.samplers.boxes import Box, Space, Start
 from mechanisms.samplers.boxes.faces import Patches, box_around, inner_faces, patches
-
-if TYPE_CHECKING:
-    from mechanisms.objectives.check_loss import CheckLossLaw, Undecided
 
 Floats = NDArray[np.float64]
 

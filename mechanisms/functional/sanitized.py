@@ -54,7 +54,7 @@ from mechanisms.contract import Noise, Outcome
 from mechanisms.domain import CODE_MAX
 from mechanisms.geometry.balls import Ball, NormBall
 from mechanisms.geometry.simulation import simulate
-from mechanisms.statistics.regression import RegressionScaling, ScaledColumn
+from mechanisms.statistics.designs.scaling import RegressionScaling, ScaledColumn
 from mechanisms.statistics.second_order import Jet
 
 Floats = NDArray[np.float64]

@@ -14,16 +14,14 @@ theta = ([intercept,] one entry per feature, in the order asked for).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mechanisms.contract import Data, InvalidStatisticError, require_numbers
+from mechanisms.contract import InvalidStatisticError, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.objectives.logistic import CHUNK_ROWS, Design
+from mechanisms.objectives.design import Design
+from mechanisms.objectives.quadratic import NormalEquations
 
 INTERCEPT = "(intercept)"
 
@@ -50,17 +48,6 @@ class ScaledColumn:
     def scale(self, code: int) -> Fraction:
         """Return the exact scaled value, in [-1, 1], of one code."""
         return Fraction(self.offset + self.factor * code, self.divisor)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NormalEquations:
-    """Exact X'X (d rows of d) and X'y (length d, empty without a target) in scaled units.
-
-    Private: these are sums over the data.
-    """
-
-    xx: tuple[tuple[Fraction, ...], ...]
-    xy: tuple[Fraction, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,19 +154,6 @@ def design(scaling: RegressionScaling) -> Design:
         slopes=tuple(column.slope for column in scaling.features),
         intercept=scaling.intercept,
     )
-
-
-def code_rows(data: Data, columns: Sequence[str]) -> Iterator[NDArray[np.float64]]:
-    """Yield rows (1, a_1/F, ..., a_k/F) of the named columns in chunks, exact in float64."""
-    for block in data.blocks(columns):
-        count = len(block[columns[0]])
-        for start in range(0, count, CHUNK_ROWS):
-            part = slice(start, start + CHUNK_ROWS)
-            chunk = np.ones((len(block[columns[0]][part]), 1 + len(columns)))
-            for index, name in enumerate(columns, start=1):
-                chunk[:, index] = block[name][part]
-            chunk[:, 1:] /= CODE_MAX
-            yield chunk
 
 
 _Row = tuple[int, int, int, int]

@@ -1,0 +1,15 @@
+"""The check loss over private records, as laws of the box engine.
+
+    l(theta) = sum_i rho_tau(y_i - x_i'theta),   rho_tau(r) = r (tau - 1{r <= 0})
+
+:mod:`records` keeps the data as integers, :mod:`law` what its two laws share (which records are
+decided on a box), :mod:`narrowing` starts a draw near the minimiser. The laws themselves are
+:mod:`gradient` (the K-norm gradient mechanism's) and :mod:`loss` (the exponential mechanism's).
+"""
+
+from mechanisms.objectives.check_loss.gradient import GradientLaw
+from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
+from mechanisms.objectives.check_loss.loss import LossLaw
+from mechanisms.objectives.check_loss.records import Records
+
+__all__ = ["CheckLossLaw", "GradientLaw", "LossLaw", "Records", "Undecided"]

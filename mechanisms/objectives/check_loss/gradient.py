@@ -1,0 +1,151 @@
+"""The norm of the check loss's gradient, as a law of the box engine.
+
+With few open records every subset of them is tried as the reached ones, otherwise each
+coordinate of the gradient is bounded by itself.
+
+*At kinks* (ties, y_i 2**g = x_i'theta) any a in [-tau, 1 - tau] is a subgradient. For
+d >= 2 the choice above holds there too. It is a function of the record and theta alone
+with values in [-tau, 1 - tau], so it has the sensitivity of the gradient. In one dimension
+the tied records share one weight, and the best one counts:
+
+    N(theta; D) = min over lambda in [0, 1] of |sum_i a_i(theta, lambda) x_i|,
+
+a_i = lambda - tau for tied records. For each fixed lambda that is again a function of the
+record and theta, so the sum moves by at most Delta between neighbours, and the least of
+functions that move by at most Delta moves by at most Delta. For x = 1 this N is the
+distance of tau n from [#{y < theta}, #{y <= theta}]: the private quantile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+from flint import arb, fmpq
+from numpy.typing import NDArray
+
+from mechanisms.domain import CODE_MAX
+from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
+from mechanisms.objectives.check_loss.narrowing import near_minimiser
+from mechanisms.objectives.check_loss.records import Records
+from mechanisms.objectives.gradient_norms import GradientNorm
+from mechanisms.samplers.boxes import Children, Space, Start
+
+Floats = NDArray[np.float64]
+
+_UNIT = 2.0**-52
+_SUM_ERROR = 2.0**-28  # of sums over fewer than 2**22 records, relative to their sizes
+_FEW_RECORDS = 6
+_LEANING = 0.125
+_SUBSETS = [
+    np.array(list(product((0.0, 1.0), repeat=size))).reshape(2**size, size)
+    for size in range(_FEW_RECORDS + 1)
+]
+
+
+class GradientLaw(CheckLossLaw):
+    """``E(theta) = rate * N(theta)``: the K-norm gradient law of quantile regression.
+
+    Parameters
+    ----------
+    records
+        The private records.
+    tau
+        The quantile's level.
+    rate
+        ``epsilon / (2 Delta)``.
+    norm
+        The norm of the gradient, in scaled units.
+    """
+
+    def __init__(
+        self, records: Records, *, tau: Fraction, rate: Fraction, norm: GradientNorm
+    ) -> None:
+        super().__init__(records, tau, rate)
+        self.norm = norm
+        d, shear = records.x.shape[1], records.space.shear
+        leaning = np.abs(shear - np.eye(d)).max(axis=0) > _LEANING
+        self.directions = np.hstack([np.eye(d), shear[:, leaning]])
+        self.probes = self.xy[:, :d] @ self.directions
+        self.lengths = norm.dual(np.abs(self.directions.T))
+        self.gathers = 2 * self.probes.shape[1]
+
+    def start(self, space: Space) -> list[Start[Undecided]]:
+        """Return boxes that cover Theta, most records decided on the one at the minimiser."""
+        return near_minimiser(self, space)
+
+    def gather(
+        self,
+        index: NDArray[np.int32],
+        possible: NDArray[np.bool_],
+        distance: Floats,  # noqa: ARG002
+    ) -> Floats:
+        """Return the sums of the positive probes, then of the negative ones."""
+        probes = self.probes[index]
+        positive = np.maximum(probes, 0)
+        return np.asarray(possible @ np.hstack([positive, probes - positive]))
+
+    def wanted(self, curvature: Floats, widest: float, tail: float) -> tuple[Floats, float]:
+        """Return reaches with an equal rise of the loss, twice what the nats ask of the worst."""
+        dual = self.norm.dual(np.abs(self.records.space.shear.T)) / float(self.rate)
+        nats = tail + float(np.maximum(0, np.log(widest * curvature / dual)).sum())
+        root = np.sqrt(curvature)
+        return 4 * nats * (dual / root).max() / root, nats
+
+    def beyond(self, rise: Floats, largest: Floats) -> Floats:
+        """Return ``rate (l(b) - l(p)) / h(b - p)``."""
+        return np.asarray(rise / self.norm.dual(largest) * (float(self.rate) / CODE_MAX))
+
+    def least_at(self, known: Undecided, point: Floats) -> float:  # noqa: ARG002
+        """Return 0: the norm at the minimiser is no bound elsewhere."""
+        return 0.0
+
+    def split(self, known: Undecided, centres: Floats, half: Floats) -> Children[Undecided]:
+        """Bound the norm on boxes from bounds of the gradient g along some directions.
+
+        For any w with dual norm h(w), ``||g|| >= |w'g| / h(w)``. Besides theta's coordinates w is
+        each of u's, in which open records far from the others weigh little.
+        """
+        indices, reached, gathered = self.decide(known, centres, half)
+        above, below = np.hsplit(gathered, 2)
+        d = centres.shape[1]
+        settled = reached[:, :d] - float(self.tau) * self.total[:d]
+        # the float of tau, products and sums: within some u of the sizes added
+        sizes = (np.abs(self.total[:d]) + np.abs(reached[:, :d])) @ np.abs(self.directions)
+        rounding = (d + 4) * _UNIT * sizes + _SUM_ERROR * (above - below)
+        along = settled @ self.directions
+        least = np.maximum(0, np.maximum(along + below, -along - above) - rounding)
+        norms = np.maximum(self.norm.floats(least[:, :d]), (least / self.lengths).max(axis=1))
+        for box, index in enumerate(indices):
+            if d > 1 and 0 < len(index) <= _FEW_RECORDS:
+                sums = settled[box] + _SUBSETS[len(index)] @ self.xy[index, :d]
+                exact = self.norm.floats(np.maximum(0, np.abs(sums) - rounding[box, :d])).min()
+                norms[box] = max(norms[box], exact)
+        low = norms / CODE_MAX * float(self.rate) * (1 - 16 * _UNIT)
+        return Children(low, self.knowledge(indices, reached))
+
+    def exponent(self, known: Undecided, point: Sequence[int], bits: int) -> arb:  # noqa: ARG002
+        """Return rate * N(theta), from integers."""
+        exact = self.rate * self.gradient_norm(known, point)
+        return arb(fmpq(exact.numerator, exact.denominator))
+
+    def gradient_norm(self, known: Undecided, point: Sequence[int]) -> Fraction:
+        """Return N(theta), exactly."""
+        position = self.records.position(known.index, point)
+        d = len(point)
+        tied = self._sum(known.index[position == 0])
+        reached = known.reached[:d] + self._sum(known.index[position > 0])
+        start = [
+            (int(sums) - self.tau * int(total)) / CODE_MAX
+            for sums, total in zip(reached, self.total[:d], strict=True)
+        ]
+        whole = [s + Fraction(int(t), CODE_MAX) for s, t in zip(start, tied, strict=True)]
+        if d == 1:
+            smallest = max(min(start[0], whole[0]), -max(start[0], whole[0]), Fraction(0))
+            return self.norm.of([smallest])
+        return self.norm.of(whole)
+
+    def _sum(self, index: NDArray[np.int32]) -> Floats:
+        return np.asarray(self.xy[index, :-1].sum(axis=0))

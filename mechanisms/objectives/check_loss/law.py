@@ -1,0 +1,130 @@
+"""What the laws of the check loss share: which records are decided on a box.
+
+*Knowledge of a box*: the indices of the records not certainly reached and not certainly
+missed everywhere on it, and exact integer sums over the reached ones. A record is decided
+in floats with a certified margin; sums of codes in float64 are exact (below 2**53).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.objectives.check_loss.records import Records
+from mechanisms.samplers.boxes import Children
+
+Floats = NDArray[np.float64]
+
+_CHUNK_ROWS = 1 << 16
+_UNIT = 2.0**-52
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Undecided:
+    """What is known on a box: open records, and the sums of (x, y) over the reached ones."""
+
+    index: NDArray[np.int32]
+    reached: Floats
+    width: Floats
+
+
+class CheckLossLaw(ABC):
+    """What the two laws share: which records are decided where, and a start near the minimiser."""
+
+    floor = 0.0
+    gathers: int
+
+    def __init__(self, records: Records, tau: Fraction, rate: Fraction) -> None:
+        self.records = records
+        self.tau = tau
+        self.rate = rate
+        rows = np.column_stack([records.x, records.y]) * records.counts[:, None]
+        self.xy = rows.astype(np.float64)  # sums over records stay integers below 2**53: exact
+        self.total = self.xy.sum(axis=0)
+
+    @abstractmethod
+    def split(self, known: Undecided, centres: Floats, half: Floats) -> Children[Undecided]:
+        """Bound E on boxes, as :class:`~mechanisms.samplers.boxes.law.BoxLaw` says."""
+
+    @abstractmethod
+    def gather(
+        self, index: NDArray[np.int32], possible: NDArray[np.bool_], distance: Floats
+    ) -> Floats:
+        """Return sums over some open records (k x ``gathers``).
+
+        ``possible`` (k x n) says on which boxes each is open, ``distance`` how far beyond its
+        target it is at the centre.
+        """
+
+    @abstractmethod
+    def wanted(self, curvature: Floats, widest: float, tail: float) -> tuple[Floats, float]:
+        """Return reaches and nats that should leave little outside a box at the minimiser.
+
+        Hints in scaled units: ``curvature`` is the Hessian's diagonal in u, ``widest`` Theta's
+        width, ``tail`` the nats wanted beyond what the volume outside asks for.
+        """
+
+    @abstractmethod
+    def beyond(self, rise: Floats, largest: Floats) -> Floats:
+        """Return E's lower bounds, less ``least_at``, where rays have passed a point.
+
+        There l has risen by ``rise`` (code times grid steps) and theta moved by ``largest``.
+        """
+
+    @abstractmethod
+    def least_at(self, known: Undecided, point: Floats) -> float:
+        """Return a lower bound of E at the point u that rays start from, if it bounds E on them."""
+
+    def root(self) -> Undecided:
+        """Return nothing decided."""
+        rows, d = self.records.x.shape
+        index = np.arange(rows, dtype=np.int32)
+        return Undecided(index, np.zeros(d + 1), np.abs(self.records.z).sum(axis=0))
+
+    def widths(self, known: Undecided) -> Floats | None:
+        """Return how far a unit of each coordinate moves the open records."""
+        return known.width if len(known.index) else None
+
+    def decide(
+        self, known: Undecided, centres: Floats, half: Floats
+    ) -> tuple[list[NDArray[np.int32]], Floats, Floats]:
+        """Decide the open records on each box.
+
+        Returns the open indices of each box, the sums of (x, y) over its reached records
+        (k x d+1), and what :meth:`gather` says of its open ones.
+        """
+        boxes, d = centres.shape
+        reached = np.tile(known.reached, (boxes, 1))
+        gathered = np.zeros((boxes, self.gathers))
+        pieces: list[list[NDArray[np.int32]]] = [[] for _ in range(boxes)]
+        reach_of_centre = np.abs(centres).max(axis=0) + half
+        for start in range(0, len(known.index), _CHUNK_ROWS):
+            index = known.index[start : start + _CHUNK_ROWS]
+            z, xy = self.records.z[index], self.xy[index]
+            size = np.abs(z)
+            target = self.records.target[index]
+            # d products and d + 1 sums err by at most (d + 2) u of the sum of sizes
+            margin = (d + 3) * _UNIT * (size @ reach_of_centre + np.abs(target))
+            threshold = size @ half + margin
+            distance = centres @ z.T - target
+            certain = distance > threshold
+            possible = distance >= -threshold
+            reached += certain @ xy
+            possible &= ~certain
+            gathered += self.gather(index, possible, distance)
+            for box in range(boxes):
+                pieces[box].append(index[possible[box]])
+        empty = known.index[:0]
+        return [np.concatenate(p) if p else empty for p in pieces], reached, gathered
+
+    def knowledge(self, indices: Sequence[NDArray[np.int32]], reached: Floats) -> list[Undecided]:
+        """Return what is known on each box."""
+        return [
+            Undecided(index, sums, np.abs(self.records.z[index]).sum(axis=0))
+            for index, sums in zip(indices, reached, strict=True)
+        ]

@@ -1,0 +1,57 @@
+"""One statistic by one mechanism: the table of mechanisms, and how a request finds its plan.
+
+Adding a mechanism is one line in :data:`SINGLE_MECHANISMS`. Several statistics in one release are
+composed of these plans (:mod:`mechanisms.composition`), so that is no entry here;
+:mod:`mechanisms.catalog` lists it beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from mechanisms import exponential, functional, kng, knorm
+from mechanisms.contract import Calibrate, InvalidStatisticError, Plan, Statistic, require_norm
+from mechanisms.domain import Schema
+from mechanisms.perturbation import plan as objective_perturbation
+from mechanisms.privacy import PrivacyLoss
+
+
+class MechanismModule(Protocol):
+    """What a mechanism's module exposes."""
+
+    THEOREM: str
+
+    @property
+    def calibrate(self) -> Calibrate:
+        """Plans one release; see :func:`mechanisms.contract.by_statistic`."""
+
+
+SINGLE_MECHANISMS: dict[str, MechanismModule] = {
+    "k_norm": knorm,
+    "kng": kng,
+    "exponential": exponential,
+    "objective_perturbation": objective_perturbation,
+    "functional": functional,
+}
+
+
+def calibrate_by(
+    mechanisms: Mapping[str, MechanismModule],
+    statistic: Statistic,
+    schema: Schema,
+    epsilon: PrivacyLoss,
+    *,
+    mechanism: str,
+    norm: str,
+) -> Plan:
+    """Return the plan of a release by one of these mechanisms: see ``catalog.calibrate``."""
+    offered = statistic.mechanisms
+    chosen = next(iter(offered)) if mechanism == "auto" else mechanism
+    if chosen not in offered:
+        raise InvalidStatisticError(
+            f"{statistic.kind} is released by {', '.join(offered)}", field_name="mechanism"
+        )
+    require_norm(statistic, chosen, norm)
+    statistic.check(schema)
+    return mechanisms[chosen].calibrate(statistic, schema, epsilon, norm)

@@ -1,0 +1,7 @@
+"""The scaled designs of regressions: from columns to |x_ij| <= 1, |y_i| <= 1, and back.
+
+:mod:`scaling` holds the public maps, :mod:`rows` applies them to private rows, :mod:`grids` says
+how finely coefficients are released, :mod:`boxes` what regressions drawn on boxes have in common.
+
+May import: the contract, the public domain, and what objectives take as data. No statistic.
+"""

@@ -1,0 +1,38 @@
+"""Every statistic that is a question by itself, by its kind.
+
+Adding a statistic is one line here. A stack of several is no entry: it holds any of these, and
+:mod:`mechanisms.catalog` lists it beside them.
+"""
+
+from __future__ import annotations
+
+from mechanisms.contract import Statistic
+from mechanisms.statistics.correlation import Correlation
+from mechanisms.statistics.count import Count
+from mechanisms.statistics.covariance import Covariance
+from mechanisms.statistics.geometric_median import GeometricMedian
+from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.logistic_regression import LogisticRegression
+from mechanisms.statistics.mean import Mean
+from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.quantile import Quantile
+from mechanisms.statistics.quantile_regression import QuantileRegression
+from mechanisms.statistics.total import Sum
+from mechanisms.statistics.variance import Variance
+
+SINGLE_STATISTICS: dict[str, type[Statistic]] = {
+    "count": Count,
+    "histogram": Histogram,
+    "sum": Sum,
+    "mean": Mean,
+    "variance": Variance,
+    "moments": Moments,
+    "covariance": Covariance,
+    "correlation": Correlation,
+    "quantile": Quantile,
+    "linear_regression": LinearRegression,
+    "logistic_regression": LogisticRegression,
+    "quantile_regression": QuantileRegression,
+    "geometric_median": GeometricMedian,
+}
