@@ -15,8 +15,8 @@ from typing import Any
 import anyio.to_thread
 from fastapi import FastAPI
 
+from app.api.application import bare_application
 from app.api.clock import PublicClock
-from app.api.routes import bare_application
 from app.api.state import AppState, LifespanState, Services
 from app.api.uploads import UploadGate
 from app.engine.data import DataEngine

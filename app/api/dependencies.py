@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Annotated, Any
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Path
 from fastapi.dependencies.models import Dependant
@@ -11,6 +12,7 @@ from pydantic import AfterValidator, BaseModel
 from starlette.requests import ClientDisconnect, Request
 
 from app.api.bodies import Body, answer_in, made_of, request_in
+from app.api.schemas import ReceiptRequest
 from app.api.schemas import Request as RequestBody
 from app.api.state import AppState
 from app.domain.problems import Problem, invalid_request
@@ -57,25 +59,29 @@ async def caller_of(request: Request, role: Role) -> Caller:
     return known
 
 
-def _caller_at_least(role: Role) -> Callable[[Request], Awaitable[Caller]]:
-    # a coroutine, because key look-ups belong on the event loop (see KeyService)
-    async def caller(request: Request) -> Caller:
-        return await caller_of(request, role)
+@dataclass(frozen=True, slots=True)
+class CallerAtLeast:
+    """The dependency that lets nobody in whose role is less; the route's role is read from it."""
 
-    return caller
+    role: Role
+
+    # a coroutine, because key look-ups belong on the event loop (see KeyService)
+    async def __call__(self, request: Request) -> Caller:
+        """Return who sent a request."""
+        return await caller_of(request, self.role)
 
 
 def _check_query(request: Request) -> None:
     """Refuse query parameters that the route does not have, as bodies do with fields."""
-    known = _query_names(request.scope["route"].dependant)
+    known = query_names(request.scope["route"].dependant)
     if not known.issuperset(request.query_params):
         raise invalid_request("query", "holds a parameter that is not known here")
 
 
-def _query_names(needs: Dependant) -> set[str]:
+def query_names(needs: Dependant) -> set[str]:
     """Return the query parameters of a route and of all it depends on."""
     own = {field.alias for field in needs.query_params}
-    return own.union(*map(_query_names, needs.dependencies))
+    return own.union(*map(query_names, needs.dependencies))
 
 
 def _bearer(request: Request) -> bytes:
@@ -87,9 +93,9 @@ def _bearer(request: Request) -> bytes:
     return bytes(secret.strip())
 
 
-Analyst = Annotated[Caller, Depends(_caller_at_least(Role.ANALYST))]
-Curator = Annotated[Caller, Depends(_caller_at_least(Role.CURATOR))]
-Admin = Annotated[Caller, Depends(_caller_at_least(Role.ADMIN))]
+Analyst = Annotated[Caller, Depends(CallerAtLeast(Role.ANALYST))]
+Curator = Annotated[Caller, Depends(CallerAtLeast(Role.CURATOR))]
+Admin = Annotated[Caller, Depends(CallerAtLeast(Role.ADMIN))]
 
 
 def _headers(request: Request, name: bytes) -> list[bytes]:
@@ -111,17 +117,33 @@ Id = Annotated[str, Path(description=_ID, examples=[_AN_ID]), AfterValidator(_of
 IdFilter = Annotated[str | None, AfterValidator(lambda text: text and _of_an_id(text))]
 
 
-def json_body(model: type[RequestBody]) -> Any:
-    """Return the dependency that reads a JSON body exactly (see ``exact_json``).
+class TakesJson(Protocol):
+    """A dependency that reads a JSON body; the route's model is read from it."""
 
-    Declare the same model with :func:`body_of` in the route's ``openapi_extra``:
-    the framework's own body parameters would parse, coerce and round.
+    @property
+    def model(self) -> type[BaseModel]: ...
+
+    async def __call__(self, request: Request) -> Any:
+        """Return what the body says."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonBody:
+    """The dependency that reads a body as a model, exactly (see ``exact_json``).
+
+    The framework's own body parameters would parse, coerce and round.
     """
 
-    async def read(request: Request) -> RequestBody:
-        return await read_body(request, model)
+    model: type[RequestBody]
 
-    return Depends(read)
+    async def __call__(self, request: Request) -> RequestBody:
+        """Return the body."""
+        return await read_body(request, self.model)
+
+
+def json_body(model: type[RequestBody]) -> Any:
+    """Return what annotates an endpoint's body."""
+    return Depends(JsonBody(model))
 
 
 async def read_body(request: Request, model: type[Body]) -> Body:
@@ -140,18 +162,27 @@ async def read_body(request: Request, model: type[Body]) -> Body:
     return await made_of(bytes(body), _person(request), reading, request_in, model)
 
 
-async def _sent_answer(request: Request) -> SentAnswer:
-    """Return an answer that was sent back; a long one is not kept, and read by its end alone."""
-    state = state_of(request)
-    body, long = bytearray(), LongAnswer()
-    async for chunk in _json_chunks(request, "max_answer_bytes"):
-        body += chunk
-        if long.begun or len(body) > state.settings.max_request_bytes:
-            long.add(body)
-            body.clear()
-    if long.begun:
-        return long.sent()
-    return await made_of(bytes(body), _person(request), state.services.reading, answer_in)
+@dataclass(frozen=True, slots=True)
+class SentBack:
+    """The dependency that reads an answer that was sent back.
+
+    A long one is not kept, and read by its end alone.
+    """
+
+    model: type[BaseModel]
+
+    async def __call__(self, request: Request) -> SentAnswer:
+        """Return the answer."""
+        state = state_of(request)
+        body, long = bytearray(), LongAnswer()
+        async for chunk in _json_chunks(request, "max_answer_bytes"):
+            body += chunk
+            if long.begun or len(body) > state.settings.max_request_bytes:
+                long.add(body)
+                body.clear()
+        if long.begun:
+            return long.sent()
+        return await made_of(bytes(body), _person(request), state.services.reading, answer_in)
 
 
 def _person(request: Request) -> str:
@@ -160,7 +191,7 @@ def _person(request: Request) -> str:
     return caller.person
 
 
-Sent = Annotated[SentAnswer, Depends(_sent_answer)]
+Sent = Annotated[SentAnswer, Depends(SentBack(ReceiptRequest))]
 
 
 def id_parameter(name: str) -> dict[str, Any]:
@@ -177,12 +208,6 @@ def id_parameter(name: str) -> dict[str, Any]:
             "examples": [_AN_ID],
         },
     }
-
-
-def body_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the OpenAPI description of a JSON body."""
-    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
-    return {"requestBody": {"required": True, "content": {_JSON: {"schema": schema}}}}
 
 
 async def _json_chunks(request: Request, limit: str) -> AsyncIterator[bytes]:

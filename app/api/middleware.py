@@ -14,7 +14,7 @@ from itertools import count
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.endpoints.metrics import Metrics
+from app.api.counts import Counts
 from app.api.problems import problem_response
 from app.domain.problems import Problem
 from app.logs import describe
@@ -26,14 +26,6 @@ SAFE_HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 )
-# how long these take depends on rows, on their number or on the noise drawn
-_TELLING = frozenset(
-    {
-        ("POST", "/v1/datasets"),
-        ("POST", "/v1/datasets/{dataset}/archive"),
-        ("POST", "/v1/datasets/{dataset}/releases"),
-    }
-)
 
 
 class RequestContext:
@@ -41,12 +33,12 @@ class RequestContext:
 
     The id is ours alone (a client's own header could carry anything into the
     log). A line holds the route's template, never the path or the query, and
-    no duration where that depends on rows or on noise.
+    no duration where the endpoint is ``untimed``.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, counts: Counts) -> None:
         self._app = app
-        self._metrics = metrics
+        self._counts = counts
         self._secret = secrets.token_bytes(32)
         self._numbers = count()
 
@@ -62,7 +54,7 @@ class RequestContext:
             return
         request_id = self._new_id()
         scope["request_id"] = request_id
-        self._metrics.begin()
+        self._counts.begin()
         started = time.perf_counter()
         status = 0
         if head := scope["method"] == "HEAD":
@@ -91,10 +83,11 @@ class RequestContext:
                 failure = problem_response(Problem("internal"), request_id)
                 await failure(scope, receive, send_with_headers)
         finally:
-            route: str | None = getattr(scope.get("route"), "path", None)
+            found = scope.get("route")
+            route: str | None = getattr(found, "path", None)
             code = scope.get("problem")
             method = "HEAD" if head else scope["method"]
-            self._metrics.end(method=method, route=route, status=status, problem=code)
+            self._counts.end(method=method, route=route, status=status, problem=code)
             if _LOG.isEnabledFor(logging.INFO):
                 taken_ms = round((time.perf_counter() - started) * 1000, 1)
                 _LOG.info(
@@ -105,7 +98,7 @@ class RequestContext:
                         "route": route,
                         "status": status,
                         "code": code,
-                        "duration_ms": None if (method, route) in _TELLING else taken_ms,
+                        "duration_ms": None if getattr(found, "untimed", False) else taken_ms,
                         "key": caller.key if (caller := scope.get("caller")) else None,
                     },
                 )

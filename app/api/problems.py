@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 
+from app.api.dependencies import query_names
 from app.api.validation import validation_problem
 from app.domain.problems import PROBLEMS, Problem
 
@@ -28,9 +29,7 @@ _BY_STATUS = {
     413: "too-large",
     415: "unsupported-media-type",
 }
-# names of query, path and header parameters are ours; what they hold is not
-_PARAMETERS = frozenset({"body", "cursor", "dataset", "limit"})
-
+_CODES = "codes"
 _PROBLEM_SCHEMA = {"$ref": "#/components/schemas/ProblemAnswer"}
 
 _HEADERS = {
@@ -110,7 +109,13 @@ async def _on_problem(request: Request, error: Any) -> Response:
 
 
 async def _on_validation(request: Request, error: Any) -> Response:
-    return _answer(request, validation_problem(error.errors(), None, known=_PARAMETERS))
+    return _answer(request, validation_problem(error.errors(), None, known=_parameters(request)))
+
+
+def _parameters(request: Request) -> set[str]:
+    """Return the names of a route's parameters: those are ours, what they hold is not."""
+    needs = request.scope["route"].dependant
+    return query_names(needs) | {field.alias for field in needs.path_params}
 
 
 def install_problem_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
@@ -159,22 +164,37 @@ def carrying(*names: str) -> dict[str, dict[str, Any]]:
 def documented(
     *codes: str, answers: dict[int | str, dict[str, Any]] | None = None
 ) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI ``responses`` of an operation that may give these problems.
+    """Return the OpenAPI ``responses`` of an endpoint that may give these problems.
 
-    Whatever takes a key may also be refused for that key's rate, or for a query
-    parameter that it does not have.
+    What every key and every body may be refused for, the endpoint adds (:func:`described`).
     """
-    described: dict[int | str, dict[str, Any]] = dict(answers or {})
-    keyed = ("invalid-request", "rate-limited") if "unauthorized" in codes else ()
-    for code in dict.fromkeys((*codes, *keyed)):
-        kind = PROBLEMS[code]
-        known = described.setdefault(
-            kind.status,
-            {"description": "", "content": {MEDIA_TYPE: {"schema": _PROBLEM_SCHEMA}}},
-        )
-        known["description"] = ", ".join(filter(None, (known["description"], f"`{code}`")))
-    for status, name in _SENT_WITH.items():
-        kinds = [PROBLEMS[code] for code in codes if PROBLEMS[code].status == status]
-        if status in described and (status != 503 or all(kind.retry_after_s for kind in kinds)):
-            described[status]["headers"] = carrying(name)
-    return described
+    found: dict[int | str, dict[str, Any]] = dict(answers or {})
+    for code in codes:
+        found.setdefault(PROBLEMS[code].status, {_CODES: []})[_CODES].append(code)
+    return found
+
+
+def described(
+    responses: Mapping[int | str, dict[str, Any]], always: Sequence[str]
+) -> dict[int | str, dict[str, Any]]:
+    """Return what :func:`documented` gave, and the problems that there always are, in full."""
+    named = {code for each in responses.values() for code in each.get(_CODES, ())}
+    found = documented(*named, *always)
+    return {
+        **{status: each for status, each in responses.items() if _CODES not in each},
+        **{status: _refusals(each[_CODES]) for status, each in sorted(found.items(), key=str)},
+    }
+
+
+def _refusals(codes: Sequence[str]) -> dict[str, Any]:
+    """Return the description of all problems of one status."""
+    known = [code for code in PROBLEMS if code in codes]
+    status = PROBLEMS[known[0]].status
+    told: dict[str, Any] = {
+        "description": ", ".join(f"`{code}`" for code in known),
+        "content": {MEDIA_TYPE: {"schema": _PROBLEM_SCHEMA}},
+    }
+    sent = _SENT_WITH.get(status)
+    if sent and (status != 503 or all(PROBLEMS[code].retry_after_s for code in known)):
+        told["headers"] = carrying(sent)
+    return told

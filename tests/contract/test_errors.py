@@ -8,7 +8,7 @@ from html import unescape
 import httpx
 import pytest
 
-from app.api.openapi import snapshot
+from app.api.openapi.snapshot import snapshot
 from app.domain.problems import PROBLEMS
 from tests.contract.service import assert_problem
 

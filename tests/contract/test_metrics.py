@@ -12,7 +12,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.api.endpoints.metrics import Metrics
+from app.api.counts import Counts
 from app.logs import ALLOWED, AllowListFormatter
 from tests.contract.service import ROWS, ask, assert_problem, make_key, running, send_upload, upload
 
@@ -91,7 +91,7 @@ def test_metrics_are_the_same_for_neighbours(tmp_path: Path) -> None:
 
 def test_processes_at_one_address_count_apart_and_together() -> None:
     """What Prometheus makes of scrapes that reach one process and then the other."""
-    counted = [Metrics("1"), Metrics("1")]
+    counted = [Counts("1"), Counts("1")]
     series: dict[str, float] = {}
     for asked in range(1, 5):
         metrics = counted[asked % 2]

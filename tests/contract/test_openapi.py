@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.openapi import snapshot
+from app.api.openapi.snapshot import snapshot
 from app.api.pages.layout import inline
 from app.domain.problems import PROBLEMS
 from mechanisms.catalog import STATISTICS

@@ -20,8 +20,8 @@ import httpx
 import pytest
 from starlette.routing import Route
 
-from app.api.openapi import snapshot
-from app.api.routes import bare_application
+from app.api.application import bare_application
+from app.api.openapi.snapshot import snapshot
 from tests.contract.service import (
     MEAN,
     ROWS,

@@ -19,7 +19,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis import Case, GenerationMode
 
-from app.api.openapi import snapshot
+from app.api.openapi.snapshot import snapshot
 from tests.contract.real_things import World, prepared
 from tests.contract.service import ADMIN_KEY, Service
 

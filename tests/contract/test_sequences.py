@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis import Case, GenerationMode
 from schemathesis.core.transport import Response
 
-from app.api.openapi import snapshot
+from app.api.openapi.snapshot import snapshot
 from app.domain.problems import Problem
 from app.services.audit import AuditService
 from app.services.datasets.budgets import BudgetService

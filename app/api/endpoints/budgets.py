@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter
-
 from app.api.budget_answers import BudgetAnswer, CapAnswer, budget_answer, cap_answer
-from app.api.dependencies import Analyst, Curator, Id, State, body_of, json_body
+from app.api.dependencies import Analyst, Curator, Id, State, json_body
+from app.api.endpoint import router_of
 from app.api.ledger_answers import EntryAnswer, entry_answer
 from app.api.paging import Page, Paging, page_of
 from app.api.problems import documented
 from app.api.schemas import CapRequest, GrantRequest
 
-router = APIRouter(prefix="/v1/datasets/{dataset}", tags=["budgets"])
+router = router_of("/v1/datasets/{dataset}", "budgets")
 
 
 @router.get(
     "/budget",
     operation_id="getBudget",
     response_model=BudgetAnswer,
-    responses=documented("unauthorized", "not-found"),
+    responses=documented("not-found"),
 )
 def get_budget(caller: Analyst, dataset: Id, state: State) -> BudgetAnswer:
     """Show what is left of a data set's budget."""
@@ -32,8 +31,7 @@ def get_budget(caller: Analyst, dataset: Id, state: State) -> BudgetAnswer:
     operation_id="grantBudget",
     status_code=201,
     response_model=EntryAnswer,
-    openapi_extra=body_of(GrantRequest),
-    responses=documented("unauthorized", "forbidden", "not-found", "invalid-request", "busy"),
+    responses=documented("not-found", "busy"),
 )
 async def grant_budget(
     caller: Curator,
@@ -52,8 +50,7 @@ async def grant_budget(
     "/caps",
     operation_id="capPerson",
     response_model=CapAnswer,
-    openapi_extra=body_of(CapRequest),
-    responses=documented("unauthorized", "forbidden", "not-found", "invalid-request", "busy"),
+    responses=documented("not-found", "busy"),
 )
 async def cap_person(
     caller: Curator,
@@ -72,7 +69,7 @@ async def cap_person(
     "/caps",
     operation_id="listCaps",
     response_model=Page[CapAnswer],
-    responses=documented("unauthorized", "forbidden", "not-found", "invalid-request"),
+    responses=documented("not-found"),
 )
 def list_caps(caller: Curator, dataset: Id, cut: Paging, state: State) -> Page[CapAnswer]:
     """List the caps on a data set's budget (curators)."""

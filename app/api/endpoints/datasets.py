@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from starlette.requests import Request
 
 from app.api.answers import DatasetAnswer, dataset_answer
 from app.api.bodies import made_of, spec_in
 from app.api.dependencies import Analyst, Curator, Id, State
+from app.api.endpoint import router_of, untimed
 from app.api.paging import Page, Paging, json_page_of
 from app.api.problems import carrying, documented
+from app.api.schemas import DatasetSpec
 from app.api.uploads import UploadLimits, receive_upload
 
-router = APIRouter(prefix="/v1/datasets", tags=["data sets"])
+router = router_of("/v1/datasets", "data sets")
 
 _UPLOAD = {
     "requestBody": {
@@ -30,7 +32,7 @@ _UPLOAD = {
                             "description": "CSV with a header, CSV.gz or Parquet.",
                         },
                         "spec": {
-                            "$ref": "#/components/schemas/DatasetSpec",
+                            "$ref": DatasetSpec,
                             "description": "What is public about it, as JSON.",
                         },
                     },
@@ -49,12 +51,13 @@ _UPLOAD = {
     response_model=DatasetAnswer,
     openapi_extra=_UPLOAD,
     responses=documented(
-        "malformed-request", "unauthorized", "forbidden", "name-taken", "too-large",
-        "unsupported-media-type", "invalid-request", "invalid-upload", "overlapping-dataset",
+        "malformed-request", "name-taken",
+        "invalid-upload", "overlapping-dataset",
         "lineage-lost", "busy",
         answers={201: {"headers": carrying("Location")}},
     ),
 )  # fmt: skip
+@untimed
 async def create_dataset(
     request: Request, response: Response, caller: Curator, state: State
 ) -> DatasetAnswer:
@@ -76,9 +79,7 @@ async def create_dataset(
     "",
     operation_id="listDatasets",
     response_class=Response,
-    responses=documented(
-        "unauthorized", "invalid-request", answers={200: {"model": Page[DatasetAnswer]}}
-    ),
+    responses=documented(answers={200: {"model": Page[DatasetAnswer]}}),
 )
 def list_datasets(caller: Analyst, cut: Paging, state: State) -> Response:
     """List the public facts of every data set, newest first."""
@@ -96,7 +97,7 @@ def list_datasets(caller: Analyst, cut: Paging, state: State) -> Response:
     "/{dataset}",
     operation_id="getDataset",
     response_model=DatasetAnswer,
-    responses=documented("unauthorized", "not-found"),
+    responses=documented("not-found"),
 )
 def get_dataset(caller: Analyst, dataset: Id, state: State) -> DatasetAnswer:
     """Show the public facts of a data set."""
@@ -108,8 +109,9 @@ def get_dataset(caller: Analyst, dataset: Id, state: State) -> DatasetAnswer:
     "/{dataset}/archive",
     operation_id="archiveDataset",
     response_model=DatasetAnswer,
-    responses=documented("unauthorized", "forbidden", "not-found", "busy"),
+    responses=documented("not-found", "busy"),
 )
+@untimed
 async def archive_dataset(caller: Curator, dataset: Id, state: State) -> DatasetAnswer:
     """Erase a data set's rows; its ledger and releases stay (curators)."""
     services = state.services

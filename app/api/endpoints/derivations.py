@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter
-
-from app.api.dependencies import Analyst, Id, State, body_of, json_body
+from app.api.dependencies import Analyst, Id, State, json_body
+from app.api.endpoint import router_of
 from app.api.problems import documented
 from app.api.release_answers import DerivationAnswer
 from app.api.schemas import DerivationRequest
 
-router = APIRouter(prefix="/v1/releases/{release}", tags=["releases"])
+router = router_of("/v1/releases/{release}", "releases")
 
 
 @router.post(
     "/derivations",
     operation_id="deriveFromRelease",
     response_model=DerivationAnswer,
-    openapi_extra=body_of(DerivationRequest),
     responses=documented(
-        "unauthorized",
         "not-found",
-        "too-large",
-        "unsupported-media-type",
-        "invalid-request",
         "busy",
     ),
 )

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-
 from app.api.answers import ReadinessAnswer, StatusAnswer
 from app.api.dependencies import State
+from app.api.endpoint import ANYONE, router_of
 from app.api.problems import documented
 
-router = APIRouter(tags=["operation"])
+router = router_of("", "operation")
 
 
 @router.get(
     "/livez",
     operation_id="getLiveness",
     response_model=StatusAnswer,
-    openapi_extra={"security": []},
+    openapi_extra=ANYONE,
 )
 async def get_liveness() -> StatusAnswer:
     """Say that the process answers."""
@@ -26,7 +25,7 @@ async def get_liveness() -> StatusAnswer:
     "/readyz",
     operation_id="getReadiness",
     response_model=ReadinessAnswer,
-    openapi_extra={"security": []},
+    openapi_extra=ANYONE,
     responses=documented("internal", "ledger-frozen", "not-ready"),
 )
 def get_readiness(state: State) -> ReadinessAnswer:

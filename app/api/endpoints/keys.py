@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from app.api.answers import KeyAnswer, NewKeyAnswer, key_answer, new_key_answer
-from app.api.dependencies import Admin, Id, State, body_of, json_body
+from app.api.dependencies import Admin, Id, State, json_body
+from app.api.endpoint import router_of
 from app.api.paging import Page, Paging, page_of
 from app.api.problems import documented
 from app.api.schemas import KeyRequest
 
-router = APIRouter(prefix="/v1/keys", tags=["keys"])
+router = router_of("/v1/keys", "keys")
 
 
 @router.post(
@@ -20,8 +21,7 @@ router = APIRouter(prefix="/v1/keys", tags=["keys"])
     operation_id="createKey",
     status_code=201,
     response_model=NewKeyAnswer,
-    openapi_extra=body_of(KeyRequest),
-    responses=documented("unauthorized", "forbidden", "invalid-request", "busy"),
+    responses=documented("busy"),
 )
 async def create_key(
     caller: Admin, body: Annotated[KeyRequest, json_body(KeyRequest)], state: State
@@ -41,7 +41,6 @@ async def create_key(
     "",
     operation_id="listKeys",
     response_model=Page[KeyAnswer],
-    responses=documented("unauthorized", "forbidden", "invalid-request"),
 )
 def list_keys(caller: Admin, cut: Paging, state: State) -> Page[KeyAnswer]:
     """List every key, newest first, revoked ones too (admins)."""
@@ -55,7 +54,7 @@ def list_keys(caller: Admin, cut: Paging, state: State) -> Page[KeyAnswer]:
     operation_id="revokeKey",
     status_code=204,
     response_class=Response,
-    responses=documented("unauthorized", "forbidden", "not-found", "last-admin-key", "busy"),
+    responses=documented("not-found", "last-admin-key", "busy"),
 )
 async def revoke_key(caller: Admin, key: Id, state: State) -> Response:
     """Revoke a key at once and for good (admins); the last admin key stays."""

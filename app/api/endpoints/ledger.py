@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-
-from app.api.dependencies import Analyst, Curator, Id, Sent, State, body_of
+from app.api.dependencies import Analyst, Curator, Id, Sent, State
+from app.api.endpoint import ANYONE, router_of
 from app.api.ledger_answers import (
     EntryAnswer,
     PublicKeysAnswer,
@@ -16,16 +15,15 @@ from app.api.ledger_answers import (
 )
 from app.api.paging import Page, Paging, page_of
 from app.api.problems import documented
-from app.api.schemas import ReceiptRequest
 
-router = APIRouter(prefix="/v1", tags=["ledger"])
+router = router_of("/v1", "ledger")
 
 
 @router.get(
     "/datasets/{dataset}/ledger",
     operation_id="listLedger",
     response_model=Page[EntryAnswer],
-    responses=documented("unauthorized", "forbidden", "not-found", "invalid-request"),
+    responses=documented("not-found"),
 )
 def list_ledger(caller: Curator, dataset: Id, cut: Paging, state: State) -> Page[EntryAnswer]:
     """List the entries of a data set's account, oldest first, with their hashes (curators)."""
@@ -39,7 +37,6 @@ def list_ledger(caller: Curator, dataset: Id, cut: Paging, state: State) -> Page
     "/ledger/verification",
     operation_id="verifyLedger",
     response_model=VerificationAnswer,
-    responses=documented("unauthorized", "forbidden"),
 )
 async def verify_ledger(caller: Curator, state: State) -> VerificationAnswer:
     """Walk every chain and sum; `head` is the SHA-256 over the sorted account heads (curators)."""
@@ -58,10 +55,7 @@ async def verify_ledger(caller: Curator, state: State) -> VerificationAnswer:
     "/ledger/receipts",
     operation_id="checkReceipt",
     response_model=ReceiptCheckAnswer,
-    openapi_extra=body_of(ReceiptRequest),
-    responses=documented(
-        "unauthorized", "too-large", "unsupported-media-type", "invalid-request", "busy"
-    ),
+    responses=documented("busy"),
 )
 def check_receipt(caller: Analyst, sent: Sent, state: State) -> ReceiptCheckAnswer:
     """Say whether a receipt is this ledger's, and fits its entry and its stored answer.
@@ -76,7 +70,7 @@ def check_receipt(caller: Analyst, sent: Sent, state: State) -> ReceiptCheckAnsw
     "/ledger/public-keys",
     operation_id="getPublicKeys",
     response_model=PublicKeysAnswer,
-    openapi_extra={"security": []},
+    openapi_extra=ANYONE,
 )
 async def get_public_keys(state: State) -> PublicKeysAnswer:
     """Show the keys that sign receipts, the present one first (anyone)."""

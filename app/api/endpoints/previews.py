@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter
-
-from app.api.dependencies import Analyst, Id, State, body_of, json_body
+from app.api.dependencies import Analyst, Id, State, json_body
+from app.api.endpoint import router_of
 from app.api.problems import documented
 from app.api.release_answers import PreviewAnswer
 from app.api.schemas import PreviewRequest
 from app.services.plans.previews import Wish
 
-router = APIRouter(prefix="/v1/datasets/{dataset}", tags=["releases"])
+router = router_of("/v1/datasets/{dataset}", "releases")
 
 
 @router.post(
     "/previews",
     operation_id="previewRelease",
     response_model=PreviewAnswer,
-    openapi_extra=body_of(PreviewRequest),
     responses=documented(
-        "unauthorized", "not-found", "dataset-archived", "too-large", "unsupported-media-type",
-        "invalid-request", "policy-refused", "empty-dataset", "busy",
+        "not-found", "dataset-archived",
+        "policy-refused", "empty-dataset", "busy",
     ),
 )  # fmt: skip
 async def preview_release(

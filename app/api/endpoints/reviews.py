@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.dependencies import Analyst, Curator, Id, State, body_of, json_body
+from app.api.dependencies import Analyst, Curator, Id, State, json_body
+from app.api.endpoint import router_of
 from app.api.endpoints.releases import unfinished
 from app.api.problems import carrying, documented
 from app.api.release_answers import ReleaseAnswer
@@ -18,7 +18,7 @@ from app.domain.releases import ReleaseState
 from app.services.plans.answers import answer_of, etag_of
 from app.services.releases.releases import ReleaseRecord
 
-router = APIRouter(prefix="/v1/releases/{release}", tags=["reviews"])
+router = router_of("/v1/releases/{release}", "reviews")
 
 _IF_MATCH = {
     "parameters": [
@@ -45,9 +45,9 @@ _APPROVED = (
     "/decision",
     operation_id="decideOnRelease",
     response_class=Response,
-    openapi_extra=body_of(DecisionRequest) | _IF_MATCH,
+    openapi_extra=_IF_MATCH,
     responses=documented(
-        "unauthorized", "forbidden", "own-request", "not-found", "not-awaiting-review",
+        "own-request", "not-found", "not-awaiting-review",
         "plan-changed", "precondition", "precondition-missing", "busy",
         answers={
             200: {
@@ -96,7 +96,7 @@ async def decide_on_release(
     operation_id="withdrawRelease",
     response_class=Response,
     responses=documented(
-        "unauthorized", "not-found", "not-awaiting-review", "busy",
+        "not-found", "not-awaiting-review", "busy",
         answers={
             200: {
                 "model": ReleaseAnswer,

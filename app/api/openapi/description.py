@@ -1,32 +1,17 @@
-"""The OpenAPI document: the framework's, with our bodies, problems and key added.
-
-``python -m app.api.openapi FILE`` writes it; ``tests/contract/openapi.json`` is its snapshot.
-"""
+"""The OpenAPI document: the framework's, with our bodies, problems and key added."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
-from app.api.problems import ProblemAnswer, documented
-from app.api.schemas import (
-    CapRequest,
-    DatasetSpec,
-    DecisionRequest,
-    DerivationRequest,
-    GrantRequest,
-    KeyRequest,
-    PreviewRequest,
-    ReceiptRequest,
-    ReleaseRequest,
-)
+from app.api.endpoint import Endpoint
+from app.api.problems import ProblemAnswer
 from mechanisms.catalog import STATISTICS
 from mechanisms.statistics.mean import Mean
 
@@ -37,18 +22,6 @@ Send `Authorization: Bearer <key>`. Epsilons are decimal text or numbers with at
 Lists are paged: `limit` and `cursor` in, `items` and `next` out. Every refusal is
 `application/problem+json`, and its `type` is a page of this service.
 """
-_BODIES = (
-    DatasetSpec,
-    DecisionRequest,
-    DerivationRequest,
-    GrantRequest,
-    CapRequest,
-    KeyRequest,
-    PreviewRequest,
-    ReceiptRequest,
-    ReleaseRequest,
-)
-_BODY_PROBLEMS = ("too-large", "unsupported-media-type", "invalid-request")
 _FRAMEWORK_ERRORS = ("HTTPValidationError", "ValidationError")
 
 
@@ -70,11 +43,13 @@ def describe(app: FastAPI) -> dict[str, Any]:
     )
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
-    _, bodies = models_json_schema(
-        [(model, "validation") for model in _BODIES] + [(ProblemAnswer, "serialization")],
+    taken = (route.models for route in app.routes if isinstance(route, Endpoint))
+    bodies = sorted(set().union(*taken), key=lambda model: model.__name__)
+    _, described = models_json_schema(
+        [(model, "validation") for model in bodies] + [(ProblemAnswer, "serialization")],
         ref_template="#/components/schemas/{model}",
     )
-    schemas |= bodies["$defs"]
+    schemas |= described["$defs"]
     for name in _FRAMEWORK_ERRORS:
         schemas.pop(name, None)
     _require_discriminators(schemas)
@@ -85,16 +60,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     for operations in document["paths"].values():
         for operation in operations.values():
             _drop_framework_errors(operation)
-            if "requestBody" in operation:
-                _add_body_problems(operation)
     return document
-
-
-def _add_body_problems(operation: dict[str, Any]) -> None:
-    """Say what any operation with a body may answer to one."""
-    for status, answer in documented(*_BODY_PROBLEMS).items():
-        operation["responses"].setdefault(str(status), answer)
-    operation["responses"] = dict(sorted(operation["responses"].items()))
 
 
 def _require_discriminators(schemas: dict[str, Any]) -> None:
@@ -138,14 +104,3 @@ def _drop_framework_errors(operation: dict[str, Any]) -> None:
     described = json.dumps(operation["responses"].get("422", {}))
     if any(f"/{name}" in described for name in _FRAMEWORK_ERRORS):
         del operation["responses"]["422"]
-
-
-def snapshot() -> str:
-    """Return the document as the snapshot's text."""
-    from app.api.routes import bare_application  # noqa: PLC0415 - the routes import this module
-
-    return json.dumps(bare_application().openapi(), indent=1, sort_keys=True) + "\n"
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(snapshot(), "utf-8")

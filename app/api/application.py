@@ -1,0 +1,47 @@
+"""The application that the routes make, without its services."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from fastapi import FastAPI
+
+from app.api.counts import Counts
+from app.api.middleware import RequestContext
+from app.api.openapi.description import install_openapi
+from app.api.problems import install_problem_handlers
+from app.api.routes import ROUTERS
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
+
+
+def bare_application(lifespan: Lifespan | None = None) -> FastAPI:
+    """Return the application; without a lifespan it can describe itself and no more."""
+    app = FastAPI(
+        title="Release Desk",
+        version=_version(),
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        # what is told of requests is in our log and our metrics, whatever the environment asks for
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+    )
+    for router in ROUTERS:
+        # what include_router makes of routes is matched twice, and slowly
+        app.router.routes.extend(router.routes)
+    app.state.counts = Counts(app.version)
+    app.add_middleware(RequestContext, counts=app.state.counts)
+    install_problem_handlers(app, app.routes)
+    install_openapi(app)
+    return app
+
+
+def _version() -> str:
+    try:
+        return version("release-desk")
+    except PackageNotFoundError:
+        return "0"

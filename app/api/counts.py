@@ -1,0 +1,84 @@
+"""Counts for Prometheus: of requests by route, status and problem, and nothing of any data.
+
+**Privacy.** What is here may be sent on to whoever watches the machines. So
+there is no label for a data set, a key or a person; no duration, since how long
+a draw takes depends on the noise drawn and on the data; and no processor time,
+memory or number of draws under way, which are durations in disguise. Requests
+are counted when their answer leaves, for releases a tick of the public clock.
+
+Several server processes may answer at one address, and a scrape reaches any of
+them. So every series names its process, by an id made at its start: each is a
+counter that never goes back, and their sum is the service's.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+_UNROUTED = "none"
+
+
+class Counts:
+    """What one server process counts. The middleware calls it on the event loop alone."""
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+        self._process = secrets.token_hex(8)
+        self._started = time.time()
+        self._requests: Counter[tuple[str, str, int]] = Counter()
+        self._problems: Counter[str] = Counter()
+        self._open = 0
+
+    def begin(self) -> None:
+        """Note that a request is being answered."""
+        self._open += 1
+
+    def end(self, *, method: str, route: str | None, status: int, problem: str | None) -> None:
+        """Count a request; without a route its method is whatever the client chose."""
+        self._open -= 1
+        labels = (method, route, status) if route is not None else (_UNROUTED, _UNROUTED, status)
+        self._requests[labels] += 1
+        if problem is not None:
+            self._problems[problem] += 1
+
+    def families(self, data_dir: Path) -> Iterator[Metric]:
+        """Yield the present state."""
+        yield self._gauge("info", "The version that runs.", 1, version=self._version)
+        yield self._gauge(
+            "start_time_seconds",
+            "When this server process started, in seconds since 1970.",
+            self._started,
+        )
+        requests = CounterMetricFamily(
+            "release_desk_requests",
+            "Requests answered.",
+            labels=["process", "method", "route", "status"],
+        )
+        for (method, route, status), number in sorted(self._requests.items()):
+            requests.add_metric([self._process, method, route, str(status)], number)
+        yield requests
+        problems = CounterMetricFamily(
+            "release_desk_problems", "Refusals and failures by code.", labels=["process", "code"]
+        )
+        for code, number in sorted(self._problems.items()):
+            problems.add_metric([self._process, code], number)
+        yield problems
+        yield self._gauge("requests_open", "Requests without an answer yet.", self._open)
+        disk = shutil.disk_usage(data_dir)
+        yield self._gauge(
+            "disk_free_ratio",
+            "Free part of the data directory's disk, in whole percents.",
+            round(disk.free / disk.total, 2),
+        )
+
+    def _gauge(self, name: str, about: str, value: float, **labels: str) -> Metric:
+        gauge = GaugeMetricFamily(f"release_desk_{name}", about, labels=["process", *labels])
+        gauge.add_metric([self._process, *labels.values()], value)
+        return gauge

@@ -1,0 +1,126 @@
+"""A route that states each thing about itself once; documents, tests and logs read it there.
+
+*Who may call it* is the caller its function asks for (``Analyst``, ``Curator``, ``Admin``), or
+:data:`ANYONE`. *What it takes* is the model of its ``json_body``, or a model in its
+``openapi_extra``. *What it may refuse* it names with ``documented``; what every key or body may
+be refused for is added here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from fastapi import APIRouter
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from app.api.dependencies import CallerAtLeast, JsonBody, SentBack, TakesJson, caller_of
+from app.api.problems import described
+from app.domain.roles import Role
+
+ANYONE: dict[str, Any] = {"security": []}
+"""The ``openapi_extra`` of a route that needs no key."""
+
+_KEYED = ("unauthorized", "invalid-request", "rate-limited")
+_WITH_BODY = ("too-large", "unsupported-media-type", "invalid-request")
+_UNTIMED = "untimed"
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def untimed(function: Function) -> Function:
+    """Keep the duration of a call out of the log: it depends on rows or on the noise drawn."""
+    vars(function)[_UNTIMED] = True
+    return function
+
+
+class Endpoint(APIRoute):
+    """A route of the contract.
+
+    Attributes
+    ----------
+    role
+        The least role that may call it; None: anyone may, without a key.
+    body
+        What reads its JSON body, if it takes one.
+    models
+        Every model of its request bodies, for the OpenAPI document.
+    untimed
+        Whether how long it takes is nobody's to know.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        asked = [each.call for each in _within(self.dependant)]
+        roles = [call.role for call in asked if isinstance(call, CallerAtLeast)]
+        bodies: list[TakesJson] = [c for c in asked if isinstance(c, JsonBody | SentBack)]
+        extra = dict(self.openapi_extra or {})
+        if len(roles) != (0 if extra.get("security") == [] else 1):
+            raise TypeError(f"{path} does not say, once, who may call it")
+        self.role: Role | None = roles[0] if roles else None
+        self.body: TakesJson | None = bodies[0] if bodies else None
+        self.untimed = bool(vars(endpoint).get(_UNTIMED))
+        if self.body is not None:
+            content = {"application/json": {"schema": {"$ref": self.body.model}}}
+            extra["requestBody"] = {"required": True, "content": content}
+        self.models: set[type[BaseModel]] = set()
+        self.openapi_extra = self._referring(extra)
+        self.responses = described(self.responses, self._always_refused())
+
+    def _always_refused(self) -> tuple[str, ...]:
+        """Return the problems that its key and its body alone may lead to."""
+        keyed = () if self.role is None else _KEYED
+        ranked = () if self.role in (None, Role.ANALYST) else ("forbidden",)
+        return (*keyed, *ranked, *(_WITH_BODY if self.models else ()))
+
+    def _referring(self, part: Any) -> Any:
+        """Return a part of the description with models replaced by their names, and keep them."""
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            self.models.add(part)
+            return f"#/components/schemas/{part.__name__}"
+        if isinstance(part, Mapping):
+            return {name: self._referring(inner) for name, inner in part.items()}
+        return [self._referring(inner) for inner in part] if isinstance(part, list) else part
+
+
+class DirectEndpoint(Endpoint):
+    """An endpoint without the framework's machinery, for what is asked most.
+
+    The framework solves an endpoint's dependencies anew for every request, which takes longer
+    than to charge for a small release and to draw it. A direct endpoint is a coroutine of the
+    request, its caller and its body, in this order, and is documented like any other; its
+    parameters, which the framework does not see, are declared in ``openapi_extra``.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        if self.role is None or self.body is None:
+            raise TypeError(f"{path} is direct, and does not take a caller and a body")
+        self._needs = self.role, self.body
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request. What the endpoint raises, the application's handlers answer."""
+        if scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)
+            return
+        request, (role, read) = Request(scope, receive, send), self._needs
+        caller = await caller_of(request, role)
+        response: Response = await self.endpoint(request, caller, await read(request))
+        await response(scope, receive, send)
+
+
+def router_of(prefix: str, tag: str, *, direct: bool = False) -> APIRouter:
+    """Return a router whose routes are endpoints."""
+    return APIRouter(prefix=prefix, tags=[tag], route_class=DirectEndpoint if direct else Endpoint)
+
+
+def _within(needs: Dependant) -> Iterator[Dependant]:
+    """Yield all that a route depends on, however indirectly."""
+    for each in needs.dependencies:
+        yield each
+        yield from _within(each)
