@@ -57,6 +57,8 @@ class ProblemAnswer(BaseModel):
     """The HTTP status."""
     detail: str
     """What was wrong with this request."""
+    remedy: str
+    """What to do about a refusal of this kind."""
     request_id: str
     """Finds the request in the service's log."""
 
@@ -69,6 +71,7 @@ def problem_body(problem: Problem, request_id: str) -> dict[str, object]:
         "title": problem.title,
         "status": problem.status,
         "detail": problem.detail,
+        "remedy": problem.kind.remedy,
         "request_id": request_id,
         **problem.extras,
     }

@@ -36,20 +36,26 @@ class ReceiptError(ClientError):
 class ProblemError(ClientError):
     """A refusal, with the members of its ``application/problem+json`` body.
 
-    ``extras`` holds the members beyond the common ones, e.g. ``requested``
-    and ``remaining`` of ``budget-exceeded``.
+    ``detail`` says what was wrong with this request, ``remedy`` what to do about its kind, None
+    where the answer does not say. ``extras`` holds the members beyond the common ones, e.g.
+    ``requested`` and ``remaining`` of ``budget-exceeded``.
     """
 
-    _COMMON = frozenset({"type", "code", "title", "status", "detail", "request_id", "instance"})
+    _COMMON = frozenset(
+        {"type", "code", "title", "status", "detail", "remedy", "request_id", "instance"}
+    )
 
     def __init__(self, *, status: int, body: Mapping[str, object]) -> None:
         self.status = status
         self.code = str(body.get("code", "unknown"))
         self.title = str(body.get("title", f"HTTP {status}"))
         self.detail = str(body.get("detail", self.title))
+        remedy = body.get("remedy")
+        self.remedy = remedy if isinstance(remedy, str) else None
         self.request_id = body.get("request_id")
         self.extras = {name: value for name, value in body.items() if name not in self._COMMON}
-        super().__init__(f"{self.status} {self.code}: {self.detail}")
+        advice = f" {self.remedy}" if self.remedy else ""
+        super().__init__(f"{self.status} {self.code}: {self.detail}{advice}")
 
     @classmethod
     def from_response(cls, response: httpx.Response) -> ProblemError:

@@ -15,6 +15,7 @@ from uuid import uuid4
 import httpx
 import uvicorn
 
+from app.domain.problems import PROBLEMS
 from app.main import create_app
 from app.settings import Settings
 
@@ -149,11 +150,12 @@ def assert_problem(answer: httpx.Response, status: int, code: str | None = None)
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     body: dict[str, Any] = answer.json()
-    assert {"type", "code", "title", "status", "detail", "request_id"} <= body.keys()
+    assert {"type", "code", "title", "status", "detail", "remedy", "request_id"} <= body.keys()
     assert body["type"] == f"/problems/{body['code']}"
     assert body["status"] == status
     assert body["request_id"] == answer.headers["x-request-id"]
     assert body["detail"]
+    assert body["remedy"] == PROBLEMS[body["code"]].remedy
     if code is not None:
         assert body["code"] == code, body
     return body

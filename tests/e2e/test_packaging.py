@@ -30,7 +30,7 @@ import pytest
 import yaml
 from sqlalchemy.engine import make_url
 
-from app.cli import serve
+from app.cli.running import serve
 from app.store.anchor.database import DatabaseAnchor
 from app.store.database.engines import is_shared
 from tests.e2e.live import ADMIN_KEY, free_port, release_mean, upload

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -319,13 +319,15 @@ def releases_check(desk: ReleaseDesk, *, file: BinaryIO, public_key: BinaryIO | 
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turn the client's errors into one line on stderr and an exit code."""
+    """Turn the client's errors into sentences on stderr and an exit code."""
     try:
         yield
     except ProblemError as problem:
-        click.echo(f"refused: {problem}", err=True)
-        for name, value in problem.extras.items():
-            click.echo(f"  {name}: {json.dumps(value)}", err=True)
+        click.echo(f"refused: {problem.status} {problem.code}: {problem.detail}", err=True)
+        for line in _extras(problem):
+            click.echo(f"  {line}", err=True)
+        if problem.remedy is not None:
+            click.echo(problem.remedy, err=True)
         sys.exit(REFUSED)
     except ReceiptError as error:
         click.echo(f"BROKEN: {error}", err=True)
@@ -335,6 +337,25 @@ def refusals() -> Iterator[None]:
         if error.idempotency_key:
             click.echo(f"ask again with --idempotency-key {error.idempotency_key}", err=True)
         sys.exit(UNREACHABLE)
+
+
+def _extras(problem: ProblemError) -> Iterator[str]:
+    """Yield what else a refusal says, its faults one by one."""
+    for name, value in problem.extras.items():
+        faults = value if isinstance(value, list) else []
+        if not (faults and all(isinstance(each, dict) for each in faults)):
+            yield f"{name}: {json.dumps(value)}"
+            continue
+        # a fault that is the only one is in the detail already
+        yield from (line for line in map(_fault, faults) if len(faults) > 1 or name == "problems")
+
+
+def _fault(said: Mapping[str, object]) -> str:
+    """Return a fault of a request, or of a row of an upload, as a line."""
+    if said.get("field") is not None:
+        return f"{said['field']}: {said.get('message')}"
+    place = [f"{name} {said[name]}" for name in ("row", "column") if said.get(name) is not None]
+    return f"{', '.join(place) or 'the file'}: {said.get('reason')}"
 
 
 class _Progress:

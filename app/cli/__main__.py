@@ -1,0 +1,5 @@
+"""``python -m app.cli``, where ``release-desk`` is not installed."""
+
+from app.cli.commands import main
+
+main()
