@@ -84,6 +84,9 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
         ),
         draw=_StackDraw(tuple(plan.draw for plan in plans)),
         preview=lambda rows: _joined([plan.preview(rows) for plan in plans]),
+        expected_ms=sum(plan.expected_ms for plan in plans),
+        time_depends_on_data=any(plan.time_depends_on_data for plan in plans),
+        drawn_on_boxes=any(plan.drawn_on_boxes for plan in plans),
         alternatives=tuple(
             Alternative(
                 mechanism=other.mechanism,

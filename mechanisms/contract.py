@@ -103,6 +103,12 @@ class Plan:
     touches data. ``preview`` takes an assumed row count, which only ratios
     under add-remove need, and answers None where the law depends on the data.
     ``figure`` is SS Figure 1 as SVG text for a statistic of two coordinates.
+
+    *What a draw costs.* ``expected_ms`` is about how many milliseconds of one ordinary
+    core it takes: a function of public facts alone, measured with the rows spread
+    evenly. ``time_depends_on_data`` says whether other values in the rows may make it
+    shorter or longer. ``drawn_on_boxes`` says that some may make it hundreds of times
+    longer, however few the rows are (:mod:`mechanisms.samplers.boxes`).
     """
 
     mechanism: str
@@ -112,6 +118,9 @@ class Plan:
     reason: str
     draw: Callable[[Data, Randomness], Outcome]
     preview: Callable[[int | None], Noise | None]
+    expected_ms: float
+    time_depends_on_data: bool
+    drawn_on_boxes: bool = False
     alternatives: tuple[Alternative, ...] = ()
     figure: str | None = None
     details: Json = field(default_factory=dict)
@@ -134,6 +143,13 @@ class Statistic(Protocol):
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+
+    def planning_ms(self, schema: Schema, mechanism: str, /) -> float:
+        """Return about how many milliseconds of one core it takes to plan or preview this.
+
+        It is asked before a plan exists. It may be anything for a question that does
+        not fit the schema, which is refused at once; ``mechanism`` may be "auto".
+        """
 
 
 def meaning(text: str, *, example: object = None) -> Json:

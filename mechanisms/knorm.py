@@ -49,6 +49,8 @@ from mechanisms.statistics.additive import (
 )
 
 _SMOOTH_RATE = Fraction(1, 2**60)
+_MS_PER_COORDINATE = 0.15
+_MS_PER_CELL = 1e-5
 
 NOISE = (
     "the law of the added noise, known exactly; sampling error is not in it; an interval holds 95% "
@@ -188,6 +190,8 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
         reason=advice.reason if norm == "auto" else f"Asked for. Advised: {advice.norm}.",
         draw=_drawing(form, noise),
         preview=lambda rows: _preview(form, noise, rows),
+        expected_ms=_expected_ms(form, schema),
+        time_depends_on_data=False,
         alternatives=_alternatives(form, advice, chosen, epsilon.fraction),
         figure=adjacent_output_space_svg(form.space),
         details={
@@ -196,6 +200,12 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
             "adjacent_output_space": form.space.description,
         },
     )
+
+
+def _expected_ms(form: AdditiveForm, schema: Schema) -> float:
+    """Return the time of the noise, and of a pass over the rows where there is one."""
+    read = _MS_PER_CELL * form.columns_read * schema.row_bound
+    return _MS_PER_COORDINATE * form.noise_size + read
 
 
 def offered_norms(space: AdjacentOutputSpace) -> tuple[str, ...]:

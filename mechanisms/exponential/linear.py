@@ -56,6 +56,7 @@ from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression
 
 MAX_DIMENSION = 12
+_MS_PER_ENTRY = 0.7
 
 
 def loss_sensitivity(bound: Fraction) -> Fraction:
@@ -174,6 +175,8 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
         ),
         draw=drawn,
         preview=no_noise,
+        expected_ms=_MS_PER_ENTRY * drawn.scaling.dimension**2,
+        time_depends_on_data=True,
         alternatives=(
             Alternative(
                 mechanism="kng",

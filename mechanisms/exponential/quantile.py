@@ -35,7 +35,7 @@ from mechanisms.exponential.theorem import THEOREM
 from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.samplers.permute_and_flip import permute_and_flip_point
 from mechanisms.statistics.quantile import Quantile, decimal_text, gradient_sensitivity
-from mechanisms.statistics.quantile_draw import EachLevelAlone, QuantileDraw
+from mechanisms.statistics.quantile_draw import EachLevelAlone, QuantileDraw, expected_ms
 
 
 def calibrate_quantile(
@@ -74,6 +74,8 @@ def calibrate_quantile(
         ),
         draw=draw,
         preview=no_noise,
+        expected_ms=expected_ms(len(levels), schema.row_bound),
+        time_depends_on_data=True,
         alternatives=(
             Alternative(
                 mechanism="kng",

@@ -24,7 +24,7 @@ from mechanisms.objectives.check_loss import LossLaw
 from mechanisms.objectives.losses import largest_weight
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.boxes import draw
+from mechanisms.samplers.boxes import draw, expected_ms
 from mechanisms.statistics.designs.boxes import read_records, require_drawable
 from mechanisms.statistics.designs.grids import grid_bits
 from mechanisms.statistics.designs.scaling import RegressionScaling
@@ -80,6 +80,9 @@ def calibrate_quantile_regression(
         reason="The baseline: the loss itself as the score; drawn exactly on boxes.",
         draw=drawn,
         preview=no_noise,
+        expected_ms=expected_ms(dimension=scaling.dimension, rows=schema.row_bound),
+        time_depends_on_data=True,
+        drawn_on_boxes=True,
         alternatives=(
             Alternative(
                 mechanism="kng",

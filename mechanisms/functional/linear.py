@@ -44,6 +44,8 @@ NOISE = (
     "columns that are independent and spread evenly over their bounds"
 )
 
+_MS_PER_ENTRY = 0.3
+
 
 def calibrate_linear(
     statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
@@ -82,6 +84,8 @@ def calibrate_linear(
         reason=advice.reason if norm == "auto" else f"Asked for. Advised: {advice.norm}.",
         draw=drawn,
         preview=drawn.preview,
+        expected_ms=_MS_PER_ENTRY * scaling.dimension**2,
+        time_depends_on_data=True,
         alternatives=_alternatives(moments.space, chosen, epsilon.fraction),
         details=drawn.details(statistic),
     )

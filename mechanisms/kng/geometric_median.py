@@ -38,7 +38,7 @@ from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.geometric_median import MedianLaw
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.boxes import Space, draw
+from mechanisms.samplers.boxes import Space, draw, expected_ms
 from mechanisms.statistics.geometric_median import GeometricMedian, gradient_sensitivity
 
 MOST_ROWS = {1: 1_000_000, 2: 100_000, 3: 20_000, 4: 2_000}
@@ -89,6 +89,9 @@ def calibrate_geometric_median(
         reason="Unit vectors fill the l2 ball, so l2 is their hull; drawn exactly on boxes.",
         draw=drawn,
         preview=no_noise,
+        expected_ms=expected_ms(dimension=len(columns), rows=schema.row_bound),
+        time_depends_on_data=True,
+        drawn_on_boxes=True,
         details={
             "base_measure": "counting measure on the grid",
             "noise": "Not stated: an exact draw from the K-norm gradient law, whose spread depends "

@@ -50,6 +50,8 @@ from mechanisms.statistics.designs.grids import grid_exponent
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression
 
+_MS_PER_ENTRY = 0.15
+
 
 def calibrate_linear(
     statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
@@ -154,6 +156,8 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
         ),
         draw=drawn,
         preview=no_noise,
+        expected_ms=_MS_PER_ENTRY * drawn.scaling.dimension**2,
+        time_depends_on_data=True,
         alternatives=(
             Alternative(
                 mechanism="objective_perturbation",

@@ -66,7 +66,7 @@ from mechanisms.objectives.logistic_expansion import SignedRecords
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.boxes import draw
+from mechanisms.samplers.boxes import draw, expected_ms
 from mechanisms.statistics.designs.boxes import require_drawable
 from mechanisms.statistics.designs.grids import grid_bits
 from mechanisms.statistics.designs.rows import scaled_codes
@@ -193,6 +193,9 @@ def _plan(drawn: LogisticDraw, epsilon: PrivacyLoss) -> Plan:
         reason=_REASON if drawn.norm == "linf" else _ASKED,
         draw=drawn,
         preview=no_noise,
+        expected_ms=expected_ms(dimension=dimension, rows=drawn.schema.row_bound),
+        time_depends_on_data=True,
+        drawn_on_boxes=True,
         alternatives=(
             Alternative(
                 mechanism="objective_perturbation",

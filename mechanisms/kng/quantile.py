@@ -57,7 +57,12 @@ from mechanisms.statistics.quantile import (
     gradient_sensitivity,
     joint_sensitivity,
 )
-from mechanisms.statistics.quantile_draw import EachLevelAlone, LevelSampler, QuantileDraw
+from mechanisms.statistics.quantile_draw import (
+    EachLevelAlone,
+    LevelSampler,
+    QuantileDraw,
+    expected_ms,
+)
 from mechanisms.statistics.rank_errors import joint_rank_errors, split_rank_errors
 
 _MOST_ADDITIONS = 5 * 10**7
@@ -243,6 +248,8 @@ def _plan(
             sampler=sampler,
         ),
         preview=no_noise,
+        expected_ms=expected_ms(len(statistic.levels), schema.row_bound),
+        time_depends_on_data=True,
         alternatives=alternatives,
         details={
             "noise": "Not stated: how far a value moves with its rank depends on the data. "

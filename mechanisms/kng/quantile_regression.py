@@ -44,7 +44,7 @@ from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHull, Li
 from mechanisms.objectives.losses import gradient_sensitivity, largest_weight
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.boxes import draw
+from mechanisms.samplers.boxes import draw, expected_ms
 from mechanisms.statistics.designs.boxes import read_records, require_drawable
 from mechanisms.statistics.designs.grids import grid_bits
 from mechanisms.statistics.designs.scaling import RegressionScaling
@@ -150,6 +150,9 @@ def _plan(
         reason=_REASONS[by_hull] + "; drawn exactly on boxes, no Markov chain.",
         draw=drawn,
         preview=no_noise,
+        expected_ms=expected_ms(dimension=drawn.scaling.dimension, rows=schema.row_bound),
+        time_depends_on_data=True,
+        drawn_on_boxes=True,
         details={
             "tau": float(drawn.tau),
             "bound": float(drawn.bound),

@@ -99,6 +99,7 @@ Regression = LinearRegression | LogisticRegression | QuantileRegression
 Rows = NDArray[np.float64]
 
 _CACHED_BYTES = 1 << 29
+_MS_PER_ENTRY = 0.03
 
 
 def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str) -> Plan:
@@ -159,6 +160,7 @@ class ObjectivePerturbation:
     ridge: Fraction
     bound: Fraction | None
     step_exponent: int
+    ms_per_cell: float
     details: Mapping[str, float] = field(default_factory=dict)
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
@@ -170,6 +172,12 @@ class ObjectivePerturbation:
             value={"coefficients": {name: float(x) for name, x in coefficients.items()}},
             noise=None,
         )
+
+    @property
+    def expected_ms(self) -> float:
+        """Return the time of Newton's method over the rows, and of linear algebra."""
+        d = self.loss.dimension
+        return self.ms_per_cell * self.schema.row_bound * d + _MS_PER_ENTRY * d**2
 
     def indices(self, objective: Objective, randomness: Randomness) -> tuple[int, ...]:
         """Return theta on the public grid, as integers."""
@@ -243,6 +251,7 @@ def _logistic(
         objective=lambda data: logistic_objective(statistic, schema, data),
         loss=logistic_loss(scaling.dimension, schema.adjacency),
         norm=norm,
+        ms_per_cell=1e-4,
         wanted=None if statistic.q == "auto" else Fraction(repr(statistic.q)),
         bound=None if statistic.bound is None else Fraction(repr(float(statistic.bound))),
     )
@@ -269,6 +278,7 @@ def _linear(
         loss=squared_loss(scaling.dimension, bound, schema.adjacency),
         norm=norm,
         bound=bound,
+        ms_per_cell=0.0,  # the sketches hold the sums
     )
 
 
@@ -291,6 +301,7 @@ def _quantile(
         ),
         norm=norm,
         bound=statistic.exact_bound,
+        ms_per_cell=2e-4,
         details={"smoothing_width": float(width)},
     )
 
@@ -309,6 +320,7 @@ def _calibrated(
     loss: Loss,
     norm: Norm,
     bound: Fraction | None,
+    ms_per_cell: float,
     wanted: Fraction | None = None,
     details: Mapping[str, float] | None = None,
 ) -> ObjectivePerturbation:
@@ -328,6 +340,7 @@ def _calibrated(
         ridge=gamma,
         bound=bound,
         step_exponent=step_exponent(spread, gamma, loss, schema.row_bound, l1_region(bound)),
+        ms_per_cell=ms_per_cell,
         details=details or {},
     )
 
@@ -353,6 +366,8 @@ def _plan(draw: ObjectivePerturbation, schema: Schema, epsilon: PrivacyLoss) -> 
         reason=_reason(draw),
         draw=draw,
         preview=no_noise,
+        expected_ms=draw.expected_ms,
+        time_depends_on_data=True,
         alternatives=_alternatives(draw),
         details={
             "noise": "Not stated: the tilt's law is known (tilt_std), but how far it moves the "

@@ -81,6 +81,10 @@ class AdditiveForm:
         The public steps of the answer, given the step of a coordinate.
     details
         Public facts that the answer should carry.
+    noise_size
+        As how many single coordinates the noise counts when the time of a draw is reckoned.
+    columns_read
+        How many columns a draw reads row by row; 0 where the sketches hold the sum.
     linear
         Whether all answers have the same numbers with the same slopes and limits.
     """
@@ -91,6 +95,8 @@ class AdditiveForm:
     reference: Callable[[int | None], Coordinates | None]
     grid: Callable[[Fraction], Json]
     details: Json
+    noise_size: int
+    columns_read: int = 0
     linear: bool = False
 
 

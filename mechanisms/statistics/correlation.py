@@ -52,6 +52,10 @@ class Correlation:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         Moments(columns=self.columns).check(schema)
 
+    def planning_ms(self, schema: Schema, mechanism: str, /) -> float:
+        """Return about how many milliseconds of one core a plan takes."""
+        return Moments(columns=self.columns).planning_ms(schema, mechanism)
+
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the form: the coordinates of ``moments``, the matrix as the answer."""
         parent = Covariance(columns=self.columns).additive(schema)
@@ -75,6 +79,7 @@ class Correlation:
                     "in a preview, for uncorrelated columns spread evenly over their bounds"
                 ),
             },
+            noise_size=parent.noise_size,
         )
 
 

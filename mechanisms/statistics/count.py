@@ -56,6 +56,10 @@ class Count:
                 field_name="where",
             )
 
+    def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
+        """Return about how many milliseconds of one core a plan takes."""
+        return 1.0
+
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the count's form: one coordinate, Delta = 1."""
         space = AdjacentOutputSpace(
@@ -76,6 +80,8 @@ class Count:
             reference=still(1),
             grid=lambda step: {"step": {"count": float(step)}},
             details={},
+            noise_size=1,
+            columns_read=len(condition_columns(self.where)),
             linear=True,
         )
 

@@ -47,6 +47,10 @@ class Covariance:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         Moments(columns=self.columns).check(schema)
 
+    def planning_ms(self, schema: Schema, mechanism: str, /) -> float:
+        """Return about how many milliseconds of one core a plan takes."""
+        return Moments(columns=self.columns).planning_ms(schema, mechanism)
+
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the form: the coordinates of ``moments``, the matrix as the answer."""
         numbers = require_numbers(schema, self.columns, "columns")
@@ -64,6 +68,7 @@ class Covariance:
             reference=reference,
             grid=parent.grid,
             details=public_or_joint_details(layout, linear=False),
+            noise_size=parent.noise_size,
         )
 
 

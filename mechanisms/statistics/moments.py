@@ -59,6 +59,10 @@ class Moments:
         if schema.adjacency is Adjacency.REPLACE_ONE:
             public_rows(schema)
 
+    def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
+        """Return about how many milliseconds of one core a plan takes."""
+        return 1 + 0.3 * len(self.columns) ** 2  # laws of products, with weights from all pairs
+
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the form: ``p + p (p + 1) / 2`` coordinates, one more under add-remove."""
         numbers = require_numbers(schema, self.columns, "columns")
@@ -83,6 +87,8 @@ class Moments:
                 },
             },
             details=public_or_joint_details(layout, linear=public),
+            # a point of a conditioned hull in about that many coordinates
+            noise_size=len(self.columns) ** 2,
             linear=public,
         )
 

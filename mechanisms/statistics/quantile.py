@@ -66,6 +66,10 @@ class Quantile:
         require_numbers(schema, [self.column], "column")
         self.exact_levels()
 
+    def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
+        """Return about how many milliseconds of one core a plan takes."""
+        return 1.0
+
     def exact_levels(self) -> tuple[Fraction, ...]:
         """Return the levels as the decimals they were written as.
 

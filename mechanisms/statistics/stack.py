@@ -132,6 +132,10 @@ class Stack:
                 field_name="parts",
             )
 
+    def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
+        """Return about how many milliseconds of one core the parts' plans take together."""
+        return sum(part.statistic.planning_ms(schema, part.mechanism) for part in self.parts)
+
     def exact_shares(self) -> tuple[Fraction, ...]:
         """Return the shares as the decimals they were written as.
 

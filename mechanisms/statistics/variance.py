@@ -50,6 +50,10 @@ class Variance:
         if schema.adjacency is Adjacency.REPLACE_ONE:
             public_rows(schema)
 
+    def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
+        """Return about how many milliseconds of one core a plan takes."""
+        return 1 + 0.15 * len(self.columns)
+
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the form: two coordinates per column, and the count under add-remove."""
         numbers = require_numbers(schema, self.columns, "columns")
@@ -73,6 +77,7 @@ class Variance:
                 },
             },
             details=public_or_joint_details(layout, linear=False),
+            noise_size=2 * len(self.columns),
         )
 
 

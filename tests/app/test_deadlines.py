@@ -1,26 +1,33 @@
-"""What is a job: a public rule, for every offer of the catalog."""
+"""What is a job: a public rule, for every offer of the catalog.
+
+``costs.json`` holds what the rule said of a grid of questions when its estimates were a table of
+the service: whether a release is a job, and its deadline, are promised to clients. Each line is a
+question, and adjacency, row count, milliseconds of a draw, deadline and milliseconds of planning.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.services.plans.deadlines import (
-    ESTIMATES,
     LONGEST_DEADLINE_S,
     LONGEST_INLINE_MS,
     Job,
     batched_ms,
-    expected_ms,
     job_of,
 )
-from mechanisms.catalog import STATISTICS, calibrate
-from mechanisms.contract import Block, InvalidStatisticError, Statistic
-from mechanisms.domain import Schema
+from app.services.plans.questions import read_question
+from mechanisms.catalog import calibrate
+from mechanisms.contract import Block, InvalidStatisticError, Plan, Statistic
+from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.statistics.mean import Mean
@@ -29,6 +36,12 @@ from mechanisms.statistics.stack import Part, Stack
 from tests.mechanisms.offers import ADD, PROOFS, REPLACE, Proof
 
 MANY = 10**8
+COSTS = json.loads(Path(__file__).with_name("costs.json").read_text("utf-8"))
+COLUMNS: Mapping[str, Column] = {
+    **{f"c{place}": NumberColumn(Fraction(0), Fraction(10)) for place in range(100)},
+    "yes": NumberColumn(Fraction(0), Fraction(1), boolean=True),
+    "place": CategoryColumn(tuple(map(str, range(100)))),
+}
 
 
 def schema(proof: Proof, adjacency: Adjacency, rows: int) -> Schema:
@@ -37,32 +50,35 @@ def schema(proof: Proof, adjacency: Adjacency, rows: int) -> Schema:
 
 
 def estimate(statistic: Statistic, where: Schema, mechanism: str = "auto") -> float:
-    plan = calibrate(statistic, where, Epsilon.parse("1"), mechanism=mechanism)
-    return expected_ms(statistic, plan, where)
+    return planned(statistic, where, mechanism).expected_ms
 
 
-def test_every_offer_has_an_estimate() -> None:
-    offered = {
-        (mechanism, kind)
-        for kind, statistic in STATISTICS.items()
-        for mechanism in statistic.mechanisms
-        if statistic is not Stack
-    }
-    assert set(ESTIMATES) >= offered
+def planned(statistic: Statistic, where: Schema, mechanism: str = "auto") -> Plan:
+    return calibrate(statistic, where, Epsilon.parse("1"), mechanism=mechanism)
+
+
+@pytest.mark.parametrize("known", COSTS, ids=lambda known: known["statistic"]["kind"])
+def test_every_question_costs_what_it_always_did(known: Mapping[str, Any]) -> None:
+    asked = {name: known[name] for name in ("statistic", "mechanism")}
+    question = read_question(json.dumps({**asked, "norm": "auto", "epsilon": "1"}))
+    for adjacency, rows, draw_ms, deadline_s, planning_ms in known["costs"]:
+        where = Schema(COLUMNS, Adjacency(adjacency), rows if adjacency == REPLACE else None, rows)
+        plan = planned(question.statistic, where, question.mechanism)
+        assert plan.expected_ms == pytest.approx(draw_ms, rel=1e-11)
+        assert job_of(plan) == (None if deadline_s is None else Job(deadline_s))
+        assert question.planning_ms(where) == pytest.approx(planning_ms, rel=1e-11)
 
 
 @pytest.mark.parametrize(
     "proof", PROOFS, ids=lambda proof: f"{proof.statistic.kind}-{proof.mechanism}"
 )
 def test_nobody_waits_for_a_draw_whose_time_may_depend_on_the_data(proof: Proof) -> None:
-    adjacency = proof.adjacencies[0]
-    where = schema(proof, adjacency, 10)
-    plan = calibrate(proof.statistic, where, Epsilon.parse("1"), mechanism=proof.mechanism)
-    taken = batched_ms(proof.statistic, plan, where)
-    if proof.mechanism == "k_norm":
-        assert taken == expected_ms(proof.statistic, plan, where)
+    plan = planned(proof.statistic, schema(proof, proof.adjacencies[0], 10), proof.mechanism)
+    parts: Any = plan.details.get("parts", ({"mechanism": plan.mechanism},))
+    if all(part["mechanism"] == "k_norm" for part in parts):
+        assert batched_ms(plan) == plan.expected_ms
     else:
-        assert taken == math.inf
+        assert batched_ms(plan) == math.inf
 
 
 @dataclass
@@ -98,7 +114,7 @@ class Watched:
 def test_what_reads_rows_is_a_job_on_many_rows(proof: Proof, adjacency: Adjacency) -> None:
     data = Watched(proof.pair(adjacency)[0])
     small = schema(proof, adjacency, data.rows)
-    plan = calibrate(proof.statistic, small, Epsilon.parse("1"), mechanism=proof.mechanism)
+    plan = planned(proof.statistic, small, proof.mechanism)
     plan.draw(data, system_randomness())
     try:
         many = schema(proof, adjacency, MANY)
@@ -122,10 +138,8 @@ def test_a_job_follows_from_public_facts_alone() -> None:
     for adjacency in (REPLACE, ADD):
         for rows, is_job in answers.items():
             known = schema(proof, adjacency, rows)
-            plan = calibrate(
-                statistic, known, Epsilon.parse("1"), mechanism="objective_perturbation"
-            )
-            assert (job_of(statistic, plan, known) is not None) == is_job
+            plan = planned(statistic, known, "objective_perturbation")
+            assert (job_of(plan) is not None) == is_job
 
 
 def test_what_the_box_engine_draws_is_a_job_however_small() -> None:
@@ -136,8 +150,18 @@ def test_what_the_box_engine_draws_is_a_job_however_small() -> None:
     assert {(proof.mechanism, proof.statistic.kind) for proof in small} == drawn
     for proof in small:
         known = schema(proof, REPLACE, 10)
-        plan = calibrate(proof.statistic, known, Epsilon.parse("1"), mechanism=proof.mechanism)
-        assert job_of(proof.statistic, plan, known) == Job(2)
+        assert job_of(planned(proof.statistic, known, proof.mechanism)) == Job(2)
+    for proof in PROOFS:
+        plan = planned(proof.statistic, schema(proof, proof.adjacencies[0], 10), proof.mechanism)
+        assert plan.drawn_on_boxes == (proof in small)
+
+
+def test_what_is_drawn_on_boxes_is_a_job_whatever_it_expects() -> None:
+    proof = next(proof for proof in PROOFS if proof.statistic.kind == "mean")
+    short = planned(proof.statistic, schema(proof, REPLACE, 10))
+    assert job_of(short) is None
+    assert job_of(replace(short, drawn_on_boxes=True)) == Job(2)
+    assert job_of(replace(short, expected_ms=2 * LONGEST_INLINE_MS)) == Job(2)
 
 
 def test_deadlines_are_powers_of_two_with_an_end() -> None:
@@ -146,12 +170,12 @@ def test_deadlines_are_powers_of_two_with_an_end() -> None:
     deadlines = []
     for rows in (1000, 10_000, 100_000, 1_000_000):
         known = schema(proof, REPLACE, rows)
-        plan = calibrate(statistic, known, Epsilon.parse("1"), mechanism="kng")
-        job = job_of(statistic, plan, known)
+        plan = planned(statistic, known, "kng")
+        job = job_of(plan)
         assert job is not None
         assert job.deadline_s.bit_count() == 1
         assert job.deadline_s <= LONGEST_DEADLINE_S
-        assert job.deadline_s * 1000 >= expected_ms(statistic, plan, known)
+        assert job.deadline_s * 1000 >= plan.expected_ms
         deadlines.append(job.deadline_s)
     assert deadlines == sorted(deadlines)
     assert deadlines[0] < deadlines[-1]
@@ -162,4 +186,18 @@ def test_a_stack_costs_what_its_parts_cost() -> None:
     known = schema(proof, REPLACE, 100)
     mean = Mean(columns=("x", "y"))
     parts = tuple(Part(statistic=mean) for _ in range(3))
-    assert math.isclose(estimate(Stack(parts=parts), known), 3 * estimate(mean, known))
+    plan = planned(Stack(parts=parts), known)
+    assert math.isclose(plan.expected_ms, 3 * estimate(mean, known))
+    assert not plan.time_depends_on_data
+    assert not plan.drawn_on_boxes
+
+
+@pytest.mark.parametrize("kind", ["quantile", "geometric_median"])
+def test_a_stack_depends_on_the_data_where_a_part_does(kind: str) -> None:
+    proof = next(proof for proof in PROOFS if proof.statistic.kind == kind)
+    known = schema(proof, REPLACE, 100)
+    parts = (Part(statistic=Mean(columns=("x",))), Part(statistic=proof.statistic))
+    plan = planned(Stack(parts=parts), known)
+    assert plan.time_depends_on_data
+    assert batched_ms(plan) == math.inf
+    assert plan.drawn_on_boxes == (kind == "geometric_median")

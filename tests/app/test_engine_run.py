@@ -35,6 +35,8 @@ def _plan(draw: Any) -> Plan:
         reason="",
         draw=draw,
         preview=lambda _: None,
+        expected_ms=0.1,
+        time_depends_on_data=False,
     )
 
 

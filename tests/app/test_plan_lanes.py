@@ -24,9 +24,8 @@ from app.domain.releases import ReleaseState
 from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
 from app.services.plans import plans as plan_module
-from app.services.plans import previews as preview_module
-from app.services.plans.deadlines import LONGEST_INLINE_MS, Job, expected_ms
-from app.services.plans.lanes import LONGEST_SHORT_MS, planning_ms
+from app.services.plans.deadlines import LONGEST_INLINE_MS, Job
+from app.services.plans.lanes import LONGEST_SHORT_MS
 from app.services.plans.plans import Offer, make_offer
 from app.services.plans.previews import Wish
 from app.services.plans.questions import Question
@@ -110,7 +109,7 @@ def _fresh(statistic: Statistic, mechanism: str, schema: Schema) -> float:
 )
 def test_what_takes_long_is_known_to(statistic: Statistic, mechanism: str, costly: bool) -> None:
     schema = Schema(COLUMNS, Adjacency.REPLACE_ONE, MAX_ROWS, MAX_ROWS)
-    expected_ms = planning_ms(statistic, mechanism, schema)
+    expected_ms = statistic.planning_ms(schema, mechanism)
     assert (expected_ms > LONGEST_SHORT_MS) is costly
     _fresh(statistic, mechanism, schema)
     taken_ms = min(_fresh(statistic, mechanism, schema) for _ in range(2))
@@ -124,14 +123,14 @@ def test_small_questions_are_short(proof: Proof) -> None:
     adjacency = proof.adjacencies[0]
     rows = MAX_ROWS if adjacency is Adjacency.REPLACE_ONE else None
     schema = Schema(proof.columns, adjacency, rows, MAX_ROWS)
-    assert planning_ms(proof.statistic, proof.mechanism, schema) < LONGEST_SHORT_MS
+    assert proof.statistic.planning_ms(schema, proof.mechanism) < LONGEST_SHORT_MS
 
 
 def test_questions_that_fit_no_schema_are_short() -> None:
     schema = Schema(COLUMNS, Adjacency.REPLACE_ONE, MAX_ROWS)
     for columns in (("nothing",), ("c0",), ("place", "nothing"), ()):
-        assert planning_ms(Histogram(columns=columns), "auto", schema) < LONGEST_SHORT_MS
-    assert planning_ms(Mean(columns=NAMES[:9]), "functional", schema) < LONGEST_SHORT_MS
+        assert Histogram(columns=columns).planning_ms(schema, "auto") < LONGEST_SHORT_MS
+    assert Mean(columns=NAMES[:9]).planning_ms(schema, "functional") < LONGEST_SHORT_MS
 
 
 def test_what_is_costly_to_plan_is_a_job_however_short_its_draw(
@@ -166,8 +165,7 @@ def test_what_is_costly_to_plan_is_a_job_however_short_its_draw(
             assert make_offer(facts, small).job is None
             offer = make_offer(facts, large)
             assert offer.job == Job(2)
-            drawn_ms = expected_ms(large.statistic, offer.drawn_here(), facts.schema)
-            assert drawn_ms < LONGEST_INLINE_MS
+            assert offer.drawn_here().expected_ms < LONGEST_INLINE_MS
             left = await leave_debited(services, store, facts.id, "left", asked=large)
             services.jobs.start()
             record = await services.releases.submit(facts.id, large, idem="left", caller=BOB)
@@ -214,11 +212,10 @@ COSTLY = "k_norm"
 def held(monkeypatch: pytest.MonkeyPatch) -> Held:
     """Take a question that names its mechanism for a costly one."""
 
-    def estimate(_statistic: Statistic, mechanism: str, _schema: Schema) -> float:
-        return LONGEST_SHORT_MS * (2.0 if mechanism == COSTLY else 0.1)
+    def estimate(asked: Question, _schema: Schema) -> float:
+        return LONGEST_SHORT_MS * (2.0 if asked.mechanism == COSTLY else 0.1)
 
-    for module in (plan_module, preview_module):
-        monkeypatch.setattr(module, "planning_ms", estimate)
+    monkeypatch.setattr(Question, "planning_ms", estimate)
     found = Held()
     monkeypatch.setattr(plan_module, "make_offer", found.make)
     monkeypatch.setattr(main_module, "CalculatingProcesses", lambda **_: found)

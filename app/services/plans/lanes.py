@@ -1,4 +1,4 @@
-"""What planning costs, from the question alone, and lanes that keep costly plans apart.
+"""Lanes that keep costly plans apart.
 
 Most plans take a millisecond or two; one of 64 columns' moments takes a second
 of one core. Those are made in another process, one at a time, and wait in
@@ -8,24 +8,19 @@ up nobody but themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import prod
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
 
 from app.domain.problems import Problem
-from mechanisms.contract import Statistic
-from mechanisms.domain import CategoryColumn, Schema
-from mechanisms.statistics.histogram import Histogram
-from mechanisms.statistics.stack import Stack
 
 T = TypeVar("T")
 
 LONGEST_SHORT_MS = 100.0
-"""Estimates above this make a plan costly."""
+"""A plan that is expected to take longer than this is costly."""
 
 
 class Calculator(Protocol):
@@ -39,60 +34,6 @@ class Calculator(Protocol):
 
     def close(self) -> None:
         """End the calculations under way."""
-
-
-def planning_ms(statistic: Statistic, mechanism: str, schema: Schema) -> float:
-    """Return about how many milliseconds of one core it takes to plan or preview a question.
-
-    It may be anything for a question that does not fit the schema, which is
-    refused at once.
-    """
-    if isinstance(statistic, Stack):
-        parts = statistic.parts
-        return sum(planning_ms(part.statistic, part.mechanism, schema) for part in parts)
-    if isinstance(statistic, Histogram):
-        return 1 + 0.03 * _cells(statistic, schema)
-    if (statistic.kind, mechanism) == ("linear_regression", "functional"):
-        return _by_moments(statistic)
-    return _ESTIMATES.get(statistic.kind, _by_columns)(statistic)
-
-
-def _cells(histogram: Histogram, schema: Schema) -> int:
-    if len(histogram.columns) > len(schema.columns):
-        return 0  # refused, and not worth a walk through all of them
-    sizes = []
-    for name in histogram.columns:
-        column = schema.columns.get(name)
-        ends = histogram.edges.get(name, ())
-        sizes.append(len(column.values) if isinstance(column, CategoryColumn) else len(ends))
-    return prod(sizes)
-
-
-def _by_columns(statistic: Any) -> float:
-    return 1 + 0.15 * len(getattr(statistic, "columns", ()))
-
-
-def _by_pairs(statistic: Any) -> float:
-    """Laws of products, averaged over thousands of points with weights from all pairs."""
-    return 1 + 0.3 * len(statistic.columns) ** 2
-
-
-def _by_moments(statistic: Any) -> float:
-    return 1 + 0.5 * (len(statistic.features) + 1) ** 2
-
-
-def _by_coefficients(statistic: Any) -> float:
-    return 1 + 0.01 * len(statistic.features) ** 2
-
-
-_ESTIMATES: Mapping[str, Callable[[Any], float]] = {
-    "moments": _by_pairs,
-    "covariance": _by_pairs,
-    "correlation": _by_pairs,
-    "linear_regression": _by_coefficients,
-    "logistic_regression": _by_coefficients,
-    "quantile_regression": _by_coefficients,
-}
 
 
 class CalculationQueue:

@@ -22,7 +22,6 @@ from app.services.plans.lanes import (
     Calculator,
     FairLane,
     Lane,
-    planning_ms,
 )
 from app.services.plans.questions import Question, read_question
 from app.store import ReleaseRecord
@@ -198,8 +197,7 @@ class PlanService:
 
 def is_costly(facts: DatasetFacts, question: Question) -> bool:
     """Return whether a question takes long to plan, whoever asks it."""
-    expected_ms = planning_ms(question.statistic, question.mechanism, facts.schema)
-    return expected_ms > LONGEST_SHORT_MS
+    return question.planning_ms(facts.schema) > LONGEST_SHORT_MS
 
 
 def make_plan(facts: DatasetFacts, question: Question) -> Plan:
@@ -235,7 +233,7 @@ def make_offer(facts: DatasetFacts, question: Question) -> Offer:
     plan = make_plan(facts, question)
     reviewed = facts.policy.review.covers(question.epsilon)
     later = reviewed or is_costly(facts, question)
-    job = job_of(question.statistic, plan, facts.schema, later=later)
+    job = job_of(plan, later=later)
     kept = {
         **plan_json(plan, question.epsilon),
         "job": None if job is None else job.to_json(),

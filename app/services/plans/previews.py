@@ -12,7 +12,6 @@ from app.services.datasets.accounting import charge_json
 from app.services.datasets.datasets import DatasetFacts, DatasetService, require_active
 from app.services.people.keys import Caller
 from app.services.plans.answers import noise_json, plan_json
-from app.services.plans.lanes import planning_ms
 from app.services.plans.plans import Offer, PlanService, make_plan
 from app.services.plans.questions import Question
 from mechanisms.contract import Noise
@@ -60,7 +59,7 @@ class PreviewService:
         facts = self._datasets.facts(dataset)
         require_active(facts.record)
         enforce(facts.policy, Ask(kinds=question.kinds, epsilon=question.epsilon))
-        expected_ms = planning_ms(question.statistic, question.mechanism, facts.schema)
+        expected_ms = question.planning_ms(facts.schema)
         if wish.accuracy is not None:
             expected_ms *= 1 + _TRIED
         return await self._plans.weigh(

@@ -15,6 +15,7 @@ from pydantic import Field, TypeAdapter
 
 from mechanisms.catalog import STATISTICS
 from mechanisms.contract import Statistic
+from mechanisms.domain import Schema
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.stack import Stack
 
@@ -58,6 +59,10 @@ class Question:
         if isinstance(self.statistic, Stack):
             return tuple(part.statistic.kind for part in self.statistic.parts)
         return (self.statistic.kind,)
+
+    def planning_ms(self, schema: Schema) -> float:
+        """Return about how many milliseconds of one core it takes to plan or preview it."""
+        return self.statistic.planning_ms(schema, self.mechanism)
 
     def to_json(self) -> dict[str, object]:
         """Return the question as JSON-ready fields, defaults filled in."""

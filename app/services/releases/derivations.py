@@ -14,7 +14,6 @@ from app.domain.problems import invalid_request
 from app.services.datasets.datasets import DatasetFacts, DatasetService
 from app.services.people.keys import Caller
 from app.services.plans.answers import noise_json
-from app.services.plans.lanes import planning_ms
 from app.services.plans.plans import PlanService
 from app.services.plans.questions import read_question, statistic_json
 from app.services.releases.releases import ReleaseService
@@ -58,7 +57,7 @@ class DerivationService:
             facts,
             statistic,
             person=caller.person,
-            expected_ms=planning_ms(asked.statistic, asked.mechanism, facts.schema),
+            expected_ms=asked.planning_ms(facts.schema),
         )
 
 

@@ -21,7 +21,6 @@ from app.services.datasets.datasets import DataPlane, DatasetFacts, DatasetServi
 from app.services.plans.answers import release_answer
 from app.services.plans.charged_plan import require_charged_plan
 from app.services.plans.deadlines import batched_ms
-from app.services.plans.lanes import planning_ms
 from app.services.plans.plans import PlanService, make_offer, make_plan
 from app.services.plans.questions import Question, read_question
 from app.services.releases.batches import MOST_MS, Batches
@@ -106,7 +105,7 @@ class DrawService:
         self, record: ReleaseRecord, facts: DatasetFacts, question: Question, plan: Plan
     ) -> ReleaseRecord:
         """Draw, make the result durable, and only then return it."""
-        expected_ms = batched_ms(question.statistic, plan, facts.schema)
+        expected_ms = batched_ms(plan)
         small = self._small_draws
         if small is not None and _is_small(question, facts, expected_ms) and small.prepare():
             try:
@@ -211,8 +210,7 @@ def _is_small(question: Question, facts: DatasetFacts, expected_ms: float) -> bo
     """Return whether a draw, and its plan in a process that does not know it yet, take little."""
     if expected_ms > MOST_MS:
         return False
-    planned_ms = planning_ms(question.statistic, question.mechanism, facts.schema)
-    return planned_ms <= _LONGEST_PLAN_MS
+    return question.planning_ms(facts.schema) <= _LONGEST_PLAN_MS
 
 
 def draw_answer(record: ReleaseRecord, facts: DatasetFacts, plane: DataPlane) -> bytes:

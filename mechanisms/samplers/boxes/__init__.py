@@ -6,7 +6,7 @@ below on boxes and evaluated at points (:class:`~mechanisms.samplers.boxes.law.B
 """
 
 from mechanisms.samplers.boxes.law import BoxLaw, Children, Start
-from mechanisms.samplers.boxes.rejection import Cover, draw
+from mechanisms.samplers.boxes.rejection import Cover, draw, expected_ms
 from mechanisms.samplers.boxes.space import Box, Space
 
-__all__ = ["Box", "BoxLaw", "Children", "Cover", "Space", "Start", "draw"]
+__all__ = ["Box", "BoxLaw", "Children", "Cover", "Space", "Start", "draw", "expected_ms"]

@@ -39,10 +39,22 @@ from mechanisms.samplers.boxes.law import BoxLaw, Floats, Knowledge
 from mechanisms.samplers.boxes.space import Box, Space
 from mechanisms.samplers.boxes.tree import SumTree
 
+LEAST_MS = 100.0
+"""No draw is reckoned to be shorter than this."""
+
 _SCALE = 512
 _LEAST = -318.0  # lighter boxes are weighed as if this heavy; e**-318 > 2**(52 - _SCALE)
 _REBASE_BITS = 120
 _PARTS = 4
+
+
+def expected_ms(*, dimension: int, rows: int) -> float:
+    """Return about how many milliseconds a draw takes where the rows are spread evenly.
+
+    It grows tenfold with each dimension. Rows that all but determine a coefficient, or
+    all but fail to, can make a draw hundreds of times longer, however few they are.
+    """
+    return max(LEAST_MS, 10.0 ** (dimension - 1) * (1 + 0.1 * math.sqrt(rows)))
 
 
 @dataclass(slots=True)
