@@ -53,9 +53,9 @@ from fractions import Fraction
 from functools import lru_cache
 from math import exp, log, log1p
 
-from flint import arb, fmpq
 from scipy.optimize import minimize_scalar
 
+from mechanisms.exact.balls import rational
 from mechanisms.exact.rounding import working_precision
 from mechanisms.privacy import MAX_EPSILON_NANOS, NANOS_PER_EPSILON, Epsilon
 
@@ -208,10 +208,6 @@ def _within(rho: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
     if float(found.fun) > log(float(delta)) + 1e-6:
         return False
     with working_precision(_BITS):
-        gap, alpha = _ball(beyond), _ball(1 + beyond)
-        exponent = gap * (alpha * _ball(rho) - _ball(epsilon)) + alpha * (gap / alpha).log()
-        return bool((exponent.exp() / gap) <= _ball(delta))
-
-
-def _ball(value: Fraction) -> arb:
-    return arb(fmpq(value.numerator, value.denominator))
+        gap, alpha = rational(beyond), rational(1 + beyond)
+        exponent = gap * (alpha * rational(rho) - rational(epsilon)) + alpha * (gap / alpha).log()
+        return bool((exponent.exp() / gap) <= rational(delta))

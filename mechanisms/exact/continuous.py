@@ -23,8 +23,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal, Protocol
 
-from flint import arb, fmpq
+from flint import arb
 
+from mechanisms.exact.balls import norm_two, rational
 from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
 
@@ -83,7 +84,7 @@ def _uniforms(count: int, randomness: Randomness) -> tuple[LazyUniform, ...]:
     return tuple(randomness.uniform() for _ in range(count))
 
 
-def _gamma(uniforms: Sequence[LazyUniform], bits: int) -> arb:
+def gamma(uniforms: Sequence[LazyUniform], bits: int) -> arb:
     """Return -log of the product: Gamma of shape len(uniforms), rate 1."""
     product = arb(1)
     for uniform in uniforms:
@@ -91,9 +92,9 @@ def _gamma(uniforms: Sequence[LazyUniform], bits: int) -> arb:
     return -product.log()
 
 
-def _scale(rate_squared: Fraction) -> arb:
+def inverse_root(rate_squared: Fraction) -> arb:
     """Return 1 / rate."""
-    return arb(fmpq(rate_squared.denominator, rate_squared.numerator)).sqrt()
+    return rational(1 / rate_squared).sqrt()
 
 
 class _L1Vector:
@@ -108,9 +109,9 @@ class _L1Vector:
 
     def enclose(self, bits: int) -> list[arb]:
         with working_precision(bits + _GUARD_BITS):
-            scale = _scale(self._rate_squared)
+            scale = inverse_root(self._rate_squared)
             return [
-                sign * scale * _gamma((magnitude,), bits)
+                sign * scale * gamma((magnitude,), bits)
                 for sign, magnitude in zip(self._signs, self._magnitudes, strict=True)
             ]
 
@@ -127,7 +128,7 @@ class _LinfVector:
 
     def enclose(self, bits: int) -> list[arb]:
         with working_precision(bits + _GUARD_BITS):
-            radius = _scale(self._rate_squared) * _gamma(self._radius, bits)
+            radius = inverse_root(self._rate_squared) * gamma(self._radius, bits)
             return [radius * (2 * uniform.enclose(bits) - 1) for uniform in self._point]
 
 
@@ -147,15 +148,15 @@ class _L2Vector:
     def enclose(self, bits: int) -> list[arb]:
         with working_precision(bits + _GUARD_BITS):
             normal = self._normal(bits)
-            length = sum((z * z for z in normal), arb(0)).sqrt()
-            radius = _scale(self._rate_squared) * _gamma(self._radius, bits) / length
+            length = norm_two(normal)
+            radius = inverse_root(self._rate_squared) * gamma(self._radius, bits) / length
             return [radius * z for z in normal]
 
     def _normal(self, bits: int) -> list[arb]:
         """Return d independent standard normals; an odd d leaves the last one unused."""
         normal: list[arb] = []
         for length, angle in zip(self._lengths, self._angles, strict=True):
-            scale = (2 * _gamma((length,), bits)).sqrt()
+            scale = (2 * gamma((length,), bits)).sqrt()
             sine, cosine = (2 * angle.enclose(bits)).sin_cos_pi()
             normal += [scale * cosine, scale * sine]
         return normal[: self._dimension]

@@ -17,10 +17,12 @@ from functools import cached_property
 from math import inf, log, prod
 
 import numpy as np
-from flint import arb, fmpq, fmpq_mat
+from flint import arb
 from scipy.optimize import linprog
 from scipy.spatial import ConvexHull
 
+from mechanisms.exact.balls import dot, rational
+from mechanisms.exact.fractions import fmpq_matrix, solve
 from mechanisms.exact.rounding import working_precision
 from mechanisms.geometry.balls import Floats, Uniforms
 from mechanisms.geometry.simulation import hashed_uniforms
@@ -53,7 +55,7 @@ class Polytope(SmoothBall):
     def __post_init__(self) -> None:
         if not self.normals or len({len(normal) for normal in self.normals}) != 1:
             raise ValueError("give normals of one length")
-        if _matrix(self.normals).rank() < self.dimension:
+        if fmpq_matrix(self.normals).rank() < self.dimension:
             raise ValueError("the halfspaces do not bound a polytope")
 
     @classmethod
@@ -128,7 +130,7 @@ class Polytope(SmoothBall):
         chosen: list[Vector] = []
         for index in np.argsort(-sizes):
             wider = [*chosen, self.normals[index]]
-            if _matrix(wider).rank() == len(wider):
+            if fmpq_matrix(wider).rank() == len(wider):
                 chosen = wider
         transposed = [tuple(column) for column in zip(*chosen, strict=True)]
         shares = _solve(transposed, [Fraction(int(entry)) for entry in goal])
@@ -197,8 +199,7 @@ class _Point:
             point = self.enclose(bits)
             with working_precision(bits + _GUARD_BITS):
                 sizes = [
-                    abs(sum((_ball(a) * u for a, u in zip(normal, point, strict=True)), arb(0)))
-                    for normal in self._ball.normals
+                    abs(dot([rational(a) for a in normal], point)) for normal in self._ball.normals
                 ]
                 if any(size > 1 for size in sizes):
                     return False
@@ -210,28 +211,18 @@ class _Point:
         """Return balls around the coordinates."""
         with working_precision(bits + _GUARD_BITS):
             return [
-                _ball(width) * (2 * uniform.enclose(bits) - 1)
+                rational(width) * (2 * uniform.enclose(bits) - 1)
                 for width, uniform in zip(self._ball.half_widths, self._uniforms, strict=True)
             ]
-
-
-def _ball(value: Fraction) -> arb:
-    return arb(fmpq(value.numerator, value.denominator))
 
 
 def _dot(one: Sequence[Fraction], other: Sequence[Fraction | int]) -> Fraction:
     return sum((a * b for a, b in zip(one, other, strict=True)), Fraction(0))
 
 
-def _matrix(rows: Sequence[Sequence[Fraction]]) -> fmpq_mat:
-    entries = [fmpq(entry.numerator, entry.denominator) for row in rows for entry in row]
-    return fmpq_mat(len(rows), len(rows[0]), entries)
-
-
 def _solve(rows: Sequence[Sequence[Fraction]], right: Sequence[Fraction]) -> Vector | None:
     """Return the exact solution of a square system, or None where it is singular."""
     try:
-        solved = _matrix(rows).solve(_matrix([[entry] for entry in right]))
+        return tuple(solve(rows, right))
     except ZeroDivisionError:
         return None
-    return tuple(Fraction(int(entry.p), int(entry.q)) for entry in solved.entries())

@@ -22,9 +22,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from flint import arb, fmpq
+from flint import arb
 from numpy.typing import NDArray
 
+from mechanisms.exact.balls import norm_two, rational
 from mechanisms.samplers.boxes import Children, Space, Start
 
 Floats = NDArray[np.float64]
@@ -91,7 +92,7 @@ class MedianLaw:
 
     def exponent(self, known: None, point: Sequence[int], bits: int) -> arb:  # noqa: ARG002
         """Return a ball around rate * N(theta)."""
-        rate = arb(fmpq(self.rate.numerator, self.rate.denominator))
+        rate = rational(self.rate)
         if bits <= _FLOAT_BITS:
             sums, _ = self._sums(np.array([point], dtype=np.float64), 0.0)
             norm = math.sqrt(float((sums[0] ** 2).sum()))
@@ -100,6 +101,6 @@ class MedianLaw:
         for row in self.points.tolist():
             away = [arb(k) - arb(x) for k, x in zip(point, row, strict=True)]
             if any(k != x for k, x in zip(point, row, strict=True)):
-                distance = sum((a * a for a in away), arb(0)).sqrt()
+                distance = norm_two(away)
                 total = [t + a / distance for t, a in zip(total, away, strict=True)]
-        return rate * sum((t * t for t in total), arb(0)).sqrt()
+        return rate * norm_two(total)

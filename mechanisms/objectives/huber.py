@@ -29,10 +29,11 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_BITS, CODE_MAX, EXACT_ROWS
+from mechanisms.exact.balls import rational, rational_matrix, smallest_eigenvalue_bound
 from mechanisms.exact.rounding import working_precision
 from mechanisms.objectives.design import Design
 from mechanisms.objectives.sigmoid import AffineMap, CodeSums
-from mechanisms.samplers.objective import Certified, rational, smallest_eigenvalue_bound
+from mechanisms.samplers.objective import Certified
 
 Floats = NDArray[np.float64]
 
@@ -194,4 +195,4 @@ class HuberObjective:
             return answer
 
     def _ball_matrix(self) -> arb_mat:
-        return arb_mat([[rational(entry) for entry in row] for row in self._public.matrix])
+        return rational_matrix(self._public.matrix)

@@ -34,9 +34,10 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
-from flint import arb, fmpq
+from flint import arb
 from numpy.typing import NDArray
 
+from mechanisms.exact.balls import dot, norm_largest, norm_one, rational
 from mechanisms.exact.floats import sigmoid
 from mechanisms.objectives.logistic_cells import Cells, cell_chords
 from mechanisms.objectives.logistic_expansion import (
@@ -111,14 +112,11 @@ class CubeNorm:
     def ball(self, vector: Sequence[arb]) -> arb:
         """Return a ball around the norm."""
         if self.name == "linf":
-            largest = arb(0)
-            for entry in vector:
-                largest = largest.max(abs(entry))
-            return largest
+            return norm_largest(vector)
         if self.name == "l2":
-            square = sum((entry * entry for entry in vector), arb(0)) / self.dimension
+            square = dot(vector, vector) / self.dimension
             return square.nonnegative_part().sqrt()
-        return sum((abs(entry) for entry in vector), arb(0)) / self.dimension
+        return norm_one(vector) / self.dimension
 
 
 class LogisticLaw:
@@ -282,7 +280,7 @@ class LogisticLaw:
     def exponent(self, known: Local, point: Sequence[int], bits: int) -> arb:
         """Return a ball around E at a grid point: by the expansion, in floats, or row by row."""
         size = arb(sum(map(abs, point))) * arb((1, -self.records.grid_bits))
-        factor = arb(fmpq(self.rate.numerator, self.rate.denominator)) / ball_sigmoid(size)
+        factor = rational(self.rate) / ball_sigmoid(size)
         if bits <= _EXPANSION_BITS and known.expansion is None and self.cells is not None:
             balls = self._by_cells(self.cells, point)
         elif bits <= _FLOAT_BITS:

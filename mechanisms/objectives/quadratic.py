@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from flint import arb, arb_mat
+from flint import arb
 from numpy.typing import NDArray
 
+from mechanisms.exact.balls import rational, rational_matrix, smallest_eigenvalue_bound
 from mechanisms.exact.rounding import working_precision
-from mechanisms.samplers.objective import Certified, rational, smallest_eigenvalue_bound
+from mechanisms.samplers.objective import Certified
 
 Floats = NDArray[np.float64]
 
@@ -51,7 +52,7 @@ class LeastSquaresObjective:
             np.array([float(entry) for entry in self._linear]),
         )
         with working_precision(_MATRIX_BITS):
-            matrix = arb_mat([[rational(entry) for entry in row] for row in self._hessian])
+            matrix = rational_matrix(self._hessian)
             self._curvature = smallest_eigenvalue_bound(matrix)
 
     @property

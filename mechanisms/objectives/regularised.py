@@ -20,8 +20,9 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from mechanisms.exact.balls import rational
 from mechanisms.exact.rounding import working_precision
-from mechanisms.samplers.objective import Certified, Objective, rational
+from mechanisms.samplers.objective import Certified, Objective
 
 Floats = NDArray[np.float64]
 

@@ -28,9 +28,10 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from mechanisms.domain import CODE_BITS, CODE_MAX, EXACT_ROWS
+from mechanisms.exact.balls import rational, rational_matrix, smallest_eigenvalue_bound
 from mechanisms.exact.floats import SIGMOID_ERROR, SIGMOID_FLOOR, sigmoid
 from mechanisms.exact.rounding import working_precision
-from mechanisms.samplers.objective import Certified, rational, smallest_eigenvalue_bound
+from mechanisms.samplers.objective import Certified
 
 Floats = NDArray[np.float64]
 
@@ -186,7 +187,7 @@ class SigmoidObjective:
         return [scale * g + rational(c) for g, c in zip(moved, self._linear, strict=True)]
 
     def _ball_matrix(self) -> arb_mat:
-        return arb_mat([[rational(entry) for entry in row] for row in self._public.matrix])
+        return rational_matrix(self._public.matrix)
 
     def _code_sums(self, exact: Sequence[Fraction]) -> CodeSums:
         """Sum gradient and Hessian with proved errors.

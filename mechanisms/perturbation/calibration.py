@@ -12,15 +12,14 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from flint import arb, fmpq
-
+from mechanisms.exact.balls import above, rational
 from mechanisms.exact.continuous import BallNorm, LazyVector, knorm_vector
 from mechanisms.exact.rounding import working_precision
 from mechanisms.objectives.losses import Loss, Norm
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.bodies import Body, BodyVector
 from mechanisms.samplers.minimiser import Problem, certified_minimiser
-from mechanisms.samplers.objective import Objective, above
+from mechanisms.samplers.objective import Objective
 from mechanisms.samplers.regions import Region
 
 SMALLEST_RIDGE = Fraction(1, 2**20)
@@ -146,8 +145,8 @@ def ridge(epsilon: Fraction, q: Fraction, eigenvalue: Fraction) -> Fraction:
     """Return gamma: lambda / (exp(epsilon (1 - q)) - 1) rounded up, at least 2**-20."""
     with working_precision(128):
         exponent = epsilon * (1 - q)
-        growth = arb(fmpq(exponent.numerator, exponent.denominator)).expm1()
-        exact = arb(fmpq(eigenvalue.numerator, eigenvalue.denominator)) / growth
+        growth = rational(exponent).expm1()
+        exact = rational(eigenvalue) / growth
         return max(above(exact), SMALLEST_RIDGE)
 
 

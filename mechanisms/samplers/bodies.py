@@ -17,12 +17,14 @@ from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
-from flint import arb, fmpq, fmpq_mat
+from flint import arb
 from scipy.optimize import linprog
 
+from mechanisms.exact.balls import dot, rational
+from mechanisms.exact.continuous import gamma, inverse_root
+from mechanisms.exact.fractions import fmpq_matrix, solve
 from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
-from mechanisms.samplers.objective import rational
 
 _GUARD_BITS = 32
 _FIRST_BITS = 24
@@ -74,12 +76,7 @@ class BodyVector:
     def enclose(self, bits: int) -> list[arb]:
         """Return balls around the coordinates; their radii vanish as ``bits`` grows."""
         with working_precision(bits + _GUARD_BITS):
-            product = arb(1)
-            for uniform in self._radius:
-                product *= uniform.enclose(bits)
-            square = self._rate_squared
-            scale = arb(fmpq(square.denominator, square.numerator)).sqrt()
-            radius = -product.log() * scale
+            radius = inverse_root(self._rate_squared) * gamma(self._radius, bits)
             return [radius * u for u in self._placed(bits)]
 
     def _inside(self, body: Body) -> bool:
@@ -130,10 +127,7 @@ class Halfspaces:
 
     def contains(self, point: Sequence[arb]) -> bool | None:
         """Return whether every |a'u| <= 1."""
-        return decided(
-            abs(sum((rational(a) * u for a, u in zip(row, point, strict=True)), arb(0)))
-            for row in self.rows
-        )
+        return decided(abs(dot([rational(a) for a in row], point)) for row in self.rows)
 
     @property
     def cube_norm(self) -> Fraction:
@@ -164,10 +158,9 @@ def _halfwidth(rows: tuple[tuple[Fraction, ...], ...], index: int) -> Fraction:
         raise ValueError("the rows do not bound a body")
     sizes = np.abs(solved.x[: len(rows)] - solved.x[len(rows) :])
     chosen = _independent(rows, np.argsort(-sizes, kind="stable").tolist())
-    system = fmpq_mat([[_fmpq(rows[i][j]) for i in chosen] for j in range(size)])
-    right = fmpq_mat([[fmpq(int(j == index))] for j in range(size)])
-    weights = system.solve(right).entries()
-    return sum((abs(Fraction(int(y.p), int(y.q))) for y in weights), Fraction(0))
+    system = [[rows[i][j] for i in chosen] for j in range(size)]
+    weights = solve(system, [Fraction(int(j == index)) for j in range(size)])
+    return sum(map(abs, weights), Fraction(0))
 
 
 def _independent(rows: tuple[tuple[Fraction, ...], ...], order: Sequence[int]) -> list[int]:
@@ -175,16 +168,12 @@ def _independent(rows: tuple[tuple[Fraction, ...], ...], order: Sequence[int]) -
     size = len(rows[0])
     chosen: list[int] = []
     for i in order:
-        trial = fmpq_mat([[_fmpq(entry) for entry in rows[k]] for k in (*chosen, i)])
+        trial = fmpq_matrix(rows[k] for k in (*chosen, i))
         if trial.rank() > len(chosen):
             chosen.append(i)
         if len(chosen) == size:
             return chosen
     raise ValueError("the rows do not bound a body")
-
-
-def _fmpq(value: Fraction) -> fmpq:
-    return fmpq(value.numerator, value.denominator)
 
 
 @dataclass(frozen=True, slots=True)

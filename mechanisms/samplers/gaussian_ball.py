@@ -53,6 +53,8 @@ import numpy as np
 from flint import arb, fmpq, fmpq_mat
 from numpy.typing import NDArray
 
+from mechanisms.exact.balls import dot, norm_one
+from mechanisms.exact.fractions import fmpq_matrix, to_fmpq, to_fraction
 from mechanisms.samplers.affine.tries import Verdict
 
 Floats = NDArray[np.float64]
@@ -141,7 +143,7 @@ class Envelope:
         """Return how many bits the products may cancel; a hint."""
         largest = max(abs(entry) for row in self.law.matrix for entry in row)
         least: Fraction = min(
-            [_fraction(pivot) for pivot in self.exact.pivots], default=Fraction(1)
+            [to_fraction(pivot) for pivot in self.exact.pivots], default=Fraction(1)
         )
         spread = largest / least * (self.law.bound + 1)
         return int(spread).bit_length() + 4 * self.law.dimension + 16
@@ -197,13 +199,13 @@ class Envelope:
         z = self._slow_balls(choices, [-uniform.log() for uniform in uniforms[:slow]], balls)
         normal = _normal_balls(uniforms[slow:])[: len(self.frame.others)]
         theta = [
-            offset + _product(first, z) + _product(second, normal)
+            offset + dot(first, z) + dot(second, normal)
             for offset, first, second in zip(balls.offset, balls.slow, balls.fast, strict=True)
         ]
         away = [x - x0 for x, x0 in zip(z, balls.start, strict=True)]
-        images = [_product(row, away) for row in balls.schur]
-        form = _product(away, images)
-        room = balls.bound - sum((abs(entry) for entry in theta), arb(0))
+        images = [dot(row, away) for row in balls.schur]
+        form = dot(away, images)
+        room = balls.bound - norm_one(theta)
         return Verdict(theta=theta, conditions=[room], log_ratio=-form / 2)
 
     def _slow_balls(self, choices: Sequence[int], draws: list[arb], balls: _Balls) -> list[arb]:
@@ -215,7 +217,7 @@ class Envelope:
                 choices, self.exact.thresholds, draws[1:], balls.above, balls.below, strict=True
             )
         ]
-        return [draws[0] / balls.rate + sum((abs(x) for x in signed), arb(0)), *signed]
+        return [draws[0] / balls.rate + norm_one(signed), *signed]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,12 +239,12 @@ class _Exact:
 
 def _exact(law: GaussianBall, frame: Frame, hints: Sequence[float]) -> _Exact:
     size, slow = law.dimension, frame.slow
-    matrix = fmpq_mat([[_fmpq(entry) for entry in row] for row in law.matrix])
+    matrix = fmpq_matrix(law.matrix)
     change = fmpq_mat([[fmpq(int(entry)) for entry in row] for row in frame.map()])
     base = fmpq_mat(size, 1)
     if frame.pivot is not None:
-        base[frame.pivot, 0] = frame.signs[frame.pivot] * _fmpq(law.bound)
-    vector = fmpq_mat([[_fmpq(entry)] for entry in law.vector])
+        base[frame.pivot, 0] = frame.signs[frame.pivot] * to_fmpq(law.bound)
+    vector = fmpq_mat([[to_fmpq(entry)] for entry in law.vector])
     turned = change.transpose() * matrix * change
     pull = change.transpose() * (vector - matrix * base)
     fast = _block(turned, slow, size, slow, size)
@@ -274,7 +276,7 @@ def _exact(law: GaussianBall, frame: Frame, hints: Sequence[float]) -> _Exact:
         above=[rate + tilt for tilt in tilts],
         below=[rate - tilt for tilt in tilts],
         thresholds=[(half - odd) << (64 - _RATE_BITS) for odd in odds],
-        bound=_fmpq(law.bound),
+        bound=to_fmpq(law.bound),
     )
 
 
@@ -349,7 +351,7 @@ def _rates(hints: Sequence[float]) -> tuple[fmpq, list[int]]:
         return fmpq(1), []
     half = 1 << (_RATE_BITS - 1)
     odds = [round(hint / hints[0] * half) for hint in hints[1:]]
-    return _fmpq(Fraction(hints[0])), [min(max(odd, 1 - half), half - 1) for odd in odds]
+    return to_fmpq(Fraction(hints[0])), [min(max(odd, 1 - half), half - 1) for odd in odds]
 
 
 def _unit_factor(matrix: fmpq_mat) -> tuple[fmpq_mat, list[fmpq]]:
@@ -398,21 +400,9 @@ def _normal_balls(uniforms: Sequence[arb]) -> list[arb]:
     return cosines + [length * wave[0] for length, wave in zip(lengths, waves, strict=True)]
 
 
-def _product(left: Sequence[arb], right: Sequence[arb]) -> arb:
-    return sum((a * b for a, b in zip(left, right, strict=True)), arb(0))
-
-
 def _array(rows: Sequence[Sequence[fmpq]]) -> Floats:
     return np.array([[_float(entry) for entry in row] for row in rows], dtype=np.float64)
 
 
-def _fmpq(value: Fraction) -> fmpq:
-    return fmpq(value.numerator, value.denominator)
-
-
-def _fraction(value: fmpq) -> Fraction:
-    return Fraction(int(value.p), int(value.q))
-
-
 def _float(value: fmpq) -> float:
-    return float(_fraction(value))
+    return float(to_fraction(value))

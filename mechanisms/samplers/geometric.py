@@ -20,9 +20,10 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from flint import arb, fmpq
+from flint import arb
 from numpy.typing import NDArray
 
+from mechanisms.exact.balls import rational
 from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import Randomness
 
@@ -118,7 +119,7 @@ def _coin_prefix(exponent: Fraction, overflow: bool, bits: int) -> int:
     precision = bits + _MORE
     while True:
         with working_precision(precision):
-            power = arb(fmpq(exponent.numerator, exponent.denominator)).exp()
+            power = rational(exponent).exp()
             probability = 1 / power if overflow else 1 / (1 + power)
             prefix = (probability * arb((1, bits))).floor().unique_fmpz()
         if prefix is not None:

@@ -41,9 +41,10 @@ from fractions import Fraction
 from itertools import accumulate
 
 import numpy as np
-from flint import arb, fmpq
+from flint import arb
 from numpy.typing import NDArray
 
+from mechanisms.exact.balls import rational
 from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
 
@@ -241,7 +242,7 @@ def _locate_by_balls(
 def _ball_weights(steps: _Steps, rate: Fraction) -> Iterator[arb]:
     for index, length in enumerate(steps.lengths.tolist()):
         exponent = steps.exponent(index, rate)
-        yield length * (-arb(fmpq(exponent.numerator, exponent.denominator))).exp()
+        yield length * (-rational(exponent)).exp()
 
 
 def _certified(

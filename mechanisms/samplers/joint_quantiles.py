@@ -56,9 +56,10 @@ from fractions import Fraction
 from itertools import groupby, pairwise
 
 import numpy as np
-from flint import arb, fmpq
+from flint import arb
 from numpy.typing import NDArray
 
+from mechanisms.exact.balls import rational
 from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.fine_grid import FINE_BITS, FineGrid, Steps
@@ -185,7 +186,7 @@ def _kept(tables: Tables, path: Path | None, ranks: Sequence[int], randomness: R
     bits = _FIRST_BITS
     while True:
         with working_precision(bits + 64):
-            limit = -_ball(loss) - arb(tables.log_total) - _ball(odds).log()
+            limit = -rational(loss) - arb(tables.log_total) - rational(odds).log()
             drawn = coin.enclose(bits).log()
             if drawn < limit:
                 return True
@@ -398,7 +399,3 @@ def _draw(odds: Integers, randomness: Randomness) -> int:
     """Return a place with exactly these odds."""
     sums = np.cumsum(odds)
     return int(np.searchsorted(sums, randomness.below(int(sums[-1])), side="right"))
-
-
-def _ball(value: Fraction) -> arb:
-    return arb(fmpq(value.numerator, value.denominator))

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from flint import fmpq, fmpq_mat
 from numpy.typing import NDArray
+
+from mechanisms.exact.fractions import solve
 
 Vector = NDArray[Any]
 """A float64 array, or an object array of ``Fraction``."""
@@ -156,10 +156,4 @@ class _Walk:
 
 def solve_exactly(matrix: Vector, right: Vector) -> Vector:
     """Return the exact rational solution of a nonsingular system of Fractions."""
-    left = fmpq_mat([[_fmpq(entry) for entry in row] for row in matrix])
-    answer = left.solve(fmpq_mat([[_fmpq(entry)] for entry in right]))
-    return np.array([Fraction(int(x.p), int(x.q)) for x in answer.entries()], dtype=object)
-
-
-def _fmpq(value: Fraction) -> fmpq:
-    return fmpq(value.numerator, value.denominator)
+    return np.array(solve(matrix, right), dtype=object)

@@ -33,10 +33,11 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from mechanisms.exact.balls import above, midpoint, norm_bound, rational
 from mechanisms.exact.continuous import LazyVector
 from mechanisms.exact.rounding import grid_point, working_precision
 from mechanisms.samplers.l1_ball import Point, Vector
-from mechanisms.samplers.objective import Certified, Objective, above, norm_bound, rational
+from mechanisms.samplers.objective import Certified, Objective
 from mechanisms.samplers.regions import Region
 
 Floats = NDArray[np.float64]
@@ -225,7 +226,7 @@ def _exact_step(
     """Return the next feasible iterate, and whether the step had to be shortened."""
     with working_precision(bits):
         total = _total_gradient(problem, theta, gradient, bits)
-        middle = _fractions([_exact(g) for g in total])
+        middle = _fractions([midpoint(g) for g in total])
     _, floats = problem.objective.model(np.array([float(t) for t in theta]))
     hessian = np.array(
         [[Fraction(entry) for entry in row] for row in floats.tolist()], dtype=object
@@ -240,12 +241,6 @@ def _exact_step(
     if share < 1:
         return problem.region.inward(list(here + Fraction(share) * step), bits), True
     return found, False
-
-
-def _exact(ball: arb) -> Fraction:
-    """Return a ball's midpoint."""
-    mantissa, exponent = ball.mid().man_exp()
-    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
 
 
 def _fractions(values: Sequence[Fraction]) -> Vector:

@@ -36,8 +36,9 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 
-from flint import arb, fmpq
+from flint import arb
 
+from mechanisms.exact.balls import rational
 from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
 from mechanisms.samplers.intervals import GridCodes, draw_scored_point, total_weight
@@ -89,7 +90,7 @@ def _is_first_ring(
     while True:
         total = weight(bits=bits)
         with working_precision(bits + 32):
-            missed = -(-arb(fmpq(exponent.numerator, exponent.denominator))).expm1()
+            missed = -(-rational(exponent)).expm1()
             limit = missed * sum((_exponential(wait, bits) for wait in waits), arb(0))
             patience = total * _exponential(coin, bits)
             if patience > limit:

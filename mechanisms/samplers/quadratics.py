@@ -13,9 +13,9 @@ import numpy as np
 from flint import arb, arb_mat
 from numpy.typing import NDArray
 
+from mechanisms.exact.balls import dot, midpoint, rational, rational_matrix
 from mechanisms.exact.rounding import working_precision
 from mechanisms.samplers.l1_ball import Point, Vector, solve_exactly
-from mechanisms.samplers.objective import rational
 
 _FLOAT_TOLERANCE = 1e-12
 _SECULAR_STEPS = 100
@@ -117,7 +117,7 @@ def _refined_sphere_minimum(
     """Return the same to about ``bits`` bits, from a float tau."""
     size = len(linear)
     with working_precision(2 * bits + 64):
-        matrix = arb_mat([[rational(entry) for entry in row] for row in hessian])
+        matrix = rational_matrix(hessian)
         right = arb_mat([[-rational(entry)] for entry in linear])
         radius, shift = rational(bound), arb(tau)
         for _ in range(math.ceil(math.log2(bits)) + 1):
@@ -125,22 +125,15 @@ def _refined_sphere_minimum(
                 [[shift if i == j else arb(0) for j in range(size)] for i in range(size)]
             )
             theta = _middle(shifted.solve(right))
-            squares = sum((t * t for t in theta.entries()), arb(0))
+            squares = dot(theta.entries(), theta.entries())
             bent = _middle(shifted.solve(theta))
-            steep = sum(
-                (a * b for a, b in zip(theta.entries(), bent.entries(), strict=True)), arb(0)
-            )
+            steep = dot(theta.entries(), bent.entries())
             length = squares.sqrt()
             shift = arb((shift + (length - radius) / radius * squares / steep).mid())
         answer = np.empty(size, dtype=object)
-        answer[:] = [_rational(t) for t in theta.entries()]
+        answer[:] = [midpoint(t) for t in theta.entries()]
     return answer
 
 
 def _middle(column: arb_mat) -> arb_mat:
     return arb_mat([[arb(entry.mid())] for entry in column.entries()])
-
-
-def _rational(ball: arb) -> Fraction:
-    mantissa, exponent = ball.mid().man_exp()
-    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)

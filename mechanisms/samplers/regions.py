@@ -26,8 +26,8 @@ from typing import Protocol
 import numpy as np
 from flint import arb
 
+from mechanisms.exact.balls import dot, rational
 from mechanisms.samplers.l1_ball import Point, Quadratic, Vector
-from mechanisms.samplers.objective import rational
 from mechanisms.samplers.quadratics import box_minimum, sphere_minimum
 
 
@@ -143,7 +143,7 @@ class L1Ball:
         if sum(map(abs, theta)) < self.bound:
             return list(total)
         support = sum(map(abs, signs))
-        tau = -sum((s * g for s, g in zip(signs, total, strict=True)), arb(0)).mid() / support
+        tau = -dot(signs, total).mid() / support
         tau = arb(tau).mid().max(arb(0))
         return [
             g + tau * s if s else (abs(g) - tau).max(arb(0))
@@ -205,7 +205,7 @@ class L2Ball:
         if _squares(theta) < self.bound**2:
             return list(total)
         at = [rational(t) for t in theta]
-        along = sum((t * g for t, g in zip(at, total, strict=True)), arb(0))
+        along = dot(at, total)
         tau = arb((-along / rational(self.bound**2)).mid()).max(arb(0))
         return [g + tau * t for g, t in zip(total, at, strict=True)]
 

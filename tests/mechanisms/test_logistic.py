@@ -11,12 +11,12 @@ from flint import arb, arb_mat
 
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CODE_MAX, EXACT_ROWS, CategoryColumn, NumberColumn, Schema
+from mechanisms.exact.balls import norm_bound, smallest_eigenvalue_bound
 from mechanisms.exact.floats import SIGMOID_ERROR, SIGMOID_FLOOR, sigmoid
 from mechanisms.exact.rounding import working_precision
 from mechanisms.objectives.design import Design
 from mechanisms.objectives.quadratic import LeastSquaresObjective
 from mechanisms.privacy import Adjacency
-from mechanisms.samplers.objective import norm_bound, smallest_eigenvalue_bound
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.designs.scaling import design

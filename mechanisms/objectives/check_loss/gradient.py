@@ -23,10 +23,11 @@ from fractions import Fraction
 from itertools import product
 
 import numpy as np
-from flint import arb, fmpq
+from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
+from mechanisms.exact.balls import rational
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.objectives.check_loss.narrowing import near_minimiser
 from mechanisms.objectives.check_loss.records import Records
@@ -129,7 +130,7 @@ class GradientLaw(CheckLossLaw):
     def exponent(self, known: Undecided, point: Sequence[int], bits: int) -> arb:  # noqa: ARG002
         """Return rate * N(theta), from integers."""
         exact = self.rate * self.gradient_norm(known, point)
-        return arb(fmpq(exact.numerator, exact.denominator))
+        return rational(exact)
 
     def gradient_norm(self, known: Undecided, point: Sequence[int]) -> Fraction:
         """Return N(theta), exactly."""

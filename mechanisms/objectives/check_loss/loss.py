@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from flint import arb, fmpq
+from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
+from mechanisms.exact.balls import rational
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.objectives.check_loss.narrowing import near_minimiser
 from mechanisms.objectives.check_loss.records import Records
@@ -94,7 +95,7 @@ class LossLaw(CheckLossLaw):
     def exponent(self, known: Undecided, point: Sequence[int], bits: int) -> arb:  # noqa: ARG002
         """Return rate * l(theta), from integers."""
         exact = self.rate * self.loss(known, point)
-        return arb(fmpq(exact.numerator, exact.denominator))
+        return rational(exact)
 
     def loss(self, known: Undecided, point: Sequence[int]) -> Fraction:
         """Return l(theta), exactly: positions of the reached records less tau times all of them."""

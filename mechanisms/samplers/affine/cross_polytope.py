@@ -19,8 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb, arb_mat
 
-from mechanisms.samplers.affine.cube import largest, log_density_ceiling
-from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior, norm_one
+from mechanisms.exact.balls import norm_largest, norm_one
+from mechanisms.samplers.affine.cube import log_density_ceiling
+from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior
 from mechanisms.samplers.affine.tries import Floats, Verdict, Words
 
 _LEAST_TOTAL = 0.25
@@ -86,6 +87,6 @@ class CrossPolytopeRoute:
             for place, part in enumerate(parts[1:])
         ]
         residual = exact.matrix * arb_mat(size, 1, theta) - exact.vector
-        log_density = exact.log_density(largest(residual.entries()), norm_one(theta))
+        log_density = exact.log_density(norm_largest(residual.entries()), norm_one(theta))
         ceiling = exact.floor_rate * arb(self.least_height)
         return Verdict(theta=theta, conditions=(), log_ratio=log_density + ceiling)

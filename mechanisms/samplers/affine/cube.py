@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb, arb_mat
 
-from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior, Shadow, norm_one
+from mechanisms.exact.balls import norm_largest, norm_one
+from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior, Shadow
 from mechanisms.samplers.affine.tries import Floats, Verdict, Words
 
 
@@ -77,7 +78,7 @@ class CubeRoute:
         noise = [radius * (2 * uniform - 1) for uniform in uniforms[size + 1 :]]
         theta = (exact.centre + exact.inverse * arb_mat(size, 1, noise)).entries()
         norm = norm_one(theta)
-        height = largest(noise)
+        height = norm_largest(noise)
         return Verdict(
             theta=theta,
             conditions=[exact.bound - norm],
@@ -106,11 +107,3 @@ def log_density_ceiling(shadow: Shadow, height: Floats, norm: Floats, slack: Flo
     base = shadow.power * np.log1p(narrowest)
     ceiling: Floats = FLOAT_SLACK * (2 + shadow.power + shadow.bound) - exponent - base
     return ceiling
-
-
-def largest(vector: Sequence[arb]) -> arb:
-    """Return a ball around the largest absolute value."""
-    top = arb(0)
-    for entry in vector:
-        top = top.max(abs(entry))
-    return top

@@ -23,9 +23,10 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from flint import arb, arb_mat, fmpq
+from flint import arb, arb_mat
 from numpy.typing import NDArray
 
+from mechanisms.exact.balls import norm_one, rational
 from mechanisms.exact.rounding import working_precision
 
 Floats = NDArray[np.float64]
@@ -133,21 +134,11 @@ class Shadow:
     reach: float
 
 
-def ball(value: Fraction) -> arb:
-    """Return the ball around a rational at the working precision."""
-    return arb(fmpq(value.numerator, value.denominator))
-
-
-def norm_one(vector: Sequence[arb]) -> arb:
-    """Return a ball around the sum of absolute values."""
-    return sum((abs(entry) for entry in vector), arb(0))
-
-
 def _enclose(law: AffinePosterior, precision: int) -> Enclosure:
     size = law.dimension
     with working_precision(precision):
-        matrix = arb_mat(size, size, [ball(entry) for row in law.matrix for entry in row])
-        vector = arb_mat(size, 1, [ball(entry) for entry in law.vector])
+        matrix = arb_mat(size, size, [rational(entry) for row in law.matrix for entry in row])
+        vector = arb_mat(size, 1, [rational(entry) for entry in law.vector])
         try:
             inverse = matrix.inv()
         except ZeroDivisionError:  # not yet certainly invertible
@@ -155,9 +146,9 @@ def _enclose(law: AffinePosterior, precision: int) -> Enclosure:
         return Enclosure(
             matrix=matrix,
             vector=vector,
-            rate=ball(law.rate),
-            floor_rate=ball(law.floor_rate),
-            bound=ball(law.bound),
+            rate=rational(law.rate),
+            floor_rate=rational(law.floor_rate),
+            bound=rational(law.bound),
             power=law.power,
             inverse=inverse,
             centre=inverse * vector,

@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 from flint import arb
 
-from mechanisms.samplers.affine.posterior import ball
+from mechanisms.exact.balls import rational
 from mechanisms.samplers.affine.tries import WORD_BITS, Floats, Words
 
 WORDS = 1 << WORD_BITS
@@ -51,7 +51,7 @@ class TwoSided:
         for place, (sign, part) in enumerate(zip(signs, parts, strict=True)):
             positive = sign < self.odds[place]
             rate = Fraction(self.plus[place]) if positive else self.minus[place]
-            size = part / ball(scale * rate)
+            size = part / rational(scale * rate)
             total += size
             signed.append(size if positive else -size)
         return signed, total

@@ -46,17 +46,11 @@ from fractions import Fraction
 import numpy as np
 from flint import arb, arb_mat
 
+from mechanisms.exact.balls import float_below, norm_one, rational
 from mechanisms.exact.rounding import working_precision
 from mechanisms.samplers.affine.cone import Cone, build_cone
 from mechanisms.samplers.affine.path import Vertex
-from mechanisms.samplers.affine.posterior import (
-    FLOAT_SLACK,
-    AffinePosterior,
-    ball,
-    floats,
-    magnitudes,
-    norm_one,
-)
+from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior, floats, magnitudes
 from mechanisms.samplers.affine.tries import WORD_BITS, Floats, Verdict, Words
 from mechanisms.samplers.affine.two_sided import WORDS, TwoSided, two_sided
 
@@ -183,7 +177,7 @@ class VertexRoute:
         if exact.power:
             log_ratio += exact.power * (1 + exact.bound).log()
         if far:
-            log_ratio -= ball(self._far_height()).log()
+            log_ratio -= rational(self._far_height()).log()
         return Verdict(theta=theta, conditions=conditions, log_ratio=log_ratio)
 
     def _far_height(self) -> Fraction:
@@ -199,11 +193,11 @@ class VertexRoute:
         rates, count = self.rates, len(self.rates.slack)
         scale = self.law.floor_rate / 2 if far else self.law.floor_rate
         y = [
-            part / ball(scale * Fraction(rate))
+            part / rational(scale * Fraction(rate))
             for part, rate in zip(parts[:count], rates.slack, strict=True)
         ]
         price = 2 * _far_price(rates) if far else _near_price(rates, near=self.far_odds > 0)
-        s = parts[count] / ball(scale * price)
+        s = parts[count] / rational(scale * price)
         signed, total = rates.others.balls(signs, parts[count + 1 :], scale)
         return [*y, s + total, *signed], s
 
@@ -287,31 +281,23 @@ def _certified_rates(law: AffinePosterior, vertex: Vertex, cone: Cone) -> Rates 
         top = cone.image.tolist()[-1]
         # A larger s lowers theta's room: t's slope in s is lambda itself.
         price, cross = top[count], top[count + 1 :]
-        lows = [below(rate) for rate in (*top[:count], price)]
-        plus = [below(price + rate) for rate in cross]
-        minus = [below(price - rate) for rate in cross]
-        start = below(cone.base.entries()[-1])
+        lows = [float_below(rate) for rate in (*top[:count], price)]
+        plus = [float_below(price + rate) for rate in cross]
+        minus = [float_below(price - rate) for rate in cross]
+        start = float_below(cone.base.entries()[-1])
         others = two_sided(plus, minus)
         if others is None or min(lows) <= 0 or not math.isfinite(start):
             return None
-        bound = ball(law.bound)
-        loss = law.power * (1 + bound).log() / (ball(law.floor_rate) * bound)
+        bound = rational(law.bound)
+        loss = law.power * (1 + bound).log() / (rational(law.floor_rate) * bound)
         return Rates(
             start=start,
             slack=tuple(lows[:count]),
             price=lows[count],
             others=others,
-            gain=max(0.0, below(arb(start) / (1 + bound))),
-            loss=-below(-loss) if law.power else 0.0,
+            gain=max(0.0, float_below(arb(start) / (1 + bound))),
+            loss=-float_below(-loss) if law.power else 0.0,
         )
-
-
-def below(value: arb) -> float:
-    """Return a float surely below a ball, close to it; -inf when there is none."""
-    low = float(value.lower())
-    if not math.isfinite(low):
-        return -math.inf
-    return low - abs(low) * 2.0**-48
 
 
 def _log_mass(law: AffinePosterior, cone: Cone, rates: Rates) -> float:
