@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from mechanisms import exponential, functional, kng, knorm
+from mechanisms import exponential, functional, kng, knorm, perturbation
 from mechanisms.contract import Calibrate, InvalidStatisticError, Plan, Statistic, require_norm
 from mechanisms.domain import Schema
-from mechanisms.perturbation import plan as objective_perturbation
 from mechanisms.privacy import PrivacyLoss
 
 
@@ -31,7 +30,7 @@ SINGLE_MECHANISMS: dict[str, MechanismModule] = {
     "k_norm": knorm,
     "kng": kng,
     "exponential": exponential,
-    "objective_perturbation": objective_perturbation,
+    "objective_perturbation": perturbation,
     "functional": functional,
 }
 

@@ -141,9 +141,7 @@ class LinearDraw:
         """Return one release."""
         law = self.law(self.scaling.normal_equations(data.gram(self.scaling.columns)))
         indices = draw(law, randomness, step_exponent=self.step_exponent)
-        coefficients = self.scaling.unscale([index * self.step for index in indices])
-        value = {name: float(coefficient) for name, coefficient in coefficients.items()}
-        return Outcome(value={"coefficients": value}, noise=None)
+        return self.scaling.released([index * self.step for index in indices])
 
     @property
     def step(self) -> Fraction:
@@ -152,11 +150,6 @@ class LinearDraw:
 
 
 def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
-    target = drawn.scaling.target
-    width = Fraction(1) if target is None else target.width
-    steps = {
-        column.name: float(drawn.step * width / column.width) for column in drawn.scaling.features
-    }
     return Plan(
         mechanism="exponential",
         norm=None,
@@ -168,7 +161,7 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
             theorem=THEOREM,
             rho=bounded_range_rho(epsilon),
         ),
-        grid={"coefficients": steps, "scaled": float(drawn.step)},
+        grid=drawn.scaling.grid(drawn.step),
         reason=(
             "The classical baseline: least squares by the exponential mechanism, a truncated "
             "Gaussian, drawn exactly without a Markov chain."

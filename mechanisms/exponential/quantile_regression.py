@@ -57,9 +57,6 @@ def calibrate_quantile_regression(
         rate=epsilon.fraction / (2 * delta),
         bound=statistic.exact_bound,
     )
-    target = scaling.target
-    width = Fraction(1) if target is None else target.width
-    step = float(drawn.step)
     return Plan(
         mechanism="exponential",
         norm=None,
@@ -71,12 +68,7 @@ def calibrate_quantile_regression(
             theorem=THEOREM,
             rho=bounded_range_rho(epsilon),
         ),
-        grid={
-            "coefficients": {
-                column.name: step * float(width / column.width) for column in scaling.features
-            },
-            "scaled": step,
-        },
+        grid=scaling.grid(drawn.step),
         reason="The baseline: the loss itself as the score; drawn exactly on boxes.",
         draw=drawn,
         preview=no_noise,
@@ -115,9 +107,7 @@ class LossDraw:
         records = read_records(self.scaling, data, bound=self.bound)
         law = LossLaw(records, tau=self.tau, rate=self.rate)
         theta = [index * self.step for index in draw(law, records.space, randomness)]
-        coefficients = self.scaling.unscale(theta)
-        value = {name: float(coefficient) for name, coefficient in coefficients.items()}
-        return Outcome(value={"coefficients": value}, noise=None)
+        return self.scaling.released(theta)
 
     @property
     def step(self) -> Fraction:

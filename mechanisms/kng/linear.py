@@ -106,9 +106,7 @@ class LinearDraw:
         """Return one release."""
         indices = draw(self.law(data), randomness, step_exponent=self.step_exponent)
         theta = [index * self.step for index in indices]
-        coefficients = self.scaling.unscale(theta)
-        value = {name: float(coefficient) for name, coefficient in coefficients.items()}
-        return Outcome(value={"coefficients": value}, noise=None)
+        return self.scaling.released(theta)
 
     @property
     def step(self) -> Fraction:
@@ -132,12 +130,7 @@ def _ridge(statistic: LinearRegression, rate: Fraction, dimension: int) -> Fract
 
 def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
     dimension, unit = drawn.scaling.dimension, unit_sensitivity(schema.adjacency)
-    target = drawn.scaling.target
-    width = Fraction(1) if target is None else target.width
     power = base_power(dimension, drawn.bound)
-    steps = {
-        column.name: float(drawn.step * width / column.width) for column in drawn.scaling.features
-    }
     return Plan(
         mechanism="kng",
         norm="linf",
@@ -149,7 +142,7 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
             theorem=THEOREM,
             rho=bounded_range_rho(epsilon),
         ),
-        grid={"coefficients": steps, "scaled": float(drawn.step)},
+        grid=drawn.scaling.grid(drawn.step),
         reason=(
             "linf gives the gradient the smallest sensitivity, and a sensitivity that follows "
             "theta removes most of the price of a generous bound; drawn exactly, no Markov chain."

@@ -150,9 +150,7 @@ class LogisticDraw:
         """Return one release."""
         law = self.law(data)
         theta = [index * self.step for index in draw(law, law.records.space, randomness)]
-        coefficients = self.scaling.unscale(theta)
-        value = {name: float(coefficient) for name, coefficient in coefficients.items()}
-        return Outcome(value={"coefficients": value}, noise=None)
+        return self.scaling.released(theta)
 
     @property
     def step(self) -> Fraction:
@@ -184,12 +182,7 @@ def _plan(drawn: LogisticDraw, epsilon: PrivacyLoss) -> Plan:
             theorem=THEOREM,
             rho=bounded_range_rho(epsilon),
         ),
-        grid={
-            "coefficients": {
-                column.name: float(drawn.step / column.width) for column in drawn.scaling.features
-            },
-            "scaled": float(drawn.step),
-        },
+        grid=drawn.scaling.grid(drawn.step),
         reason=_REASON if drawn.norm == "linf" else _ASKED,
         draw=drawn,
         preview=no_noise,

@@ -110,9 +110,7 @@ class QuantileRegressionDraw:
         """Return one release."""
         law = self.law(data)
         theta = [index * self.step for index in draw(law, law.records.space, randomness)]
-        coefficients = self.scaling.unscale(theta)
-        value = {name: float(coefficient) for name, coefficient in coefficients.items()}
-        return Outcome(value={"coefficients": value}, noise=None)
+        return self.scaling.released(theta)
 
     @property
     def step(self) -> Fraction:
@@ -129,11 +127,6 @@ def _plan(
     by_hull: bool,
     asked: str,
 ) -> Plan:
-    target = drawn.scaling.target
-    width = Fraction(1) if target is None else target.width
-    steps = {
-        column.name: float(drawn.step * width / column.width) for column in drawn.scaling.features
-    }
     chosen = "optimal" if by_hull or asked == "optimal" else "linf"
     return Plan(
         mechanism="kng",
@@ -146,7 +139,7 @@ def _plan(
             theorem=THEOREM,
             rho=bounded_range_rho(epsilon),
         ),
-        grid={"coefficients": steps, "scaled": float(drawn.step)},
+        grid=drawn.scaling.grid(drawn.step),
         reason=_REASONS[by_hull] + "; drawn exactly on boxes, no Markov chain.",
         draw=drawn,
         preview=no_noise,

@@ -3,7 +3,7 @@
 The constants (the ridge, the tilt's share of epsilon, the smoothing width, the
 grid) are functions of public numbers alone, and under add-remove of none that
 depends on the row count. :class:`Perturbation` draws for any loss, norm and region;
-its theorem and the argument for regions are in :mod:`mechanisms.perturbation.plan`.
+its theorem and the argument for regions are in :mod:`mechanisms.perturbation`.
 """
 
 from __future__ import annotations
@@ -137,8 +137,12 @@ class Perturbation:
 
     def draw(self, objective: Objective, randomness: Randomness) -> tuple[Fraction, ...]:
         """Return theta, rounded to the public grid."""
-        step = Fraction(2) ** self.step_exponent
-        return tuple(step * index for index in self.indices(objective, randomness))
+        return tuple(self.step * index for index in self.indices(objective, randomness))
+
+    @property
+    def step(self) -> Fraction:
+        """Return the public grid's step in scaled units."""
+        return Fraction(2) ** self.step_exponent
 
 
 def ridge(epsilon: Fraction, q: Fraction, eigenvalue: Fraction) -> Fraction:

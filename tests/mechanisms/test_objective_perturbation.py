@@ -17,16 +17,14 @@ from mechanisms.domain import NumberColumn, Schema
 from mechanisms.exact.continuous import BallNorm
 from mechanisms.exact.rounding import working_precision
 from mechanisms.objectives.losses import logistic_loss, squared_loss
-from mechanisms.perturbation import plan as objective_perturbation
+from mechanisms.perturbation import calibrate
 from mechanisms.perturbation.calibration import SMALLEST_RIDGE, automatic_q, ridge
-from mechanisms.perturbation.plan import (
-    ObjectivePerturbation,
-    calibrate,
-    logistic_objective,
-)
+from mechanisms.perturbation.logistic import logistic_objective
+from mechanisms.perturbation.release import PerturbedFit
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.count import Count
+from mechanisms.statistics.designs import rows as design_rows
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.testing import record_replay, seeded_randomness
@@ -366,7 +364,7 @@ def test_rows_are_kept_or_read_again_with_the_same_answer(
     kept = _Blocks(data)
     assert (coefficients(plan, kept, seed=4) == whole).all()  # type: ignore[arg-type]
     assert kept.passes == 1
-    monkeypatch.setattr(objective_perturbation, "_CACHED_BYTES", 0)
+    monkeypatch.setattr(design_rows, "_CACHED_BYTES", 0)
     streamed = _Blocks(data)
     assert (coefficients(plan, streamed, seed=4) == whole).all()  # type: ignore[arg-type]
     assert streamed.passes > 3
@@ -381,7 +379,7 @@ def test_the_answer_does_not_depend_on_the_order_of_rows(norm: BallNorm) -> None
         Epsilon.parse("3"),
         norm,
     )
-    assert isinstance(plan.draw, ObjectivePerturbation)
+    assert isinstance(plan.draw, PerturbedFit)
     order = np.random.default_rng(1).permutation(300)
     shuffled = ArrayData(
         columns=data.columns, codes={name: codes[order] for name, codes in data.codes.items()}

@@ -19,12 +19,9 @@ from mechanisms.exact.continuous import BallNorm
 from mechanisms.exact.rounding import working_precision
 from mechanisms.objectives.losses import Loss, logistic_loss
 from mechanisms.objectives.quadratic import LeastSquaresObjective
+from mechanisms.perturbation import calibrate
 from mechanisms.perturbation.calibration import ridge
-from mechanisms.perturbation.plan import (
-    ObjectivePerturbation,
-    calibrate,
-    logistic_objective,
-)
+from mechanisms.perturbation.release import PerturbedFit
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.linear_regression import LinearRegression
@@ -108,22 +105,21 @@ def _rate(loss: Loss, norm: BallNorm, budget: Fraction) -> arb:
 
 def _plan(
     x: Floats, y: list[int], *, epsilon: str, bound: float | None, q: float = 0.5
-) -> tuple[ObjectivePerturbation, Schema, ArrayData]:
+) -> tuple[PerturbedFit, Schema, ArrayData]:
     schema, data = labelled(x, np.array(y, dtype=bool))
     question = LogisticRegression(
         target="y", features=features(schema), intercept=False, bound=bound, q=q
     )
     plan = calibrate(question, schema, Epsilon.parse(epsilon), "auto")
-    assert isinstance(plan.draw, ObjectivePerturbation)
+    assert isinstance(plan.draw, PerturbedFit)
     return plan.draw, schema, data
 
 
-def _draws(draw: ObjectivePerturbation, data: ArrayData, count: int, seed: int) -> Floats:
-    assert isinstance(draw.statistic, LogisticRegression)
-    objective = logistic_objective(draw.statistic, draw.schema, data)
+def _draws(draw: PerturbedFit, data: ArrayData, count: int, seed: int) -> Floats:
+    objective = draw.objective(data)
     randomness = seeded_randomness(seed)
-    step = 2.0**draw.step_exponent
-    return np.array([draw.indices(objective, randomness)[0] * step for _ in range(count)])
+    step = 2.0**draw.drawn.step_exponent
+    return np.array([draw.drawn.indices(objective, randomness)[0] * step for _ in range(count)])
 
 
 def _law(
@@ -162,10 +158,10 @@ def test_draws_follow_the_exact_law_and_refuse_twins(bound: float | None) -> Non
         return _law(
             data.codes["x0"][:, None] / 2.0**20,
             np.array(y, dtype=float),
-            gamma=float(draw.ridge),
+            gamma=float(draw.drawn.ridge),
             rate=scale * 4 * 0.5 / 2,
             bound=bound,
-            step=2.0**draw.step_exponent,
+            step=2.0**draw.drawn.step_exponent,
         )
 
     check_draws(draws, law(1.0), twins=[law(0.7), law(1.3)])
@@ -181,18 +177,18 @@ def test_linear_draws_follow_the_exact_law() -> None:
     question = LinearRegression(target="t", features=("x",), intercept=False, bound=1.0)
     plan = calibrate(question, schema, Epsilon.parse("3"), "auto")
     draw = plan.draw
-    assert isinstance(draw, ObjectivePerturbation)
+    assert isinstance(draw, PerturbedFit)
     normal = draw.scaling.normal_equations(data.gram(draw.scaling.columns))
     objective = LeastSquaresObjective(normal.xx, normal.xy)
     randomness = seeded_randomness(8)
-    step = 2.0**draw.step_exponent
-    draws = np.array([draw.indices(objective, randomness)[0] * step for _ in range(20_000)])
-    curve = 2 * float(normal.xx[0][0]) + float(draw.ridge)
+    step = 2.0**draw.drawn.step_exponent
+    draws = np.array([draw.drawn.indices(objective, randomness)[0] * step for _ in range(20_000)])
+    curve = 2 * float(normal.xx[0][0]) + float(draw.drawn.ridge)
     centre = 2 * float(normal.xy[0])
     assert draw.loss.largest_difference == 8
 
     def law(scale: float) -> Law:
-        rate = scale * 3 * float(draw.q) / 8
+        rate = scale * 3 * float(draw.drawn.q) / 8
 
         def at(a: Floats) -> Floats:
             edge = a + step / 2
@@ -250,12 +246,12 @@ def test_the_mechanism_itself_passes_the_audit() -> None:
     counts = []
     for index, (x, y) in enumerate(RECIPE):
         draw, _, data = _plan(x[:, None], y.astype(int).tolist(), epsilon="1", bound=1.0)
-        assert float(draw.ridge) == pytest.approx(0.25 / math.expm1(0.5))
+        assert float(draw.drawn.ridge) == pytest.approx(0.25 / math.expm1(0.5))
         draws = _draws(draw, data, 4000, seed=20 + index)
         counts.append([int((np.abs(draws) < 0.8).sum()), int((draws == 1.0).sum())])
         # the brute-force stand-in of the twin test has the same law
         tilts = np.random.default_rng(3).laplace(scale=4, size=TRIALS)
-        share = float((np.abs(_brute_force(x, y, float(draw.ridge), tilts)) < 0.8).mean())
+        share = float((np.abs(_brute_force(x, y, float(draw.drawn.ridge), tilts)) < 0.8).mean())
         assert counts[-1][0] / 4000 == pytest.approx(share, abs=0.05)
     events = dict(zip(("|theta| < 0.8", "theta = 1"), zip(*counts, strict=True), strict=True))
     assert audit_counts(events, trials=(4000, 4000)).epsilon <= EPSILON
@@ -264,6 +260,6 @@ def test_the_mechanism_itself_passes_the_audit() -> None:
 def test_a_wrong_gamma_in_the_mechanism_changes_its_law() -> None:
     """The draw uses the calibrated ridge: a hundredfold one pulls every draw inward."""
     draw, _, data = _plan(np.array([[1.0]]), [1], epsilon="1", bound=None)
-    heavy = replace(draw, ridge=100 * draw.ridge)
+    heavy = replace(draw, drawn=replace(draw.drawn, ridge=100 * draw.drawn.ridge))
     ours, pulled = (_draws(each, data, 50, seed=4) for each in (draw, heavy))
     assert (np.abs(pulled) < np.abs(ours)).mean() > 0.9

@@ -18,7 +18,8 @@ from mechanisms.domain import NumberColumn, Schema
 from mechanisms.exact.continuous import BallNorm, knorm_vector
 from mechanisms.objectives.losses import smoothed_check_loss
 from mechanisms.perturbation.calibration import smoothing_width
-from mechanisms.perturbation.plan import ObjectivePerturbation, smoothed_check_objective
+from mechanisms.perturbation.quantile_regression import smoothed_check_objective
+from mechanisms.perturbation.release import PerturbedFit
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.minimiser import Problem, certified_minimiser, refined_minimiser
 from mechanisms.samplers.regions import l1_region
@@ -231,7 +232,7 @@ def test_the_answer_does_not_depend_on_the_order_of_rows() -> None:
     schema, data = table(x, y)
     _, shuffled = table(x[order], y[order])
     plan = calibrate(question(schema, bound=0.5), schema, Epsilon.parse("3"))
-    assert isinstance(plan.draw, ObjectivePerturbation)
+    assert isinstance(plan.draw, PerturbedFit)
     assert (coefficients(plan, data) == coefficients(plan, shuffled)).all()
 
 

@@ -16,9 +16,9 @@ from scipy.special import expit
 from mechanisms.catalog import calibrate
 from mechanisms.exact.continuous import BallNorm
 from mechanisms.exact.rounding import working_precision
-from mechanisms.objectives.losses import Loss, smoothed_check_loss
+from mechanisms.objectives.losses import smoothed_check_loss
 from mechanisms.perturbation.calibration import ridge
-from mechanisms.perturbation.plan import ObjectivePerturbation
+from mechanisms.perturbation.release import PerturbedFit
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.testing import Law, audit_counts, check_draws, seeded_randomness
@@ -111,17 +111,17 @@ def test_density_ratios_never_exceed_epsilon(d: int, intercept: bool, adjacency:
 
 def _plan(
     x: list[float], y: list[float], *, epsilon: str, bound: float, tau: float
-) -> tuple[ObjectivePerturbation, ArrayData]:
+) -> tuple[PerturbedFit, ArrayData]:
     schema, data = table(np.array(x)[:, None], np.array(y))
     plan = calibrate(question(schema, tau=tau, bound=bound), schema, Epsilon.parse(epsilon))
-    assert isinstance(plan.draw, ObjectivePerturbation)
+    assert isinstance(plan.draw, PerturbedFit)
     return plan.draw, data
 
 
-def _draws(draw: ObjectivePerturbation, data: ArrayData, count: int, seed: int) -> Floats:
+def _draws(draw: PerturbedFit, data: ArrayData, count: int, seed: int) -> Floats:
     objective, randomness = draw.objective(data), seeded_randomness(seed)
-    step = 2.0**draw.step_exponent
-    return np.array([draw.indices(objective, randomness)[0] * step for _ in range(count)])
+    step = 2.0**draw.drawn.step_exponent
+    return np.array([draw.drawn.indices(objective, randomness)[0] * step for _ in range(count)])
 
 
 @pytest.mark.statistical
@@ -133,15 +133,15 @@ def test_draws_follow_the_exact_law_and_refuse_twins() -> None:
     )
     draws = _draws(draw, data, 6700, seed=5)
     x, y = data.codes["x0"] / 2.0**20, data.codes["y"] / 2.0**20
-    step, width = 2.0**draw.step_exponent, draw.details["smoothing_width"]
-    full = 4 * float(draw.q) / float(draw.loss.largest_difference)
+    step, width = 2.0**draw.drawn.step_exponent, draw.details["smoothing_width"]
+    full = 4 * float(draw.drawn.q) / float(draw.loss.largest_difference)
     assert draw.loss.largest_difference == Fraction(3, 2)
 
     def law(scale: float) -> Law:
         def at(a: Floats) -> Floats:
             edge = a + step / 2  # every real up to here rounds to a grid point at or below a
             slope = expit((np.outer(edge, x) - y) / width) - 0.75
-            v = scale * full * (slope @ x + float(draw.ridge) * edge)
+            v = scale * full * (slope @ x + float(draw.drawn.ridge) * edge)
             smooth = np.where(v < 0, np.exp(np.minimum(v, 0)) / 2, 1 - np.exp(-np.abs(v)) / 2)
             return np.where(edge < -bound, 0.0, np.where(edge >= bound, 1.0, smooth))
 
@@ -151,13 +151,13 @@ def test_draws_follow_the_exact_law_and_refuse_twins() -> None:
     assert np.isin([-bound, bound], draws).all()
 
 
-def _audited(twin: Loss | None) -> float:
+def _audited(twin: Fraction | None) -> float:
     """Return the audited epsilon at epsilon = 1, tau = 0.9: one record moves from x = 1 to -1."""
     counts = []
     for index, first in enumerate((1.0, -1.0)):
         draw, data = _plan([first, 0.0], [1.0, 0.0], epsilon="1", bound=10.0, tau=0.9)
         if twin is not None:
-            draw = replace(draw, loss=twin)
+            draw = replace(draw, drawn=replace(draw.drawn, sensitivity_squared=twin**2))
         draws = _draws(draw, data, 800, seed=20 + index)
         counts.append([int((draws > 0).sum()), int((draws > 0.25).sum())])
     events = dict(zip(("theta > 0", "theta > 1/4"), zip(*counts, strict=True), strict=True))
@@ -170,4 +170,4 @@ def test_the_audit_flags_the_printed_sensitivity_and_passes_ours() -> None:
     draw, _ = _plan([1.0, 0.0], [1.0, 0.0], epsilon="1", bound=10.0, tau=0.9)
     assert draw.loss.largest_difference == Fraction(9, 5)
     assert _audited(None) <= 1
-    assert _audited(replace(draw.loss, largest_difference=Fraction(1, 5))) > 1
+    assert _audited(Fraction(1, 5)) > 1

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.contract import Data
-from mechanisms.domain import CODE_MAX, EXACT_ROWS
+from mechanisms.domain import CODE_MAX, EXACT_ROWS, Schema
 from mechanisms.statistics.designs.scaling import ScaledColumn
+
+Rows = NDArray[np.float64]
+
+_CACHED_BYTES = 1 << 29
 
 
 def code_rows(data: Data, columns: Sequence[str]) -> Iterator[NDArray[np.float64]]:
@@ -34,3 +38,17 @@ def scaled_codes(column: ScaledColumn, codes: NDArray[np.int32]) -> NDArray[np.i
     offset = float(Fraction(column.offset * CODE_MAX, column.divisor))
     scaled = np.rint(offset + slope * codes.astype(np.float64))
     return np.asarray(np.clip(scaled, -CODE_MAX, CODE_MAX).astype(np.int64))
+
+
+def passes(
+    read: Callable[[], Iterator[Rows]], schema: Schema, columns: int
+) -> Callable[[], Iterable[Rows]]:
+    """Return what yields the rows once per pass.
+
+    They are kept in memory between passes when the *public* row count (or its
+    bound) allows it, and read again for each pass otherwise.
+    """
+    if schema.row_bound * columns * 8 > _CACHED_BYTES:
+        return read
+    chunks = list(read())
+    return lambda: chunks

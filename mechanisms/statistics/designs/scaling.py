@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from mechanisms.contract import InvalidStatisticError, require_numbers
+from mechanisms.contract import InvalidStatisticError, Json, Outcome, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.objectives.design import Design
 from mechanisms.objectives.quadratic import NormalEquations
@@ -145,6 +145,21 @@ class RegressionScaling:
         for slope, column in zip(slopes, self.features, strict=True):
             answer[column.name] = slope * width / column.width
         return answer
+
+    def released(self, theta: Sequence[Fraction]) -> Outcome:
+        """Return the answer made of sanitized coefficients, whose noise has no stated law."""
+        value = {name: float(exact) for name, exact in self.unscale(theta).items()}
+        return Outcome(value={"coefficients": value}, noise=None)
+
+    def grid(self, step: Fraction, *, intercept: bool = False) -> Json:
+        """Return the steps of the coefficients where theta lies on a grid of this step.
+
+        The intercept's is the step of theta_0 alone: the slopes move it by other steps.
+        """
+        width = Fraction(1) if self.target is None else self.target.width
+        own = {INTERCEPT: float(step * width)} if intercept and self.intercept else {}
+        slopes = {column.name: float(step * width / column.width) for column in self.features}
+        return {"coefficients": {**own, **slopes}, "scaled": float(step)}
 
 
 def design(scaling: RegressionScaling) -> Design:

@@ -1,0 +1,44 @@
+"""Linear regression by objective perturbation: squared loss on ``||theta||_1 <= B``."""
+
+from __future__ import annotations
+
+from mechanisms.contract import Data, InvalidStatisticError, Plan
+from mechanisms.domain import Schema
+from mechanisms.objectives.losses import squared_loss
+from mechanisms.objectives.quadratic import LeastSquaresObjective
+from mechanisms.perturbation.release import plan_fit
+from mechanisms.privacy import PrivacyLoss
+from mechanisms.statistics.linear_regression import LinearRegression
+
+
+def calibrate_linear(
+    statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
+) -> Plan:
+    """Return the plan of a linear regression, epsilon-DP.
+
+    Raises
+    ------
+    InvalidStatisticError
+        The statistic does not fit the schema, or names a ridge.
+    """
+    statistic.check(schema)
+    if statistic.ridge is not None:
+        raise InvalidStatisticError(
+            "objective_perturbation sets its own ridge; leave it out", field_name="ridge"
+        )
+    scaling, bound = statistic.scaling(schema), statistic.exact_bound
+
+    def objective(data: Data) -> LeastSquaresObjective:
+        normal = scaling.normal_equations(data.gram(scaling.columns))
+        return LeastSquaresObjective(normal.xx, normal.xy)
+
+    return plan_fit(
+        statistic,
+        schema,
+        epsilon,
+        norm,
+        objective=objective,
+        loss=squared_loss(scaling.dimension, bound, schema.adjacency),
+        bound=bound,
+        ms_per_cell=0.0,  # the sketches hold the sums
+    )

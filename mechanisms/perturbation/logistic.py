@@ -1,0 +1,48 @@
+"""Logistic regression by objective perturbation, with or without a bound of theta."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from mechanisms.contract import Data, Plan
+from mechanisms.domain import Schema
+from mechanisms.objectives.logistic import LogisticObjective
+from mechanisms.objectives.losses import logistic_loss
+from mechanisms.perturbation.release import plan_fit
+from mechanisms.privacy import PrivacyLoss
+from mechanisms.statistics.designs.rows import passes
+from mechanisms.statistics.designs.scaling import design
+from mechanisms.statistics.logistic_regression import LogisticRegression, signed_rows
+
+
+def calibrate_logistic(
+    statistic: LogisticRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
+) -> Plan:
+    """Return the plan of a logistic regression, epsilon-DP.
+
+    Raises
+    ------
+    InvalidStatisticError
+        The statistic does not fit the schema.
+    """
+    statistic.check(schema)
+    return plan_fit(
+        statistic,
+        schema,
+        epsilon,
+        norm,
+        objective=lambda data: logistic_objective(statistic, schema, data),
+        loss=logistic_loss(statistic.scaling(schema).dimension, schema.adjacency),
+        bound=None if statistic.bound is None else Fraction(repr(float(statistic.bound))),
+        ms_per_cell=1e-4,
+        q=None if statistic.q == "auto" else Fraction(repr(statistic.q)),
+    )
+
+
+def logistic_objective(
+    statistic: LogisticRegression, schema: Schema, data: Data
+) -> LogisticObjective:
+    """Return the logistic loss of private rows."""
+    mapping = design(statistic.scaling(schema))
+    rows = passes(lambda: signed_rows(statistic, schema, data), schema, len(mapping.slopes) + 1)
+    return LogisticObjective(rows, mapping)

@@ -1,0 +1,70 @@
+"""Quantile regression by objective perturbation of the check loss, smoothed by a public width."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from mechanisms.contract import Data, Plan
+from mechanisms.domain import CODE_MAX, Schema
+from mechanisms.objectives.losses import smoothed_check_loss
+from mechanisms.objectives.smoothed_check import SmoothedCheckObjective
+from mechanisms.perturbation.calibration import smoothing_width
+from mechanisms.perturbation.release import plan_fit, public_rows
+from mechanisms.privacy import PrivacyLoss
+from mechanisms.statistics.designs.rows import code_rows, passes
+from mechanisms.statistics.designs.scaling import design
+from mechanisms.statistics.quantile_regression import QuantileRegression
+
+
+def calibrate_quantile_regression(
+    statistic: QuantileRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
+) -> Plan:
+    """Return the plan of a quantile regression, epsilon-DP.
+
+    Raises
+    ------
+    InvalidStatisticError
+        The statistic does not fit the schema.
+    """
+    statistic.check(schema)
+    dimension = statistic.scaling(schema).dimension
+    width = smoothing_width(epsilon.fraction, dimension, public_rows(schema))
+    return plan_fit(
+        statistic,
+        schema,
+        epsilon,
+        norm,
+        objective=lambda data: smoothed_check_objective(statistic, width, schema, data),
+        loss=smoothed_check_loss(
+            dimension,
+            statistic.exact_tau,
+            width,
+            intercept=statistic.intercept,
+            adjacency=schema.adjacency,
+        ),
+        bound=statistic.exact_bound,
+        ms_per_cell=2e-4,
+        details={"smoothing_width": float(width)},
+    )
+
+
+def smoothed_check_objective(
+    statistic: QuantileRegression, width: Fraction, schema: Schema, data: Data
+) -> SmoothedCheckObjective:
+    """Return the smoothed check loss of private rows."""
+    scaling = statistic.scaling(schema)
+    assert scaling.target is not None
+    mapping, target, columns = design(scaling), scaling.target, scaling.columns
+    sums = [Fraction(total, CODE_MAX) for total in data.gram(columns)[0]]
+    codes = [sums[0] * CODE_MAX, *sums[1:-1]]
+    return SmoothedCheckObjective(
+        passes(lambda: code_rows(data, columns), schema, len(columns) + 1),
+        mapping,
+        target=(Fraction(target.offset, target.divisor), target.slope),
+        tau=statistic.exact_tau,
+        width=width,
+        totals=[
+            sum((w * a for w, a in zip(row, codes, strict=True)), Fraction(0))
+            for row in mapping.matrix()
+        ],
+    )
