@@ -1,0 +1,96 @@
+"""The cookbook: a page for every statistic, which names all that the catalog offers of it.
+
+``tests/e2e/test_documents.py`` sends the pages' requests. A statistic that is added
+to the catalog needs one page here, and no other line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from mechanisms.catalog import MECHANISMS, STATISTICS, Parameter, offers
+from tests.documents import Document, documents
+
+FOLDER = "docs/statistics/"
+PAGES = {
+    path.removeprefix(FOLDER).removesuffix(".md"): page
+    for path, page in documents().items()
+    if path.startswith(FOLDER) and not path.endswith("README.md")
+}
+PARAMETERS = {offer.statistic: offer.parameters for offer in offers()}
+
+
+def test_every_statistic_has_its_page() -> None:
+    assert set(PAGES) == set(STATISTICS)
+
+
+@pytest.mark.parametrize("kind", STATISTICS)
+def test_a_page_sends_the_statistic_s_own_example(kind: str) -> None:
+    page, languages = PAGES[kind], [block.language for block in PAGES[kind].blocks]
+    assert page.after == f"{FOLDER}README.md"
+    assert languages[0] == "bash"
+    assert "/releases" in page.blocks[0].text
+    assert sent(page.blocks[0].text) == json.loads(json.dumps(STATISTICS[kind].example))
+    assert page.blocks[1].how == "printed"
+    assert "python" in languages
+
+
+def sent(command: str) -> Any:
+    """Return the statistic that a command sends."""
+    _, _, body = command.partition('"statistic": ')
+    return json.JSONDecoder().raw_decode(body)[0]
+
+
+@pytest.mark.parametrize("kind", STATISTICS)
+def test_a_page_says_what_every_parameter_means(kind: str) -> None:
+    assert section(PAGES[kind], "Parameters").startswith(table(PARAMETERS[kind]))
+
+
+def table(parameters: tuple[Parameter, ...]) -> str:
+    """Return the table of parameters, as a page has it."""
+    rows = [
+        (
+            f"`{each.name}`",
+            "required" if each.required else f"`{json.dumps(each.default)}`",
+            each.meaning.replace("|", r"\|"),
+        )
+        for each in parameters
+    ]
+    lines = [("parameter", "default", "meaning"), ("---", "---", "---"), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def section(page: Document, title: str) -> str:
+    """Return what a page says below a heading."""
+    _, heading, rest = page.text.partition(f"\n## {title}\n\n")
+    assert heading, f"{page.path} has no section {title}"
+    return rest.partition("\n## ")[0]
+
+
+@pytest.mark.parametrize("kind", STATISTICS)
+def test_a_page_names_every_mechanism_and_norm(kind: str) -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| ([^|]+) \| .+ \|$",
+        section(PAGES[kind], "Mechanisms and norms"),
+        re.MULTILINE,
+    )
+    named = {mechanism: set(re.findall(r"`(\w+)`", norms)) for mechanism, norms in rows}
+    offered = STATISTICS[kind].mechanisms
+    assert named == {mechanism: set(norms) for mechanism, norms in offered.items()}
+
+
+@pytest.mark.parametrize("kind", STATISTICS)
+def test_a_page_names_every_limit(kind: str) -> None:
+    for name, most in getattr(STATISTICS[kind], "limits", {}).items():
+        assert re.search(rf"\b{most:,}\b", PAGES[kind].text), f"{name}: {most}"
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_every_mechanism_is_explained_with_its_theorem(mechanism: str) -> None:
+    told = " ".join(documents()["docs/mechanisms.md"].text.split())
+    assert f"Name in requests: `{mechanism}`." in told
+    assert f'Theorem in answers: "{MECHANISMS[mechanism].THEOREM}".' in told
