@@ -87,19 +87,6 @@ def parse_delta(text: str) -> Fraction:
     return _checked(Fraction(text))
 
 
-def decimal_text(value: Fraction) -> str:
-    """Return a fraction whose denominator divides a power of ten as plain decimal text.
-
-    >>> decimal_text(Fraction(1, 10**6))
-    '0.000001'
-    """
-    digits = 0
-    while (value * 10**digits).denominator != 1:
-        digits += 1
-    number = str(int(value * 10**digits)).rjust(digits + 1, "0")
-    return f"{number[:-digits]}.{number[-digits:]}" if digits else number
-
-
 def units(rho: Fraction) -> int:
     """Return a cost in whole units, rounded up.
 

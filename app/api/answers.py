@@ -16,7 +16,7 @@ from app.domain.ledger import Balance
 from app.services.datasets.accounting import Meter
 from app.services.datasets.datasets import DatasetView, policy_json
 from app.services.people.keys import KeyRecord
-from mechanisms.accounting import decimal_text
+from mechanisms.exact.decimals import decimal_text
 from mechanisms.privacy import Epsilon
 
 

@@ -95,19 +95,12 @@ def calibrate_linear(
             field_name="features",
         )
     rate = loss_rate(epsilon.fraction, bound, schema.adjacency)
-    least = public_ridge(rate, bound, scaling.dimension)
-    ridge = least if statistic.exact_ridge is None else statistic.exact_ridge
-    if ridge < least:
-        raise InvalidStatisticError(
-            f"ridge must be at least {float(least):.6g} here (or null for the public rule): "
-            "with less, a draw on collinear columns could take too long",
-            field_name="ridge",
-        )
+    rule = public_ridge(rate, bound, scaling.dimension)
     drawn = LinearDraw(
         scaling=scaling,
         rate=rate,
         bound=bound,
-        ridge=ridge,
+        ridge=statistic.ridge_of(rule, least=rule),
         step_exponent=grid_exponent(epsilon.fraction, bound),
     )
     return _plan(drawn, schema, epsilon)

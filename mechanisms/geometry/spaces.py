@@ -17,6 +17,7 @@ from fractions import Fraction
 from math import isqrt
 from typing import Literal
 
+from mechanisms.exact.decimals import decimal_text
 from mechanisms.geometry.balls import Ball, NormBall
 
 Hull = Literal["cube", "cross_polytope", "other"]
@@ -78,7 +79,7 @@ class AdjacentOutputSpace:
         if ball == "l2":
             exact = self.l2_text or root_text(self.l2_squared)
         else:
-            exact = decimal_text(self.l1 if ball == "l1" else self.linf)
+            exact = _text(self.l1 if ball == "l1" else self.linf)
         return f"at most {exact}" if ball in self.bounds_only else exact
 
     @property
@@ -119,21 +120,11 @@ def upper_root(square: Fraction) -> Fraction:
     return Fraction(isqrt(scaled) + 1, 1 << _ROOT_BITS)
 
 
+def _text(value: Fraction) -> str:
+    return decimal_text(value, most_digits=_MOST_DIGITS)
+
+
 def root_text(square: Fraction) -> str:
     """Return ``sqrt(square)`` as exact text: a number where it is rational."""
     root = upper_root(square)
-    return decimal_text(root) if root * root == square else f"sqrt({decimal_text(square)})"
-
-
-def decimal_text(value: Fraction) -> str:
-    """Return the shortest exact text: a decimal where one exists, else ``p/q``."""
-    scale = value.denominator
-    digits = 0
-    while 10**digits % scale and digits < _MOST_DIGITS:
-        digits += 1
-    if 10**digits % scale:
-        return str(value)
-    shifted = value.numerator * (10**digits // scale)
-    sign = "-" if shifted < 0 else ""
-    text = str(abs(shifted)).rjust(digits + 1, "0")
-    return f"{sign}{text[:-digits]}.{text[-digits:]}" if digits else f"{sign}{text}"
+    return _text(root) if root * root == square else f"sqrt({_text(square)})"

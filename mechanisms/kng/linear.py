@@ -69,7 +69,7 @@ def calibrate_linear(
         raise InvalidStatisticError(
             "linear_regression by kng offers the norm linf", field_name="norm"
         )
-    scaling = statistic.scaling(schema)
+    scaling, bound = statistic.scaling(schema), statistic.exact_bound
     if scaling.dimension > MAX_DIMENSION:
         raise InvalidStatisticError(
             f"kng draws at most {MAX_DIMENSION} coefficients, the intercept included; "
@@ -80,9 +80,12 @@ def calibrate_linear(
     drawn = LinearDraw(
         scaling=scaling,
         rate=rate,
-        bound=statistic.exact_bound,
-        ridge=_ridge(statistic, rate, scaling.dimension),
-        step_exponent=grid_exponent(epsilon.fraction, statistic.exact_bound),
+        bound=bound,
+        ridge=statistic.ridge_of(
+            public_ridge(rate, bound, scaling.dimension),
+            least=smallest_ridge(rate, bound, scaling.dimension),
+        ),
+        step_exponent=grid_exponent(epsilon.fraction, bound),
     )
     return _plan(drawn, schema, epsilon)
 
@@ -112,20 +115,6 @@ class LinearDraw:
     def step(self) -> Fraction:
         """Return the grid's step in scaled units."""
         return Fraction(1, 2**-self.step_exponent)
-
-
-def _ridge(statistic: LinearRegression, rate: Fraction, dimension: int) -> Fraction:
-    bound, asked = statistic.exact_bound, statistic.exact_ridge
-    if asked is None:
-        return public_ridge(rate, bound, dimension)
-    least = smallest_ridge(rate, bound, dimension)
-    if asked < least:
-        raise InvalidStatisticError(
-            f"ridge must be at least {float(least):.6g} here (or null for the public rule): "
-            "with less, a draw on collinear columns could take too long",
-            field_name="ridge",
-        )
-    return asked
 
 
 def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:

@@ -96,14 +96,14 @@ def calibrate_logistic(
         raise InvalidStatisticError("kng has no q; leave it at auto", field_name="q")
     scaling = statistic.scaling(schema)
     require_drawable(scaling.dimension, schema)
-    bound = statistic.bound
+    bound = statistic.exact_bound
     drawn = LogisticDraw(
         statistic=statistic,
         schema=schema,
         scaling=scaling,
         norm=cast(NormName, "linf" if norm == "auto" else norm),
         rate=epsilon.fraction / (2 * changed_records(schema.adjacency)),
-        bound=DEFAULT_BOUND if bound is None else Fraction(repr(float(bound))),
+        bound=DEFAULT_BOUND if bound is None else bound,
     )
     return _plan(drawn, epsilon)
 

@@ -45,18 +45,14 @@ from mechanisms.contract import (
     require_numbers,
 )
 from mechanisms.domain import CODE_MAX, Schema
+from mechanisms.exact.decimals import decimal_text
 from mechanisms.kng.theorem import THEOREM
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.fine_grid import FINE_BITS
 from mechanisms.samplers.intervals import GridCodes, draw_point
 from mechanisms.samplers.joint_quantiles import JointLaw, joint_points
-from mechanisms.statistics.quantile import (
-    Quantile,
-    decimal_text,
-    gradient_sensitivity,
-    joint_sensitivity,
-)
+from mechanisms.statistics.quantile import Quantile, gradient_sensitivity, joint_sensitivity
 from mechanisms.statistics.quantile_draw import (
     EachLevelAlone,
     LevelSampler,

@@ -38,6 +38,7 @@ from fractions import Fraction
 
 from mechanisms.contract import Data, InvalidStatisticError, Outcome, Plan, no_noise
 from mechanisms.domain import Schema
+from mechanisms.exact.decimals import decimal_text
 from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.check_loss import GradientLaw
 from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHull, Linf
@@ -48,7 +49,6 @@ from mechanisms.samplers.boxes import draw, expected_ms
 from mechanisms.statistics.designs.boxes import read_records, require_drawable
 from mechanisms.statistics.designs.grids import grid_bits
 from mechanisms.statistics.designs.scaling import RegressionScaling
-from mechanisms.statistics.quantile import decimal_text
 from mechanisms.statistics.quantile_regression import QuantileRegression
 
 

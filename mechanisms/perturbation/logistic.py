@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from mechanisms.contract import Data, Plan
 from mechanisms.domain import Schema
+from mechanisms.exact.decimals import as_written
 from mechanisms.objectives.logistic import LogisticObjective
 from mechanisms.objectives.losses import logistic_loss
 from mechanisms.perturbation.release import plan_fit
@@ -33,9 +32,9 @@ def calibrate_logistic(
         norm,
         objective=lambda data: logistic_objective(statistic, schema, data),
         loss=logistic_loss(statistic.scaling(schema).dimension, schema.adjacency),
-        bound=None if statistic.bound is None else Fraction(repr(float(statistic.bound))),
+        bound=statistic.exact_bound,
         ms_per_cell=1e-4,
-        q=None if statistic.q == "auto" else Fraction(repr(statistic.q)),
+        q=None if statistic.q == "auto" else as_written(statistic.q),
     )
 
 

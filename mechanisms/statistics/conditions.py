@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from math import isfinite
 from typing import ClassVar, Literal
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from mechanisms.contract import Block, InvalidStatisticError, meaning, require_column
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
+from mechanisms.exact.decimals import as_written
 
 MAX_CONDITIONS = 20
 MAX_CHOICES = 1000
@@ -118,7 +118,7 @@ def within(column: NumberColumn, value: float) -> bool:
     """Return whether the number, read as the decimal it was written as, lies in the bounds."""
     if isinstance(value, int):
         return column.lower <= value <= column.upper
-    return isfinite(value) and column.lower <= Fraction(repr(value)) <= column.upper
+    return isfinite(value) and column.lower <= as_written(value) <= column.upper
 
 
 def _category_code(known: Mapping[str, int], value: Scalar) -> int:

@@ -14,11 +14,11 @@ from typing import ClassVar, Literal
 
 from mechanisms.contract import InvalidStatisticError, Json, meaning
 from mechanisms.domain import Schema
+from mechanisms.exact.decimals import as_written
+from mechanisms.statistics.designs.limits import require_bound, require_coefficients
 from mechanisms.statistics.designs.scaling import RegressionScaling
 
-SMALLEST_BOUND, LARGEST_BOUND = 1e-6, 1e6
 LARGEST_RIDGE = 1e100
-MAX_COEFFICIENTS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,14 +90,8 @@ class LinearRegression:
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
-        if self.scaling(schema).dimension > MAX_COEFFICIENTS:
-            raise InvalidStatisticError(
-                f"at most {MAX_COEFFICIENTS} coefficients", field_name="features"
-            )
-        if not SMALLEST_BOUND <= self.bound <= LARGEST_BOUND:
-            raise InvalidStatisticError(
-                "bound must lie between 0.000001 and 1000000", field_name="bound"
-            )
+        require_coefficients(self.scaling(schema).dimension)
+        require_bound(self.bound)
         if self.ridge is not None and not 0 <= self.ridge <= LARGEST_RIDGE:
             # beyond, the products of a draw's envelopes would leave the floats
             raise InvalidStatisticError(
@@ -119,9 +113,28 @@ class LinearRegression:
     @property
     def exact_bound(self) -> Fraction:
         """Return B as the decimal it was written as."""
-        return Fraction(repr(float(self.bound)))
+        return as_written(self.bound)
 
     @property
     def exact_ridge(self) -> Fraction | None:
         """Return the ridge asked for as the decimal it was written as."""
-        return None if self.ridge is None else Fraction(repr(float(self.ridge)))
+        return None if self.ridge is None else as_written(self.ridge)
+
+    def ridge_of(self, rule: Fraction, *, least: Fraction) -> Fraction:
+        """Return the ridge asked for, or else the mechanism's public rule.
+
+        Raises
+        ------
+        InvalidStatisticError
+            Less was asked for than a draw can do with in time.
+        """
+        asked = self.exact_ridge
+        if asked is None:
+            return rule
+        if asked < least:
+            raise InvalidStatisticError(
+                f"ridge must be at least {float(least):.6g} here (or null for the public rule): "
+                "with less, a draw on collinear columns could take too long",
+                field_name="ridge",
+            )
+        return asked

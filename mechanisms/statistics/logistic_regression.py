@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -34,12 +35,16 @@ from mechanisms.contract import (
     require_column,
 )
 from mechanisms.domain import CODE_MAX, EXACT_ROWS, NumberColumn, Schema
+from mechanisms.exact.decimals import as_written
 from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.designs.limits import (
+    MAX_COEFFICIENTS,
+    require_bound,
+    require_coefficients,
+)
 from mechanisms.statistics.designs.scaling import RegressionScaling
 
-SMALLEST_BOUND, LARGEST_BOUND = 1e-6, 1e6
 SMALLEST_Q, LARGEST_Q = 0.001, 0.999
-MAX_COEFFICIENTS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,14 +113,8 @@ class LogisticRegression:
         rule = self.rule(schema)
         if rule.column in self.features:
             raise InvalidStatisticError("the target is also a feature", field_name="features")
-        if self.scaling(schema).dimension > MAX_COEFFICIENTS:
-            raise InvalidStatisticError(
-                f"at most {MAX_COEFFICIENTS} coefficients", field_name="features"
-            )
-        if self.bound is not None and not SMALLEST_BOUND <= self.bound <= LARGEST_BOUND:
-            raise InvalidStatisticError(
-                "bound must lie between 0.000001 and 1000000, or be null", field_name="bound"
-            )
+        require_coefficients(self.scaling(schema).dimension)
+        require_bound(self.bound, may_be_null=True)
         if self.q != "auto" and not (
             isinstance(self.q, float) and SMALLEST_Q <= self.q <= LARGEST_Q
         ):
@@ -149,6 +148,11 @@ class LogisticRegression:
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
         return 1 + 0.01 * len(self.features) ** 2
+
+    @property
+    def exact_bound(self) -> Fraction | None:
+        """Return B as the decimal it was written as; None for no limit."""
+        return None if self.bound is None else as_written(self.bound)
 
     def scaling(self, schema: Schema) -> RegressionScaling:
         """Return the public maps between columns and scaled coordinates."""

@@ -18,10 +18,11 @@ from typing import ClassVar, Literal
 
 from mechanisms.contract import InvalidStatisticError, Json, meaning, require_numbers
 from mechanisms.domain import Schema
+from mechanisms.exact.decimals import as_written, has_decimals
 from mechanisms.privacy import Adjacency
 
 MAX_LEVELS = 100
-_LEVEL_UNIT = 10**9
+MOST_DECIMALS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,17 +103,11 @@ def joint_sensitivity(levels: Sequence[Fraction], adjacency: Adjacency) -> Fract
     return 2 * (1 - min(after - before for before, after in pairwise(edges)))
 
 
-def decimal_text(value: Fraction) -> str:
-    """Return the shortest decimal text of a fraction with at most 9 decimals."""
-    whole, part = divmod(int(value * _LEVEL_UNIT), _LEVEL_UNIT)
-    return f"{whole}.{part:09d}".rstrip("0").rstrip(".")
-
-
 def _exact_level(level: float) -> Fraction:
     if not 0 < level < 1:  # also refuses NaN
         raise _invalid("levels must lie strictly between 0 and 1")
-    exact = Fraction(repr(float(level)))
-    if (exact * _LEVEL_UNIT).denominator != 1:
+    exact = as_written(level)
+    if not has_decimals(exact, MOST_DECIMALS):
         raise _invalid("levels must have at most 9 decimals")
     return exact
 

@@ -14,9 +14,9 @@ from typing import Protocol
 
 from mechanisms.contract import Data, Outcome
 from mechanisms.domain import CODE_MAX, NumberColumn
+from mechanisms.exact.decimals import decimal_text
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.intervals import GridCodes
-from mechanisms.statistics.quantile import decimal_text
 
 _MOST_DISTINCT = 2**21  # a column has no more codes
 

@@ -24,11 +24,15 @@ from typing import ClassVar, Literal
 
 from mechanisms.contract import InvalidStatisticError, Json, meaning
 from mechanisms.domain import Schema
+from mechanisms.exact.decimals import as_written, has_decimals
+from mechanisms.statistics.designs.limits import (
+    MAX_COEFFICIENTS,
+    require_bound,
+    require_coefficients,
+)
 from mechanisms.statistics.designs.scaling import RegressionScaling
 
-SMALLEST_BOUND, LARGEST_BOUND = 1e-6, 1e6
-MAX_COEFFICIENTS = 100
-_LEVEL_UNIT = 10**9
+MOST_DECIMALS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,17 +95,11 @@ class QuantileRegression:
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
-        if self.scaling(schema).dimension > MAX_COEFFICIENTS:
-            raise InvalidStatisticError(
-                f"at most {MAX_COEFFICIENTS} coefficients", field_name="features"
-            )
-        if not SMALLEST_BOUND <= self.bound <= LARGEST_BOUND:
-            raise InvalidStatisticError(
-                "bound must lie between 0.000001 and 1000000", field_name="bound"
-            )
+        require_coefficients(self.scaling(schema).dimension)
+        require_bound(self.bound)
         if not 0 < self.tau < 1:  # also refuses NaN
             raise InvalidStatisticError("tau must lie strictly between 0 and 1", field_name="tau")
-        if (self.exact_tau * _LEVEL_UNIT).denominator != 1:
+        if not has_decimals(self.exact_tau, MOST_DECIMALS):
             raise InvalidStatisticError("tau must have at most 9 decimals", field_name="tau")
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
@@ -117,9 +115,9 @@ class QuantileRegression:
     @property
     def exact_tau(self) -> Fraction:
         """Return tau as the decimal it was written as."""
-        return Fraction(repr(float(self.tau)))
+        return as_written(self.tau)
 
     @property
     def exact_bound(self) -> Fraction:
         """Return B as the decimal it was written as."""
-        return Fraction(repr(float(self.bound)))
+        return as_written(self.bound)

@@ -15,12 +15,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from mechanisms.contract import InvalidStatisticError, Json, Statistic, meaning
 from mechanisms.domain import Schema
+from mechanisms.exact.decimals import as_written, has_decimals
 from mechanisms.statistics.histogram import MAX_CELLS, Histogram
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 
 MAX_PARTS = 20
 SMALLEST_SHARE, LARGEST_SHARE = 1e-6, 1e6
-_SHARE_UNIT = 10**9
+_MOST_DECIMALS = 9
 
 MechanismName = Literal[
     "auto", "k_norm", "kng", "objective_perturbation", "exponential", "functional"
@@ -82,8 +83,8 @@ class Part:
             raise InvalidStatisticError(
                 "a share must lie between 0.000001 and 1000000", field_name="share"
             )
-        exact = Fraction(repr(float(self.share)))
-        if (exact * _SHARE_UNIT).denominator != 1:
+        exact = as_written(self.share)
+        if not has_decimals(exact, _MOST_DECIMALS):
             raise InvalidStatisticError("a share has at most 9 decimals", field_name="share")
         return exact
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from mechanisms.exact.decimals import decimal_text
 from mechanisms.geometry.advisor import advise, compare, included
 from mechanisms.geometry.balls import BALLS, Ball, NoiseLaw
 from mechanisms.geometry.laws import histogram_law, noise_law
 from mechanisms.geometry.spaces import (
     AdjacentOutputSpace,
     cube_space,
-    decimal_text,
     root_text,
     upper_root,
 )
@@ -271,6 +271,11 @@ def test_roots_are_rounded_up() -> None:
 )
 def test_decimal_text(value: Fraction, text: str) -> None:
     assert decimal_text(value) == text
+
+
+def test_a_decimal_with_too_many_digits_is_written_as_a_quotient() -> None:
+    assert decimal_text(Fraction(1, 2**31), most_digits=30) == "1/2147483648"
+    assert Fraction(decimal_text(Fraction(3, 2**31))) == Fraction(3, 2**31)
 
 
 def test_root_text() -> None:

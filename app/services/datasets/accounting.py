@@ -15,14 +15,8 @@ from typing import ClassVar, Literal, Protocol
 
 from app.domain.ledger import MAX_TOTAL_NANOS
 from app.domain.problems import Problem, invalid_request
-from mechanisms.accounting import (
-    RHO_UNIT,
-    decimal_text,
-    epsilon_of,
-    increment_units,
-    total_units,
-    units,
-)
+from mechanisms.accounting import RHO_UNIT, epsilon_of, increment_units, total_units, units
+from mechanisms.exact.decimals import decimal_text
 from mechanisms.privacy import MAX_EPSILON_NANOS, NANOS_PER_EPSILON, Epsilon, Guarantee
 
 # epsilon**2 / 2 = rho, in nano-epsilons and units: nanos**2 = amount * this

@@ -17,7 +17,8 @@ from app.domain.problems import invalid_request
 from app.services.datasets.accounting import Meter, meter_of
 from app.store import Findings, Reader, UnitOfWork, new_id, read_past
 from app.vault.lineage import Origin
-from mechanisms.accounting import decimal_text, parse_delta
+from mechanisms.accounting import parse_delta
+from mechanisms.exact.decimals import decimal_text
 from mechanisms.privacy import Adjacency
 
 
