@@ -63,6 +63,7 @@ from mechanisms.domain import CODE_MAX, Schema
 from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.logistic_boxes import LogisticLaw, NormName
 from mechanisms.objectives.logistic_expansion import SignedRecords
+from mechanisms.objectives.losses import records_changed
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
@@ -102,20 +103,15 @@ def calibrate_logistic(
         schema=schema,
         scaling=scaling,
         norm=cast(NormName, "linf" if norm == "auto" else norm),
-        rate=epsilon.fraction / (2 * changed_records(schema.adjacency)),
+        rate=epsilon.fraction / (2 * records_changed(schema.adjacency)),
         bound=DEFAULT_BOUND if bound is None else bound,
     )
     return _plan(drawn, epsilon)
 
 
-def changed_records(adjacency: Adjacency) -> int:
-    """Return how many gradients differ between neighbours: 2 if one is replaced, else 1."""
-    return 2 if adjacency is Adjacency.REPLACE_ONE else 1
-
-
 def sensitivity_text(norm: NormName, dimension: int, adjacency: Adjacency) -> str:
     """Return Delta(theta) in words."""
-    count = changed_records(adjacency)
+    count = records_changed(adjacency)
     factors = {
         "linf": str(count),
         "l2": f"{count} sqrt({dimension})",

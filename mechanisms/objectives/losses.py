@@ -120,7 +120,7 @@ def logistic_loss(dimension: int, adjacency: Adjacency) -> Loss:
     """Return Delta_inf = 2 (add-remove 1) and lambda = d/4 of the logistic loss."""
     return Loss.of_a_cube(
         dimension=dimension,
-        largest_difference=_one_or_two(adjacency),
+        largest_difference=Fraction(records_changed(adjacency)),
         eigenvalue=Fraction(dimension, 4),
         slope_norm=2.0,
         curvature=1 / 16,
@@ -135,7 +135,7 @@ def squared_loss(dimension: int, bound: Fraction, adjacency: Adjacency) -> Loss:
     """
     return Loss.of_a_cube(
         dimension=dimension,
-        largest_difference=2 * (1 + bound) * _one_or_two(adjacency),
+        largest_difference=2 * (1 + bound) * records_changed(adjacency),
         eigenvalue=Fraction(2 * dimension),
         slope_norm=1.0,
         curvature=1 / 2,
@@ -186,23 +186,6 @@ def smoothed_check_loss(
     )
 
 
-def huber_loss(
-    dimension: int, threshold: Fraction, adjacency: Adjacency, *, bound: Fraction | None = None
-) -> Loss:
-    """Return Delta_inf = 2 k (add-remove k) and lambda = d of Huber's loss with threshold k.
-
-    A record's gradient is psi x with |psi| <= k, and also |psi| <= 1 + B on
-    ||theta||_1 <= B.
-    """
-    steepest = threshold if bound is None else min(threshold, 1 + bound)
-    return Loss.of_a_cube(
-        dimension=dimension,
-        largest_difference=steepest * _one_or_two(adjacency),
-        eigenvalue=Fraction(dimension),
-        slope_norm=1.0,
-        curvature=1 / 4,
-    )
-
-
-def _one_or_two(adjacency: Adjacency) -> Fraction:
-    return Fraction(2 if adjacency is Adjacency.REPLACE_ONE else 1)
+def records_changed(adjacency: Adjacency) -> int:
+    """Return how many records' gradients differ between neighbours: 2 where one is replaced."""
+    return 2 if adjacency is Adjacency.REPLACE_ONE else 1

@@ -10,15 +10,15 @@ eigenvalue of a record's Hessian. One module per statistic that it draws, a regr
 plans share. :class:`mechanisms.perturbation.calibration.Perturbation` is the mechanism itself, for
 
 - losses: squared, logistic, the check loss smoothed by a logistic kernel
-  (:mod:`mechanisms.objectives.smoothed_check`), Huber's
-  (:mod:`mechanisms.objectives.huber`, with why its jumping Hessian does no harm). Their
+  (:mod:`mechanisms.objectives.smoothed_check`), and in the library alone Huber's
+  (:mod:`mechanisms.extras.huber`, with why its jumping Hessian does no harm). Their
   constants are derived in :mod:`mechanisms.objectives.losses`. Smoothing is a public
   choice of what is minimised: it costs accuracy, not privacy, as Delta is the
   check loss' own and lambda = d / (4 h) is exact;
 - norms: l1, l2, l-infinity, and any body K (:mod:`mechanisms.samplers.bodies`), such as
   polytopes and the hull of a quantile regression's changes (norm "optimal");
 - regions Theta: R^d, l1, l2 and l-infinity balls, boxes (:mod:`mechanisms.samplers.regions`);
-- public convex regularisers r (:mod:`mechanisms.objectives.regularised`).
+- in the library alone, public convex regularisers r (:mod:`mechanisms.extras.regularised`).
 
 **Errors in print.** Algorithm 2 has exp(epsilon (q - 1)) - 1, which is negative.
 

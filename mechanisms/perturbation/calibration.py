@@ -34,15 +34,15 @@ _ASSUMED_ROWS = 10**4
 class Perturbation:
     """Extended objective perturbation of one objective; every field is public.
 
-    >>> from mechanisms.objectives.losses import huber_loss
+    >>> from mechanisms.objectives.losses import logistic_loss
     >>> from mechanisms.privacy import Adjacency
     >>> from mechanisms.samplers.regions import Box
-    >>> loss = huber_loss(2, Fraction(1, 4), Adjacency.REPLACE_ONE)
+    >>> loss = logistic_loss(2, Adjacency.REPLACE_ONE)
     >>> draw = Perturbation.calibrate(
     ...     loss, epsilon=Fraction(1), row_bound=1000, region=Box.cube(Fraction(3), 2)
     ... )
     >>> float(draw.q), draw.sensitivity_squared
-    (0.465, Fraction(1, 4))
+    (0.77, Fraction(4, 1))
 
     Attributes
     ----------

@@ -13,14 +13,12 @@ from scipy.optimize import minimize
 
 from mechanisms.exact.continuous import knorm_vector
 from mechanisms.exact.rounding import working_precision
-from mechanisms.objectives.huber import HuberObjective
-from mechanisms.objectives.losses import Norm, huber_loss
+from mechanisms.extras.huber import HuberObjective, huber_loss, huber_objective
+from mechanisms.objectives.losses import Norm
 from mechanisms.perturbation.calibration import Perturbation, ridge
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.minimiser import Problem, certified_minimiser, refined_minimiser
 from mechanisms.samplers.regions import Box, L1Ball, L2Ball, Region, WholeSpace
-from mechanisms.statistics.designs.rows import code_rows
-from mechanisms.statistics.designs.scaling import design
 from mechanisms.testing import Law, audit_counts, check_draws, seeded_randomness
 from tests.mechanisms.quantile_data import question, table
 
@@ -31,14 +29,7 @@ REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 def _objective(x: Floats, y: Floats, threshold: Fraction) -> HuberObjective:
     schema, data = table(x, y)
     scaling = question(schema).scaling(schema)
-    assert scaling.target is not None
-    chunks = list(code_rows(data, scaling.columns))
-    return HuberObjective(
-        lambda: chunks,
-        design(scaling),
-        target=(Fraction(0), scaling.target.slope),
-        threshold=threshold,
-    )
+    return huber_objective(scaling, data, threshold)
 
 
 def _value(x: Floats, y: Floats, cut: float, theta: Floats) -> float:

@@ -15,7 +15,7 @@ from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Plan
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.exact.rounding import working_precision
-from mechanisms.kng.logistic import LogisticDraw, changed_records
+from mechanisms.kng.logistic import LogisticDraw
 from mechanisms.objectives.logistic_boxes import CubeNorm, LogisticLaw, NormName
 from mechanisms.objectives.logistic_cells import cell_chords
 from mechanisms.objectives.logistic_expansion import (
@@ -24,6 +24,7 @@ from mechanisms.objectives.logistic_expansion import (
     exact_gradient,
     expand,
 )
+from mechanisms.objectives.losses import records_changed
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.boxes import Box, Cover
@@ -282,7 +283,7 @@ def worst_ratio(name: NormName, adjacency: Adjacency, weight: Callable[[Floats],
     rows = [[*common, each] for each in changed]
     if adjacency is ADD:
         rows.insert(0, common)
-    laws = laws_of(rows, name, 2 / (2 * changed_records(adjacency)), weight)
+    laws = laws_of(rows, name, 2 / (2 * records_changed(adjacency)), weight)
     pairs = (
         [(laws[0], law) for law in laws[1:]]
         if adjacency is ADD
@@ -319,7 +320,7 @@ def test_the_gradient_moves_by_at_most_delta(name: NormName, adjacency: Adjacenc
         records = drawn.law(data).records
         zeta = np.repeat(records.zeta, records.counts.astype(int), axis=0)
         theta = np.array(places, dtype=float)
-        delta = changed_records(adjacency) * cube * sigma(np.abs(theta).sum(axis=1))
+        delta = records_changed(adjacency) * cube * sigma(np.abs(theta).sum(axis=1))
         g = gradient_at(zeta.reshape(-1, 2), theta)
         return [Fraction(float(entry)) for entry in (g / delta[:, None]).ravel()]
 
@@ -404,7 +405,7 @@ def test_releases_follow_the_density_integrated_numerically(
     assert isinstance(plan.draw, LogisticDraw)
     law = plan.draw.law(data)
     zeta = np.repeat(law.records.zeta, law.records.counts.astype(int), axis=0)
-    rate = 2 / (2 * changed_records(adjacency))
+    rate = 2 / (2 * records_changed(adjacency))
     exact, *twins = (marginal(zeta, 2.0, rate * scale) for scale in (1.0, 0.4, 2.5))
     randomness, step = seeded_randomness(8), float(plan.draw.step)
     covers = [Cover(law, law.records.space) for _ in range(25)]
@@ -423,7 +424,7 @@ def test_the_audit_passes_ours_and_flags_a_rate_too_high(adjacency: Adjacency) -
         draws = []
         for seed, rows in enumerate(pair):
             records, randomness = build(rows, grid_bits=2, radius=4), seeded_randomness(seed)
-            rate = Fraction(times, 2 * changed_records(adjacency))
+            rate = Fraction(times, 2 * records_changed(adjacency))
             cover = Cover(LogisticLaw(records, rate=rate, norm="linf"), records.space)
             draws.append([cover.draw(randomness)[0] for _ in range(4000)])
         events = {f"t < {t}": lambda drawn, t=t: drawn < t for t in (-2, 0, 1, 3)}

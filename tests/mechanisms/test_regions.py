@@ -13,9 +13,9 @@ from scipy.special import expit
 
 from mechanisms.exact.continuous import knorm_vector
 from mechanisms.exact.rounding import working_precision
+from mechanisms.extras.regularised import RegularisedObjective, Ridge, SmoothAbsolute
 from mechanisms.objectives.losses import logistic_loss
 from mechanisms.objectives.quadratic import LeastSquaresObjective
-from mechanisms.objectives.regularised import RegularisedObjective, Ridge, SmoothAbsolute
 from mechanisms.perturbation.calibration import Perturbation
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.minimiser import Problem, certified_minimiser, refined_minimiser

@@ -12,7 +12,7 @@ gamma-strongly convex), so theta has the density f(V(theta)) |det dV/dtheta| at 
 theta off those hyperplanes, which is almost every theta. At such a theta both
 neighbours' Hessians exist and the proof goes through: C >= gamma I, and a record adds
 w x x' with w in {0, 1}, w ||x||_2^2 <= d = lambda. The argument for a constrained Theta in
-:mod:`mechanisms.perturbation.plan` needs no more than this.
+:mod:`mechanisms.perturbation` needs no more than this.
 
 *Conventions.* Rows are ``zeta_i = (1, a_i1/F, ..., a_ik/F, b_i/F)``, the target's code
 last, and t = zeta_i'w with ``w = (W'theta - o e_0, -s)``, as for the smoothed check loss.
@@ -28,12 +28,17 @@ import numpy as np
 from flint import arb, arb_mat
 from numpy.typing import NDArray
 
+from mechanisms.contract import Data
 from mechanisms.domain import CODE_BITS, CODE_MAX, EXACT_ROWS
 from mechanisms.exact.balls import rational, rational_matrix, smallest_eigenvalue_bound
 from mechanisms.exact.rounding import working_precision
 from mechanisms.objectives.design import Design
+from mechanisms.objectives.losses import Loss, records_changed
 from mechanisms.objectives.sigmoid import AffineMap, CodeSums
+from mechanisms.privacy import Adjacency
 from mechanisms.samplers.objective import Certified
+from mechanisms.statistics.designs.rows import code_rows
+from mechanisms.statistics.designs.scaling import RegressionScaling, design
 
 Floats = NDArray[np.float64]
 
@@ -196,3 +201,34 @@ class HuberObjective:
 
     def _ball_matrix(self) -> arb_mat:
         return rational_matrix(self._public.matrix)
+
+
+def huber_loss(
+    dimension: int, threshold: Fraction, adjacency: Adjacency, *, bound: Fraction | None = None
+) -> Loss:
+    """Return Delta_inf = 2 k (add-remove k) and lambda = d of Huber's loss with threshold k.
+
+    A record's gradient is psi x with |psi| <= k, and also |psi| <= 1 + B on
+    ||theta||_1 <= B.
+    """
+    steepest = threshold if bound is None else min(threshold, 1 + bound)
+    return Loss.of_a_cube(
+        dimension=dimension,
+        largest_difference=steepest * records_changed(adjacency),
+        eigenvalue=Fraction(dimension),
+        slope_norm=1.0,
+        curvature=1 / 4,
+    )
+
+
+def huber_objective(scaling: RegressionScaling, data: Data, threshold: Fraction) -> HuberObjective:
+    """Return Huber's loss of the rows of a regression with a number target; private."""
+    target = scaling.target
+    if target is None:
+        raise ValueError("Huber's loss needs a number as its target")
+    return HuberObjective(
+        lambda: code_rows(data, scaling.columns),
+        design(scaling),
+        target=(Fraction(target.offset, target.divisor), target.slope),
+        threshold=threshold,
+    )
