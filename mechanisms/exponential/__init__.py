@@ -6,7 +6,8 @@ with respect to a base measure that does not depend on the data, Delta being the
 largest change of l_n between neighbours: the baseline of KNG, on the same
 targets. One module per statistic that it draws, exactly; it has no norm to choose.
 
-May import: the statistics and all below them; no other mechanism.
+May enter: one module per statistic, and its line in the table. May import: the statistics and all
+below them; no other mechanism.
 """
 
 from __future__ import annotations

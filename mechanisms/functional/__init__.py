@@ -7,14 +7,15 @@ Slavkovic, *Structure and Sensitivity in Differential Privacy*.
 :mod:`mechanisms.functional.moments` says what T is, and how far a record moves it.
 
 **Privacy.** One argument for all of it. T is an exact integer vector, and neighbours' vectors
-differ by u with ||u||_K <= Delta_K (above). V has the law exp(-(epsilon / Delta_K) ||v||_K), or
+differ by u with ||u||_K <= Delta_K. V has the law exp(-(epsilon / Delta_K) ||v||_K), or
 its ceiling on the integers (:mod:`mechanisms.samplers.knorm`), so by the triangle inequality the
 probability of any point changes by at most exp(epsilon): Proposition 2.10. Coefficients,
 interval and all later derivations are functions of T(X) + V and of public numbers:
 post-processing (Proposition 2.11) costs nothing. Nothing else of the data is read: no row
 count under add-remove, no residual, no condition number of X'X. Pure epsilon-DP, either adjacency.
 
-May import: the K-norm mechanism, which draws V, and all below it.
+May enter: one module per statistic, and its line in the table. May import: the K-norm mechanism,
+which draws V, and all below it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ depend on the data. One module per statistic that it draws, exactly: quantiles o
 public grid (:mod:`quantile`), linear regression by rejection (:mod:`linear`), and on boxes
 :mod:`quantile_regression`, :mod:`geometric_median` and :mod:`logistic`.
 
-May import: the statistics and all below them; no other mechanism.
+May enter: one module per statistic, and its line in the table. May import: the statistics and all
+below them; no other mechanism.
 """
 
 from __future__ import annotations

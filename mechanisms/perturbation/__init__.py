@@ -46,7 +46,8 @@ as without the constraint.
 **Privacy.** epsilon-DP, pure, for either adjacency; under add-remove no constant
 depends on the row count.
 
-May import: the statistics and all below them; no other mechanism.
+May enter: one module per statistic, and its line in the table. May import: the statistics and all
+below them; no other mechanism.
 """
 
 from __future__ import annotations

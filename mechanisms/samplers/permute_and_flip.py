@@ -63,7 +63,7 @@ def permute_and_flip_point(
     Privacy
     -------
     epsilon-DP where Delta is the sensitivity of the score (McKenna & Sheldon,
-    Theorem 1; a short proof is in :mod:`mechanisms.exponential`).
+    Theorem 1; a short proof is in :mod:`mechanisms.exponential.quantile`).
     """
     waits: list[LazyUniform] = []
     drawn: set[int] = set()

@@ -5,6 +5,9 @@
 :mod:`records` keeps the data as integers, :mod:`law` what its two laws share (which records are
 decided on a box), :mod:`narrowing` starts a draw near the minimiser. The laws themselves are
 :mod:`gradient` (the K-norm gradient mechanism's) and :mod:`loss` (the exponential mechanism's).
+
+May enter: what bounds this loss or its gradient on boxes. May import: the box engine, ``exact``,
+and the objectives beside it.
 """
 
 from mechanisms.objectives.check_loss.gradient import GradientLaw

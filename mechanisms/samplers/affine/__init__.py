@@ -4,6 +4,9 @@
 per envelope how it is proposed (:mod:`cube`, :mod:`cross_polytope`,
 :mod:`radial`, and :mod:`vertex` with :mod:`cone`, :mod:`path`, :mod:`search`,
 :mod:`two_sided`), and :mod:`choice` which one is used.
+
+May enter: another envelope of the same law, with its proof. May import: ``exact``, ``randomness``,
+and the samplers beside it.
 """
 
 from mechanisms.samplers.affine.choice import cheapest_route, draw, routes

@@ -3,6 +3,9 @@
 ``draw(law, space, randomness)`` returns one grid point of the l1 ball with
 probability exactly proportional to ``exp(-E(theta))``, for any E that can be bounded
 below on boxes and evaluated at points (:class:`~mechanisms.samplers.boxes.law.BoxLaw`).
+
+May enter: what the engine itself needs; laws live in ``objectives``. May import: ``exact`` and
+``randomness``.
 """
 
 from mechanisms.samplers.boxes.law import BoxLaw, Children, Start
