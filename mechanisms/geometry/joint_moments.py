@@ -34,7 +34,7 @@ proposed uniformly. Kept: 78% at one column, 18% at 5, 3.7% at 12, 1.3% at 20,
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -62,6 +62,7 @@ from mechanisms.samplers.main_effects import (
     SCALE_BITS,
     Flags,
     Proposal,
+    coin_shows,
     pair_tilts,
     tail_weights,
 )
@@ -249,7 +250,7 @@ class _Columns:
         while True:
             self._count = randomness.uniform()
             coin = randomness.uniform()
-            if _certain(lambda bits: (1 - self.count(bits) ** 2 / 5) ** effects, coin):
+            if coin_shows(coin, lambda bits: (1 - self.count(bits) ** 2 / 5) ** effects):
                 break
         self._uniforms = [self._column(randomness) for _ in range(effects)]
 
@@ -269,7 +270,7 @@ class _Columns:
                 low, high = _square_interval(self.count(bits), main.enclose(bits))
                 return (high - low) / 2
 
-            if _certain(odds, coin):
+            if coin_shows(coin, odds):
                 return main
 
 
@@ -306,19 +307,6 @@ class _Point:
                     sign = self._signs[j] * self._signs[k]
                 balls.append(sign * (low + (high - low) * uniform.enclose(bits)))
             return [self._flip * ball for ball in balls]
-
-
-def _certain(odds: Callable[[int], arb], coin: LazyUniform) -> bool:
-    """Return True with this probability, known as a ball at any number of bits."""
-    bits = 64
-    while True:
-        with working_precision(bits + GUARD_BITS):
-            room = odds(bits) - coin.enclose(bits)
-            if room > 0:
-                return True
-            if room < 0:
-                return False
-        bits *= 2
 
 
 def _square_interval(count: arb, half: arb) -> tuple[arb, arb]:

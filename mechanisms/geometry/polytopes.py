@@ -22,6 +22,7 @@ from scipy.optimize import linprog
 from scipy.spatial import ConvexHull
 
 from mechanisms.exact.balls import dot, rational
+from mechanisms.exact.certainty import settled
 from mechanisms.exact.fractions import fmpq_matrix, solve
 from mechanisms.exact.rounding import working_precision
 from mechanisms.geometry.balls import Floats, Uniforms
@@ -194,18 +195,17 @@ class _Point:
 
     def inside(self) -> bool:
         """Decide membership, with more bits until it is certain."""
-        bits = 64
-        while True:
+
+        def look(bits: int) -> bool | None:
             point = self.enclose(bits)
-            with working_precision(bits + _GUARD_BITS):
-                sizes = [
-                    abs(dot([rational(a) for a in normal], point)) for normal in self._ball.normals
-                ]
-                if any(size > 1 for size in sizes):
-                    return False
-                if all(size < 1 for size in sizes):
-                    return True
-            bits *= 2
+            sizes = [
+                abs(dot([rational(a) for a in normal], point)) for normal in self._ball.normals
+            ]
+            if any(size > 1 for size in sizes):
+                return False
+            return True if all(size < 1 for size in sizes) else None
+
+        return settled(look, guard_bits=_GUARD_BITS)
 
     def enclose(self, bits: int) -> list[arb]:
         """Return balls around the coordinates."""

@@ -21,6 +21,7 @@ from flint import arb
 from scipy.optimize import linprog
 
 from mechanisms.exact.balls import dot, rational
+from mechanisms.exact.certainty import settled
 from mechanisms.exact.continuous import gamma, inverse_root
 from mechanisms.exact.fractions import fmpq_matrix, solve
 from mechanisms.exact.rounding import working_precision
@@ -80,13 +81,11 @@ class BodyVector:
             return [radius * u for u in self._placed(bits)]
 
     def _inside(self, body: Body) -> bool:
-        bits = _FIRST_BITS
-        while True:
-            with working_precision(bits + _GUARD_BITS):
-                verdict = body.contains(self._placed(bits))
-            if verdict is not None:
-                return verdict
-            bits *= 2
+        return settled(
+            lambda bits: body.contains(self._placed(bits)),
+            first_bits=_FIRST_BITS,
+            guard_bits=_GUARD_BITS,
+        )
 
     def _placed(self, bits: int) -> list[arb]:
         return [_place(u, w, bits) for u, w in zip(self._point, self._halfwidths, strict=True)]

@@ -24,7 +24,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.exact.balls import rational
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.certainty import settled
 from mechanisms.randomness import Randomness
 
 _WORD = 32
@@ -116,15 +116,14 @@ class Geometric:
 
 def _coin_prefix(exponent: Fraction, overflow: bool, bits: int) -> int:
     """Return the first bits of ``exp(-x)`` (overflow) or ``1 / (1 + exp(x))``, certified."""
-    precision = bits + _MORE
-    while True:
-        with working_precision(precision):
-            power = rational(exponent).exp()
-            probability = 1 / power if overflow else 1 / (1 + power)
-            prefix = (probability * arb((1, bits))).floor().unique_fmpz()
-        if prefix is not None:
-            return int(prefix)
-        precision *= 2
+
+    def look(_: int) -> int | None:
+        power = rational(exponent).exp()
+        probability = 1 / power if overflow else 1 / (1 + power)
+        prefix = (probability * arb((1, bits))).floor().unique_fmpz()
+        return None if prefix is None else int(prefix)
+
+    return settled(look, first_bits=bits + _MORE)
 
 
 @lru_cache(maxsize=256)

@@ -60,7 +60,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.exact.balls import rational
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.certainty import exceeds, settled
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.fine_grid import FINE_BITS, FineGrid, Steps
 from mechanisms.samplers.intervals import GridCodes
@@ -72,7 +72,6 @@ Path = tuple[tuple[int, int], ...]
 
 _UNIFORM_SHARE_BITS = 20
 _ODDS_BITS = 40
-_FIRST_BITS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,16 +182,12 @@ def _kept(tables: Tables, path: Path | None, ranks: Sequence[int], randomness: R
     odds = tables.relative_odds(path)
     loss = tables.law.rate * tables.law.score(ranks, tables.rows)
     coin = randomness.uniform()
-    bits = _FIRST_BITS
-    while True:
-        with working_precision(bits + 64):
-            limit = -rational(loss) - arb(tables.log_total) - rational(odds).log()
-            drawn = coin.enclose(bits).log()
-            if drawn < limit:
-                return True
-            if drawn > limit:
-                return False
-        bits *= 2
+
+    def look(bits: int) -> bool | None:
+        limit = -rational(loss) - arb(tables.log_total) - rational(odds).log()
+        return exceeds(limit, coin.enclose(bits).log())
+
+    return settled(look, guard_bits=64)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

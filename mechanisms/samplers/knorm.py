@@ -30,6 +30,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import exp, floor, isqrt, lgamma, pi, prod, sqrt
 
+from mechanisms.exact.certainty import settled
 from mechanisms.exact.continuous import LazyVector, knorm_vector
 from mechanisms.exact.rounding import grid_point, working_precision
 from mechanisms.randomness import Randomness
@@ -77,13 +78,7 @@ def draw_l2(randomness: Randomness, dimension: int, rate_squared: Fraction) -> l
         norm="l2", dimension=dimension, rate_squared=rate_squared, randomness=randomness
     )
     root = isqrt(rate_squared.denominator // rate_squared.numerator) + 1
-    bits = (dimension * root).bit_length() + _SPARE_BITS
-    while True:
-        with working_precision(2 * bits):
-            point = grid_point(vector.enclose(bits), 0)
-        if point is not None:
-            return list(point)
-        bits *= 2
+    return _rounded(vector, 1, first_bits=(dimension * root).bit_length() + _SPARE_BITS)
 
 
 def draw_hull(randomness: Randomness, cells: int, rate: Fraction) -> list[int]:
@@ -198,17 +193,17 @@ def draw_from_points(
         if randomness.below(envelope) >= (radius + 1) ** dimension:
             continue
         size = steps * (radius + 1)
-        rounded = _rounded(point(randomness), size, dimension)
+        first_bits = (dimension * size).bit_length() + _SPARE_BITS
+        rounded = _rounded(point(randomness), size, first_bits=first_bits)
         if contains(rounded, steps * radius):
             return rounded
 
 
-def _rounded(vector: LazyVector, factor: int, dimension: int) -> list[int]:
+def _rounded(vector: LazyVector, factor: int, *, first_bits: int) -> list[int]:
     """Return Round(factor * vector), with more bits until every coordinate is certain."""
-    bits = (dimension * factor).bit_length() + _SPARE_BITS
-    while True:
+
+    def look(bits: int) -> tuple[int, ...] | None:
         with working_precision(2 * bits):
-            nearest = grid_point([factor * ball for ball in vector.enclose(bits)], 0)
-        if nearest is not None:
-            return list(nearest)
-        bits *= 2
+            return grid_point([factor * ball for ball in vector.enclose(bits)], 0)
+
+    return list(settled(look, first_bits=first_bits))

@@ -19,7 +19,7 @@ ball arithmetic, with more bits until it is certain.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from math import comb
@@ -29,6 +29,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from mechanisms.exact.certainty import exceeds, settled
 from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
 
@@ -74,15 +75,7 @@ class Proposal:
         """Decide the proposal: floats reject what is far off, balls decide the rest."""
         if _middle(self._coin) > self._float_odds() + _MARGIN:
             return False
-        bits = _HINT_BITS + 11
-        while True:
-            with working_precision(bits + GUARD_BITS):
-                room = self._odds(bits) - self._coin.enclose(bits)
-                if room > 0:
-                    return True
-                if room < 0:
-                    return False
-            bits *= 2
+        return coin_shows(self._coin, self._odds, first_bits=_HINT_BITS + 11)
 
     def count(self, bits: int) -> arb:
         """Return a ball around the magnitude of the count, in [0, 1]."""
@@ -120,6 +113,15 @@ class Proposal:
         sizes = sizes_of(parts, large, self._k)
         counts = np.array([_middle(self._count)])
         return float(self._cut.tilted_shares(sizes[None], counts, large[None])[0])
+
+
+def coin_shows(coin: LazyUniform, odds: Callable[[int], arb], *, first_bits: int = 64) -> bool:
+    """Return True with this probability, known as a ball at any number of bits."""
+    return settled(
+        lambda bits: exceeds(odds(bits), coin.enclose(bits)),
+        first_bits=first_bits,
+        guard_bits=GUARD_BITS,
+    )
 
 
 @lru_cache(maxsize=64)

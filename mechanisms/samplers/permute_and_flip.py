@@ -39,11 +39,9 @@ from functools import partial
 from flint import arb
 
 from mechanisms.exact.balls import rational
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.certainty import exceeds, settled
 from mechanisms.randomness import LazyUniform, Randomness
 from mechanisms.samplers.intervals import GridCodes, draw_scored_point, total_weight
-
-_FIRST_BITS = 64
 
 
 def permute_and_flip_point(
@@ -86,18 +84,14 @@ def _is_first_ring(
 ) -> bool:
     """Return True with probability ``exp(-(1 - exp(-exponent)) T)``, T the sum of the waits / W."""
     coin = randomness.uniform()
-    bits = _FIRST_BITS
-    while True:
-        total = weight(bits=bits)
-        with working_precision(bits + 32):
-            missed = -(-rational(exponent)).expm1()
-            limit = missed * sum((_exponential(wait, bits) for wait in waits), arb(0))
-            patience = total * _exponential(coin, bits)
-            if patience > limit:
-                return True
-            if patience < limit:
-                return False
-        bits *= 2
+
+    def look(bits: int) -> bool | None:
+        missed = -(-rational(exponent)).expm1()
+        limit = missed * sum((_exponential(wait, bits) for wait in waits), arb(0))
+        patience = weight(bits=bits) * _exponential(coin, bits)
+        return exceeds(patience, limit)
+
+    return settled(look, guard_bits=32)
 
 
 def _exponential(uniform: LazyUniform, bits: int) -> arb:

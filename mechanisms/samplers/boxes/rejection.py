@@ -33,6 +33,7 @@ from typing import Generic
 import numpy as np
 from flint import arb
 
+from mechanisms.exact.certainty import exceeds, settled
 from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes.law import BoxLaw, Floats, Knowledge
@@ -42,6 +43,7 @@ from mechanisms.samplers.boxes.tree import SumTree
 LEAST_MS = 100.0
 """No draw is reckoned to be shorter than this."""
 
+_GUARD_BITS = 64
 _SCALE = 512
 _LEAST = -318.0  # lighter boxes are weighed as if this heavy; e**-318 > 2**(52 - _SCALE)
 _REBASE_BITS = 120
@@ -182,17 +184,14 @@ def _kept(
     randomness: Randomness,
 ) -> bool:
     """Decide ``u W_b < 2**_SCALE exp(reference - E(theta))`` for a lazily drawn uniform u."""
-    uniform, weight, bits = randomness.uniform(), cover.weight(cell), 64
-    while True:
-        with working_precision(bits + 64):
-            exponent = cover.law.exponent(cell.known, point, bits + 64)
-            density = (arb(cover.reference) - exponent).exp() * arb((1, _SCALE))
-            chance = uniform.enclose(bits) * weight
-            if chance < density:
-                return True
-            if chance > density:
-                return False
-        bits *= 2
+    uniform, weight = randomness.uniform(), cover.weight(cell)
+
+    def look(bits: int) -> bool | None:
+        exponent = cover.law.exponent(cell.known, point, bits + _GUARD_BITS)
+        density = (arb(cover.reference) - exponent).exp() * arb((1, _SCALE))
+        return exceeds(density, uniform.enclose(bits) * weight)
+
+    return settled(look, guard_bits=_GUARD_BITS)
 
 
 def _counts(box: Box, widths: Floats | None) -> list[int]:
