@@ -34,6 +34,7 @@ from mechanisms.contract import (
     Outcome,
     Plan,
     Statistic,
+    require_valid,
 )
 from mechanisms.domain import Schema
 from mechanisms.privacy import Guarantee, PrivacyLoss, split
@@ -57,9 +58,7 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
     """
     if not isinstance(statistic, Stack):
         raise InvalidStatisticError("composition releases stack", field_name="mechanism")
-    if norm != "auto":
-        raise InvalidStatisticError("each part of a stack has its own norm", field_name="norm")
-    statistic.check(schema)
+    require_valid(statistic, schema, "composition", norm)
     shares = split(epsilon, statistic.exact_shares())
     plans = tuple(
         _calibrate_part(index, part, schema, share)

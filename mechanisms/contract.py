@@ -176,8 +176,8 @@ class Calibrate(Protocol):
 def by_statistic(mechanism: str, table: Mapping[type[Statistic], Calibrate]) -> Calibrate:
     """Return the ``calibrate`` of a mechanism that has one for each statistic it draws.
 
-    It raises :class:`InvalidStatisticError` for any other statistic, for a norm that the
-    statistic does not offer by this mechanism, and whatever the table's entry raises.
+    It raises :class:`InvalidStatisticError` for any other statistic, for a question that does
+    not fit the schema, and for a norm that is not offered. So an entry need not check them.
     """
 
     def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str, /) -> Plan:
@@ -185,19 +185,22 @@ def by_statistic(mechanism: str, table: Mapping[type[Statistic], Calibrate]) -> 
         if entry is None:
             kinds = ", ".join(cls.__dataclass_fields__["kind"].default for cls in table)  # type: ignore[attr-defined]
             raise InvalidStatisticError(f"{mechanism} releases {kinds}", field_name="mechanism")
-        require_norm(statistic, mechanism, norm)
+        require_valid(statistic, schema, mechanism, norm)
         return entry(statistic, schema, epsilon, norm)
 
     return calibrate
 
 
-def require_norm(statistic: Statistic, mechanism: str, norm: str) -> None:
-    """Refuse a norm that the statistic does not offer by this mechanism; "auto" always fits."""
+def require_valid(statistic: Statistic, schema: Schema, mechanism: str, norm: str) -> None:
+    """Refuse a norm that this mechanism does not offer, and a question that does not fit.
+
+    Each mechanism's ``calibrate`` calls this, and nothing else does: questions are checked once.
+    """
     norms = statistic.mechanisms[mechanism]
-    if norm in ("auto", *norms):
-        return
-    listed = f"offers the norms {', '.join(norms)}" if norms else "has no norm to choose"
-    raise InvalidStatisticError(f"{statistic.kind} by {mechanism} {listed}", field_name="norm")
+    if norm not in ("auto", *norms):
+        listed = f"offers the norms {', '.join(norms)}" if norms else "has no norm to choose"
+        raise InvalidStatisticError(f"{statistic.kind} by {mechanism} {listed}", field_name="norm")
+    statistic.check(schema)
 
 
 def no_noise(assumed_rows: int | None) -> None:  # noqa: ARG001

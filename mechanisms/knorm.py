@@ -29,6 +29,7 @@ from mechanisms.contract import (
     Outcome,
     Plan,
     Statistic,
+    require_valid,
 )
 from mechanisms.domain import Schema
 from mechanisms.geometry.advisor import MOST_TRIES, Advice, advise
@@ -175,7 +176,7 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
     """
     if not isinstance(statistic, AdditiveStatistic):
         raise InvalidStatisticError("k_norm releases additive statistics", field_name="mechanism")
-    statistic.check(schema)
+    require_valid(statistic, schema, "k_norm", norm)
     form = statistic.additive(schema)
     advice = advise(form.space)
     chosen = advice.norm if norm == "auto" else norm

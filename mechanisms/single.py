@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from mechanisms import exponential, functional, kng, knorm, perturbation
-from mechanisms.contract import Calibrate, InvalidStatisticError, Plan, Statistic, require_norm
+from mechanisms.contract import Calibrate, InvalidStatisticError, Plan, Statistic
 from mechanisms.domain import Schema
 from mechanisms.privacy import PrivacyLoss
 
@@ -51,6 +51,4 @@ def calibrate_by(
         raise InvalidStatisticError(
             f"{statistic.kind} is released by {', '.join(offered)}", field_name="mechanism"
         )
-    require_norm(statistic, chosen, norm)
-    statistic.check(schema)
     return mechanisms[chosen].calibrate(statistic, schema, epsilon, norm)

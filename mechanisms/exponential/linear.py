@@ -83,10 +83,9 @@ def calibrate_linear(
     Raises
     ------
     InvalidStatisticError
-        The statistic does not fit the schema, has more than 12 coefficients, or
+        The statistic has more than 12 coefficients, or
         asks for less ridge than the public rule.
     """
-    statistic.check(schema)
     scaling, bound = statistic.scaling(schema), statistic.exact_bound
     if scaling.dimension > MAX_DIMENSION:
         raise InvalidStatisticError(

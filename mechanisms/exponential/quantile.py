@@ -43,7 +43,6 @@ def calibrate_quantile(
     statistic: Quantile, schema: Schema, epsilon: PrivacyLoss, _norm: str
 ) -> Plan:
     """Return the plan of quantiles by permute-and-flip, epsilon-DP in total over all levels."""
-    statistic.check(schema)
     (column,) = require_numbers(schema, [statistic.column], "column")
     levels = statistic.exact_levels()
     deltas = [gradient_sensitivity(level, schema.adjacency) for level in levels]

@@ -44,10 +44,9 @@ def calibrate_quantile_regression(
     Raises
     ------
     InvalidStatisticError
-        The statistic does not fit the schema, has more than 4 coefficients, or the data
+        The statistic has more than 4 coefficients, or the data
         set may have too many rows for an exact draw.
     """
-    statistic.check(schema)
     scaling = statistic.scaling(schema)
     require_drawable(scaling.dimension, schema)
     delta = loss_sensitivity(statistic.exact_tau, statistic.exact_bound)

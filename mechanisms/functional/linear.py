@@ -14,7 +14,6 @@ from statistics import fmean
 from mechanisms.contract import (
     Alternative,
     Data,
-    InvalidStatisticError,
     Noise,
     Outcome,
     Plan,
@@ -55,16 +54,8 @@ def calibrate_linear(
     Raises
     ------
     InvalidStatisticError
-        The statistic does not fit the schema, names more columns than ``moments`` takes, or
-        asks for a norm that is not offered.
+        The statistic names more columns than ``moments`` takes.
     """
-    statistic.check(schema)
-    offered = LinearRegression.mechanisms["functional"]
-    if norm not in ("auto", *offered):
-        raise InvalidStatisticError(
-            f"linear_regression by functional offers the norms {', '.join(offered)}",
-            field_name="norm",
-        )
     scaling = statistic.scaling(schema)
     moments = regression_moments(scaling, schema)
     advice = advise(moments.space)

@@ -48,19 +48,15 @@ _SHIFT = _GRID_BITS - CODE_BITS
 
 
 def calibrate_geometric_median(
-    statistic: GeometricMedian, schema: Schema, epsilon: PrivacyLoss, norm: str
+    statistic: GeometricMedian, schema: Schema, epsilon: PrivacyLoss, _norm: str
 ) -> Plan:
     """Return the plan of a geometric median, epsilon-DP.
 
     Raises
     ------
     InvalidStatisticError
-        The statistic does not fit the schema, or the data set may have too many rows for an
-        exact draw.
+        The data set may have too many rows for an exact draw.
     """
-    statistic.check(schema)
-    if norm not in ("auto", *GeometricMedian.mechanisms["kng"]):
-        raise InvalidStatisticError("geometric_median by kng offers the norm l2", field_name="norm")
     columns = require_numbers(schema, statistic.columns, "columns")
     most = MOST_ROWS[len(columns)]
     if schema.row_bound > most:

@@ -54,21 +54,16 @@ _MS_PER_ENTRY = 0.15
 
 
 def calibrate_linear(
-    statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
+    statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, _norm: str
 ) -> Plan:
     """Return the plan of a linear regression, epsilon-DP.
 
     Raises
     ------
     InvalidStatisticError
-        The statistic does not fit the schema, has more than 20 coefficients, or
+        The statistic has more than 20 coefficients, or
         asks for a ridge too small to draw with.
     """
-    statistic.check(schema)
-    if norm not in ("auto", *LinearRegression.mechanisms["kng"]):
-        raise InvalidStatisticError(
-            "linear_regression by kng offers the norm linf", field_name="norm"
-        )
     scaling, bound = statistic.scaling(schema), statistic.exact_bound
     if scaling.dimension > MAX_DIMENSION:
         raise InvalidStatisticError(

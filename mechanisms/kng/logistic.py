@@ -85,14 +85,9 @@ def calibrate_logistic(
     Raises
     ------
     InvalidStatisticError
-        The statistic does not fit the schema, has more than 4 coefficients, names a q,
+        The statistic has more than 4 coefficients, names a q,
         or the data set may have too many rows for an exact draw.
     """
-    statistic.check(schema)
-    if norm not in ("auto", *LogisticRegression.mechanisms["kng"]):
-        raise InvalidStatisticError(
-            "logistic_regression by kng offers the norms linf, l2, l1", field_name="norm"
-        )
     if statistic.q != "auto":
         raise InvalidStatisticError("kng has no q; leave it at auto", field_name="q")
     scaling = statistic.scaling(schema)

@@ -72,12 +72,8 @@ def calibrate_quantile(
     Raises
     ------
     InvalidStatisticError
-        The statistic does not fit the schema, or the levels were asked for
-        jointly where the public rule does not allow it.
+        The levels were asked for jointly where the public rule does not allow it.
     """
-    statistic.check(schema)
-    if norm not in ("auto", *Quantile.mechanisms["kng"]):
-        raise InvalidStatisticError("quantile by kng offers the norms linf, l1", field_name="norm")
     joint = JointLevels(
         levels=tuple(sorted(statistic.exact_levels())),
         rate=epsilon.fraction / (2 * _joint_sensitivity(statistic, schema)),

@@ -36,7 +36,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from mechanisms.contract import Data, InvalidStatisticError, Outcome, Plan, no_noise
+from mechanisms.contract import Data, Outcome, Plan, no_noise
 from mechanisms.domain import Schema
 from mechanisms.exact.decimals import decimal_text
 from mechanisms.kng.theorem import THEOREM
@@ -60,14 +60,9 @@ def calibrate_quantile_regression(
     Raises
     ------
     InvalidStatisticError
-        The statistic does not fit the schema, has more than 4 coefficients, or the data
+        The statistic has more than 4 coefficients, or the data
         set may have too many rows for an exact draw.
     """
-    statistic.check(schema)
-    if norm not in ("auto", *QuantileRegression.mechanisms["kng"]):
-        raise InvalidStatisticError(
-            "quantile_regression by kng offers the norms linf, optimal", field_name="norm"
-        )
     scaling = statistic.scaling(schema)
     require_drawable(scaling.dimension, schema)
     tau = statistic.exact_tau

@@ -17,14 +17,7 @@ from mechanisms.statistics.logistic_regression import LogisticRegression, signed
 def calibrate_logistic(
     statistic: LogisticRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
 ) -> Plan:
-    """Return the plan of a logistic regression, epsilon-DP.
-
-    Raises
-    ------
-    InvalidStatisticError
-        The statistic does not fit the schema.
-    """
-    statistic.check(schema)
+    """Return the plan of a logistic regression, epsilon-DP."""
     return plan_fit(
         statistic,
         schema,

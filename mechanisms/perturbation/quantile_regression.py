@@ -19,14 +19,7 @@ from mechanisms.statistics.quantile_regression import QuantileRegression
 def calibrate_quantile_regression(
     statistic: QuantileRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
 ) -> Plan:
-    """Return the plan of a quantile regression, epsilon-DP.
-
-    Raises
-    ------
-    InvalidStatisticError
-        The statistic does not fit the schema.
-    """
-    statistic.check(schema)
+    """Return the plan of a quantile regression, epsilon-DP."""
     dimension = statistic.scaling(schema).dimension
     width = smoothing_width(epsilon.fraction, dimension, public_rows(schema))
     return plan_fit(

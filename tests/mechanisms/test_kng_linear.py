@@ -13,10 +13,11 @@ import pytest
 import statsmodels.api as sm
 from numpy.typing import NDArray
 
+from mechanisms import kng
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Plan
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.kng.linear import LinearDraw, calibrate_linear
+from mechanisms.kng.linear import LinearDraw
 from mechanisms.objectives.linear import (
     base_power,
     gradient_rate,
@@ -476,7 +477,7 @@ def test_bad_questions_are_refused(options: dict[str, object], field_name: str) 
     fields = {"target": "y", "features": ("x0", "x1"), "intercept": False, **options}
     statistic = LinearRegression(**fields)  # type: ignore[arg-type]
     with pytest.raises(InvalidStatisticError) as caught:
-        calibrate_linear(statistic, unit_schema(2, 10), Epsilon.parse("1"), "auto")
+        kng.calibrate(statistic, unit_schema(2, 10), Epsilon.parse("1"), "auto")
     assert caught.value.field_name == field_name
 
 
@@ -485,7 +486,7 @@ def test_more_than_twenty_coefficients_names_the_alternatives() -> None:
     with pytest.raises(InvalidStatisticError, match=r"objective_perturbation.*functional"):
         plan_for(question(20, intercept=True), "1", 10)
     with pytest.raises(InvalidStatisticError, match="linf"):
-        calibrate_linear(question(2), unit_schema(2, 10), Epsilon.parse("1"), "l2")
+        kng.calibrate(question(2), unit_schema(2, 10), Epsilon.parse("1"), "l2")
 
 
 def test_the_smallest_ridge_is_accepted_as_the_refusal_states_it() -> None:
