@@ -208,8 +208,10 @@ def no_noise(assumed_rows: int | None) -> None:  # noqa: ARG001
     return
 
 
-def require_numbers(schema: Schema, names: Sequence[str], field_name: str) -> list[NumberColumn]:
-    """Return the named number (or boolean) columns, each known and named once."""
+def require_numbers(
+    schema: Schema, names: Sequence[str], field_name: str, *, most: int | None = None
+) -> list[NumberColumn]:
+    """Return the named number (or boolean) columns, each known and named once, ``most`` of them."""
     if not names:
         raise InvalidStatisticError("name at least one column", field_name=field_name)
     if len(set(names)) != len(names):
@@ -218,6 +220,8 @@ def require_numbers(schema: Schema, names: Sequence[str], field_name: str) -> li
     numbers = [column for column in found if isinstance(column, NumberColumn)]
     if len(numbers) != len(found):
         raise InvalidStatisticError("columns must be numbers or booleans", field_name=field_name)
+    if most is not None and len(numbers) > most:
+        raise InvalidStatisticError(f"name at most {most} columns", field_name=field_name)
     return numbers
 
 

@@ -22,7 +22,7 @@ Delta_2 <= sqrt(m) D, attained under add-remove, and where no lower bound is neg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
@@ -33,7 +33,7 @@ from mechanisms.functional.sanitized import SanitizedEquations, equations
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import Coordinates, public_rows
-from mechanisms.statistics.designs.scaling import RegressionScaling, ScaledColumn
+from mechanisms.statistics.designs.scaling import Placed, RegressionScaling, sum_of_products
 from mechanisms.statistics.moments import MAX_COLUMNS
 from mechanisms.statistics.second_order import Jet, Layout
 
@@ -87,101 +87,119 @@ def _known(
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """The sum of c_j c_k: its columns, its places in the equations, and its reach."""
+    """The sum of c_j c_k, its two columns, and how far one record moves it (its reach)."""
 
-    one: int
-    two: int
-    scale: int
+    one: Placed
+    two: Placed
     reach: int
 
     @classmethod
-    def of(cls, columns: Sequence[ScaledColumn], one: int, two: int, *, replace: bool) -> _Product:
-        ends = [_range(columns[index]) for index in (one, two)]
+    def of(cls, one: Placed, two: Placed, *, replace: bool) -> _Product:
+        ends = [_range(column) for column in (one, two)]
         corners = [left * right for left in ends[0] for right in ends[1]]
         low, high = min(corners), max(corners)
-        if one == two:
+        if one == two:  # a square is never below 0, which no corner may show
             low = 0 if ends[0][0] <= 0 <= ends[0][1] else min(end * end for end in ends[0])
         reach = high - low if replace else max(abs(low), abs(high))
-        return cls(one, two, columns[one].divisor * columns[two].divisor, reach)
+        return cls(one, two, reach)
+
+    @property
+    def mean_if_even(self) -> Fraction:
+        """Return the mean of c_j c_k for independent columns, each even over its range."""
+        (low, high), (least, most) = _range(self.one), _range(self.two)
+        if self.one == self.two:
+            return Fraction(low * low + low * high + high * high, 3)
+        return Fraction((low + high) * (least + most), 4)
 
 
-def _range(column: ScaledColumn) -> tuple[int, int]:
+def _range(column: Placed) -> tuple[int, int]:
     """Return the least and the largest integer c of a column scaled as c / C."""
     reach = abs(column.factor) * CODE_MAX
     return column.offset - reach, column.offset + reach
 
 
-def _products(scaling: RegressionScaling, rows: int | None) -> RegressionMoments:
-    """Return T without an intercept: weighted products of scaled columns."""
-    replace = rows is not None
-    if scaling.target is None:
-        raise ValueError("a regression from moments has a number as its target")
-    columns, d = [*scaling.features, scaling.target], len(scaling.features)
-    pairs = [(j, k) for j in range(d) for k in range(j, d)] + [(j, d) for j in range(d)]
-    products = [_Product.of(columns, j, k, replace=replace) for j, k in pairs]
-    shared = lcm(*(product.reach for product in products))
-    if shared.bit_length() > _MOST_BITS:
-        shared = max(product.reach for product in products) << _SLACK_BITS
-    weights = [shared // product.reach for product in products]
-    attained = not replace or all(_range(column)[0] >= 0 for column in columns)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WeightedProducts:
+    """T without an intercept: ``weights[i] * products[i]``, each moved by at most ``reach``.
 
-    def total(data: Data) -> list[int]:
-        gram = data.gram(scaling.columns)
-        return [
-            weight * _sum(gram, columns, product)
-            for weight, product in zip(weights, products, strict=True)
-        ]
+    ``products`` are those of the ``features`` with each other, then with the target.
+    """
 
-    def even(count: int) -> Coordinates:
-        return [
-            count * weight * _even_product(columns, product)
-            for weight, product in zip(weights, products, strict=True)
-        ]
+    columns: tuple[str, ...]
+    features: int
+    products: tuple[_Product, ...]
+    weights: tuple[int, ...]
+    reach: int
 
-    def made(coordinates: Coordinates) -> SanitizedEquations:
-        jets = []
-        for place, (weight, product) in enumerate(zip(weights, products, strict=True)):
-            unit = Fraction(1, weight * product.scale)
-            jets.append(Jet(coordinates[place] * unit, {place: unit}))
-        squares = len(jets) - d
-        return SanitizedEquations(
-            xx=dict(zip(pairs[:squares], jets[:squares], strict=True)), xy=jets[squares:]
+    @classmethod
+    def build(cls, scaling: RegressionScaling, *, replace: bool) -> _WeightedProducts:
+        if scaling.target is None:
+            raise ValueError("a regression from moments has a number as its target")
+        features = [Placed.at(j, column) for j, column in enumerate(scaling.features, start=1)]
+        target = Placed.at(len(features) + 1, scaling.target)
+        pairs = [(one, two) for place, one in enumerate(features) for two in features[place:]]
+        pairs += [(one, target) for one in features]
+        products = tuple(_Product.of(one, two, replace=replace) for one, two in pairs)
+        shared = lcm(*(product.reach for product in products))
+        if shared.bit_length() > _MOST_BITS:
+            shared = max(product.reach for product in products) << _SLACK_BITS
+        return cls(
+            columns=scaling.columns,
+            features=len(features),
+            products=products,
+            weights=tuple(shared // product.reach for product in products),
+            reach=shared,
         )
 
+    def total(self, data: Data) -> list[int]:
+        """Return T(X), exactly; private."""
+        gram = data.gram(self.columns)
+        return [
+            weight * sum_of_products(gram, product.one, product.two)
+            for weight, product in zip(self.weights, self.products, strict=True)
+        ]
+
+    def spread_evenly(self, count: int) -> Coordinates:
+        """Return T of so many records spread evenly over their bounds."""
+        return [
+            count * weight * product.mean_if_even
+            for weight, product in zip(self.weights, self.products, strict=True)
+        ]
+
+    def equations(self, coordinates: Coordinates) -> SanitizedEquations:
+        """Return the equations in scaled units that sanitized coordinates make."""
+        xx: dict[tuple[int, int], Jet] = {}
+        xy: list[Jet] = []
+        for place, (weight, product) in enumerate(zip(self.weights, self.products, strict=True)):
+            unit = Fraction(1, weight * product.one.divisor * product.two.divisor)
+            jet = Jet(coordinates[place] * unit, {place: unit})
+            if product.two.place > self.features:
+                xy.append(jet)
+            else:
+                xx[product.one.place - 1, product.two.place - 1] = jet
+        return SanitizedEquations(xx=xx, xy=xy)
+
+
+def _products(scaling: RegressionScaling, rows: int | None) -> RegressionMoments:
+    """Return T without an intercept: weighted products of scaled columns."""
+    drawn = _WeightedProducts.build(scaling, replace=rows is not None)
+    size = len(drawn.products)
+    sides = [column for product in drawn.products for column in (product.one, product.two)]
+    attained = rows is None or all(_range(column)[0] >= 0 for column in sides)
     return RegressionMoments(
         space=AdjacentOutputSpace(
-            dimension=len(products),
-            l1=Fraction(len(products)),
+            dimension=size,
+            l1=Fraction(size),
             linf=Fraction(1),
-            l2_squared=Fraction(len(products)),
+            l2_squared=Fraction(size),
             bounds_only=frozenset() if attained else frozenset({"l1", "l2"}),
             hull="other",
             description="within the cube of the largest changes of the columns' products",
             negligible_structure=False,
-            unit=shared,
+            unit=drawn.reach,
             unit_name="largest changes by one record",
         ),
-        total=total,
-        equations=made,
-        reference=lambda assumed: _known(even, rows, assumed),
-    )
-
-
-def _even_product(columns: Sequence[ScaledColumn], product: _Product) -> Fraction:
-    """Return the mean of c_j c_k for independent columns, each even over its range."""
-    (low, high), (least, most) = (_range(columns[place]) for place in (product.one, product.two))
-    if product.one == product.two:
-        return Fraction(low * low + low * high + high * high, 3)
-    return Fraction((low + high) * (least + most), 4)
-
-
-def _sum(gram: Sequence[Sequence[int]], columns: Sequence[ScaledColumn], product: _Product) -> int:
-    """Return the exact sum of c_j c_k over records, c = offset + factor * code."""
-    one, two = columns[product.one], columns[product.two]
-    i, j = product.one + 1, product.two + 1
-    return (
-        one.offset * two.offset * gram[0][0]
-        + one.offset * two.factor * gram[0][j]
-        + one.factor * two.offset * gram[0][i]
-        + one.factor * two.factor * gram[i][j]
+        total=drawn.total,
+        equations=drawn.equations,
+        reference=lambda assumed: _known(drawn.spread_evenly, rows, assumed),
     )

@@ -41,7 +41,7 @@ from mechanisms.domain import Schema
 from mechanisms.exact.decimals import decimal_text
 from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.check_loss import GradientLaw
-from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHull, Linf
+from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHullNorm, Linf
 from mechanisms.objectives.losses import gradient_sensitivity, largest_weight
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
@@ -77,7 +77,7 @@ def calibrate_quantile_regression(
     drawn = QuantileRegressionDraw(
         scaling=scaling,
         tau=tau,
-        norm=InterceptHull(weight) if by_hull else Linf(),
+        norm=InterceptHullNorm(weight) if by_hull else Linf(),
         rate=epsilon.fraction / (2 * delta),
         bound=statistic.exact_bound,
     )

@@ -44,10 +44,11 @@ class Linf:
 
 
 @dataclass(frozen=True, slots=True)
-class InterceptHull:
+class InterceptHullNorm:
     """The norm of the hull of all changes ``a x - a' x'`` when x starts with the constant 1.
 
-    With M = ``weight`` the hull is ``|u_1| <= 1, |u_j| <= 2M - (2M - 1) |u_1|``, so
+    The hull itself, as a body to draw from, is :class:`mechanisms.samplers.bodies.InterceptHull`.
+    With M = ``weight`` it is ``|u_1| <= 1, |u_j| <= 2M - (2M - 1) |u_1|``, so
 
         ||u|| = max(|u_1|, max_j (|u_j| + (2M - 1) |u_1|) / (2M)).
     """

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from mechanisms.contract import InvalidStatisticError, Json, meaning, require_numbers
+from mechanisms.contract import Json, meaning, require_numbers
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency
 
@@ -36,9 +36,7 @@ class GeometricMedian:
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
-        require_numbers(schema, self.columns, "columns")
-        if len(self.columns) > MAX_COLUMNS:
-            raise InvalidStatisticError(f"at most {MAX_COLUMNS} columns", field_name="columns")
+        require_numbers(schema, self.columns, "columns", most=MAX_COLUMNS)
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from mechanisms.contract import InvalidStatisticError, Json, meaning, require_numbers
+from mechanisms.contract import Json, meaning, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import (
@@ -53,9 +53,7 @@ class Moments:
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
-        require_numbers(schema, self.columns, "columns")
-        if len(self.columns) > MAX_COLUMNS:
-            raise InvalidStatisticError(f"name at most {MAX_COLUMNS} columns", field_name="columns")
+        require_numbers(schema, self.columns, "columns", most=MAX_COLUMNS)
         if schema.adjacency is Adjacency.REPLACE_ONE:
             public_rows(schema)
 

@@ -20,7 +20,7 @@ from mechanisms.objectives.check_loss import (
     LossLaw,
     Records,
 )
-from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHull, Linf
+from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHullNorm, Linf
 from mechanisms.objectives.losses import gradient_sensitivity
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.boxes import Box, Cover, draw
@@ -107,7 +107,7 @@ _REUSE = 100  # a cover serves any number of draws; the first ones try coarse bo
 Case = tuple[Sequence[Record], Fraction, GradientNorm]
 CASES: dict[str, Case] = {
     "line": (LINE, HALF, Linf()),
-    "line at 0.9, hull": (LINE, HIGH, InterceptHull(HIGH)),
+    "line at 0.9, hull": (LINE, HIGH, InterceptHullNorm(HIGH)),
     "no intercept": ([(3, -2, 1), (-4, 1, 4), (2, 2, 2), (0, 4, -1)], Fraction(1, 4), Linf()),
     "constant": (FLAT, HIGH, Linf()),
 }
@@ -150,7 +150,7 @@ def test_one_constant_column_is_the_private_quantile(level: Fraction) -> None:
 
 def test_the_hull_is_linf_at_the_median() -> None:
     for vector in itertools.product([Fraction(k, 3) for k in range(-4, 5)], repeat=3):
-        assert InterceptHull(HALF).of(vector) == Linf().of(vector)
+        assert InterceptHullNorm(HALF).of(vector) == Linf().of(vector)
 
 
 SMALL = [(4, x, y) for x in (-4, 4) for y in (-4, 0, 4)]
@@ -169,7 +169,7 @@ SMALL = [(4, x, y) for x in (-4, 4) for y in (-4, 0, 4)]
 def test_no_pair_of_neighbours_exceeds_epsilon(
     tau: Fraction, hull: bool, adjacency: Adjacency
 ) -> None:
-    norm: GradientNorm = InterceptHull(tau) if hull else Linf()
+    norm: GradientNorm = InterceptHullNorm(tau) if hull else Linf()
     delta = Fraction(1) if hull else gradient_sensitivity(tau, adjacency)
     epsilon, worst = 2, 0.0
     common = [(4, -1, 1), (4, 3, -2)]
@@ -192,7 +192,7 @@ def test_the_gradient_moves_by_exactly_delta(
     tau: Fraction, adjacency: Adjacency, hull: bool
 ) -> None:
     schema = Schema({"x": NUMBER, "y": NUMBER}, adjacency, 4 if adjacency is REPLACE else None, 9)
-    norm: GradientNorm = InterceptHull(max(tau, 1 - tau)) if hull else Linf()
+    norm: GradientNorm = InterceptHullNorm(max(tau, 1 - tau)) if hull else Linf()
     delta = Fraction(1) if hull else gradient_sensitivity(tau, adjacency)
     statistic = QuantileRegression(target="y", features=("x",), bound=1.0)
     points = [(0, 0), (1 << 37, 0), (0, -(1 << 37)), (12345, -(1 << 36)), (1 << 37, 1 << 37)]
@@ -250,7 +250,7 @@ def test_the_start_near_the_minimiser_is_a_cover_with_true_bounds(
 ) -> None:
     """Boxes tile the root; the law in and just outside each is what it is anywhere."""
     records = many(dimension, 20_000)
-    norm: GradientNorm = InterceptHull(tau) if tau > HALF else Linf()
+    norm: GradientNorm = InterceptHullNorm(tau) if tau > HALF else Linf()
     law = GradientLaw(records, tau=tau, rate=Fraction(1), norm=norm)
     root = records.space.root()
     parts = law.start(records.space)
@@ -315,7 +315,7 @@ def test_bounds_on_boxes_are_below_every_point(dimension: int, kind: str) -> Non
     law: GradientLaw | LossLaw = (
         LossLaw(records, tau=HIGH, rate=Fraction(1, 10))
         if kind == "loss"
-        else GradientLaw(records, tau=HIGH, rate=Fraction(1, 4), norm=InterceptHull(HIGH))
+        else GradientLaw(records, tau=HIGH, rate=Fraction(1, 4), norm=InterceptHullNorm(HIGH))
     )
     rng, randomness, informative = np.random.default_rng(1), seeded_randomness(3), 0
     for _ in range(6):

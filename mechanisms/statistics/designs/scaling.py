@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from mechanisms.contract import InvalidStatisticError, Json, Outcome, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
@@ -114,12 +115,12 @@ class RegressionScaling:
         Every entry is sum (p + f a)(q + g b) / (C D) over records, expanded
         into the integer sums of codes and of their products.
         """
-        design = [(0, CODE_MAX, 0, CODE_MAX)] if self.intercept else []
-        design += [_row(j, column) for j, column in enumerate(self.features, start=1)]
+        design = [Placed.constant()] if self.intercept else []
+        design += [Placed.at(j, column) for j, column in enumerate(self.features, start=1)]
         xx = tuple(tuple(_product(gram, one, two) for two in design) for one in design)
         if self.target is None:
             return NormalEquations(xx=xx, xy=())
-        target = _row(len(self.features) + 1, self.target)
+        target = Placed.at(len(self.features) + 1, self.target)
         return NormalEquations(xx=xx, xy=tuple(_product(gram, one, target) for one in design))
 
     def unscale(self, theta: Sequence[Fraction]) -> dict[str, Fraction]:
@@ -171,9 +172,6 @@ def design(scaling: RegressionScaling) -> Design:
     )
 
 
-_Row = tuple[int, int, int, int]
-
-
 def _scale_column(name: str, column: NumberColumn, intercept: bool) -> ScaledColumn:
     if intercept:
         return ScaledColumn(
@@ -195,14 +193,35 @@ def _scale_column(name: str, column: NumberColumn, intercept: bool) -> ScaledCol
     )
 
 
-def _row(index: int, column: ScaledColumn) -> _Row:
-    """Return (place in the Gram matrix, offset, factor, divisor)."""
-    return index, column.offset, column.factor, column.divisor
+class Placed(NamedTuple):
+    """A column scaled as (offset + factor * code) / divisor, at its place in a Gram matrix."""
+
+    place: int
+    offset: int
+    factor: int
+    divisor: int
+
+    @classmethod
+    def constant(cls) -> Placed:
+        """Return the constant 1, which is at place 0."""
+        return cls(0, CODE_MAX, 0, CODE_MAX)
+
+    @classmethod
+    def at(cls, place: int, column: ScaledColumn) -> Placed:
+        """Return a scaled column at this place, counted from 1."""
+        return cls(place, column.offset, column.factor, column.divisor)
 
 
-def _product(gram: Sequence[Sequence[int]], one: _Row, two: _Row) -> Fraction:
+def sum_of_products(gram: Sequence[Sequence[int]], one: Placed, two: Placed) -> int:
+    """Return the exact sum over records of the product of two columns, times both divisors."""
+    return (
+        one.offset * two.offset * gram[0][0]
+        + one.offset * two.factor * gram[0][two.place]
+        + one.factor * two.offset * gram[0][one.place]
+        + one.factor * two.factor * gram[one.place][two.place]
+    )
+
+
+def _product(gram: Sequence[Sequence[int]], one: Placed, two: Placed) -> Fraction:
     """Return the exact sum over records of the product of two scaled columns."""
-    i, p, f, c = one
-    j, q, g, e = two
-    total = p * q * gram[0][0] + p * g * gram[0][j] + f * q * gram[0][i] + f * g * gram[i][j]
-    return Fraction(total, c * e)
+    return Fraction(sum_of_products(gram, one, two), one.divisor * two.divisor)
