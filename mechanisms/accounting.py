@@ -66,8 +66,8 @@ LARGEST_DELTA = Fraction(1, 1000)
 SMALLEST_DELTA = Fraction(1, 10**30)
 
 _DECIMAL = re.compile(r"\d+(\.\d+)?([eE][+-]?\d{1,2})?", re.ASCII)
-_MAX_TEXT_LENGTH = 40
-_BITS = 192
+_MAX_TEXT_LENGTH = 40  # longer texts are no amounts, only work for the parser
+_BITS = 192  # far more than 30 decimals of delta ask for
 # How far a total may lie below the largest: one unit is lost to rounding, less to the search.
 _SLACK = 2
 _LOG_SPAN = (log(1e-7), log(1e12))

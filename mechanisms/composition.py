@@ -44,6 +44,7 @@ from mechanisms.statistics.stack import Part, Stack, within
 
 THEOREM = "Dwork & Roth 2014, Corollary 3.15 (composition), with exact shares of epsilon"
 
+# Less is of no use, and its noise would leave the floats.
 SMALLEST_EPSILON = Fraction(1, 10**12)
 
 

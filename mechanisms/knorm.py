@@ -49,7 +49,7 @@ from mechanisms.statistics.additive import (
     render,
 )
 
-_SMOOTH_RATE = Fraction(1, 2**60)
+_SMOOTH_RATE = Fraction(1, 2**60)  # finer lattices would leave the floats that describe the noise
 _MS_PER_COORDINATE = 0.15
 _MS_PER_CELL = 1e-5
 

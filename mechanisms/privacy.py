@@ -17,7 +17,7 @@ from fractions import Fraction
 
 NANOS_PER_EPSILON = 10**9
 MAX_EPSILON_NANOS = 10_000 * NANOS_PER_EPSILON
-_MAX_TEXT_LENGTH = 40
+_MAX_TEXT_LENGTH = 40  # longer texts are no amounts, only work for the parser
 _DECIMAL = re.compile(
     r"(?P<whole>\d+)(?:\.(?P<part>\d+))?(?:[eE](?P<power>[+-]?\d{1,2}))?", re.ASCII
 )

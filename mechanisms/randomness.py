@@ -25,7 +25,7 @@ from typing import Protocol
 
 from flint import arb
 
-_BUFFER_BYTES = 512
+_BUFFER_BYTES = 512  # one call of the system serves many small draws
 
 
 class BitSource(Protocol):

@@ -38,8 +38,8 @@ from mechanisms.domain import (
 
 Ordered = tuple[NDArray[np.int32], NDArray[np.int64]]
 
-SUM_ROWS = 1 << (62 - 2 * CODE_BITS)
-_BLOCK_ROWS = 1 << 18
+SUM_ROWS = 1 << (62 - 2 * CODE_BITS)  # so many products of two codes fit 64-bit integers
+_BLOCK_ROWS = 1 << 18  # a megabyte of each column
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,8 @@ from flint import arb, arb_mat, fmpq
 
 from mechanisms.exact.rounding import working_precision
 
-_MATRIX_BITS = 128
+MATRIX_BITS = 128
+"""Enough that balls add nothing to the error of a matrix of floats."""
 
 
 def rational(value: Fraction) -> arb:
@@ -105,7 +106,7 @@ def smallest_eigenvalue_bound(matrix: arb_mat, *, slack: float = 0.0) -> Fractio
         factor = np.linalg.cholesky(middle - guess * np.eye(size))
     except np.linalg.LinAlgError:
         return Fraction(0)
-    with working_precision(_MATRIX_BITS):
+    with working_precision(MATRIX_BITS):
         lower = arb_mat(factor.tolist())
         shift = arb_mat([[guess * (i == j) for j in range(size)] for i in range(size)])
         rest = matrix - shift - lower * lower.transpose()

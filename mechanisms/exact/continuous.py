@@ -31,7 +31,7 @@ from mechanisms.randomness import LazyUniform, Randomness
 
 BallNorm = Literal["l1", "l2", "linf"]
 
-_GUARD_BITS = 32
+_GUARD_BITS = 32  # more than a logarithm and a few products can lose
 
 
 class LazyVector(Protocol):

@@ -18,6 +18,12 @@ from mechanisms.exact.rounding import working_precision
 
 Floats = NDArray[np.float64]
 
+UNIT_ROUNDOFF = 2.0**-53
+"""Largest relative error of one rounding to nearest."""
+
+SPACING = 2 * UNIT_ROUNDOFF
+"""From 1 to the next float: covers the roundings of an operation and of an operand."""
+
 SIGMOID_ERROR = 2.0**-49
 """Relative error of :func:`sigmoid` at the float it is given."""
 

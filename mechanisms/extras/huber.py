@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 
 from mechanisms.contract import Data
 from mechanisms.domain import CODE_BITS, CODE_MAX, EXACT_ROWS
-from mechanisms.exact.balls import rational, rational_matrix, smallest_eigenvalue_bound
+from mechanisms.exact.balls import MATRIX_BITS, rational, rational_matrix, smallest_eigenvalue_bound
+from mechanisms.exact.floats import UNIT_ROUNDOFF
 from mechanisms.exact.rounding import working_precision
 from mechanisms.objectives.design import Design
 from mechanisms.objectives.losses import Loss, records_changed
@@ -42,10 +43,8 @@ from mechanisms.statistics.designs.scaling import RegressionScaling, design
 
 Floats = NDArray[np.float64]
 
-_UNIT = 2.0**-53
 _SAFETY = 1.01  # covers the rounding of the error bounds themselves
-_MATRIX_BITS = 128
-_REACH_BITS = 10
+_REACH_BITS = 10  # the curvature is certified for moves within 2**-10 of the threshold
 
 
 class HuberObjective:
@@ -132,7 +131,7 @@ class HuberObjective:
         the curvature is what those records have together.
         """
         sums = self._code_sums(self._public.pull(theta))
-        with working_precision(_MATRIX_BITS):
+        with working_precision(MATRIX_BITS):
             noise = arb(0, sums.error)
             matrix = self._ball_matrix()
             moved = matrix * arb_mat(sums.hessian.tolist()) * matrix.transpose()
@@ -155,7 +154,7 @@ class HuberObjective:
         """
         w = np.array([float(entry) for entry in exact])
         width, cut = self._public.width, float(self._threshold)
-        error = (width + 2) * _UNIT * float(np.abs(w).sum()) * _SAFETY
+        error = (width + 2) * UNIT_ROUNDOFF * float(np.abs(w).sum()) * _SAFETY
         near_cut = cut * (1 - 2.0**-_REACH_BITS * 1.001) - 2 * error
         high, low = [0] * width, np.zeros(width)
         hessian = np.zeros((width, width))
@@ -173,15 +172,15 @@ class HuberObjective:
             hessian += near.T @ near
             rows, chunks = rows + len(zeta), chunks + 1
             rest += float(np.abs(fine).sum())
-        order = (EXACT_ROWS + chunks + 4) * _UNIT
+        order = (EXACT_ROWS + chunks + 4) * UNIT_ROUNDOFF
         return CodeSums(
             gradient=[
                 Fraction(a, 1 << (2 * CODE_BITS)) + Fraction(b)
                 for a, b in zip(high, low.tolist(), strict=True)
             ],
-            error=_SAFETY * (rows * (error + _UNIT) + order * rest),
+            error=_SAFETY * (rows * (error + UNIT_ROUNDOFF) + order * rest),
             hessian=hessian,
-            hessian_error=width * (chunks + 1) * _UNIT * rows,
+            hessian_error=width * (chunks + 1) * UNIT_ROUNDOFF * rows,
         )
 
     def gradient(self, theta: Sequence[Fraction], bits: int) -> list[arb]:

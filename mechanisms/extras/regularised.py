@@ -26,7 +26,7 @@ from mechanisms.samplers.objective import Certified, Objective
 
 Floats = NDArray[np.float64]
 
-_BITS = 128
+_BITS = 128  # enough that balls add nothing to the objective's own errors
 
 
 class Regulariser(Protocol):

@@ -24,9 +24,13 @@ Uniforms = Callable[[str, int], Floats]
 """Numbers in (0, 1) for a named part of a simulation, as many as asked for."""
 
 
+TAIL = 0.05
+"""What a 95% interval leaves out, both sides together."""
+
+
 @dataclass(frozen=True, slots=True)
 class NoiseLaw:
-    """Standard deviation, and t with ``P(|v| > t) <= 0.05``, in lattice units."""
+    """Standard deviation, and t with ``P(|v| > t) <= TAIL``, in lattice units."""
 
     std: float
     half_width_95: float

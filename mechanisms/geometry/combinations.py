@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaincinv, ndtr
 
-_TAIL = 0.05
-_RADII = 1000
+from mechanisms.geometry.balls import TAIL
+
+_RADII = 1000  # quantiles of the radius to average over
 _WEIGHTS = 50  # shares of the largest weight that are told apart
-_LEAST_REST = 1e-3
+_LEAST_REST = 1e-3  # keeps the quotient finite where one weight is all
 
 
 def combination_factor(dimension: int, own: float, largest: float) -> float:
@@ -61,10 +62,10 @@ def _cube_factor(dimension: int, weight: int) -> float:
     def excess(t: float) -> float:
         x = t / radii
         if reach == 0:
-            return float(np.mean(2 - 2 * ndtr(x))) - _TAIL
+            return float(np.mean(2 - 2 * ndtr(x))) - TAIL
         # P(|U + N| <= x) = (G(x + reach) - G(x - reach)) / reach - 1, with G' = Phi
         both = _area((x + reach) / rest) - _area((x - reach) / rest)
-        return float(np.mean(2 - rest * both / reach)) - _TAIL
+        return float(np.mean(2 - rest * both / reach)) - TAIL
 
     return float(brentq(excess, 0.0, 10.0))
 

@@ -24,8 +24,8 @@ from itertools import product
 
 from mechanisms.geometry.polytopes import Polytope, Vector
 
-MOST_COLUMNS = 6
-MOST_TRIES = 100.0
+MOST_COLUMNS = 6  # columns up to which a hull is worth its tries
+MOST_TRIES = 100.0  # beyond, the cube is drawn instead
 
 Range = tuple[Fraction, Fraction]
 

@@ -65,11 +65,11 @@ from mechanisms.randomness import Randomness
 MOST_EFFECTS = 5
 """Columns up to which the cuts are worth their tries."""
 
-_FIRST_BITS = 64
-_GUARD_BITS = 32
-_CHUNK = 1 << 14
-_SIMULATED = 1 << 14
-_MOST_CHUNKS = 64
+_FIRST_BITS = 64  # nearly every cut is decided by so many
+_GUARD_BITS = 32  # more than the arithmetic of a cut can lose
+_CHUNK = 1 << 14  # points simulated at a time
+_SIMULATED = 1 << 14  # points wanted
+_MOST_CHUNKS = 64  # and no more than this, however few pass
 
 
 @dataclass(frozen=True, slots=True)

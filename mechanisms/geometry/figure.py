@@ -13,10 +13,10 @@ from math import cos, inf, pi, sin, sqrt
 from mechanisms.geometry.balls import Ball, NormBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 
-_SIZE = 320
-_MARGIN = 24
-_ANGLES = 180
-_GRID = 1 << 24
+_SIZE = 320  # pixels
+_MARGIN = 24  # pixels
+_ANGLES = 180  # points of an outline
+_GRID = 1 << 24  # the lattice on which a ball's edge is searched
 _COLOURS = {"l1": "#b5530f", "l2": "#2f6f3e", "linf": "#1f4e9c", "optimal": "#7a1f6b"}
 _LABELS = {"l1": "l1", "l2": "l2", "linf": "l\N{INFINITY}", "optimal": "optimal"}
 

@@ -67,7 +67,7 @@ from mechanisms.samplers.main_effects import (
     tail_weights,
 )
 
-_GOLDEN = 0.618034
+_GOLDEN = 0.618034  # turns one column's points into another's that look independent
 _COUNT: Kind = ("count", 0)
 
 

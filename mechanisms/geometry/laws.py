@@ -21,11 +21,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betainc, gammaincc, gammaincinv
 
-from mechanisms.geometry.balls import Ball, NoiseLaw
+from mechanisms.geometry.balls import TAIL, Ball, NoiseLaw
 
-TAIL = 0.05
-_COARSE_RATE = 0.02
-_GRID_POINTS = 4000
+_COARSE_RATE = 0.02  # a fine lattice is tabulated in steps of a fiftieth of the noise's scale
+_GRID_POINTS = 4000  # quantiles of the radius to average over
 
 
 @lru_cache(maxsize=512)

@@ -32,8 +32,8 @@ from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.randomness import LazyUniform, Randomness
 
 Vector = tuple[Fraction, ...]
-_GUARD_BITS = 32
-_POINTS = 1 << 15
+_GUARD_BITS = 32  # more than the arithmetic of a try can lose
+_POINTS = 1 << 15  # simulated points for what is said of the noise
 
 
 @dataclass(frozen=True)

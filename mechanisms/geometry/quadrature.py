@@ -18,9 +18,9 @@ from mechanisms.geometry.balls import Floats, Uniforms
 from mechanisms.geometry.smooth import Marginal
 from mechanisms.samplers.main_effects import Flags, sizes_of, tail_weights
 
-PROPOSALS = 1 << 14
-_BINS = 512
-_MOST_PAIRS = 256
+PROPOSALS = 1 << 14  # quasi-random points of each average
+_BINS = 512  # of a marginal's distribution, for its 95% interval
+_MOST_PAIRS = 256  # products of one kind share a law, so a sample of them will do
 
 
 @lru_cache(maxsize=1)

@@ -18,7 +18,7 @@ from mechanisms.geometry.balls import Ball, NormBall
 
 Floats = NDArray[np.float64]
 _WORD_BYTES = 8
-_FRACTION_BITS = 53
+_FRACTION_BITS = 53  # as many as a float holds
 
 
 def hashed_uniforms(seed: bytes, count: int) -> Floats:

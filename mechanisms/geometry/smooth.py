@@ -26,11 +26,9 @@ from scipy.optimize import brentq
 from scipy.special import gammaincc, gammaincinv
 
 from mechanisms.exact.continuous import LazyVector
-from mechanisms.geometry.balls import Floats, NoiseLaw, Uniforms
+from mechanisms.geometry.balls import TAIL, Floats, NoiseLaw, Uniforms
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.knorm import draw_from_points
-
-TAIL = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,8 +21,8 @@ from mechanisms.exact.decimals import decimal_text
 from mechanisms.geometry.balls import Ball, NormBall
 
 Hull = Literal["cube", "cross_polytope", "other"]
-_ROOT_BITS = 80
-_MOST_DIGITS = 30
+_ROOT_BITS = 80  # roots are rounded up at the 80th bit: 1e-24 more noise than need be
+_MOST_DIGITS = 30  # longer decimals are harder to read than a quotient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

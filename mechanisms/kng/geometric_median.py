@@ -41,9 +41,10 @@ from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import Space, draw, expected_ms
 from mechanisms.statistics.geometric_median import GeometricMedian, gradient_sensitivity
 
+# By the number of columns: more rows would take too long.
 MOST_ROWS = {1: 1_000_000, 2: 100_000, 3: 20_000, 4: 2_000}
 
-_GRID_BITS = 38
+_GRID_BITS = 38  # finer than any noise, and differences of points stay exact in floats
 _SHIFT = _GRID_BITS - CODE_BITS
 
 

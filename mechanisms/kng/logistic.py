@@ -74,7 +74,7 @@ from mechanisms.statistics.designs.rows import scaled_codes
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.logistic_regression import LogisticRegression
 
-DEFAULT_BOUND = Fraction(10)
+DEFAULT_BOUND = Fraction(10)  # one column may then change the odds by a factor of e**10
 
 
 def calibrate_logistic(

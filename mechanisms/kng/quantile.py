@@ -61,7 +61,7 @@ from mechanisms.statistics.quantile_draw import (
 )
 from mechanisms.statistics.rank_errors import joint_rank_errors, split_rank_errors
 
-_MOST_ADDITIONS = 5 * 10**7
+_MOST_ADDITIONS = 5 * 10**7  # about a second of one core
 
 
 def calibrate_quantile(

@@ -26,15 +26,15 @@ from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.exact.balls import norm_two, rational
+from mechanisms.exact.floats import SPACING
 from mechanisms.samplers.boxes import Children, Space, Start
 
 Floats = NDArray[np.float64]
 
-_UNIT = 2.0**-52
-_MARGIN = 2.0**-40
-_NEAR = 1 - 2.0**-20
-_CHUNK_ROWS = 1 << 15
-_FLOAT_BITS = 128
+_MARGIN = 2.0**-40  # relative room for the float operations of a bound
+_NEAR = 1 - 2.0**-20  # inside the box, or too close to tell in floats
+_CHUNK_ROWS = 1 << 15  # keeps the table of distances small
+_FLOAT_BITS = 128  # up to here floats with their proved error decide
 
 
 class MedianLaw:
@@ -54,7 +54,7 @@ class MedianLaw:
         self.points = points.astype(np.float64)
         self.rate = rate
         rows = len(points)
-        self.error = rows * (rows + 20) * _UNIT
+        self.error = rows * (rows + 20) * SPACING
 
     def start(self, space: Space) -> list[Start[None]]:
         """Return one box: all of Theta."""
@@ -96,7 +96,7 @@ class MedianLaw:
         if bits <= _FLOAT_BITS:
             sums, _ = self._sums(np.array([point], dtype=np.float64), 0.0)
             norm = math.sqrt(float((sums[0] ** 2).sum()))
-            return rate * arb(norm, 2 * self.error + 16 * _UNIT * norm)
+            return rate * arb(norm, 2 * self.error + 16 * SPACING * norm)
         total = [arb(0)] * len(point)
         for row in self.points.tolist():
             away = [arb(k) - arb(x) for k, x in zip(point, row, strict=True)]

@@ -41,7 +41,7 @@ from mechanisms.objectives.quadratic import NormalEquations
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.affine import AffinePosterior
 
-MAX_DIMENSION = 20
+MAX_DIMENSION = 20  # beyond, the public ridge biases slopes by more than a third
 _MAX_LOG_GROWTH = 20.0
 _SLOWEST = 8  # bits: a smaller ridge may multiply the tries by up to 2**8
 

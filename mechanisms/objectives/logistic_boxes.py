@@ -57,16 +57,16 @@ from mechanisms.samplers.boxes.faces import Patches, box_around, inner_faces, pa
 Floats = NDArray[np.float64]
 NormName = Literal["linf", "l2", "l1"]
 
-_ROUNDING = 2.0**-48
-_LITTLE_NATS = 0.2
-_SHARE = 1.0
-_COARSE = 1.0
-_ENOUGH_OUTSIDE = 0.75
-_WORTH_WIDENING = 1.2
-_TAIL_NATS = 30.0
-_WIDENINGS = 4
-_EXPANSION_BITS = 128
-_FLOAT_BITS = 192
+_ROUNDING = 2.0**-48  # relative room for the float operations of a bound
+_LITTLE_NATS = 0.2  # an expansion is good enough where its remainder costs no more
+_SHARE = 1.0  # or costs at most as much as the box's own width does
+_COARSE = 1.0  # boxes wider than this in theta: an expansion says nothing there
+_ENOUGH_OUTSIDE = 0.75  # of the nats wanted: then no wider box is tried
+_WORTH_WIDENING = 1.2  # a wider box must bound what is outside so much better
+_TAIL_NATS = 30.0  # what lies outside then weighs exp(-30) of the whole
+_WIDENINGS = 4  # a doubling of the sides each
+_EXPANSION_BITS = 128  # up to here the expansion known on the box decides
+_FLOAT_BITS = 192  # up to here one at the point itself; beyond, balls row by row
 
 
 @dataclass(frozen=True, slots=True, eq=False)

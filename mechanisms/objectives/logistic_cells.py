@@ -31,9 +31,10 @@ from mechanisms.objectives.logistic_expansion import (
 
 Floats = NDArray[np.float64]
 
+# Cells per unit of each coordinate, by d: at most 2**16 in all.
 _PER_UNIT = {1: 256, 2: 64, 3: 20, 4: 8}
-_ROWS_PER_CELL = 4
-_BLUR = 2.0
+_ROWS_PER_CELL = 4  # fewer rows a cell save nothing
+_BLUR = 2.0  # cells serve while their width blurs no more than twice what the box does
 _SUM_ERROR = 2.0**-28  # of sums over fewer than 2**24 rows, relative to their sizes
 
 

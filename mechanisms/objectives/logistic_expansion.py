@@ -47,7 +47,7 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
-from mechanisms.exact.floats import SIGMOID_ERROR, SIGMOID_FLOOR, sigmoid
+from mechanisms.exact.floats import SIGMOID_ERROR, SIGMOID_FLOOR, UNIT_ROUNDOFF, sigmoid
 from mechanisms.objectives.logistic_search import Hint, search
 from mechanisms.objectives.sigmoid import ball_sigmoid
 from mechanisms.samplers.boxes import Space
@@ -58,14 +58,13 @@ Integers = NDArray[np.int64]
 MARGIN = 2.0**-40
 """Covers the rounding of formulas in a few floats, relative to the sizes in them."""
 
-_UNIT = 2.0**-53
-_ROUNDING = 2.0**-48
-_CHUNK_ROWS = 1 << 13
-_LARGEST_REACH = 600.0
-_SMALL_REACH = 2.0**-10
-_TINY = 1e-300
+_ROUNDING = 2.0**-48  # relative room for a few float operations
+_CHUNK_ROWS = 1 << 13  # keeps the table of points and rows small
+_LARGEST_REACH = 600.0  # exp stays within the floats
+_SMALL_REACH = 2.0**-10  # below, exp(r) - 1 - r loses its digits
+_TINY = 1e-300  # keeps roots and quotients of bounds finite
 _LARGEST_BEND = 0.0963  # above max |sigma''| = 1 / (6 sqrt 3)
-_PREFERRED = 0.7
+_PREFERRED = 0.7  # a chord must beat the plain interval clearly to be worth its slope
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,10 +116,10 @@ class SignedRecords:
 
     def relative_error(self, size: float) -> float:
         """Return the relative error of a sum over all rows, at ``||theta||_1 <= size`` (scaled)."""
-        tau = (self.dimension + 2) * _UNIT * size
+        tau = (self.dimension + 2) * UNIT_ROUNDOFF * size
         if tau >= 0.25:
             return math.inf
-        order = (_CHUNK_ROWS + len(self.codes) // _CHUNK_ROWS + 8) * _UNIT
+        order = (_CHUNK_ROWS + len(self.codes) // _CHUNK_ROWS + 8) * UNIT_ROUNDOFF
         return (2 * (SIGMOID_ERROR + 2 * tau) + order) * (1 + MARGIN)
 
 
@@ -286,7 +285,7 @@ def rounding_slack(records: SignedRecords, centres: Floats, half: Floats) -> tup
     """Return how far a tilt on boxes may err by rounding, and the largest sum of its sizes."""
     sizes = (np.abs(centres) + half) @ np.abs(records.space.shear).T
     reach = float(sizes.sum(axis=1).max()) * records.step
-    return 4 * (records.dimension + 4) * _UNIT * reach, reach
+    return 4 * (records.dimension + 4) * UNIT_ROUNDOFF * reach, reach
 
 
 def chord(t: Floats, move: Floats) -> tuple[Floats, Floats, Floats]:

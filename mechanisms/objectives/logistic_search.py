@@ -13,11 +13,11 @@ from scipy.special import expit
 
 Floats = NDArray[np.float64]
 
-_SAMPLE_ROWS = 20_000
-_ROUNDS = 30
-_FULL_ROUNDS = 4
-_LARGEST_STEP = 2.0
-_RIDGE = 1e-9
+_SAMPLE_ROWS = 20_000  # a start from so many rows is close enough
+_ROUNDS = 30  # Newton steps, far more than a start in the ball needs
+_FULL_ROUNDS = 4  # steps over all rows, from the sample's minimum
+_LARGEST_STEP = 2.0  # a longer Newton step leaves where the quadratic model holds
+_RIDGE = 1e-9  # keeps collinear columns solvable
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,13 +13,11 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from mechanisms.exact.balls import rational, rational_matrix, smallest_eigenvalue_bound
+from mechanisms.exact.balls import MATRIX_BITS, rational, rational_matrix, smallest_eigenvalue_bound
 from mechanisms.exact.rounding import working_precision
 from mechanisms.samplers.objective import Certified
 
 Floats = NDArray[np.float64]
-
-_MATRIX_BITS = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +49,7 @@ class LeastSquaresObjective:
             np.array([[float(entry) for entry in row] for row in self._hessian]),
             np.array([float(entry) for entry in self._linear]),
         )
-        with working_precision(_MATRIX_BITS):
+        with working_precision(MATRIX_BITS):
             matrix = rational_matrix(self._hessian)
             self._curvature = smallest_eigenvalue_bound(matrix)
 
@@ -82,7 +80,7 @@ class LeastSquaresObjective:
 
     def certify(self, theta: Sequence[Fraction]) -> Certified:
         """Return the exact gradient and a lower bound of the Hessian's smallest eigenvalue."""
-        return Certified(self.gradient(theta, _MATRIX_BITS), self._curvature, None)
+        return Certified(self.gradient(theta, MATRIX_BITS), self._curvature, None)
 
     def gradient(self, theta: Sequence[Fraction], bits: int) -> list[arb]:
         """Return the gradient, exact but for one rounding to ``bits`` bits."""

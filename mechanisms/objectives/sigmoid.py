@@ -28,17 +28,15 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from mechanisms.domain import CODE_BITS, CODE_MAX, EXACT_ROWS
-from mechanisms.exact.balls import rational, rational_matrix, smallest_eigenvalue_bound
-from mechanisms.exact.floats import SIGMOID_ERROR, SIGMOID_FLOOR, sigmoid
+from mechanisms.exact.balls import MATRIX_BITS, rational, rational_matrix, smallest_eigenvalue_bound
+from mechanisms.exact.floats import SIGMOID_ERROR, SIGMOID_FLOOR, UNIT_ROUNDOFF, sigmoid
 from mechanisms.exact.rounding import working_precision
 from mechanisms.samplers.objective import Certified
 
 Floats = NDArray[np.float64]
 
-_UNIT = 2.0**-53
 _SAFETY = 1.01  # covers the rounding of the error bounds themselves
-_MATRIX_BITS = 128
-_SMALL_STRETCH = 0.5
+_SMALL_STRETCH = 0.5  # steps this short are taken whole, so a bound of the stretch will do
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +154,7 @@ class SigmoidObjective:
         which log sigmoid' can have moved by 1; averaged, by less than a half.
         """
         sums = self._code_sums(self._public.pull(theta))
-        with working_precision(_MATRIX_BITS):
+        with working_precision(MATRIX_BITS):
             error = arb(0, sums.error)
             gradient = self._push([rational(g) + error for g in sums.gradient])
             matrix, scale = self._ball_matrix(), rational(self._public.scale)
@@ -206,7 +204,7 @@ class SigmoidObjective:
         """
         width = self._public.width
         w = np.array([float(entry) for entry in exact])
-        tilt_error = (width + 2) * _UNIT * float(np.abs(w).sum())
+        tilt_error = (width + 2) * UNIT_ROUNDOFF * float(np.abs(w).sum())
         high, low = [0] * width, np.zeros(width)
         hessian = np.zeros((width, width))
         rows = chunks = 0
@@ -225,7 +223,7 @@ class SigmoidObjective:
             rest += float(np.abs(fine).sum())
             weight += float(curve.sum())
         eta = SIGMOID_ERROR + 2 * tilt_error if tilt_error < 0.25 else math.inf
-        order = (EXACT_ROWS + chunks + 4) * _UNIT
+        order = (EXACT_ROWS + chunks + 4) * UNIT_ROUNDOFF
         floor = rows * SIGMOID_FLOOR
         gradient = [
             Fraction(a, 1 << (2 * CODE_BITS)) + Fraction(b)

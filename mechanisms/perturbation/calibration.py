@@ -22,12 +22,13 @@ from mechanisms.samplers.minimiser import Problem, certified_minimiser
 from mechanisms.samplers.objective import Objective
 from mechanisms.samplers.regions import Region
 
+# More ridge is still private; with less, separable data have no finite answer.
 SMALLEST_RIDGE = Fraction(1, 2**20)
 
-_FINEST_STEP, _COARSEST_STEP = -32, -16
+_FINEST_STEP, _COARSEST_STEP = -32, -16  # the range of the public grid's exponent
 _FINER_THAN_NOISE = 10  # bits
-_NARROWEST, _WIDEST = -10, -2
-_ASSUMED_ROWS = 10**4
+_NARROWEST, _WIDEST = -10, -2  # the range of the kernel width's exponent
+_ASSUMED_ROWS = 10**4  # where the row count is private, the width is chosen for this many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

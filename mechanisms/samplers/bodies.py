@@ -27,8 +27,8 @@ from mechanisms.exact.fractions import fmpq_matrix, solve
 from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
 
-_GUARD_BITS = 32
-_FIRST_BITS = 24
+_GUARD_BITS = 32  # more than a membership test can lose
+_FIRST_BITS = 24  # most points are far from the edge
 
 
 class Body(Protocol):

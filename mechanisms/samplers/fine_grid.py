@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.intervals import GridCodes
 
-FINE_BITS = 32
-_WORD_BYTES = 8
+FINE_BITS = 32  # 2**32 places in each code: more than there are records
+_WORD_BYTES = 8  # one place is cut from each 64-bit word
 
 Integers = NDArray[np.int64]
 

@@ -60,9 +60,9 @@ from mechanisms.samplers.affine.tries import Verdict
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
-_RATE_BITS = 60
-_NORMAL_SLACK = 2.0**-20
-_FLOAT_SLACK = 2.0**-36
+_RATE_BITS = 60  # signs get dyadic odds, one word each
+_NORMAL_SLACK = 2.0**-20  # granted to normals made in floats, whose log and cosine are not proved
+_FLOAT_SLACK = 2.0**-36  # of sums and products in floats, far above their true error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,9 +21,9 @@ from mechanisms.samplers.l1_ball import Quadratic
 
 Floats = NDArray[np.float64]
 
-_NEWTON_STEPS = 60
-_FIRST_ROWS = 4
-_MOST_ROWS = 8192
+_NEWTON_STEPS = 60  # far more than the convex search needs
+_FIRST_ROWS = 4  # most draws keep one of the first few tries
+_MOST_ROWS = 8192  # tries screened at a time
 _WELL_INSIDE = 3.0  # standard deviations of every coordinate between the centre and the sphere
 
 

@@ -27,8 +27,8 @@ from mechanisms.exact.balls import rational
 from mechanisms.exact.certainty import settled
 from mechanisms.randomness import Randomness
 
-_WORD = 32
-_MORE = 64
+_WORD = 32  # bits of a coin drawn ahead for every variable
+_MORE = 64  # bits drawn when those leave a coin open
 # exp(-23) < 2**-32: above it the certified prefix of the overflow coin is zero.
 _NEGLIGIBLE_RATE = 23
 # Digits of one variable that an int64 holds with room for sums over 2**20 of them.

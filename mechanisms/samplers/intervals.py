@@ -48,10 +48,10 @@ from mechanisms.exact.balls import rational
 from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
 
-_FLOAT_BITS = 64
-_FLOAT_NATS = 64
-_TERM_ERROR = 2.0**-44
-_WIDE = np.longdouble
+_FLOAT_BITS = 64  # of the uniform: what floats look at
+_FLOAT_NATS = 64  # steps that weigh less are covered by one bound
+_TERM_ERROR = 2.0**-44  # relative, of one weight: exp and the product with its length
+_WIDE = np.longdouble  # running sums of many terms lose digits in plain floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -70,8 +70,8 @@ Integers = NDArray[np.int64]
 Path = tuple[tuple[int, int], ...]
 """(step, how many points lie in it), steps ascending."""
 
-_UNIFORM_SHARE_BITS = 20
-_ODDS_BITS = 40
+_UNIFORM_SHARE_BITS = 20  # once in 2**20 tries all of the grid is proposed
+_ODDS_BITS = 40  # float weights become integers of this many bits, rounded up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

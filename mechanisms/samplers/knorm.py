@@ -37,7 +37,7 @@ from mechanisms.randomness import Randomness
 from mechanisms.samplers.geometric import geometric
 
 # Spare bits of the first look at a lazy vector: rounding stays open with odds about m 2**-32.
-_SPARE_BITS = 32
+_SPARE_BITS = 32  # more bits are then wanted once in 2**32 draws
 
 
 def draw_l1(randomness: Randomness, dimension: int, rate: Fraction) -> list[int]:

@@ -26,7 +26,7 @@ Vector = NDArray[Any]
 
 Solve = Callable[[Vector, Vector], Vector]
 
-_FLOAT_TOLERANCE = 1e-12
+_FLOAT_TOLERANCE = 1e-12  # a hint's walk may stop at rounding
 
 
 @dataclass(frozen=True, slots=True)

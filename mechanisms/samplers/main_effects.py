@@ -36,9 +36,9 @@ from mechanisms.randomness import LazyUniform, Randomness
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-SCALE_BITS = 64
-GUARD_BITS = 32
-_HINT_BITS = 53
+SCALE_BITS = 64  # the weights of k are integers over 2**64
+GUARD_BITS = 32  # more than the products of a try can lose
+_HINT_BITS = 53  # as many as a float holds
 # Floats decide a rejection only this far from the boundary; their error is below 1e-11.
 _MARGIN = 1e-9
 

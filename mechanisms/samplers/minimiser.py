@@ -42,14 +42,14 @@ from mechanisms.samplers.regions import Region
 
 Floats = NDArray[np.float64]
 
-_TILT_BITS = 96
-_FLOAT_BITS = 128
-_NEWTON_STEPS = 200
+_TILT_BITS = 96  # of the tilt, for float hints
+_FLOAT_BITS = 128  # of the first certificate, made from one pass in floats
+_NEWTON_STEPS = 200  # far more than damped steps take; what is reached is only a hint
 _SETTLED = 1e-9  # the Newton step that follows one of this length is below 1e-16
-_FULL_STEP = 0.5
-_LONG_STEP = 4.0
-_HALVINGS = 50
-_LEVEL = 1e-6
+_FULL_STEP = 0.5  # up to this stretch a Newton step surely lowers the objective
+_LONG_STEP = 4.0  # up to this stretch the bound in _share says enough
+_HALVINGS = 50  # a float has no more digits
+_LEVEL = 1e-6  # a slope this much smaller than at the start is rounding
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from mechanisms.exact.balls import dot, midpoint, rational, rational_matrix
 from mechanisms.exact.rounding import working_precision
 from mechanisms.samplers.l1_ball import Point, Vector, solve_exactly
 
-_FLOAT_TOLERANCE = 1e-12
-_SECULAR_STEPS = 100
+_FLOAT_TOLERANCE = 1e-12  # a hint's walk may stop at rounding
+_SECULAR_STEPS = 100  # Newton's method on a convex function ends long before
 
 
 def box_minimum(

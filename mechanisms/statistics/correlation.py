@@ -30,6 +30,7 @@ from mechanisms.statistics.moments import MAX_COLUMNS, Moments
 from mechanisms.statistics.second_order import Jet, MomentReader
 
 # The variance of a column whose codes differ by about one step; less is noise.
+# A noisy variance may be zero or less: slopes need one of a code step at least.
 _LEAST_VARIANCE = Fraction(1, CODE_MAX**2)
 _ONE = Fraction(1)
 

@@ -17,7 +17,7 @@ from mechanisms.contract import Json, meaning, require_numbers
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency
 
-MAX_COLUMNS = 4
+MAX_COLUMNS = 4  # boxes in more dimensions take too long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ from mechanisms.statistics.conditions import (
     within,
 )
 
-MAX_CELLS = 10_000
+MAX_CELLS = 10_000  # keeps an answer, with its noise, within some megabytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from fractions import Fraction
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.quantile import gradient_sensitivity, joint_sensitivity
 
-_EXACT_LEVELS = 12
+_EXACT_LEVELS = 12  # beyond, a Gaussian bridge is near enough
 
 
 def split_rank_errors(

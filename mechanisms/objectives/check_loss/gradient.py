@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
 from mechanisms.exact.balls import rational
+from mechanisms.exact.floats import SPACING
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.objectives.check_loss.narrowing import near_minimiser
 from mechanisms.objectives.check_loss.records import Records
@@ -36,10 +37,9 @@ from mechanisms.samplers.boxes import Children, Space, Start
 
 Floats = NDArray[np.float64]
 
-_UNIT = 2.0**-52
 _SUM_ERROR = 2.0**-28  # of sums over fewer than 2**22 records, relative to their sizes
-_FEW_RECORDS = 6
-_LEANING = 0.125
+_FEW_RECORDS = 6  # all 2**6 subsets of them are tried at once
+_LEANING = 0.125  # directions sheared by less say nothing that theta's own do not
 _SUBSETS = [
     np.array(list(product((0.0, 1.0), repeat=size))).reshape(2**size, size)
     for size in range(_FEW_RECORDS + 1)
@@ -115,7 +115,7 @@ class GradientLaw(CheckLossLaw):
         settled = reached[:, :d] - float(self.tau) * self.total[:d]
         # the float of tau, products and sums: within some u of the sizes added
         sizes = (np.abs(self.total[:d]) + np.abs(reached[:, :d])) @ np.abs(self.directions)
-        rounding = (d + 4) * _UNIT * sizes + _SUM_ERROR * (above - below)
+        rounding = (d + 4) * SPACING * sizes + _SUM_ERROR * (above - below)
         along = settled @ self.directions
         least = np.maximum(0, np.maximum(along + below, -along - above) - rounding)
         norms = np.maximum(self.norm.floats(least[:, :d]), (least / self.lengths).max(axis=1))
@@ -124,7 +124,7 @@ class GradientLaw(CheckLossLaw):
                 sums = settled[box] + _SUBSETS[len(index)] @ self.xy[index, :d]
                 exact = self.norm.floats(np.maximum(0, np.abs(sums) - rounding[box, :d])).min()
                 norms[box] = max(norms[box], exact)
-        low = norms / CODE_MAX * float(self.rate) * (1 - 16 * _UNIT)
+        low = norms / CODE_MAX * float(self.rate) * (1 - 16 * SPACING)
         return Children(low, self.knowledge(indices, reached))
 
     def exponent(self, known: Undecided, point: Sequence[int], bits: int) -> arb:  # noqa: ARG002

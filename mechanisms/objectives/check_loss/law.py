@@ -15,13 +15,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.exact.floats import SPACING
 from mechanisms.objectives.check_loss.records import Records
 from mechanisms.samplers.boxes import Children
 
 Floats = NDArray[np.float64]
 
-_CHUNK_ROWS = 1 << 16
-_UNIT = 2.0**-52
+_CHUNK_ROWS = 1 << 16  # keeps the table of boxes and records small
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,7 +109,7 @@ class CheckLossLaw(ABC):
             size = np.abs(z)
             target = self.records.target[index]
             # d products and d + 1 sums err by at most (d + 2) u of the sum of sizes
-            margin = (d + 3) * _UNIT * (size @ reach_of_centre + np.abs(target))
+            margin = (d + 3) * SPACING * (size @ reach_of_centre + np.abs(target))
             threshold = size @ half + margin
             distance = centres @ z.T - target
             certain = distance > threshold

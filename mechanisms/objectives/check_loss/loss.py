@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
 from mechanisms.exact.balls import rational
+from mechanisms.exact.floats import SPACING
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.objectives.check_loss.narrowing import near_minimiser
 from mechanisms.objectives.check_loss.records import Records
@@ -18,8 +19,7 @@ from mechanisms.samplers.boxes import Children, Space, Start
 
 Floats = NDArray[np.float64]
 
-_UNIT = 2.0**-52
-_LOW_BITS = 30
+_LOW_BITS = 30  # positions are summed in two halves, which keeps both within 64 bits
 
 
 class LossLaw(CheckLossLaw):
@@ -86,8 +86,8 @@ class LossLaw(CheckLossLaw):
         sizes = np.abs(reached) + np.abs(self.total)
         size = np.abs(sizes[:-1] @ np.abs(shear)) @ (np.abs(centre) + half)
         size += np.ldexp(sizes[-1], self.records.grid_bits)
-        low = (value - 32 * _UNIT * size) * self._unit()
-        return max(self.floor, float(low) - 8 * _UNIT * abs(float(low)))
+        low = (value - 32 * SPACING * size) * self._unit()
+        return max(self.floor, float(low) - 8 * SPACING * abs(float(low)))
 
     def _unit(self) -> float:
         return float(self.rate) / CODE_MAX * 2.0**-self.records.grid_bits

@@ -26,20 +26,20 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from mechanisms.domain import CODE_MAX
+from mechanisms.exact.floats import SPACING
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.samplers.boxes import Box, Space, Start
 from mechanisms.samplers.boxes.faces import Patches, box_around, inner_faces, patches
 
 Floats = NDArray[np.float64]
 
-_FEW_ROWS = 2000
-_SAMPLE_ROWS = 20_000
-_TAIL_NATS = 30.0
-_WIDENINGS = 3
-_ENOUGH = 0.75
-_MATRIX_ENTRIES = 4_000_000
-_UNIT = 2.0**-52
-_MARGIN = 2.0**-30
+_FEW_ROWS = 2000  # with fewer the engine itself is as quick
+_SAMPLE_ROWS = 20_000  # a start from so many rows is close enough
+_TAIL_NATS = 30.0  # what lies outside then weighs exp(-30) of the whole
+_WIDENINGS = 3  # a doubling of the reach each
+_ENOUGH = 0.75  # of the nats wanted: then no wider box is tried
+_MATRIX_ENTRIES = 4_000_000  # keeps the table of patches and records small
+_MARGIN = 2.0**-30  # relative room for the float operations of a bound
 
 
 def near_minimiser(law: CheckLossLaw, space: Space) -> list[Start[Undecided]]:
@@ -183,7 +183,7 @@ class _Losses:
         # the decided records' gradient, and a few units in the last place of its parts
         self.settled = known.reached[:d] - self.tau * (law.total[:d] - open_sums)
         sizes = np.abs(law.total[:d]) + np.abs(known.reached[:d]) + np.abs(open_sums)
-        self.settled_error = 32 * _UNIT * sizes
+        self.settled_error = 32 * SPACING * sizes
         self.z, self.target = records.z[known.index], records.target[known.index]
         self.counts = records.counts[known.index].astype(np.float64)
         self.start, self.start_error, _ = self._open(point[None, :])
@@ -205,5 +205,5 @@ class _Losses:
         weight = ((distance > 0) - self.tau) * self.counts
         losses = weight * distance
         sizes = (np.abs(points) @ np.abs(self.z).T + np.abs(self.target)) @ self.counts
-        error = 8 * _UNIT * sizes + (len(self.counts) + 8) * _UNIT * np.abs(losses).sum(axis=1)
+        error = 8 * SPACING * sizes + (len(self.counts) + 8) * SPACING * np.abs(losses).sum(axis=1)
         return losses.sum(axis=1), error, weight @ self.z

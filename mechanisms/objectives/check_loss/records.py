@@ -26,7 +26,7 @@ from mechanisms.samplers.boxes import Space
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_SPREAD_BITS = 20
+_SPREAD_BITS = 20  # a target is lowered by one of 2**20 amounts: few of them tie
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,10 +24,10 @@ from mechanisms.samplers.affine.search import improved, ranked
 from mechanisms.samplers.affine.tries import Route, decide, random_words, surviving
 from mechanisms.samplers.affine.vertex import VertexRoute, vertex_route
 
-_FIRST_ROWS = 4
-_MOST_ROWS = 4096
+_FIRST_ROWS = 4  # most draws keep one of the first few tries
+_MOST_ROWS = 4096  # tries screened at a time
 _PATIENCE = 4  # batches of the largest size
-_GOOD_ENOUGH = math.log(50)
+_GOOD_ENOUGH = math.log(50)  # fifty tries cost less than the search for a better vertex
 
 
 def draw(

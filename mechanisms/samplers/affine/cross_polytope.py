@@ -24,7 +24,7 @@ from mechanisms.samplers.affine.cube import log_density_ceiling
 from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior
 from mechanisms.samplers.affine.tries import Floats, Verdict, Words
 
-_LEAST_TOTAL = 0.25
+_LEAST_TOTAL = 0.25  # a sum of exponentials this small is left to the balls
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,9 @@ from mechanisms.samplers.affine.posterior import AffinePosterior
 Balls = NDArray[np.object_]
 Row = tuple[tuple[int, float], ...]
 
-_PIECES_PER_DIMENSION = 20
-_GOLDEN = 0.6180339887498949
-_NUDGE = arb((1, -60))
+_PIECES_PER_DIMENSION = 20  # the walk is given up after so many: it is only a hint
+_GOLDEN = 0.6180339887498949  # spreads the nudges, so that no two are alike
+_NUDGE = arb((1, -60))  # splits ties; what it moves is only a hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

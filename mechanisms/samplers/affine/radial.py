@@ -38,9 +38,10 @@ from mechanisms.samplers.affine.cube import log_density_ceiling, pulled_norm
 from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior, Shadow
 from mechanisms.samplers.affine.tries import WORD_BITS, Floats, Verdict, Words
 
+# Words for the odds of all pieces, with room for rounding each up.
 _ROOM = 2.0**WORD_BITS * (1 - 2.0**-30)
-_MARGIN = 2.0**-20
-_PARTS_PER_DIMENSION = 4
+_MARGIN = 2.0**-20  # covers the float logarithms of the bounds
+_PARTS_PER_DIMENSION = 4  # finer pieces fit f better and cost more to look up
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,12 @@ import numpy as np
 from mechanisms.samplers.affine.path import Row, Vertex
 from mechanisms.samplers.affine.posterior import Floats, Shadow
 
-_BLENDS = (0.1, 0.3, 0.6, 0.8, 0.9, 0.97, 0.997)
-_STARTS = 3
-_MOST_MOVES = 40
-_LEAST_GAIN = 0.05
-_UNIT = 2.0**52
-_SHRINK = _UNIT * (1 - 2.0**-48)
+_BLENDS = (0.1, 0.3, 0.6, 0.8, 0.9, 0.97, 0.997)  # shares tried for a move
+_STARTS = 3  # cones descended from: the best few end alike
+_MOST_MOVES = 40  # descents end long before
+_LEAST_GAIN = 0.05  # of log mass: less is not worth a move
+_UNIT = 2.0**52  # weights become multiples of 2**-52
+_SHRINK = _UNIT * (1 - 2.0**-48)  # a hair below 1, so that rounded sizes cannot sum above it
 
 Ranked = tuple[float, Vertex]
 Support = tuple[tuple[int, int], ...]

@@ -32,8 +32,8 @@ Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 
 WORD_BITS = 64
-_FIRST_BITS = 64
-_SHORT_WORD = np.uint64(1 << 44)
+_FIRST_BITS = 64  # a word: what the screen has seen
+_SHORT_WORD = np.uint64(1 << 44)  # below 2**-20
 
 
 class Verdict(NamedTuple):

@@ -54,7 +54,7 @@ from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior, f
 from mechanisms.samplers.affine.tries import WORD_BITS, Floats, Verdict, Words
 from mechanisms.samplers.affine.two_sided import WORDS, TwoSided, two_sided
 
-_MOST_FAR_ODDS = 0.25
+_MOST_FAR_ODDS = 0.25  # a larger share for the far component costs more than eta saves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

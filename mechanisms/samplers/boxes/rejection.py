@@ -43,11 +43,11 @@ from mechanisms.samplers.boxes.tree import SumTree
 LEAST_MS = 100.0
 """No draw is reckoned to be shorter than this."""
 
-_GUARD_BITS = 64
-_SCALE = 512
+_GUARD_BITS = 64  # more than the exponential of an exponent can lose
+_SCALE = 512  # bits of a box's integer weight
 _LEAST = -318.0  # lighter boxes are weighed as if this heavy; e**-318 > 2**(52 - _SCALE)
-_REBASE_BITS = 120
-_PARTS = 4
+_REBASE_BITS = 120  # the weights are written anew before they outgrow the scale
+_PARTS = 4  # a box is cut into at most four
 
 
 def expected_ms(*, dimension: int, rows: int) -> float:

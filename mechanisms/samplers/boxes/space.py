@@ -26,9 +26,9 @@ from mechanisms.randomness import Randomness
 
 Floats = NDArray[np.float64]
 
-SHEAR_BITS = 24
-_LARGEST_SHEAR = 16
-_SLACK = 2.0**-44
+SHEAR_BITS = 24  # the shear is an exact dyadic, so that boxes hold whole grid points
+_LARGEST_SHEAR = 16  # steeper ones would only make the boxes long
+_SLACK = 2.0**-44  # relative room for the float operations of a bound
 
 
 @dataclass(frozen=True, slots=True)

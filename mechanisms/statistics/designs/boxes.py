@@ -13,7 +13,8 @@ from mechanisms.statistics.designs.grids import grid_bits
 from mechanisms.statistics.designs.rows import scaled_codes
 from mechanisms.statistics.designs.scaling import RegressionScaling
 
-MAX_DIMENSION = 4
+MAX_DIMENSION = 4  # the number of boxes grows too fast beyond
+# By the number of coefficients: more rows would take too long.
 MOST_ROWS = {1: 4_000_000, 2: 2_000_000, 3: 1_000_000, 4: 200_000}
 
 

@@ -14,7 +14,7 @@ from mechanisms.statistics.designs.scaling import ScaledColumn
 
 Rows = NDArray[np.float64]
 
-_CACHED_BYTES = 1 << 29
+_CACHED_BYTES = 1 << 29  # half a gigabyte of rows may stay in memory between passes
 
 
 def code_rows(data: Data, columns: Sequence[str]) -> Iterator[NDArray[np.float64]]:
