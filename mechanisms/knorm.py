@@ -37,7 +37,7 @@ from mechanisms.geometry.balls import BALLS, Ball, NoiseLaw, NormBall
 from mechanisms.geometry.figure import adjacent_output_space_svg
 from mechanisms.geometry.laws import noise_law
 from mechanisms.geometry.spaces import AdjacentOutputSpace, upper_root
-from mechanisms.privacy import Guarantee, PrivacyLoss
+from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.knorm import draw_l1, draw_l2, draw_linf
 from mechanisms.statistics.additive import (
@@ -204,8 +204,12 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
 
 
 def _expected_ms(form: AdditiveForm, schema: Schema) -> float:
-    """Return the time of the noise, and of a pass over the rows where there is one."""
-    read = _MS_PER_CELL * form.columns_read * schema.row_bound
+    """Return the time of the noise, and of a pass over the rows where there is one.
+
+    The library draws for a schema without a bound on its rows too; then they count for nothing.
+    """
+    rows = schema.rows if schema.adjacency is Adjacency.REPLACE_ONE else schema.max_rows
+    read = _MS_PER_CELL * form.columns_read * (rows or 0)
     return _MS_PER_COORDINATE * form.noise_size + read
 
 
