@@ -60,6 +60,7 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
     if not isinstance(statistic, Stack):
         raise InvalidStatisticError("composition releases stack", field_name="mechanism")
     require_valid(statistic, schema, "composition", norm)
+    # Exact fractions that sum to epsilon: no part is charged by a rounded share.
     shares = split(epsilon, statistic.exact_shares())
     plans = tuple(
         _calibrate_part(index, part, schema, share)

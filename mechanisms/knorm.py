@@ -94,12 +94,14 @@ class IntegerNoise:
         """Return epsilon-DP noise for a statistic with this adjacent output space."""
         m = space.dimension
         fineness = 4 * m * max(Fraction(1), epsilon)
+        # A hull's sensitivity is one scaled unit, cut into rings of whole lattice steps.
         if not isinstance(ball, str):
             refinement, steps = _rings(ball, space.unit, fineness)
             return cls(ball, m, refinement, (epsilon / (space.unit * refinement)) ** 2, steps)
         squared = space.squared(ball) * space.unit**2
         smooth = ball in ("l2", "linf") and m > 1
         refinement = 1
+        # Coarser, and nearly every radius that is drawn would be rejected (samplers.knorm).
         while smooth and squared * refinement**2 < fineness**2:
             refinement *= 2
         return cls(ball, m, refinement, epsilon**2 / (squared * refinement**2))
@@ -291,8 +293,8 @@ def _drawing(form: AdditiveForm, noise: IntegerNoise) -> Callable[[Data, Randomn
 
     def draw(data: Data, randomness: Randomness) -> Outcome:
         tree = form.answer(draw_coordinates(form, noise, data, randomness))
-        told = of_all() if form.linear else describe(tree)
-        return Outcome(value=render(tree, Leaf.number), noise=told(tree))
+        noise_of = of_all() if form.linear else describe(tree)
+        return Outcome(value=render(tree, Leaf.number), noise=noise_of(tree))
 
     return draw
 

@@ -207,6 +207,7 @@ def solve(xx: Floats, xy: Floats, rule: Rule, edge: float) -> Floats:
         tau, which the default rule needs.
     """
     size = np.abs(xx).max(axis=(1, 2))
+    # Scaled to size 1 first: released moments may be as large as floats allow.
     size = np.where(size > 0, size, 1.0)
     values, vectors = np.linalg.eigh(xx / size[:, None, None])
     if rule.ridge is None:

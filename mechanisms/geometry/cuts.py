@@ -196,6 +196,7 @@ class CutBall(SmoothBall):
                     length = abs(sum((entries[i] * c for i, c in cut.terms), arb(0)))
                     if length > cut.bound:
                         return False
+                    # Neither surely passed nor surely failed: asked again with more bits.
                     if not length <= cut.bound:
                         undecided.append(cut)
             if not undecided:

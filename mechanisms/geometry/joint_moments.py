@@ -144,6 +144,7 @@ class JointMomentBall(SmoothBall):
         count, mains = point[0], point[1 : 1 + self.effects]
         for (j, k), entry in zip(self.pairs, point[1 + self.effects :], strict=True):
             one, two = mains[j], mains[k]
+            # The parabola's two arcs, cleared of their quotients: integers on both sides.
             if j == k:
                 over, under = 2 * abs(one) - size - count, 2 * abs(one) - size + count
                 if over > 0 and (size - entry) * (size - count) < over * over:
@@ -211,6 +212,7 @@ class JointMomentBall(SmoothBall):
         counts, weights = _counts(self)
         if self.crossed:
             sizes, large = propose(self.effects)
+            # Proposals are weighed, not rejected: simulation may, a draw may not.
             weights = weights * self.tilted_shares(sizes, counts, large)
             rows = resampled(weights, count, uniforms)
             counts, halves = counts[rows], sizes[rows] / 2

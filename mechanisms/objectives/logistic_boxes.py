@@ -144,6 +144,7 @@ class LogisticLaw:
     def start(self, space: Space) -> list[Start[Local]]:
         """Return boxes that cover Theta: where there is one, one around the minimiser first."""
         root = Start(space.root(), self.floor, self._coarse(np.zeros((0, 0))))
+        # Separable rows pull theta to the edge: no box around a minimiser then.
         if not self.records.hint.inside:
             return [root]
         scale = 2.0**self.records.grid_bits
@@ -175,6 +176,7 @@ class LogisticLaw:
         sizes = np.zeros(centres.shape)
         if known.expansion is not None:
             sizes, loose = self._sizes(known.expansion, centres, half)
+            # The expansion handed down still serves: no row is read.
             if not loose:
                 return Children(self._low(sizes, centres, half), [known] * len(centres))
         shear, side = self.records.space.shear, half * self.records.step
@@ -184,6 +186,7 @@ class LogisticLaw:
                 own = np.abs(each.middle) - np.abs(each.slopes) @ side * (1 + MARGIN) - each.rest
                 sizes[k] = np.maximum(sizes[k], own)
                 local.append(self._coarse(each.slopes))
+        # Small boxes: an expansion of their own, which their parts inherit.
         else:
             for k, found in enumerate(expand(self.records, centres @ shear.T)):
                 own = self._sizes(found, centres[k : k + 1], half)[0][0]
@@ -224,6 +227,8 @@ class LogisticLaw:
             drift += known.hessian_error * size
             found[k] = np.abs(middle) - (error + rest + width + drift)
             nats = self.norm.floats(np.stack([rest, width])) * float(self.rate)
+            # Too loose where the remainder costs more than the box's own width; NaN counts as
+            # loose.
             loose |= not nats[0] <= _LITTLE_NATS + _SHARE * nats[1]
         return found, loose
 

@@ -203,6 +203,7 @@ def expand(records: SignedRecords, points: Floats) -> list[Expansion]:
         gradient += weight @ zeta
         curves += curve @ products
         sizes = np.abs(zeta).T
+        # T_j: curvatures again, weighed by |zeta_j|, which bound the third derivatives.
         for k in range(count):
             bends[k] += (sizes * curve[k]) @ products
         residual += weight.sum(axis=1)
@@ -299,6 +300,7 @@ def chord(t: Floats, move: Floats) -> tuple[Floats, Floats, Floats]:
     )
     bent = largest * np.maximum(np.abs(1 - 2 * low), np.abs(1 - 2 * high))
     gap = np.minimum(bent, _LARGEST_BEND) * (move * move / 2)
+    # Where the chord is no better than the plain interval, the interval has no slope to carry.
     straight = gap < _PREFERRED * half
     slope = np.where(straight, half / move, 0.0)
     return (low + high) / 2, slope, np.where(straight, gap, half)

@@ -211,6 +211,7 @@ class SigmoidObjective:
         residual = rest = weight = 0.0
         for zeta in self._chunks():
             e, complement = sigmoid(zeta @ w)
+            # A coarse part whose products sum exactly, and a fine one whose errors hardly count.
             coarse = np.rint(e * CODE_MAX) / CODE_MAX
             fine = e - coarse
             scaled = (coarse @ zeta) * 2.0 ** (2 * CODE_BITS)

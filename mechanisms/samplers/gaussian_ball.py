@@ -165,15 +165,18 @@ class Envelope:
         z, slack_z = self._slow_floats(choices, draws)
         normal = _normals(uniforms[:, slow:])[:, : len(self.frame.others)]
         theta = shadow.offset + z @ shadow.slow.T + normal @ shadow.fast.T
+        # How far each coordinate of theta may be off: only a try that is surely outside is dropped.
         slack = (_NORMAL_SLACK * (np.abs(normal) + 1)) @ np.abs(shadow.fast).T
         slack += slack_z @ np.abs(shadow.slow).T + _FLOAT_SLACK * np.abs(shadow.offset)
         away = z - shadow.start
+        # The quadratic form at the float point, then the most that its errors can add.
         near = np.maximum(np.abs(away) - slack_z - _FLOAT_SLACK * np.abs(shadow.start), 0)
         ceiling = -0.5 * np.einsum("ij,jk,ik->i", away, shadow.schur, away)
         reach = np.abs(away) + slack_z + _FLOAT_SLACK * np.abs(shadow.start)
         error, size = reach - near, np.abs(shadow.schur)
         ceiling += np.einsum("ij,jk,ik->i", error + _FLOAT_SLACK * reach, size, reach)
         outside = (np.abs(theta) - slack).sum(axis=1) > shadow.bound * (1 + _FLOAT_SLACK)
+        # The true ratio is never above 1, so a looser ceiling says no more.
         return np.where(outside, -np.inf, np.minimum(ceiling, 0.0))
 
     def _slow_floats(self, choices: Words, draws: Floats) -> tuple[Floats, Floats]:
@@ -193,6 +196,7 @@ class Envelope:
     def verdict(self, choices: Sequence[int], uniforms: Sequence[arb], bits: int) -> Verdict | None:
         """Return the try in balls: theta, the room left in the ball, the log ratio."""
         exact, slow = self.exact, self.frame.slow
+        # Many tries are decided at the same few precisions.
         balls = self._balls.get(bits)
         if balls is None:
             balls = self._balls[bits] = _Balls.of(exact)
@@ -245,6 +249,7 @@ def _exact(law: GaussianBall, frame: Frame, hints: Sequence[float]) -> _Exact:
     if frame.pivot is not None:
         base[frame.pivot, 0] = frame.signs[frame.pivot] * to_fmpq(law.bound)
     vector = fmpq_mat([[to_fmpq(entry)] for entry in law.vector])
+    # P and b in the coordinates (z, v), the pull of the base point taken off.
     turned = change.transpose() * matrix * change
     pull = change.transpose() * (vector - matrix * base)
     fast = _block(turned, slow, size, slow, size)
@@ -255,6 +260,7 @@ def _exact(law: GaussianBall, frame: Frame, hints: Sequence[float]) -> _Exact:
     to_fast = _block(change, 0, size, slow, size)
     schur = _block(turned, 0, slow, 0, slow)
     beta, along, offset = pull_slow, _block(change, 0, size, 0, slow), base
+    # v's own mean moves with z: complete the square, and S is what is left for z.
     if pivots:
         offset = base + to_fast * (inverse * pull_fast)
         if slow:
@@ -264,6 +270,7 @@ def _exact(law: GaussianBall, frame: Frame, hints: Sequence[float]) -> _Exact:
     rate, odds = _rates(hints)
     half = 1 << (_RATE_BITS - 1)
     tilts = [rate * fmpq(odd, half) for odd in odds]
+    # z0 is where the tangent has the slopes that were chosen: S z0 = a + beta.
     start = _entries(schur.solve(fmpq_mat([[rate], *([t] for t in tilts)]) + beta)) if slow else []
     return _Exact(
         offset=_entries(offset),
@@ -362,6 +369,7 @@ def _unit_factor(matrix: fmpq_mat) -> tuple[fmpq_mat, list[fmpq]]:
         [[fmpq(i == j) for j in range(size)] for i in range(size)],
         [],
     )
+    # Elimination without pivoting: a positive definite matrix has positive pivots.
     for k in range(size):
         pivots.append(rest[k][k])
         for i in range(k + 1, size):

@@ -176,7 +176,10 @@ def _steps_near(grid: GridCodes, level: Fraction, rate: Fraction, nats: int) -> 
     quantile = int(np.searchsorted(reached, over))  # reached[quantile - 1] < wanted <= it
     first = min(int(np.searchsorted(reached, under - farthest)), quantile)
     last = max(int(np.searchsorted(reached, over + farthest, side="right")), quantile)
+    # Between two codes the score is constant; to the left a step begins at a code, to the right
+    # after it.
     starts = np.concatenate([codes[max(first - 1, 0) : quantile], codes[quantile - 1 : last] + 1])
+    # The first and the last step reach to the ends of the grid.
     if first == 0:
         starts = np.concatenate([[grid.low], starts])
     if last == len(reached):
@@ -256,6 +259,7 @@ def _certified(
     cut_left: bool,
 ) -> int | None:
     """Return ``place`` when ``before < uniform * total < through`` for all values in the balls."""
+    # What is missing may lie on either side, unless no step was cut off on the left.
     target = uniform * (total + missing)
     below = before + missing if cut_left or place else before
     return place if target > below and target < through + missing else None

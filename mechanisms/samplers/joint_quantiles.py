@@ -161,6 +161,7 @@ def joint_points(
 
 def _try(tables: Tables, fine: FineGrid, randomness: Randomness) -> list[int] | None:
     """Propose fine points, ascending, and return them if they are kept."""
+    # The few uniform proposals reach what lies outside the windows, so that no point is lost.
     if not randomness.bits(_UNIFORM_SHARE_BITS):
         points = sorted(fine.low + randomness.below(fine.span) for _ in tables.law.levels)
         every = fine.all_steps()
@@ -226,6 +227,7 @@ class Tables:
         reach, ends = _sums(law, steps, windows, fine.rows)
         first, last = windows[-1]
         remaining = fine.rows - steps.ranks[first:last]
+        # The last cell, from the last point to the end, has a score as well.
         final = ends[-1] - law.loss(len(windows), remaining, fine.rows)
         total = float(np.logaddexp.reduce(final))
         return cls(
@@ -292,6 +294,7 @@ class Tables:
         ranks = self.steps.ranks[first:last]
         next_rank = self.rows if following is None else int(self.steps.ranks[following])
         weights = self.ends[level - 1] - self.law.loss(level, next_rank - ranks, self.rows)
+        # Points of one step are drawn together, so the step before is another one.
         if following is not None:
             weights[max(following - first, 0) :] = -np.inf
         return weights
@@ -348,6 +351,7 @@ def _reach(
     centre = int(sources[0])
     goals = ranks[start:stop] - whole - centre  # less part: where the score turns
     limit = np.clip(np.arange(start, stop) - first, 0, last - first)
+    # Below the turn the score falls with the source's rank, above it rises.
     turn = np.minimum(np.searchsorted(sources - centre, goals - (part > 0), side="right"), limit)
     tilt = rate * (sources - centre)
     shift = rate * (goals - float(part))
@@ -361,6 +365,7 @@ def _range_sums(terms: Floats, starts: Integers, ends: Integers) -> Floats:
     sums = np.full(len(starts), -np.inf)
     places, blocks, size = starts.copy(), terms, 1
     lengths = ends - starts
+    # Each range is cut into blocks of 1, 2, 4, .. by the bits of its length.
     while (lengths >= size).any():
         taking = (lengths & size) > 0
         sums[taking] = np.logaddexp(sums[taking], blocks[places[taking]])
@@ -386,6 +391,7 @@ def _slack(
 
 def _odds(weights: Floats) -> Integers:
     """Return integer odds from log weights, rounded up; 0 only for -inf."""
+    # Rounded up, so that no place inside the windows is impossible.
     scaled = np.exp(weights - weights.max()) * 2.0**_ODDS_BITS
     return np.where(np.isneginf(weights), 0, scaled.astype(np.int64) + 1)
 

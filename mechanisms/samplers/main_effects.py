@@ -73,6 +73,7 @@ class Proposal:
 
     def kept(self) -> bool:
         """Decide the proposal: floats reject what is far off, balls decide the rest."""
+        # Most proposals fail clearly; floats see that without a ball.
         if _middle(self._coin) > self._float_odds() + _MARGIN:
             return False
         return coin_shows(self._coin, self._odds, first_bits=_HINT_BITS + 11)

@@ -109,6 +109,7 @@ def _newton(problem: Problem) -> Point | None:
         if not math.isfinite(length):
             return None
         size = float(np.abs(point.theta).sum())
+        # Near the end steps stop shrinking by rounding alone; the certificate judges the point.
         stalled = length <= 1e-6 * size and length >= previous / 4
         if stalled or length <= _SETTLED * size or problem.objective.quadratic:
             return point
@@ -214,9 +215,11 @@ def refined_minimiser(problem: Problem, start: Sequence[Fraction] | None) -> tup
         found = _round(problem, theta, radius, bits=bits)
         if found is not None:
             return found
+        # A full Newton step should more than halve the radius: if not, rounding holds it up.
         if smallest is not None and 2 * radius >= smallest:
             bits *= 2
         theta, shortened = _exact_step(problem, theta, gradient, bits)
+        # After a shortened step the radius may grow without any fault of rounding.
         smallest = None if shortened else radius
 
 

@@ -68,6 +68,7 @@ def permute_and_flip_point(
     while True:
         waits.append(randomness.uniform())
         point, exponent = draw_scored_point(grid, level=level, rate=rate, randomness=randomness)
+        # A candidate has one coin, which has been tossed.
         if point in drawn:
             continue
         drawn.add(point)

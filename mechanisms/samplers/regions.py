@@ -130,6 +130,7 @@ class L1Ball:
         rest = sum((abs(t) for j, t in enumerate(theta) if j != largest), Fraction(0))
         if rest >= self.bound:
             return None
+        # Exactly on the sphere, where the normal cone is wide enough to certify.
         theta[largest] = signs[largest] * (self.bound - rest)
         return theta
 
@@ -144,6 +145,7 @@ class L1Ball:
             return list(total)
         support = sum(map(abs, signs))
         tau = -dot(signs, total).mid() / support
+        # Any tau >= 0 is valid; this one leaves the least on the face's coordinates.
         tau = arb(tau).mid().max(arb(0))
         return [
             g + tau * s if s else (abs(g) - tau).max(arb(0))

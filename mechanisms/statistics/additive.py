@@ -108,7 +108,7 @@ class AdditiveStatistic(Statistic, Protocol):
         """Return the statistic's form on this schema; the statistic has been checked."""
 
 
-def still(dimension: int) -> Callable[[int | None], Coordinates]:
+def constant_slopes(dimension: int) -> Callable[[int | None], Coordinates]:
     """Return the reference of an answer whose slopes are the same everywhere."""
     zeros = (Fraction(0),) * dimension
     return lambda _rows: zeros

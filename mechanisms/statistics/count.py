@@ -15,7 +15,7 @@ from mechanisms.contract import Data, InvalidStatisticError, Json, meaning
 from mechanisms.domain import Schema
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.privacy import Adjacency
-from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, still
+from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, constant_slopes
 from mechanisms.statistics.conditions import (
     Condition,
     check_conditions,
@@ -77,7 +77,7 @@ class Count:
             space=space,
             total=lambda data: [self._total(data, schema)],
             answer=_answer,
-            reference=still(1),
+            reference=constant_slopes(1),
             grid=lambda step: {"step": {"count": float(step)}},
             details={},
             noise_size=1,

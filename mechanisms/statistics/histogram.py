@@ -32,7 +32,7 @@ from mechanisms.domain import CODE_MAX, CategoryColumn, Column, NumberColumn, Sc
 from mechanisms.geometry.histograms import HistogramBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.privacy import Adjacency
-from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, still
+from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, constant_slopes
 from mechanisms.statistics.conditions import (
     Condition,
     check_conditions,
@@ -132,7 +132,7 @@ class Histogram:
             space=_space(cells, schema.adjacency, filtered=bool(self.where)),
             total=lambda data: self._total(data, schema, axes),
             answer=answer,
-            reference=still(cells),
+            reference=constant_slopes(cells),
             grid=lambda step: {"step": {"count": float(step)}},
             details={},
             noise_size=cells,

@@ -21,8 +21,8 @@ from mechanisms.statistics.additive import (
     Coordinates,
     Leaf,
     Tree,
+    constant_slopes,
     public_rows,
-    still,
 )
 from mechanisms.statistics.second_order import (
     UNIT,
@@ -69,7 +69,7 @@ class Moments:
 
         def reference(rows: int | None) -> Coordinates | None:
             if public:
-                return still(layout.dimension)(rows)
+                return constant_slopes(layout.dimension)(rows)
             return None if rows is None else layout.corner(rows)
 
         return AdditiveForm(

@@ -149,6 +149,8 @@ class Layout:
         vector += [CODE_MAX * total for total in gram[0][1:]]
         for j, k in self.pairs:
             product = gram[1 + j][1 + k]
+            # With a private count squares are centred, 2 a**2 - F**2, so that a record moves them
+            # by F**2.
             square = 2 * product - (gram[0][0] * UNIT if joint else 0)
             vector.append(square if j == k else product)
         return vector
@@ -192,6 +194,7 @@ class Layout:
         if self.rows is not None:
             slope = Fraction(1, UNIT * self.rows)
             return Jet(coordinates[index] * slope, {index: slope})
+        # A noisy count below one record would turn shares over or blow them up.
         records = max(coordinates[0], Fraction(UNIT))
         share = clamp(coordinates[index] / records, Fraction(-1), Fraction(1))
         return Jet(share, {0: -share / records, index: 1 / records})

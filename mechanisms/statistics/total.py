@@ -29,8 +29,8 @@ from mechanisms.statistics.additive import (
     Coordinates,
     Leaf,
     Tree,
+    constant_slopes,
     public_rows,
-    still,
 )
 from mechanisms.statistics.conditions import (
     Condition,
@@ -245,7 +245,7 @@ def linear_form(
         space=space,
         total=total,
         answer=answer,
-        reference=still(space.dimension),
+        reference=constant_slopes(space.dimension),
         grid=lambda step: {
             "step": {name: float(unit * step) for name, unit in zip(names, units, strict=True)}
         },

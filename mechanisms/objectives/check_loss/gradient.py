@@ -117,9 +117,11 @@ class GradientLaw(CheckLossLaw):
         sizes = (np.abs(self.total[:d]) + np.abs(reached[:, :d])) @ np.abs(self.directions)
         rounding = (d + 4) * SPACING * sizes + _SUM_ERROR * (above - below)
         along = settled @ self.directions
+        # Open records may count or not: the interval of g along w, and its distance from 0.
         least = np.maximum(0, np.maximum(along + below, -along - above) - rounding)
         norms = np.maximum(self.norm.floats(least[:, :d]), (least / self.lengths).max(axis=1))
         for box, index in enumerate(indices):
+            # Few open records leave few gradients: the least norm of them all is a sharper bound.
             if d > 1 and 0 < len(index) <= _FEW_RECORDS:
                 sums = settled[box] + _SUBSETS[len(index)] @ self.xy[index, :d]
                 exact = self.norm.floats(np.maximum(0, np.abs(sums) - rounding[box, :d])).min()

@@ -112,6 +112,7 @@ class CheckLossLaw(ABC):
             margin = (d + 3) * SPACING * (size @ reach_of_centre + np.abs(target))
             threshold = size @ half + margin
             distance = centres @ z.T - target
+            # Beyond the box's reach and the rounding: reached everywhere on it.
             certain = distance > threshold
             possible = distance >= -threshold
             reached += certain @ xy

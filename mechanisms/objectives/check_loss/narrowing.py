@@ -145,6 +145,7 @@ def _search(law: CheckLossLaw) -> _Hint | None:
         u, hessian = sample.descend(u, width)
     near = every.near(u, 0.2)
     width = 0.02
+    # Narrower kernels fit the kink better, while enough records still lie under them.
     while width > 1e-7 and (np.abs(near.z @ u - near.y) < width).sum() > 40 * d:
         width /= 2
         u, hessian = near.descend(u, width)

@@ -91,12 +91,14 @@ class RadialRoute:
         low, high = pieces.places[piece], pieces.places[piece + 1]
         shrunk: Floats = (low / high) ** size
         radius: Floats = high * (shrunk + uniforms[:, 0] * (1 - shrunk)) ** (1 / size)
+        # The few words beyond a multiple of 2 d name no face; their tries are rejected.
         face = choices[:, 1] // np.uint64(_face_width(size))
         inside = drawn & (face < 2 * size)
         noise = np.empty((len(radius), size))
         noise[:, 1:] = radius[:, None] * (2 * uniforms[:, 1:] - 1)
         axis = np.where(inside, face >> np.uint64(1), 0).astype(np.intp)
         rows = np.arange(len(radius))
+        # The radius takes the face's coordinate, whose own uniform moves to coordinate 0.
         noise[rows, 0] = noise[rows, axis]
         noise[rows, axis] = np.where(face & np.uint64(1), -radius, radius)
         norm, slack = pulled_norm(shadow, noise, radius)

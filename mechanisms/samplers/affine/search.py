@@ -72,6 +72,7 @@ def _descended(shadow: Shadow, start: _Found) -> _Found:
     """Return where the moves lead from a cone, cheap moves first."""
     reached = start
     for _ in range(_MOST_MOVES):
+        # The first move that helps is taken: the later ones cost more to try.
         for move in (_shrunk, _dropped, _added, _blended):
             found = move(shadow, reached)
             if found is not None and found.mass < reached.mass - _LEAST_GAIN:
@@ -116,6 +117,7 @@ def log_masses(shadow: Shadow, support: Sequence[tuple[int, int]], rows: Floats)
     system[:, count, :count] = [sign for _, sign in support]
     _, log_determinant = np.linalg.slogdet(system)
     usable = np.isfinite(log_determinant)
+    # A singular system is replaced by one that can be inverted, and dropped below.
     system[~usable] = np.eye(count + 1)
     dual = np.linalg.inv(system)[:, count, :]
     rates, price = dual[:, :count], -dual[:, count]

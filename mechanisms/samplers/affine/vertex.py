@@ -135,6 +135,7 @@ class VertexRoute:
         norm = np.abs(theta).sum(axis=1)
         width = slack[:, :size].sum(axis=1)
         height = points[:, -1] - np.minimum(up, down).min(axis=1)
+        # A lower height means a larger density: the ceiling has to allow for it.
         height -= slack[:, size:].max(axis=1) * 2
         above = np.maximum(shadow.bound - norm - width, 0.0)
         gain = shadow.floor_rate * (rates.gain if self.far_odds else 0.0) * s
@@ -148,6 +149,7 @@ class VertexRoute:
         outside |= ((up + slack[:, size : 2 * size]) < 0).any(axis=1)
         outside |= ((down + slack[:, 2 * size : -1]) < 0).any(axis=1)
         signs, places = self._signs()
+        # The near component keeps only points whose N-coordinates all have their sign.
         if self.far_odds:
             outside |= ((theta[:, places] * signs + slack[:, places]) < 0).any(axis=1)
         return np.where(far, 0.0, np.where(outside, -np.inf, ceiling))
@@ -167,6 +169,7 @@ class VertexRoute:
             least = least.min(gap)
         height = top - least
         conditions = [exact.bound - norm, s, least]
+        # Each component keeps the points of its own region, so that none is kept twice.
         if self.far_odds:
             wrong = arb(1)
             for place, sign in self.vertex.support:
@@ -176,6 +179,7 @@ class VertexRoute:
         log_ratio = target + exact.floor_rate * arb(rates.start) + sum(parts, arb(0))
         if exact.power:
             log_ratio += exact.power * (1 + exact.bound).log()
+        # The far envelope's height at the apex, the near one's being 1.
         if far:
             log_ratio -= rational(self._far_height()).log()
         return Verdict(theta=theta, conditions=conditions, log_ratio=log_ratio)
@@ -253,6 +257,7 @@ def _far_price(rates: Rates) -> Fraction:
 
 def vertex_route(law: AffinePosterior, vertex: Vertex) -> VertexRoute | None:
     """Certify the cone at a vertex and calibrate its envelope; None if a rate is not positive."""
+    # A row longer than 1 would not bound t from below.
     if any(sum(abs(Fraction(weight)) for _, weight in row) > 1 for row in vertex.rows):
         return None
     try:
@@ -319,6 +324,7 @@ def _far_odds(law: AffinePosterior, vertex: Vertex, cone: Cone, rates: Rates) ->
         return None
     size = law.dimension
     apex = _far_price(rates) / _near_price(rates, near=True) / 2**size
+    # The far envelope must lie above exp(-D), D >= T, at every point of its region.
     needed = math.exp(-threshold / 2) / float(apex) * (1 + 2.0**-20)
     share = needed / (1 + needed)
     if share > _MOST_FAR_ODDS:

@@ -109,6 +109,7 @@ class Cover(Generic[Knowledge]):
         if self.tree.total.bit_length() >= _SCALE - _REBASE_BITS:
             return
         held = [cell for cell in self.cells if cell is not None]
+        # Boxes that were split have grown lighter: measured anew, weights keep their digits.
         self.reference = min(cell.exponent for cell in held)
         self.cells = list(held)
         self.free = []
