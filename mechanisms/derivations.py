@@ -44,23 +44,19 @@ from mechanisms.functional.sanitized import equations, regression_outcome
 from mechanisms.knorm import integer_noise
 from mechanisms.privacy import Adjacency, PrivacyLoss, split
 from mechanisms.statistics.additive import (
-    Coordinates,
-    Leaf,
-    Tree,
     describe_noise,
     public_rows,
     render,
 )
-from mechanisms.statistics.correlation import Correlation, correlation_tree
-from mechanisms.statistics.count import Count
-from mechanisms.statistics.covariance import Covariance, covariance_tree, moment_layout
+from mechanisms.statistics.correlation import Correlation
+from mechanisms.statistics.covariance import Covariance, moment_layout
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.mean import Mean
-from mechanisms.statistics.moments import Moments, moments_tree
-from mechanisms.statistics.second_order import UNIT, Layout, Selection
+from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.second_order import UNIT, Layout, MomentStatistic, Selection
 from mechanisms.statistics.stack import Stack
 from mechanisms.statistics.total import Sum
-from mechanisms.statistics.variance import Variance, variance_tree
+from mechanisms.statistics.variance import Variance
 
 _ColumnStatistic = Mean | Sum | Variance | Covariance | Correlation
 _FROM_MOMENTS = "moments, mean, sum, variance, covariance, correlation, linear_regression"
@@ -172,12 +168,7 @@ def _needed(statistic: Statistic, schema: Schema) -> tuple[str, ...] | None:
     """Return the columns whose moments determine the statistic; None where none do."""
     if isinstance(statistic, LinearRegression):
         return (*statistic.features, statistic.target)
-    if isinstance(statistic, Count):
-        hidden = schema.adjacency is Adjacency.ADD_REMOVE
-        return () if hidden and not statistic.where else None
-    if isinstance(statistic, Sum) and statistic.where:
-        return None
-    return statistic.columns if isinstance(statistic, Moments | _ColumnStatistic) else None
+    return statistic.moment_columns(schema) if isinstance(statistic, MomentStatistic) else None
 
 
 def _from_moments(
@@ -201,7 +192,9 @@ def _from_moments(
             seed=str(coordinates).encode(),
             centred=True,
         )
-    tree = _tree(statistic, chosen, [numbers[place] for place in chosen.order], coordinates)
+    if not isinstance(statistic, MomentStatistic):
+        return None
+    tree = statistic.from_moments(chosen, [numbers[at] for at in chosen.order], coordinates)
     laws, unit = noise.describe()
     return Outcome(
         value=render(tree, lambda leaf: leaf.number()),
@@ -236,51 +229,6 @@ def _coordinates(layout: Layout, numbers: Sequence[NumberColumn], value: Json) -
             product = 2 * product - (1 if layout.rows is None else 0)
         entries.append(records * product)
     return [UNIT * entry for entry in entries]
-
-
-def _tree(
-    statistic: Statistic,
-    chosen: Selection,
-    numbers: Sequence[NumberColumn],
-    coordinates: Coordinates,
-) -> Tree:
-    """Return the answer made of the noisy vector, as a direct release makes it."""
-    if isinstance(statistic, Moments):
-        return moments_tree(chosen, numbers, coordinates)
-    if isinstance(statistic, Covariance):
-        return covariance_tree(chosen, numbers, coordinates)
-    if isinstance(statistic, Correlation):
-        return correlation_tree(chosen, coordinates)
-    if isinstance(statistic, Variance):
-        return variance_tree(chosen, numbers, coordinates)
-    if isinstance(statistic, Mean):
-        return _means(chosen, numbers, coordinates)
-    return _sums(statistic, chosen, numbers, coordinates)
-
-
-def _means(chosen: Selection, numbers: Sequence[NumberColumn], coordinates: Coordinates) -> Tree:
-    tree = {}
-    for j, (name, column) in enumerate(zip(chosen.names, numbers, strict=True)):
-        mean = chosen.mean(coordinates, j).scaled(column.half_width).shifted(column.midpoint)
-        limits = (column.lower, column.upper) if chosen.rows is None else None
-        tree[name] = Leaf(value=mean.value, slopes=mean.slopes, limits=limits)
-    return tree
-
-
-def _sums(
-    statistic: Statistic,
-    chosen: Selection,
-    numbers: Sequence[NumberColumn],
-    coordinates: Coordinates,
-) -> Tree:
-    sums = chosen.sums(coordinates)
-    if isinstance(statistic, Count):
-        return {"count": Leaf(value=sums[0, 0].value, slopes=sums[0, 0].slopes)}
-    tree = {}
-    for j, (name, column) in enumerate(zip(chosen.names, numbers, strict=True), start=1):
-        total = sums[0, 0].scaled(column.midpoint) + sums[0, j].scaled(column.half_width)
-        tree[name] = Leaf(value=total.value, slopes=total.slopes)
-    return tree
 
 
 # From statistics of several columns

@@ -11,14 +11,14 @@ correlation, and 0 is answered, with an interval as wide as [-1, 1].
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import sqrt
 from typing import ClassVar, Literal
 
 from mechanisms.contract import Json, meaning
-from mechanisms.domain import CODE_MAX, Schema
+from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, clamp
 from mechanisms.statistics.covariance import (
     Covariance,
@@ -57,6 +57,25 @@ class Correlation:
         """Return about how many milliseconds of one core a plan takes."""
         return Moments(columns=self.columns).planning_ms(schema, mechanism)
 
+    def moment_columns(self, _schema: Schema, /) -> tuple[str, ...] | None:
+        """Return the columns whose moments determine the answer: all of them."""
+        return self.columns
+
+    def from_moments(
+        self, reader: MomentReader, _numbers: Sequence[NumberColumn], coordinates: Coordinates, /
+    ) -> Tree:
+        """Return the answer made of noisy moments."""
+        covariances = scaled_covariances(reader, coordinates)
+        return symmetric(
+            len(reader.names),
+            {
+                (j, k): _leaf(covariances[j, k], covariances[j, j], covariances[k, k])
+                if j < k
+                else Leaf(value=_ONE, slopes={})
+                for j, k in reader.pairs
+            },
+        )
+
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the form: the coordinates of ``moments``, the matrix as the answer."""
         parent = Covariance(columns=self.columns).additive(schema)
@@ -69,7 +88,7 @@ class Correlation:
         return AdditiveForm(
             space=parent.space,
             total=parent.total,
-            answer=lambda coordinates: correlation_tree(layout, coordinates),
+            answer=lambda coordinates: self.from_moments(layout, (), coordinates),
             reference=reference,
             grid=parent.grid,
             details={
@@ -82,20 +101,6 @@ class Correlation:
             },
             noise_size=parent.noise_size,
         )
-
-
-def correlation_tree(layout: MomentReader, coordinates: Coordinates) -> Tree:
-    """Return the answer made of noisy moments."""
-    covariances = scaled_covariances(layout, coordinates)
-    return symmetric(
-        len(layout.names),
-        {
-            (j, k): _leaf(covariances[j, k], covariances[j, j], covariances[k, k])
-            if j < k
-            else Leaf(value=_ONE, slopes={})
-            for j, k in layout.pairs
-        },
-    )
 
 
 def _leaf(covariance: Jet, one: Jet, two: Jet) -> Leaf:

@@ -6,13 +6,13 @@ either adjacency. Without conditions it is private under add-remove only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Literal
 
 from mechanisms.contract import Data, InvalidStatisticError, Json, meaning
-from mechanisms.domain import Schema
+from mechanisms.domain import NumberColumn, Schema
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, constant_slopes
@@ -22,6 +22,7 @@ from mechanisms.statistics.conditions import (
     condition_columns,
     selected,
 )
+from mechanisms.statistics.second_order import MomentReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,18 @@ class Count:
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
         return 1.0
+
+    def moment_columns(self, schema: Schema, /) -> tuple[str, ...] | None:
+        """Return no column where moments hold the count: private, and of every record."""
+        hidden = schema.adjacency is Adjacency.ADD_REMOVE
+        return () if hidden and not self.where else None
+
+    def from_moments(
+        self, reader: MomentReader, _numbers: Sequence[NumberColumn], coordinates: Coordinates, /
+    ) -> Tree:
+        """Return the count that was released with the moments."""
+        count = reader.sums(coordinates)[0, 0]
+        return {"count": Leaf(value=count.value, slopes=count.slopes)}
 
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the count's form: one coordinate, Delta = 1."""

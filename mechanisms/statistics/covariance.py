@@ -51,6 +51,22 @@ class Covariance:
         """Return about how many milliseconds of one core a plan takes."""
         return Moments(columns=self.columns).planning_ms(schema, mechanism)
 
+    def moment_columns(self, _schema: Schema, /) -> tuple[str, ...] | None:
+        """Return the columns whose moments determine the answer: all of them."""
+        return self.columns
+
+    def from_moments(
+        self, reader: MomentReader, numbers: Sequence[NumberColumn], coordinates: Coordinates, /
+    ) -> Tree:
+        """Return the answer made of noisy moments."""
+        return symmetric(
+            len(numbers),
+            {
+                pair: _leaf(jet, *(numbers[index] for index in pair))
+                for pair, jet in scaled_covariances(reader, coordinates).items()
+            },
+        )
+
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the form: the coordinates of ``moments``, the matrix as the answer."""
         numbers = require_numbers(schema, self.columns, "columns")
@@ -64,7 +80,7 @@ class Covariance:
         return AdditiveForm(
             space=parent.space,
             total=parent.total,
-            answer=lambda coordinates: covariance_tree(layout, numbers, coordinates),
+            answer=lambda coordinates: self.from_moments(layout, numbers, coordinates),
             reference=reference,
             grid=parent.grid,
             details=public_or_joint_details(layout, linear=False),
@@ -76,19 +92,6 @@ def moment_layout(columns: tuple[str, ...], schema: Schema) -> Layout:
     """Return where the moments of these columns sit in a release of all of them."""
     public = schema.adjacency is Adjacency.REPLACE_ONE
     return Layout(columns, cross=True, rows=public_rows(schema) if public else None)
-
-
-def covariance_tree(
-    layout: MomentReader, numbers: Sequence[NumberColumn], coordinates: Coordinates
-) -> Tree:
-    """Return the answer made of noisy moments."""
-    return symmetric(
-        len(numbers),
-        {
-            pair: _leaf(jet, *(numbers[index] for index in pair))
-            for pair, jet in scaled_covariances(layout, coordinates).items()
-        },
-    )
 
 
 def scaled_covariances(

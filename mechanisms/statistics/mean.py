@@ -9,7 +9,7 @@ codes), a cube with sensitivity F, since a record adds (F, a) with |a| <= F.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Literal
@@ -26,6 +26,7 @@ from mechanisms.statistics.additive import (
     clamp,
     public_rows,
 )
+from mechanisms.statistics.second_order import MomentReader
 from mechanisms.statistics.total import centred_space, linear_form
 
 
@@ -53,6 +54,21 @@ class Mean:
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
         return 1 + 0.15 * len(self.columns)
+
+    def moment_columns(self, _schema: Schema, /) -> tuple[str, ...] | None:
+        """Return the columns whose moments determine the answer: all of them."""
+        return self.columns
+
+    def from_moments(
+        self, reader: MomentReader, numbers: Sequence[NumberColumn], coordinates: Coordinates, /
+    ) -> Tree:
+        """Return the answer made of the noisy moments of more columns."""
+        tree = {}
+        for j, (name, column) in enumerate(zip(reader.names, numbers, strict=True)):
+            mean = reader.mean(coordinates, j).scaled(column.half_width).shifted(column.midpoint)
+            limits = (column.lower, column.upper) if reader.rows is None else None
+            tree[name] = Leaf(value=mean.value, slopes=mean.slopes, limits=limits)
+        return tree
 
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the means' form: one coordinate per column, and the count under add-remove."""

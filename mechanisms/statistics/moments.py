@@ -61,6 +61,31 @@ class Moments:
         """Return about how many milliseconds of one core a plan takes."""
         return 1 + 0.3 * len(self.columns) ** 2  # laws of products, with weights from all pairs
 
+    def moment_columns(self, _schema: Schema, /) -> tuple[str, ...] | None:
+        """Return the columns whose moments determine the answer: all of them."""
+        return self.columns
+
+    def from_moments(
+        self, reader: MomentReader, numbers: Sequence[NumberColumn], coordinates: Coordinates, /
+    ) -> Tree:
+        """Return the answer made of the noisy vector."""
+        size = range(len(numbers))
+        means = [reader.mean(coordinates, j) for j in size]
+        upper = {
+            (j, k): _leaf(_second(numbers[j], numbers[k], means[j], means[k], product))
+            for j, k in reader.pairs
+            for product in [reader.product(coordinates, j, k)]
+        }
+        tree: dict[str, Tree] = {}
+        if reader.rows is None:
+            tree["count"] = Leaf(value=coordinates[0] / UNIT, slopes={0: Fraction(1, UNIT)})
+        tree["means"] = {
+            name: _leaf(mean.scaled(column.half_width).shifted(column.midpoint))
+            for name, column, mean in zip(reader.names, numbers, means, strict=True)
+        }
+        tree["second"] = [[upper[min(j, k), max(j, k)] for k in size] for j in size]
+        return tree
+
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the form: ``p + p (p + 1) / 2`` coordinates, one more under add-remove."""
         numbers = require_numbers(schema, self.columns, "columns")
@@ -75,7 +100,7 @@ class Moments:
         return AdditiveForm(
             space=layout.space(),
             total=layout.total,
-            answer=lambda coordinates: moments_tree(layout, numbers, coordinates),
+            answer=lambda coordinates: self.from_moments(layout, numbers, coordinates),
             reference=reference,
             grid=lambda step: {
                 "coordinate_step": float(step / UNIT),
@@ -89,28 +114,6 @@ class Moments:
             noise_size=len(self.columns) ** 2,
             linear=public,
         )
-
-
-def moments_tree(
-    layout: MomentReader, numbers: Sequence[NumberColumn], coordinates: Coordinates
-) -> Tree:
-    """Return the answer made of the noisy vector."""
-    size = range(len(numbers))
-    means = [layout.mean(coordinates, j) for j in size]
-    upper = {
-        (j, k): _leaf(_second(numbers[j], numbers[k], means[j], means[k], product))
-        for j, k in layout.pairs
-        for product in [layout.product(coordinates, j, k)]
-    }
-    tree: dict[str, Tree] = {}
-    if layout.rows is None:
-        tree["count"] = Leaf(value=coordinates[0] / UNIT, slopes={0: Fraction(1, UNIT)})
-    tree["means"] = {
-        name: _leaf(mean.scaled(column.half_width).shifted(column.midpoint))
-        for name, column, mean in zip(layout.names, numbers, means, strict=True)
-    }
-    tree["second"] = [[upper[min(j, k), max(j, k)] for k in size] for j in size]
-    return tree
 
 
 def _second(one: NumberColumn, two: NumberColumn, mean: Jet, other: Jet, product: Jet) -> Jet:

@@ -22,21 +22,21 @@ bounds are ``q**2 + 2p`` and ``p (71 + 8 sqrt 2)/16 + 4 (q - p) + 2 q (q - 1)``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from mechanisms.contract import Data
-from mechanisms.domain import CODE_MAX
+from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.geometry.cuts import add_remove_ball, replace_one_ball
 from mechanisms.geometry.joint_moments import JointMomentBall
 from mechanisms.geometry.second_moments import SecondMomentBall
 from mechanisms.geometry.smooth import SmoothBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace, upper_root
 from mechanisms.geometry.stacked import StackedBall
-from mechanisms.statistics.additive import Coordinates, clamp
+from mechanisms.statistics.additive import Coordinates, Tree, clamp
 
 UNIT = CODE_MAX**2
 _ONE_COLUMN_L1 = Fraction(25, 8)
@@ -92,6 +92,25 @@ class MomentReader(Protocol):
 
     def product(self, coordinates: Coordinates, j: int, k: int) -> Jet:
         """Return the mean of a_j a_k / F**2."""
+
+    def sums(self, coordinates: Coordinates) -> dict[tuple[int, int], Jet]:
+        """Return the sums of products of (1, a_1 / F, ...), by their places (i, j), i <= j."""
+
+
+@runtime_checkable
+class MomentStatistic(Protocol):
+    """A statistic that the first and second moments of its columns determine.
+
+    It is drawn from them, or derived from a release of ``moments`` for free.
+    """
+
+    def moment_columns(self, schema: Schema, /) -> tuple[str, ...] | None:
+        """Return the columns whose moments determine it; None where none do."""
+
+    def from_moments(
+        self, reader: MomentReader, numbers: Sequence[NumberColumn], coordinates: Coordinates, /
+    ) -> Tree:
+        """Return the answer made of the noisy moments of those columns, in their order."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ integer weights ``w_j = D // D_j`` which give all of them the sensitivity D.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
@@ -38,6 +38,7 @@ from mechanisms.statistics.conditions import (
     condition_columns,
     selected,
 )
+from mechanisms.statistics.second_order import MomentReader
 
 # The weights share the least common multiple of all reaches while it has at most so many
 # bits; beyond, a D that overstates no sensitivity by more than one part in 2**100.
@@ -75,6 +76,21 @@ class Sum:
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
         return 1 + 0.15 * len(self.columns)
+
+    def moment_columns(self, _schema: Schema, /) -> tuple[str, ...] | None:
+        """Return the columns whose moments determine the answer; None under conditions."""
+        return None if self.where else self.columns
+
+    def from_moments(
+        self, reader: MomentReader, numbers: Sequence[NumberColumn], coordinates: Coordinates, /
+    ) -> Tree:
+        """Return the answer made of the noisy moments of more columns."""
+        sums = reader.sums(coordinates)
+        tree = {}
+        for j, (name, column) in enumerate(zip(reader.names, numbers, strict=True), start=1):
+            total = sums[0, 0].scaled(column.midpoint) + sums[0, j].scaled(column.half_width)
+            tree[name] = Leaf(value=total.value, slopes=total.slopes)
+        return tree
 
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the sums' form: one coordinate per column."""

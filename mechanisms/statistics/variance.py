@@ -52,6 +52,25 @@ class Variance:
         """Return about how many milliseconds of one core a plan takes."""
         return 1 + 0.15 * len(self.columns)
 
+    def moment_columns(self, _schema: Schema, /) -> tuple[str, ...] | None:
+        """Return the columns whose moments determine the answer: all of them."""
+        return self.columns
+
+    def from_moments(
+        self, reader: MomentReader, numbers: Sequence[NumberColumn], coordinates: Coordinates, /
+    ) -> Tree:
+        """Return the answer made of noisy moments."""
+        tree: dict[str, Leaf] = {}
+        for j, (name, column) in enumerate(zip(reader.names, numbers, strict=True)):
+            mean = reader.mean(coordinates, j)
+            square = reader.product(coordinates, j, j)
+            spread = (square + (mean * mean).scaled(Fraction(-1))).scaled(column.half_width**2)
+            low, high = Fraction(0), column.half_width**2
+            # noise may push a variance out of what the bounds allow
+            value = spread.clamped(low, high).value
+            tree[name] = Leaf(value=value, slopes=spread.slopes, limits=(low, high))
+        return tree
+
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the form: two coordinates per column, and the count under add-remove."""
         numbers = require_numbers(schema, self.columns, "columns")
@@ -65,7 +84,7 @@ class Variance:
         return AdditiveForm(
             space=layout.space(),
             total=layout.total,
-            answer=lambda coordinates: variance_tree(layout, numbers, coordinates),
+            answer=lambda coordinates: self.from_moments(layout, numbers, coordinates),
             reference=reference,
             grid=lambda step: {
                 "coordinate_step": float(step / UNIT),
@@ -77,17 +96,3 @@ class Variance:
             details=public_or_joint_details(layout, linear=False),
             noise_size=2 * len(self.columns),
         )
-
-
-def variance_tree(
-    layout: MomentReader, numbers: Sequence[NumberColumn], coordinates: Coordinates
-) -> Tree:
-    """Return the answer made of noisy moments."""
-    tree: dict[str, Leaf] = {}
-    for j, (name, column) in enumerate(zip(layout.names, numbers, strict=True)):
-        mean = layout.mean(coordinates, j)
-        square = layout.product(coordinates, j, j)
-        spread = (square + (mean * mean).scaled(Fraction(-1))).scaled(column.half_width**2)
-        limits = (Fraction(0), column.half_width**2)
-        tree[name] = Leaf(value=spread.clamped(*limits).value, slopes=spread.slopes, limits=limits)
-    return tree
