@@ -25,10 +25,11 @@ from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
 from mechanisms.domain import CODE_MAX, CategoryColumn, Column, Schema
+from mechanisms.exact.arrays import Floats
 from mechanisms.privacy import Adjacency
 from mechanisms.randomness import Randomness
 from mechanisms.sketches import ArrayData
@@ -36,7 +37,6 @@ from mechanisms.sketches import ArrayData
 FLAKE = 1e-9
 """Largest accepted probability that a correct mechanism fails a check."""
 
-Floats = NDArray[np.float64]
 Drawn = TypeVar("Drawn")
 
 

@@ -12,11 +12,9 @@ from fractions import Fraction
 
 import numpy as np
 from flint import arb, fmpq
-from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.rounding import working_precision
-
-Floats = NDArray[np.float64]
 
 UNIT_ROUNDOFF = 2.0**-53
 """Largest relative error of one rounding to nearest."""

@@ -26,10 +26,10 @@ from fractions import Fraction
 
 import numpy as np
 from flint import arb, arb_mat
-from numpy.typing import NDArray
 
 from mechanisms.contract import Data
 from mechanisms.domain import CODE_BITS, CODE_MAX, EXACT_ROWS
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import MATRIX_BITS, rational, rational_matrix, smallest_eigenvalue_bound
 from mechanisms.exact.floats import UNIT_ROUNDOFF
 from mechanisms.exact.rounding import working_precision
@@ -40,8 +40,6 @@ from mechanisms.privacy import Adjacency
 from mechanisms.samplers.objective import Certified
 from mechanisms.statistics.designs.rows import code_rows
 from mechanisms.statistics.designs.scaling import RegressionScaling, design
-
-Floats = NDArray[np.float64]
 
 _SAFETY = 1.01  # covers the rounding of the error bounds themselves
 _REACH_BITS = 10  # the curvature is certified for moves within 2**-10 of the threshold

@@ -18,13 +18,11 @@ from typing import Protocol
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import rational
 from mechanisms.exact.rounding import working_precision
 from mechanisms.samplers.objective import Certified, Objective
-
-Floats = NDArray[np.float64]
 
 _BITS = 128  # enough that balls add nothing to the objective's own errors
 

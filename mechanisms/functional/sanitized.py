@@ -47,17 +47,15 @@ from itertools import combinations
 from math import sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mechanisms.contract import Noise, Outcome
 from mechanisms.domain import CODE_MAX
+from mechanisms.exact.arrays import Floats
 from mechanisms.geometry.balls import TAIL, Ball, NormBall
 from mechanisms.geometry.simulation import simulate
 from mechanisms.statistics.designs.scaling import RegressionScaling, ScaledColumn
 from mechanisms.statistics.second_order import Jet
-
-Floats = NDArray[np.float64]
 
 REPLICATES = 500  # enough for a 95% quantile that is right to about a percent of coverage
 _RELATIVE_RANK = 1e-13  # smaller eigenvalues are rounding: the pseudoinverse leaves them out

@@ -11,15 +11,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mechanisms.exact.arrays import Floats
 from mechanisms.randomness import Randomness
 
 Ball = Literal["l1", "l2", "linf"]
 BALLS: tuple[Ball, ...] = ("l1", "l2", "linf")
 
-Floats = NDArray[np.float64]
 Uniforms = Callable[[str, int], Floats]
 """Numbers in (0, 1) for a named part of a simulation, as many as asked for."""
 

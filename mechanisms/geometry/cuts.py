@@ -53,9 +53,10 @@ from math import ceil, log
 import numpy as np
 from flint import arb
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.continuous import LazyVector
 from mechanisms.exact.rounding import working_precision
-from mechanisms.geometry.balls import Floats, Uniforms
+from mechanisms.geometry.balls import Uniforms
 from mechanisms.geometry.joint_moments import JointMomentBall
 from mechanisms.geometry.second_moments import SecondMomentBall
 from mechanisms.geometry.simulation import hashed_uniforms

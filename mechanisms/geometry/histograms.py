@@ -23,7 +23,8 @@ from math import inf, lgamma
 
 import numpy as np
 
-from mechanisms.geometry.balls import Floats, NoiseLaw, Uniforms
+from mechanisms.exact.arrays import Floats
+from mechanisms.geometry.balls import NoiseLaw, Uniforms
 from mechanisms.geometry.laws import histogram_law
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.knorm import draw_hull, hull_tries

@@ -43,8 +43,9 @@ from math import log
 import numpy as np
 from flint import arb
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.rounding import working_precision
-from mechanisms.geometry.balls import Floats, Uniforms
+from mechanisms.geometry.balls import Uniforms
 from mechanisms.geometry.quadrature import (
     PROPOSALS,
     MarginalSums,

@@ -14,7 +14,8 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.geometry.balls import Floats, Uniforms
+from mechanisms.exact.arrays import Floats
+from mechanisms.geometry.balls import Uniforms
 from mechanisms.geometry.smooth import Marginal
 from mechanisms.samplers.main_effects import Flags, sizes_of, tail_weights
 

@@ -39,6 +39,7 @@ from math import log
 import numpy as np
 from flint import arb
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.rounding import working_precision
 from mechanisms.geometry.balls import Uniforms
 from mechanisms.geometry.quadrature import (
@@ -56,7 +57,6 @@ from mechanisms.samplers.main_effects import (
     GUARD_BITS,
     SCALE_BITS,
     Flags,
-    Floats,
     Proposal,
     pair_tilts,
     tail_weights,

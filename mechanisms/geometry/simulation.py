@@ -11,12 +11,11 @@ import hashlib
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaincinv, ndtri
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.geometry.balls import Ball, NormBall
 
-Floats = NDArray[np.float64]
 _WORD_BYTES = 8
 _FRACTION_BITS = 53  # as many as a float holds
 

@@ -25,8 +25,9 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaincc, gammaincinv
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.continuous import LazyVector
-from mechanisms.geometry.balls import TAIL, Floats, NoiseLaw, Uniforms
+from mechanisms.geometry.balls import TAIL, NoiseLaw, Uniforms
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.knorm import draw_from_points
 

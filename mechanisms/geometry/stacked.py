@@ -15,8 +15,9 @@ from functools import cached_property
 import numpy as np
 from flint import arb
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.continuous import LazyVector
-from mechanisms.geometry.balls import Floats, Uniforms
+from mechanisms.geometry.balls import Uniforms
 from mechanisms.geometry.smooth import Marginal, SmoothBall
 from mechanisms.randomness import Randomness
 

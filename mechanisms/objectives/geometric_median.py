@@ -25,11 +25,10 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import norm_two, rational
 from mechanisms.exact.floats import SPACING
 from mechanisms.samplers.boxes import Children, Space, Start
-
-Floats = NDArray[np.float64]
 
 _MARGIN = 2.0**-40  # relative room for the float operations of a bound
 _NEAR = 1 - 2.0**-20  # inside the box, or too close to tell in floats

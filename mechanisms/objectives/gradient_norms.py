@@ -8,9 +8,8 @@ from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from mechanisms.exact.arrays import Floats
 
 
 class GradientNorm(Protocol):

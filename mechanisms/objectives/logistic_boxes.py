@@ -35,8 +35,8 @@ from typing import Literal
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import dot, norm_largest, norm_one, rational
 from mechanisms.exact.floats import sigmoid
 from mechanisms.objectives.logistic_cells import Cells, cell_chords
@@ -54,7 +54,6 @@ from mechanisms.objectives.sigmoid import ball_sigmoid
 from mechanisms.samplers.boxes import Box, Children, Space, Start
 from mechanisms.samplers.boxes.faces import Patches, box_around, inner_faces, patches
 
-Floats = NDArray[np.float64]
 NormName = Literal["linf", "l2", "l1"]
 
 _ROUNDING = 2.0**-48  # relative room for the float operations of a bound

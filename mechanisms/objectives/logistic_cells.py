@@ -18,8 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.objectives.logistic_expansion import (
     MARGIN,
     Chords,
@@ -28,8 +28,6 @@ from mechanisms.objectives.logistic_expansion import (
     rounding_slack,
     symmetric,
 )
-
-Floats = NDArray[np.float64]
 
 # Cells per unit of each coordinate, by d: at most 2**16 in all.
 _PER_UNIT = {1: 256, 2: 64, 3: 20, 4: 8}

@@ -44,16 +44,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from flint import arb, arb_mat
-from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
+from mechanisms.exact.arrays import Floats, Integers
 from mechanisms.exact.floats import SIGMOID_ERROR, SIGMOID_FLOOR, UNIT_ROUNDOFF, sigmoid
 from mechanisms.objectives.logistic_search import Hint, search
 from mechanisms.objectives.sigmoid import ball_sigmoid
 from mechanisms.samplers.boxes import Space
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 MARGIN = 2.0**-40
 """Covers the rounding of formulas in a few floats, relative to the sizes in them."""

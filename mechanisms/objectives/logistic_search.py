@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
-Floats = NDArray[np.float64]
+from mechanisms.exact.arrays import Floats
 
 _SAMPLE_ROWS = 20_000  # a start from so many rows is close enough
 _ROUNDS = 30  # Newton steps, far more than a start in the ball needs

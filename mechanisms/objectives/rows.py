@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
+from mechanisms.exact.arrays import Integers
 
 
 def distinct_rows(rows: Integers) -> tuple[Integers, Integers]:

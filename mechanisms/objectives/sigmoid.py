@@ -24,16 +24,14 @@ from fractions import Fraction
 
 import numpy as np
 from flint import arb, arb_mat
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from mechanisms.domain import CODE_BITS, CODE_MAX, EXACT_ROWS
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import MATRIX_BITS, rational, rational_matrix, smallest_eigenvalue_bound
 from mechanisms.exact.floats import SIGMOID_ERROR, SIGMOID_FLOOR, UNIT_ROUNDOFF, sigmoid
 from mechanisms.exact.rounding import working_precision
 from mechanisms.samplers.objective import Certified
-
-Floats = NDArray[np.float64]
 
 _SAFETY = 1.01  # covers the rounding of the error bounds themselves
 _SMALL_STRETCH = 0.5  # steps this short are taken whole, so a bound of the stretch will do

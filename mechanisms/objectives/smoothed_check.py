@@ -23,13 +23,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mechanisms.exact.arrays import Floats
 from mechanisms.objectives.design import Design
 from mechanisms.objectives.sigmoid import AffineMap, SigmoidObjective
-
-Floats = NDArray[np.float64]
 
 
 class SmoothedCheckObjective(SigmoidObjective):

@@ -18,13 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Integers
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.intervals import GridCodes
 
 FINE_BITS = 32  # 2**32 places in each code: more than there are records
 _WORD_BYTES = 8  # one place is cut from each 64-bit word
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -53,12 +53,10 @@ import numpy as np
 from flint import arb, fmpq, fmpq_mat
 from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Floats, Words
 from mechanisms.exact.balls import dot, norm_one
 from mechanisms.exact.fractions import fmpq_matrix, to_fmpq, to_fraction
 from mechanisms.samplers.affine.tries import Verdict
-
-Floats = NDArray[np.float64]
-Words = NDArray[np.uint64]
 
 _RATE_BITS = 60  # signs get dyadic odds, one word each
 _NORMAL_SLACK = 2.0**-20  # granted to normals made in floats, whose log and cosine are not proved

@@ -12,14 +12,12 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.affine.tries import decide, random_words, surviving
 from mechanisms.samplers.gaussian_ball import Envelope, Frame, GaussianBall
 from mechanisms.samplers.l1_ball import Quadratic
-
-Floats = NDArray[np.float64]
 
 _NEWTON_STEPS = 60  # far more than the convex search needs
 _FIRST_ROWS = 4  # most draws keep one of the first few tries

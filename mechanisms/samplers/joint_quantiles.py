@@ -57,16 +57,14 @@ from itertools import groupby, pairwise
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Floats, Integers
 from mechanisms.exact.balls import rational
 from mechanisms.exact.certainty import exceeds, settled
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.fine_grid import FINE_BITS, FineGrid, Steps
 from mechanisms.samplers.intervals import GridCodes
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Path = tuple[tuple[int, int], ...]
 """(step, how many points lie in it), steps ascending."""
 

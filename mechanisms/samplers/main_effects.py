@@ -29,11 +29,11 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.certainty import exceeds, settled
 from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
 
-Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 SCALE_BITS = 64  # the weights of k are integers over 2**64

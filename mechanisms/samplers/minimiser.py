@@ -31,16 +31,14 @@ from fractions import Fraction
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import above, midpoint, norm_bound, rational
 from mechanisms.exact.continuous import LazyVector
 from mechanisms.exact.rounding import grid_point, working_precision
 from mechanisms.samplers.l1_ball import Point, Vector
 from mechanisms.samplers.objective import Certified, Objective
 from mechanisms.samplers.regions import Region
-
-Floats = NDArray[np.float64]
 
 _TILT_BITS = 96  # of the tilt, for float hints
 _FLOAT_BITS = 128  # of the first certificate, made from one pass in floats

@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
-import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from mechanisms.exact.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import rational
 from mechanisms.exact.floats import SPACING
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
@@ -34,8 +35,6 @@ from mechanisms.objectives.check_loss.narrowing import near_minimiser
 from mechanisms.objectives.check_loss.records import Records
 from mechanisms.objectives.gradient_norms import GradientNorm
 from mechanisms.samplers.boxes import Children, Space, Start
-
-Floats = NDArray[np.float64]
 
 _SUM_ERROR = 2.0**-28  # of sums over fewer than 2**22 records, relative to their sizes
 _FEW_RECORDS = 6  # all 2**6 subsets of them are tried at once

@@ -15,11 +15,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.floats import SPACING
 from mechanisms.objectives.check_loss.records import Records
 from mechanisms.samplers.boxes import Children
-
-Floats = NDArray[np.float64]
 
 _CHUNK_ROWS = 1 << 16  # keeps the table of boxes and records small
 

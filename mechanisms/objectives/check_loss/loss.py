@@ -10,14 +10,13 @@ from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import rational
 from mechanisms.exact.floats import SPACING
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.objectives.check_loss.narrowing import near_minimiser
 from mechanisms.objectives.check_loss.records import Records
 from mechanisms.samplers.boxes import Children, Space, Start
-
-Floats = NDArray[np.float64]
 
 _LOW_BITS = 30  # positions are summed in two halves, which keeps both within 64 bits
 

@@ -22,16 +22,14 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from mechanisms.domain import CODE_MAX
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.floats import SPACING
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.samplers.boxes import Box, Space, Start
 from mechanisms.samplers.boxes.faces import Patches, box_around, inner_faces, patches
-
-Floats = NDArray[np.float64]
 
 _FEW_ROWS = 2000  # with fewer the engine itself is as quick
 _SAMPLE_ROWS = 20_000  # a start from so many rows is close enough

@@ -20,11 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Floats, Integers
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.samplers.boxes import Space
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 _SPREAD_BITS = 20  # a target is lowered by one of 2**20 amounts: few of them tie
 

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb, arb_mat
 
+from mechanisms.exact.arrays import Floats, Words
 from mechanisms.exact.balls import norm_largest, norm_one
 from mechanisms.samplers.affine.cube import log_density_ceiling
 from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior
-from mechanisms.samplers.affine.tries import Floats, Verdict, Words
+from mechanisms.samplers.affine.tries import Verdict
 
 _LEAST_TOTAL = 0.25  # a sum of exponentials this small is left to the balls
 

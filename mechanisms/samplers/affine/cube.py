@@ -16,9 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb, arb_mat
 
+from mechanisms.exact.arrays import Floats, Words
 from mechanisms.exact.balls import norm_largest, norm_one
 from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior, Shadow
-from mechanisms.samplers.affine.tries import Floats, Verdict, Words
+from mechanisms.samplers.affine.tries import Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,10 @@ from functools import cached_property
 
 import numpy as np
 from flint import arb, arb_mat
-from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import norm_one, rational
 from mechanisms.exact.rounding import working_precision
-
-Floats = NDArray[np.float64]
 
 FLOAT_SLACK = 2.0**-40
 """Relative error granted to a chain of float operations: some 4,000 times its true bound."""

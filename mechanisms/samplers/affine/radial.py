@@ -33,10 +33,11 @@ import numpy as np
 from flint import arb, arb_mat
 from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Floats, Words
 from mechanisms.exact.balls import norm_one
 from mechanisms.samplers.affine.cube import log_density_ceiling, pulled_norm
 from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior, Shadow
-from mechanisms.samplers.affine.tries import WORD_BITS, Floats, Verdict, Words
+from mechanisms.samplers.affine.tries import WORD_BITS, Verdict
 
 # Words for the odds of all pieces, with room for rounding each up.
 _ROOM = 2.0**WORD_BITS * (1 - 2.0**-30)

@@ -23,8 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.samplers.affine.path import Row, Vertex
-from mechanisms.samplers.affine.posterior import Floats, Shadow
+from mechanisms.samplers.affine.posterior import Shadow
 
 _BLENDS = (0.1, 0.3, 0.6, 0.8, 0.9, 0.97, 0.997)  # shares tried for a move
 _STARTS = 3  # cones descended from: the best few end alike

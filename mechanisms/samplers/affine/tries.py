@@ -25,11 +25,9 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Floats, Words
 from mechanisms.exact.rounding import grid_point, working_precision
 from mechanisms.randomness import LazyUniform, Randomness
-
-Words = NDArray[np.uint64]
-Floats = NDArray[np.float64]
 
 WORD_BITS = 64
 _FIRST_BITS = 64  # a word: what the screen has seen

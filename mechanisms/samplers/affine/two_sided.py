@@ -16,8 +16,9 @@ from fractions import Fraction
 import numpy as np
 from flint import arb
 
+from mechanisms.exact.arrays import Floats, Words
 from mechanisms.exact.balls import rational
-from mechanisms.samplers.affine.tries import WORD_BITS, Floats, Words
+from mechanisms.samplers.affine.tries import WORD_BITS
 
 WORDS = 1 << WORD_BITS
 

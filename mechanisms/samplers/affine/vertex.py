@@ -46,12 +46,13 @@ from fractions import Fraction
 import numpy as np
 from flint import arb, arb_mat
 
+from mechanisms.exact.arrays import Floats, Words
 from mechanisms.exact.balls import float_below, norm_one, rational
 from mechanisms.exact.rounding import working_precision
 from mechanisms.samplers.affine.cone import Cone, build_cone
 from mechanisms.samplers.affine.path import Vertex
 from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior, floats, magnitudes
-from mechanisms.samplers.affine.tries import WORD_BITS, Floats, Verdict, Words
+from mechanisms.samplers.affine.tries import WORD_BITS, Verdict
 from mechanisms.samplers.affine.two_sided import WORDS, TwoSided, two_sided
 
 _MOST_FAR_ODDS = 0.25  # a larger share for the far component costs more than eta saves

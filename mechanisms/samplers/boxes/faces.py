@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.samplers.boxes.space import Box
-
-Floats = NDArray[np.float64]
 
 _PATCHES = 4  # per side: finer ones bound better and cost 4**(d - 1) evaluations
 

@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.samplers.boxes.space import Box, Space
 
-Floats = NDArray[np.float64]
 Knowledge = TypeVar("Knowledge")
 
 

@@ -33,10 +33,11 @@ from typing import Generic
 import numpy as np
 from flint import arb
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.exact.certainty import exceeds, settled
 from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.boxes.law import BoxLaw, Floats, Knowledge
+from mechanisms.samplers.boxes.law import BoxLaw, Knowledge
 from mechanisms.samplers.boxes.space import Box, Space
 from mechanisms.samplers.boxes.tree import SumTree
 

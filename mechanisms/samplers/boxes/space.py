@@ -22,9 +22,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.exact.arrays import Floats
 from mechanisms.randomness import Randomness
-
-Floats = NDArray[np.float64]
 
 SHEAR_BITS = 24  # the shear is an exact dyadic, so that boxes hold whole grid points
 _LARGEST_SHEAR = 16  # steeper ones would only make the boxes long
