@@ -16,7 +16,7 @@ refused; a PostgreSQL database may be open in many processes (``store.shared``):
         r.accounts.spent_by(account_id, principal)    -> int, nano-epsilon ("yours")
         r.accounts.cap(account_id, person) / .caps(account_id, after=number, limit=)
         r.entries.list(account_id, after=seq, limit=) -> list[Entry], oldest first
-        r.releases.get(id) / .find_by_idem(principal, idem)
+        r.releases.get(id) / .known({(principal, idem), ...}) without results
         r.releases.list(principal=, dataset=, state=, before=number, limit=)   newest first
         r.releases.page(..., most_bytes=, shown=)     -> ReleasePage; results of what is shown only
         r.reviews.waiting_since(time) / .waiting_for(dataset)   -> ids of what is reserved
@@ -38,8 +38,6 @@ effects. A full queue refuses with the problem ``busy``::
     u.accounts.grant(account_id, amount, principal=, reason=, expires_at=None) -> Entry
     u.accounts.expire_due()                                  ends grants that are over
     u.accounts.set_cap(account_id, person, amount, principal=, reason=) -> CapRecord
-    u.releases.debit(account=, amount=, dataset=, principal=, request=, plan=, idem=, worker=)
-                                             -> ReleaseRecord: the charge and the release in one
     u.releases.claim(worker)                 -> ReleaseRecord to draw (or void), or None
     u.releases.hand_back(id, worker=)        back into the queue
     u.releases.finish(id, result_bytes)      -> ReleaseRecord, 'released'

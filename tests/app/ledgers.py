@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 
 from app.domain.releases import may_be_redrawn
-from app.store import ReleaseRecord, Store, UnitOfWork
+from app.store import Debit, Reader, ReleaseRecord, Store, UnitOfWork
 from app.store.anchor.file import FileAnchor
 from app.store.database.rules import RULES, postgresql_triggers
 from app.store.database.tables import metadata
@@ -79,18 +79,39 @@ class Ledger:
         return file_of(self.place.directory)
 
     def debit(
-        self, idem: str, amount: int = 1, *, principal: str = ANALYST, request: str = "{}"
+        self,
+        idem: str,
+        amount: int = 1,
+        *,
+        principal: str = ANALYST,
+        request: str = "{}",
+        worker: str | None = None,
     ) -> ReleaseRecord:
-        return self.store.write(
-            lambda u: u.releases.debit(
-                account=self.account,
-                amount=amount,
+        """Charge for a release as the service does; the key must be a new one."""
+        charged = self.store.write(
+            Debit(
                 dataset=self.dataset,
                 principal=principal,
+                idem=idem,
+                amount=amount,
                 request=request,
                 plan="{}",
-                idem=idem,
+                worker=worker,
             )
+        )
+        assert charged.fresh, "the key has been used"
+        return charged.record
+
+    def reserve(self, u: UnitOfWork, idem: str, amount: int = 1) -> ReleaseRecord:
+        """Set budget aside for a release that waits for its review."""
+        return u.reviews.reserve(
+            account=self.account,
+            amount=amount,
+            dataset=self.dataset,
+            principal=ANALYST,
+            request="{}",
+            plan="{}",
+            idem=idem,
         )
 
     def release(self, idem: str, amount: int = 1, result: bytes = b"{}") -> ReleaseRecord:
@@ -126,6 +147,12 @@ def opened(where: Place | Path, *, total: int = 1000, queue_length: int = 4096) 
         yield Ledger(store, account.id, dataset.id, place)
     finally:
         store.close()
+
+
+def found_by_key(reader: Reader, person: str, idem: str) -> ReleaseRecord | None:
+    """Return the release that a person's Idempotency-Key has, as it is stored, or None."""
+    known = reader.releases.known({(person, idem)}).get((person, idem))
+    return None if known is None else reader.releases.get(known.id)
 
 
 def left_behind(store: Store) -> tuple[ReleaseRecord, ...]:

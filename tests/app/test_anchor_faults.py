@@ -22,7 +22,7 @@ from app.store import Store
 from app.store.anchor.database import DatabaseAnchor
 from app.store.anchor.standing import AnchorError
 from tests.app.homes import Home, home_on
-from tests.app.ledgers import ANALYST, Ledger, opened
+from tests.app.ledgers import ANALYST, Ledger, found_by_key, opened
 from tests.app.test_faults import AMOUNT, RESULT, InjectedError, check, raise_at_commit, release
 
 pytestmark = pytest.mark.postgres
@@ -96,7 +96,7 @@ def again(store: Store, dataset: str, idem: str) -> bytes | None:
         if problem.code != "release-void":
             raise
     with store.reading() as reader:
-        found = reader.releases.find_by_idem(ANALYST, idem)
+        found = found_by_key(reader, ANALYST, idem)
     assert found is not None
     return found.result
 

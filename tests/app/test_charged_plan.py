@@ -25,7 +25,7 @@ from app.services.plans.answers import plan_json
 from app.services.plans.charged_plan import PlanChangedError, require_charged_plan
 from app.services.plans.plans import make_offer
 from app.services.plans.questions import Question, read_question
-from app.store import DatasetRecord, ReleaseRecord, Store
+from app.store import DatasetRecord, Debit, ReleaseRecord, Store
 from app.vault.vault import Vault
 from mechanisms.catalog import calibrate
 from mechanisms.privacy import Epsilon
@@ -90,13 +90,14 @@ async def leave(services: Services, store: Store, dataset: str, *, job: bool) ->
     facts = services.datasets.facts(dataset)
     offer = make_offer(facts, MEDIAN)
     kept = {**json.loads(offer.text), "job": {"deadline_s": 2} if job else None}
-    return await store.awrite(
-        lambda work: work.releases.debit(
-            account=facts.record.account, amount=offer.cost, dataset=dataset,
-            principal=BOB.person, request=MEDIAN.canonical, plan=json.dumps(kept),
+    charged = await store.awrite(
+        Debit(
+            dataset=dataset, amount=offer.cost, principal=BOB.person,
+            request=MEDIAN.canonical, plan=json.dumps(kept),
             idem="a", worker=None if job else "wrk_gone",
         )
     )  # fmt: skip
+    return charged.record
 
 
 def upgrade(patched: pytest.MonkeyPatch) -> None:

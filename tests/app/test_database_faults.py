@@ -26,7 +26,7 @@ from app.domain.releases import ReleaseState
 from app.store import Debit, Finish, Store, UnknownCommitError
 from app.store.database import postgresql
 from tests.app.homes import Home, home_on
-from tests.app.ledgers import ANALYST, Ledger, opened
+from tests.app.ledgers import ANALYST, Ledger, found_by_key, opened
 from tests.app.test_faults import AMOUNT, check
 
 pytestmark = pytest.mark.postgres
@@ -123,7 +123,7 @@ class Analyst:
     def found(self, idem: str) -> tuple[ReleaseState | None, bytes | None]:
         """Return how a release stands, in the eyes of everybody else."""
         with self.ledger.store.reading() as reader:
-            found = reader.releases.find_by_idem(ANALYST, idem)
+            found = found_by_key(reader, ANALYST, idem)
         return (None, None) if found is None else (found.state, found.result)
 
     def check(self) -> None:

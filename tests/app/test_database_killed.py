@@ -28,7 +28,7 @@ from app.store.anchor import database as anchor_database
 from app.store.database import postgresql
 from tests.app.clusters import Cluster, cluster
 from tests.app.homes import Home
-from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened
+from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, found_by_key, opened
 from tests.app.postgres import Databases
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
@@ -117,7 +117,7 @@ class Load:
                 return
         # It came to the ledger although nobody was told, and that is what counts.
         with self.store.reading() as reader:
-            found = reader.releases.find_by_idem(ANALYST, idem)
+            found = found_by_key(reader, ANALYST, idem)
         assert found is not None, "an acknowledged charge is missing"
         assert found.result is not None, "a result that ended its release is missing"
         self.answered[idem] = found.result
@@ -134,7 +134,7 @@ class Load:
             found = reader.accounts.get(account)
             everything = reader.releases.list(limit=10**6)
             for idem, release in self.charged.items():
-                known = reader.releases.find_by_idem(ANALYST, idem)
+                known = found_by_key(reader, ANALYST, idem)
                 assert known is not None, "an acknowledged charge is missing"
                 assert known.id == release, "an acknowledged charge is missing"
                 assert known.state is ReleaseState.RELEASED, "an acknowledged answer is missing"

@@ -30,7 +30,7 @@ from app.store import Debit, Finish, ReleaseRecord, Store, StoreError
 from app.store.anchor.standing import AnchorError
 from tests.app.disk import ERRORS, Tape, image, recorded
 from tests.app.homes import Home
-from tests.app.ledgers import ANALYST, Ledger, Place, opened, url_of
+from tests.app.ledgers import ANALYST, Ledger, Place, found_by_key, opened, url_of
 
 AMOUNT = 3
 RESULT = b'{"value": 1}'
@@ -57,7 +57,7 @@ def check(store: Store, account: str, told: set[str], *, asked: int) -> None:
         found = r.accounts.get(account)
         releases = r.releases.list(limit=10**6)
         for idem in told:
-            known = r.releases.find_by_idem(ANALYST, idem)
+            known = found_by_key(r, ANALYST, idem)
             assert known is not None
             assert (known.state, known.result) == (ReleaseState.RELEASED, RESULT)
     assert found is not None

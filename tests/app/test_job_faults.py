@@ -14,7 +14,7 @@ import pytest
 from app.domain.releases import ReleaseState
 from app.store import ReleaseRecord, Store, UnitOfWork
 from tests.app.homes import Home
-from tests.app.ledgers import ANALYST, Ledger, opened, raw
+from tests.app.ledgers import Ledger, opened, raw
 from tests.app.test_faults import InjectedError, Trap, raise_fault
 
 AMOUNT = 3
@@ -83,12 +83,7 @@ def failed_everywhere(
 def queued(ledger: Ledger, idem: str) -> str:
     for worker in ("one", "two"):
         ledger.store.write(lambda u, w=worker: u.workers.beat(w, lease_ms=LONG_MS))
-    return ledger.store.write(
-        lambda u: u.releases.debit(
-            account=ledger.account, amount=AMOUNT, dataset=ledger.dataset, principal=ANALYST,
-            request="{}", plan="{}", idem=idem, worker=None,
-        )
-    ).id  # fmt: skip
+    return ledger.debit(idem, AMOUNT).id
 
 
 @pytest.mark.parametrize("lasting", [1, float("inf")], ids=["once", "from then on"])

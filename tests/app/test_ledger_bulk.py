@@ -86,12 +86,7 @@ def test_a_key_is_charged_once_in_a_batch_and_after_it(place: Place) -> None:
 
 def test_ids_of_releases_made_one_after_the_other_begin_alike(place: Place) -> None:
     with opened(place, total=10) as ledger:
-        alone = ledger.store.write(
-            lambda u: u.releases.debit(
-                account=ledger.account, amount=1, dataset=ledger.dataset, principal=ANALYST,
-                request="{}", plan="[]", idem="alone",
-            )
-        )  # fmt: skip
+        alone = ledger.debit("alone")
         outcomes = together(
             ledger, debit(ledger, "a"), debit(ledger, "b", 99), debit(ledger, "a"),
             debit(ledger, "c"),
@@ -334,20 +329,15 @@ def test_what_is_undone_is_not_told_before_commit(place: Place) -> None:
 
         def fail(u: UnitOfWork) -> None:
             u.releases.finish(undone, b"never")
-            u.releases.debit(
-                account=ledger.account,
-                amount=1,
-                dataset=ledger.dataset,
-                principal=ANALYST,
-                request="{}",
-                plan="{}",
-                idem="never",
-            )
+            reserved = ledger.reserve(u, "never")
+            u.reviews.approve(reserved.id, principal=CURATOR, reason="r")
+            assert u.entries.debits > 0
             raise RuntimeError
 
         writer._before_commit = listen
         finish = Finish(release=kept, result=b"1")
-        together(ledger, finish, debit(ledger, "a"), fail, replace(finish, result=b"2"))
+        outcomes = together(ledger, finish, debit(ledger, "a"), fail, replace(finish, result=b"2"))
+        assert isinstance(outcomes[2], RuntimeError)
         assert (heard[1], debits[1]) == ({kept: b"1"}, 1)
         (finished,) = together(ledger, Finish(release=undone, result=b"3"))
         assert finished.result == b"3"

@@ -13,14 +13,14 @@ from multiprocessing.connection import Connection
 import pytest
 
 from app.domain.releases import ReleaseState
-from app.store import UnitOfWork, inspecting
+from app.store import Debit, inspecting
 from tests.app.homes import Home
-from tests.app.ledgers import ANALYST, CURATOR, left_behind
+from tests.app.ledgers import ANALYST, CURATOR, found_by_key, left_behind
 
 WRITERS = 4
 
 
-def write_until_killed(home: Home, account: str, dataset: str, told: Connection) -> None:
+def write_until_killed(home: Home, dataset: str, told: Connection) -> None:
     """Charge and finish releases in several threads; tell every one that is durable."""
     store = home.open()
     for left in left_behind(store):
@@ -31,18 +31,10 @@ def write_until_killed(home: Home, account: str, dataset: str, told: Connection)
         for number in range(10**9):
             idem = f"{pid}-{thread}-{number}"
 
-            def charge(u: UnitOfWork, idem: str = idem) -> str:
-                return u.releases.debit(
-                    account=account,
-                    amount=1,
-                    dataset=dataset,
-                    principal=ANALYST,
-                    request="{}",
-                    plan="{}",
-                    idem=idem,
-                ).id
-
-            release = store.write(charge)
+            charge = Debit(
+                dataset=dataset, amount=1, principal=ANALYST, request="{}", plan="{}", idem=idem
+            )
+            release = store.write(charge).record.id
             store.write(lambda u, r=release: u.releases.finish(r, r.encode()))
             with telling:
                 told.send((idem, release))
@@ -57,12 +49,11 @@ def write_until_killed(home: Home, account: str, dataset: str, told: Connection)
 def acknowledged_before_death(
     context: multiprocessing.context.ForkServerContext,
     home: Home,
-    account: str,
     dataset: str,
     delay_s: float,
 ) -> dict[str, str]:
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=write_until_killed, args=(home, account, dataset, sender))
+    process = context.Process(target=write_until_killed, args=(home, dataset, sender))
     process.start()
     sender.close()
     known = dict([receiver.recv()])  # it is up and writing
@@ -101,11 +92,11 @@ def test_no_acknowledged_release_is_lost(home: Home, rounds: int) -> None:
     store.close()
     known: dict[str, str] = {}
     for _ in range(rounds):
-        known |= acknowledged_before_death(context, home, account, dataset, rng.uniform(0.0, 0.15))
+        known |= acknowledged_before_death(context, home, dataset, rng.uniform(0.0, 0.15))
         with inspecting(home.url) as r:
             assert r.verify().ok
             for idem, release in known.items():
-                found = r.releases.find_by_idem(ANALYST, idem)
+                found = found_by_key(r, ANALYST, idem)
                 assert found is not None, "an acknowledged release is missing"
                 assert (found.id, found.state) == (release, ReleaseState.RELEASED)
                 assert found.result == release.encode()

@@ -33,7 +33,7 @@ from app.domain.problems import Problem
 from app.domain.releases import MAX_ATTEMPTS, ReleaseState
 from app.store import Debit, Finish, UnitOfWork, Void
 from app.store.ledger.entries import Occasion
-from tests.app.ledgers import ANALYST, CURATOR, left_behind, place_on
+from tests.app.ledgers import ANALYST, CURATOR, found_by_key, left_behind, place_on
 from tests.app.reference import Account, Reference
 
 ACCOUNTS = st.integers(0, 1)
@@ -305,7 +305,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 assert (kept.state, kept.attempts) == (release.state, release.attempts)
                 assert (kept.result, kept.principal) == (release.result, release.person)
             for (person, key), name in self.reference.keys.items():
-                known = r.releases.find_by_idem(person, key)
+                known = found_by_key(r, person, key)
                 assert known is not None
                 assert known.id == name
             found = r.verify()

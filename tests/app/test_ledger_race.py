@@ -17,7 +17,7 @@ from app.domain.problems import Problem
 from app.store import UnitOfWork
 from app.store.ledger.commands import Debit
 from app.store.writer import MAX_BATCH
-from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened
+from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, found_by_key, opened
 
 
 def outcome_of(action: Callable[[], object]) -> str:
@@ -68,24 +68,19 @@ def test_a_refusal_says_what_was_left(place: Place) -> None:
 
 def test_one_key_is_charged_once_however_often_it_is_sent(place: Place) -> None:
     with opened(place) as ledger:
-
-        def charge(u: UnitOfWork) -> str:
-            known = u.releases.find_by_idem(ANALYST, "same")
-            if known is not None:
-                return known.id
-            return u.releases.debit(
-                account=ledger.account,
-                amount=1,
-                dataset=ledger.dataset,
-                principal=ANALYST,
-                request="{}",
-                plan="{}",
-                idem="same",
-            ).id
+        charge = Debit(
+            dataset=ledger.dataset,
+            amount=1,
+            principal=ANALYST,
+            request="{}",
+            plan="{}",
+            idem="same",
+        )
 
         with ThreadPoolExecutor(32) as pool:
-            ids = set(pool.map(lambda _: ledger.store.write(charge), range(64)))
-        assert len(ids) == 1
+            charged = list(pool.map(lambda _: ledger.store.write(charge), range(64)))
+        assert len({each.record.id for each in charged}) == 1
+        assert [each.fresh for each in charged].count(True) == 1
         assert ledger.balance() == (1000, 1, 0)
 
 
@@ -94,10 +89,10 @@ def test_a_key_belongs_to_its_person(place: Place) -> None:
         first, other = ledger.debit("k"), ledger.debit("k", principal="person_bob")
         assert first.id != other.id
         with pytest.raises(IntegrityError, match="exists already"):
-            ledger.debit("k", request='{"another": 1}')
+            ledger.store.write(lambda u: ledger.reserve(u, "k"))
         with ledger.store.reading() as r:
-            assert r.releases.find_by_idem("person_bob", "k") == other
-            assert r.releases.find_by_idem("person_cy", "k") is None
+            assert found_by_key(r, "person_bob", "k") == other
+            assert found_by_key(r, "person_cy", "k") is None
 
 
 def test_a_failing_function_is_undone_alone(place: Place) -> None:

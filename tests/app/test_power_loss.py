@@ -17,7 +17,7 @@ import pytest
 from app.domain.releases import ReleaseState
 from app.store import Finish
 from tests.app.disk import Event, Tape, image, recorded
-from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened, url_of
+from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, found_by_key, opened, url_of
 
 SEED = 20261121
 THREADS, RELEASES = 3, 3
@@ -69,7 +69,7 @@ def check(directory: Path, told: set[str], account: str) -> None:
             assert found.total >= (103 if "granted" in told else 100), "a grant is missing"
             for what in told - {"opened", "granted"}:
                 state, _, key = what.partition(" ")
-                release = r.releases.find_by_idem(ANALYST, key)
+                release = found_by_key(r, ANALYST, key)
                 assert release is not None, "an acknowledged charge is missing"
                 if state == "released":
                     assert release.state is ReleaseState.RELEASED, "an answer is missing"

@@ -29,7 +29,7 @@ from app.store.ledger.ids import text_of
 from app.store.unit_of_work import transaction
 from tests.app.conftest import ON_BOTH
 from tests.app.homes import Home, Saved, home_on
-from tests.app.ledgers import ANALYST, CURATOR, Ledger, opened
+from tests.app.ledgers import ANALYST, CURATOR, Ledger, found_by_key, opened
 from tests.app.test_review_faults import reserve
 
 
@@ -84,7 +84,7 @@ def assert_runs(home: Home) -> Store:
 
 def release_of(store: Store, idem: str) -> ReleaseRecord | None:
     with store.reading() as r:
-        return r.releases.find_by_idem(ANALYST, idem)
+        return found_by_key(r, ANALYST, idem)
 
 
 def test_an_old_database_is_frozen_and_burned(home: Home) -> None:

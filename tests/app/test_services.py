@@ -27,7 +27,7 @@ from app.services.plans.plans import PlanService, make_offer
 from app.services.plans.questions import Question, read_question
 from app.services.releases import draws as draw_module
 from app.settings import Settings
-from app.store import DatasetRecord, DatasetStatus, Store, UnknownCommitError
+from app.store import DatasetRecord, DatasetStatus, Debit, Store, UnknownCommitError
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.total import Sum
@@ -147,9 +147,8 @@ async def leave_debited(
     """Charge for a release and forget to draw it, as a process does that dies."""
     asked, facts = asked or question(), services.datasets.facts(dataset)
     offer = make_offer(facts, asked)
-    record = await store.awrite(
-        lambda work: work.releases.debit(
-            account=facts.record.account,
+    charged = await store.awrite(
+        Debit(
             amount=offer.cost,
             dataset=dataset,
             principal=BOB.person,
@@ -159,7 +158,7 @@ async def leave_debited(
             worker=worker,
         )
     )
-    return record.id
+    return charged.record.id
 
 
 def test_what_a_dead_process_left_is_drawn_once(tmp_path: Path) -> None:
@@ -194,11 +193,9 @@ def test_a_request_of_a_version_without_a_field_replays(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as (store, services):
             dataset = await new_dataset(services)
-            facts = services.datasets.facts(dataset)
-            offer = make_offer(facts, asked)
+            offer = make_offer(services.datasets.facts(dataset), asked)
             left = await store.awrite(
-                lambda work: work.releases.debit(
-                    account=facts.record.account,
+                Debit(
                     amount=offer.cost,
                     dataset=dataset,
                     principal=BOB.person,
@@ -209,7 +206,7 @@ def test_a_request_of_a_version_without_a_field_replays(tmp_path: Path) -> None:
             )
             services.jobs.start()
             record = await services.releases.submit(dataset, asked, idem="a", caller=BOB)
-            assert (record.id, record.state) == (left.id, ReleaseState.RELEASED)
+            assert (record.id, record.state) == (left.record.id, ReleaseState.RELEASED)
             assert spent(services, dataset) == 10**9
             with pytest.raises(Problem, match="idempotency-key-reused"):
                 await services.releases.submit(dataset, question(), idem="a", caller=BOB)
@@ -222,10 +219,8 @@ def test_a_request_that_cannot_be_read_any_more_is_void(tmp_path: Path, request_
     async def scenario() -> None:
         async with opened(tmp_path) as (store, services):
             dataset = await new_dataset(services)
-            account = services.datasets.facts(dataset).record.account
             left = await store.awrite(
-                lambda work: work.releases.debit(
-                    account=account,
+                Debit(
                     amount=10**9,
                     dataset=dataset,
                     principal=BOB.person,
@@ -237,7 +232,7 @@ def test_a_request_that_cannot_be_read_any_more_is_void(tmp_path: Path, request_
             services.jobs.start()
             await services.jobs.idle()
             with store.reading() as reader:
-                record = reader.releases.get(left.id)
+                record = reader.releases.get(left.record.id)
             assert record is not None
             assert record.state is ReleaseState.VOID
             with pytest.raises(Problem, match="idempotency-key-reused"):

@@ -198,15 +198,16 @@ def test_an_end_without_a_grant_is_found(ledger: Ledger) -> None:
 # Caps
 
 
-@pytest.mark.parametrize("bulk", [True, False])
-def test_a_cap_is_judged_with_the_charge(ledger: Ledger, bulk: bool) -> None:
+@pytest.mark.parametrize("review", [False, True], ids=["at once", "by a review"])
+def test_a_cap_is_judged_with_the_charge(ledger: Ledger, review: bool) -> None:
     def once(idem: str, amount: int) -> str:
-        if bulk:
+        if not review:
             return charge(ledger, idem, amount)
         try:
-            ledger.debit(idem, amount)
+            waits = ledger.store.write(lambda u: ledger.reserve(u, idem, amount)).id
         except Problem as refused:
             return refused.code
+        ledger.store.write(lambda u: u.reviews.approve(waits, principal=CURATOR, reason="r"))
         return "charged"
 
     assert once("before", 100) == "charged"

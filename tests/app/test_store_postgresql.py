@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import DBAPIError
 
-from app.store import Store, StoreError, UnitOfWork, inspecting
+from app.store import Debit, Store, StoreError, UnitOfWork, inspecting
 from app.store.anchor import database as anchor_database
 from app.store.anchor.database import DatabaseAnchor
 from app.store.database import engines, postgresql, privileges
@@ -418,14 +418,13 @@ def test_several_stores_share_a_database(place: Place) -> None:
             for number in range(100):
                 try:
                     store.write(
-                        lambda u, n=number: u.releases.debit(
-                            account=first.account,
-                            amount=1,
+                        Debit(
                             dataset=first.dataset,
+                            amount=1,
                             principal=name,
                             request="{}",
                             plan="{}",
-                            idem=str(n),
+                            idem=str(number),
                         )
                     )
                 except Exception:

@@ -34,7 +34,7 @@ def test_there_is_no_budget_where_there_is_no_account(place: Place, account: str
     with opened(place) as ledger:
 
         def charge(u: UnitOfWork) -> object:
-            return u.releases.debit(
+            return u.reviews.reserve(
                 account=account, amount=1, dataset=ledger.dataset, principal=ANALYST,
                 request="{}", plan="{}", idem="k",
             )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.store import ReleaseRecord
-from tests.app.ledgers import ANALYST, Ledger, Place, opened
+from tests.app.ledgers import Ledger, Place, opened
 
 LONG_MS, SHORT_MS = 60_000, 50
 
@@ -22,18 +22,7 @@ def ledger(place: Place) -> Iterator[Ledger]:
 
 
 def charged(ledger: Ledger, idem: str, worker: str | None = None) -> ReleaseRecord:
-    return ledger.store.write(
-        lambda u: u.releases.debit(
-            account=ledger.account,
-            amount=1,
-            dataset=ledger.dataset,
-            principal=ANALYST,
-            request="{}",
-            plan="{}",
-            idem=idem,
-            worker=worker,
-        )
-    )
+    return ledger.debit(idem, worker=worker)
 
 
 def beat(ledger: Ledger, worker: str, lease_ms: int = LONG_MS) -> None:

@@ -12,7 +12,7 @@ from app.api.paging import MOST_BYTES
 from app.client import ReleaseDesk
 from app.places import open_store
 from app.settings import Settings
-from app.store import UnitOfWork
+from app.store import Debit, Finish
 from tests.contract.service import ADMIN_KEY, MEAN, Service, ask, running, upload
 
 LARGE = 12
@@ -30,16 +30,14 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with store.reading() as reader:
             (small,) = reader.releases.list()
 
-        def copy(work: UnitOfWork, number: int) -> None:
-            made = work.releases.debit(
-                account=small.account, amount=1, dataset=small.dataset, idem=f"large {number}",
+        for number in range(LARGE):
+            charge = Debit(
+                amount=1, dataset=small.dataset, idem=f"large {number}",
                 principal=small.principal, request=small.request, plan=small.plan,
             )  # fmt: skip
-            answer = {**json.loads(small.result or b""), "id": made.id, "reason": "x" * PAD}
-            work.releases.finish(made.id, json.dumps(answer).encode())
-
-        for number in range(LARGE):
-            store.write(lambda work, number=number: copy(work, number))
+            made = store.write(charge).record.id
+            answer = {**json.loads(small.result or b""), "id": made, "reason": "x" * PAD}
+            store.write(Finish(release=made, result=json.dumps(answer).encode()))
     finally:
         store.close()
     return found

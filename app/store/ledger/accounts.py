@@ -160,32 +160,6 @@ class AccountsWriter(Accounts):
         self.system_entry(caps.CAP_SET, principal=principal, note=note)
         return caps.set_cap(self._connection, account, person, amount)
 
-    def debit(
-        self,
-        account: str,
-        amount: int,
-        *,
-        principal: str,
-        release: str,
-        idem: str,
-        fingerprint: str,
-        note: str,
-    ) -> Entry:
-        """Charge an account for a release.
-
-        Services charge through ``releases.debit``, which also makes the
-        release that the charge is for. ``note`` is the digest of its plan.
-
-        Raises
-        ------
-        Problem
-            ``not-found``; ``budget-exceeded`` with nothing written.
-        """
-        occasion = Occasion(
-            principal=principal, release=release, idem=idem, fingerprint=fingerprint, note=note
-        )
-        return self.take(account, EntryKind.DEBIT, amount, occasion)
-
     def take(self, account: str, kind: EntryKind, amount: int, occasion: Occasion) -> Entry:
         """Spend or reserve for a person, within the person's cap.
 

@@ -1,8 +1,8 @@
 """What the writer does in bulk: charging releases, and settling them.
 
-Functions of the unit of work can do the same one by one. A command says what is
-wanted and leaves the how to the writer, which takes all that wait at once: one
-look-up, one update per account, and a few multi-row inserts for the lot.
+A release is charged for in no other way, but for one that a reviewer approves. A
+command says what is wanted and leaves the how to the writer, which takes all that wait at
+once: one look-up, one update per account, and a few multi-row inserts for the lot.
 """
 
 from __future__ import annotations

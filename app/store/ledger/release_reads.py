@@ -29,11 +29,6 @@ _release, _entry = tables.release.c, tables.entry.c
 _GET = select(*RELEASE).where(_release.id == bindparam("wanted"))
 _OF_PERSON = _GET.where(_release.principal == bindparam("by"))
 _GET_MANY = select(*RELEASE).where(_release.id.in_(bindparam("wanted", expanding=True)))
-_BY_IDEM = (
-    select(*RELEASE)
-    .join(tables.entry, _entry.release == _release.id)
-    .where(_entry.principal == bindparam("by"), _entry.idem == bindparam("idem_key"))
-)
 _KNOWN = (
     "SELECT entry.principal, entry.idem, entry.release FROM (VALUES {values}) AS asked"
     " JOIN entry ON entry.principal = asked.column1 AND entry.idem = asked.column2"
@@ -92,10 +87,6 @@ class Releases:
     def get_all(self, releases: Sequence[str]) -> Mapping[str, ReleaseRecord]:
         """Return those of many releases that there are, by their ids."""
         return _by_id(self._read(_GET_MANY, {"wanted": releases}))
-
-    def find_by_idem(self, principal: str, idem: str) -> ReleaseRecord | None:
-        """Return the release this person asked for under this Idempotency-Key, or None."""
-        return _only(self._read(_BY_IDEM, {"by": principal, "idem_key": idem}))
 
     def known(self, keys: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], ReleaseRecord]:
         """Return the releases that people's Idempotency-Keys already have, without their results.

@@ -12,15 +12,13 @@ from app.domain.releases import (
     TRANSITIONS,
     ReleaseState,
     may_be_redrawn,
-    plan_digest,
-    request_fingerprint,
     result_digests,
 )
 from app.store.database import tables
 from app.store.errors import SomeRefusedError
 from app.store.ledger.accounts import AccountsWriter
 from app.store.ledger.entries import SYSTEM
-from app.store.ledger.ids import now, release_ids
+from app.store.ledger.ids import now
 from app.store.ledger.records import ReleaseRecord
 from app.store.ledger.release_reads import Releases
 from app.store.ledger.rows import change_rows, insert_of
@@ -85,60 +83,6 @@ class ReleasesWriter(Releases):
         super().__init__(connection)
         self._accounts = accounts
         self._settled: dict[str, bytes | None] = {}
-
-    def debit(
-        self,
-        *,
-        account: str,
-        amount: int,
-        dataset: str,
-        principal: str,
-        request: str,
-        plan: str,
-        idem: str,
-        worker: str | None = None,
-    ) -> ReleaseRecord:
-        """Charge the account and make the release, state ``debited``, first attempt.
-
-        ``request`` is the canonical JSON text of the request and ``plan`` that
-        of its public plan. ``worker`` is who will draw it; without one it
-        waits in the queue. Look the Idempotency-Key up first, in the same
-        write: using one twice violates a constraint here.
-
-        Raises
-        ------
-        Problem
-            ``not-found``; ``budget-exceeded`` with nothing written.
-        """
-        number = self.next_number()
-        (release,) = release_ids(number)
-        fingerprint = request_fingerprint(dataset=dataset, request=request)
-        entry = self._accounts.debit(
-            account,
-            amount,
-            principal=principal,
-            release=release,
-            idem=idem,
-            fingerprint=fingerprint,
-            note=plan_digest(plan),
-        )
-        made = ReleaseRecord.begun(
-            number=number,
-            id=release,
-            account=account,
-            seq=entry.seq,
-            dataset=dataset,
-            principal=principal,
-            request=request,
-            plan=plan,
-            fingerprint=fingerprint,
-            created_at=entry.at,
-            worker=worker,
-            entry_hash=entry.hash,
-            amount=amount,
-        )
-        self.insert([made])
-        return made
 
     def next_number(self) -> int:
         """Return the number of the next release; the writers of a ledger take turns."""
