@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import AfterValidator, AwareDatetime, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from app.domain.ledger import MAX_TOTAL_NANOS
+from app.domain.ledger import MAX_TOTAL
 from mechanisms.accounting import parse_delta
 from mechanisms.privacy import MAX_EPSILON_NANOS, Epsilon, InvalidEpsilonError
 
@@ -59,15 +59,15 @@ ReleaseEpsilon = Annotated[
 ]
 BudgetEpsilon = Annotated[
     Epsilon,
-    PlainValidator(partial(_read_epsilon, maximum_nanos=MAX_TOTAL_NANOS)),
-    _epsilon_schema(MAX_TOTAL_NANOS),
+    PlainValidator(partial(_read_epsilon, maximum_nanos=MAX_TOTAL)),
+    _epsilon_schema(MAX_TOTAL),
 ]
 
 
 def _read_cap(value: object) -> Epsilon:
     if value in ("0", "0.0"):
         return Epsilon(0)
-    return _read_epsilon(value, maximum_nanos=MAX_TOTAL_NANOS)
+    return _read_epsilon(value, maximum_nanos=MAX_TOTAL)
 
 
 CapEpsilon = Annotated[
@@ -79,7 +79,7 @@ CapEpsilon = Annotated[
             "description": "A decimal with at most 9 decimals, 0 or more.",
             "anyOf": [
                 {"type": "string", "pattern": r"^\d+(\.\d+)?([eE][+-]?\d{1,2})?$", "maxLength": 40},
-                {"type": "number", "minimum": 0, "maximum": MAX_TOTAL_NANOS // 10**9},
+                {"type": "number", "minimum": 0, "maximum": MAX_TOTAL // 10**9},
             ],
             "examples": ["0.5"],
         }

@@ -1,6 +1,8 @@
 """Budget arithmetic and the hash chain: what one ledger entry is, and what may follow it.
 
-Amounts are integers of 1e-9 epsilon. An account's balance after an entry is a
+Amounts are integers of the account's own unit: 1e-9 epsilon (nano-epsilon) in an
+account where epsilons add up, 1e-12 rho in one kept in zCDP. Nothing here depends
+on which (:mod:`app.services.datasets.accounting` does). An account's balance after an entry is a
 function of the balance before it, the entry's kind and its amount; the same
 rule is held a second time by SQL triggers, and a third time by verification.
 
@@ -20,8 +22,7 @@ from functools import lru_cache
 from operator import attrgetter
 
 from app.domain.hashing import sha256_hex
-from app.domain.problems import Problem, invalid_request
-from mechanisms.privacy import Epsilon
+from app.domain.problems import BudgetExceededError, Problem, invalid_request
 
 SYSTEM_ACCOUNT = "0"
 """The account whose chain holds the system's own entries: keys, policies, archive."""
@@ -29,8 +30,8 @@ SYSTEM_ACCOUNT = "0"
 GENESIS = "0" * 64
 """The previous hash of an account's first entry."""
 
-MAX_TOTAL_NANOS = 10**18
-"""The largest total an account may have; keeps every sum inside 64 bits."""
+MAX_TOTAL = 10**18
+"""The largest total of an account, in its own unit; keeps every sum inside 64 bits."""
 
 _CHAIN_TAG = b"release-desk entry 1"
 
@@ -56,7 +57,7 @@ _TAKING = (EntryKind.DEBIT, EntryKind.RESERVE, EntryKind.BURN)
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """An account's budget in nano-epsilon; ``spent + reserved <= total`` always."""
+    """An account's budget in its own unit; ``spent + reserved <= total`` always."""
 
     total: int
     spent: int = 0
@@ -72,27 +73,22 @@ class Balance:
 
         Raises
         ------
+        BudgetExceededError
+            The remaining budget does not cover the amount.
         Problem
-            ``budget-exceeded`` when the remaining budget does not cover the
-            amount; ``invalid-request`` when a grant passes the largest total.
+            ``invalid-request`` when a grant passes the largest total.
         ValueError
             The amount is not one this kind of entry can have.
         """
         _check_amount(kind, amount)
         if kind in _TAKING and amount > self.remaining:
-            raise Problem(
-                "budget-exceeded",
-                requested=str(Epsilon(amount)),
-                remaining=str(Epsilon(self.remaining)),
-            )
+            raise BudgetExceededError(requested=amount, remaining=self.remaining)
         match kind:
             case EntryKind.DEBIT | EntryKind.BURN:
                 return Balance(self.total, self.spent + amount, self.reserved)
             case EntryKind.OPEN | EntryKind.GRANT:
-                if self.total + amount > MAX_TOTAL_NANOS:
-                    raise invalid_request(
-                        "epsilon", f"the total must be at most {Epsilon(MAX_TOTAL_NANOS)}"
-                    )
+                if self.total + amount > MAX_TOTAL:
+                    raise invalid_request("epsilon", "goes above what an account may hold")
                 return Balance(self.total + amount, self.spent, self.reserved)
             case EntryKind.EXPIRE:
                 left = max(self.spent + self.reserved, self.total - amount)

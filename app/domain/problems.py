@@ -358,6 +358,19 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
         return Problem(self.code, detail, errors=moved)
 
 
+class BudgetExceededError(Problem):
+    """A charge that an account does not cover, in whole units of that account.
+
+    The ledger does not know whether its unit is epsilon or rho, so nothing here is
+    text. Whoever knows the account's unit answers with a problem that names epsilons.
+    """
+
+    def __init__(self, *, requested: int, remaining: int, detail: str | None = None) -> None:
+        super().__init__("budget-exceeded", detail)
+        self.requested = requested
+        self.remaining = remaining
+
+
 def invalid_request(field_name: str, message: str) -> Problem:
     """Return an ``invalid-request`` that names one place in the request."""
     return Problem(

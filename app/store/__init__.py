@@ -13,7 +13,7 @@ refused; a PostgreSQL database may be open in many processes (``store.shared``):
         r.accounts.get(account_id)                    -> AccountRecord | None
         r.accounts.balance(account_id)                -> Balance without grants that are over
         r.accounts.lasting_total(account_id)          -> int, without grants that end or have ended
-        r.accounts.spent_by(account_id, principal)    -> int, nano-epsilon ("yours")
+        r.accounts.spent_by(account_id, principal)    -> int, in its unit ("yours")
         r.accounts.cap(account_id, person) / .caps(account_id, after=number, limit=)
         r.entries.list(account_id, after=seq, limit=) -> list[Entry], oldest first
         r.releases.get(id) / .known({(principal, idem), ...}) without results
@@ -54,8 +54,9 @@ effects. A full queue refuses with the problem ``busy``::
     u.keys.revoke(id, principal=)            -> KeyRecord (idempotent)
     u.accounts.system_entry(kind, principal=, fingerprint=, note=)   -> Entry on account 0
 
-All amounts are integers of nano-epsilon. ``u`` reads as well as writes. What releases
-need all the time are *commands* instead, which the writer does for all that wait at once::
+All amounts are integers of the account's unit: 1e-9 epsilon, or 1e-12 rho in zCDP. ``u``
+reads as well as writes. What releases need all the time are *commands* instead, which the
+writer does for all that wait at once::
 
     await store.awrite(Debit(dataset=, principal=, idem=, amount=, request=, plan=,
                              worker=None))
@@ -67,7 +68,7 @@ need all the time are *commands* instead, which the writer does for all that wai
 A charge stores ``request_fingerprint(dataset=dataset, request=request)`` itself. Keys,
 data sets and archiving write their system entry themselves.
 
-*Problems raised*: ``budget-exceeded`` (requested, remaining), ``name-taken``,
+*Problems raised*: ``budget-exceeded`` (``BudgetExceededError``: integers), ``name-taken``,
 ``not-found``, ``busy``, ``invalid-request`` (a grant above the largest total).
 
 *Drawing*: a charged release has a ``worker``, or waits in the queue. A worker is

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from app.domain.problems import Problem
+from app.domain.problems import BudgetExceededError
 from app.store import Charged, Debit
 from mechanisms.privacy import Epsilon
 from tests.app.ledgers import CURATOR, Ledger, Place, opened
@@ -49,8 +49,8 @@ def test_one_splits_into_equal_decimal_parts_for_every_count_up_to_150(place: Pl
             go.set()
             assert all(future.result(60).fresh for future in futures[:-1])
             refused = futures[-1].exception(60)
-            assert isinstance(refused, Problem)
-            assert refused.extras["remaining"] == str(Epsilon(ONE - count * part))
+            assert isinstance(refused, BudgetExceededError)
+            assert refused.remaining == ONE - count * part
         assert ledger.store.verify().ok
 
 

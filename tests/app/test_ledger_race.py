@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from app.domain.problems import Problem
+from app.domain.problems import BudgetExceededError, Problem
 from app.store import UnitOfWork
 from app.store.ledger.commands import Debit
 from app.store.writer import MAX_BATCH
@@ -60,9 +60,9 @@ def test_a_refusal_says_what_was_left(place: Place) -> None:
     with opened(place, total=1_500_000_000) as ledger:
         ledger.debit("first", 1_000_000_000)
         before = ledger.store.verify()
-        with pytest.raises(Problem) as refused:
+        with pytest.raises(BudgetExceededError) as refused:
             ledger.debit("second", 500_000_001)
-        assert refused.value.extras == {"requested": "0.500000001", "remaining": "0.5"}
+        assert (refused.value.requested, refused.value.remaining) == (500_000_001, 500_000_000)
         assert ledger.store.verify() == before
 
 

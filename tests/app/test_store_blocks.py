@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.domain.ledger import MAX_TOTAL_NANOS, Entry, chain_hash
+from app.domain.ledger import MAX_TOTAL, Entry, chain_hash
 from app.domain.releases import (
     plan_digest,
     request_fingerprint,
@@ -113,7 +113,7 @@ EDITS = {
     "epoch": st.integers(0, 3),
     "kind": st.sampled_from([*GROWING, "open", "unreserve", "expire", "noted"]),
     "amount": st.integers(-5, 1001),
-    "total_after": st.integers(-5, 2 * 10**6) | st.just(MAX_TOTAL_NANOS + 5),
+    "total_after": st.integers(-5, 2 * 10**6) | st.just(MAX_TOTAL + 5),
     "spent_after": st.integers(-5, 2 * 10**6),
     "reserved_after": st.integers(-5, 2 * 10**6),
     "prev": st.just("1" * 64),
@@ -152,8 +152,8 @@ def test_an_edited_block_that_is_passed_has_nothing_wrong(
 def test_a_block_beyond_what_an_account_may_hold_is_looked_at() -> None:
     entries = run_of("grant", [1, 1])
     for total, spent, passes in (
-        (MAX_TOTAL_NANOS - 2, 5, True),
-        (MAX_TOTAL_NANOS - 1, 5, False),
+        (MAX_TOTAL - 2, 5, True),
+        (MAX_TOTAL - 1, 5, False),
         (7, 5, False),
         (8, 5, True),
         (10**6, -1, False),

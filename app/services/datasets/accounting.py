@@ -13,8 +13,8 @@ from fractions import Fraction
 from math import isqrt
 from typing import ClassVar, Literal, Protocol
 
-from app.domain.ledger import MAX_TOTAL_NANOS
-from app.domain.problems import Problem, invalid_request
+from app.domain.ledger import MAX_TOTAL
+from app.domain.problems import BudgetExceededError, Problem, invalid_request
 from mechanisms.accounting import RHO_UNIT, epsilon_of, increment_units, total_units, units
 from mechanisms.exact.decimals import decimal_text
 from mechanisms.privacy import MAX_EPSILON_NANOS, NANOS_PER_EPSILON, Epsilon, Guarantee
@@ -153,7 +153,7 @@ class ZcdpMeter:
 
     def cost(self, guarantee: Guarantee) -> int:
         """Return what a release takes from the account, at most the largest total and one more."""
-        return min(units(guarantee.zcdp), MAX_TOTAL_NANOS + 1)
+        return min(units(guarantee.zcdp), MAX_TOTAL + 1)
 
     def epsilon(self, amount: int) -> Epsilon:
         """Return the epsilon that an amount spent stays within, at the account's delta."""
@@ -179,11 +179,12 @@ def refusal_of(problem: Problem, meter: Meter, requested: Epsilon) -> Problem:
 
     ``remaining`` is then the largest epsilon of an epsilon-DP release that would still fit.
     """
-    if problem.code != "budget-exceeded" or meter.kind == PureMeter.kind:
+    if not isinstance(problem, BudgetExceededError):
         return problem
-    left = int(Fraction(str(problem.extras["remaining"])) * NANOS_PER_EPSILON)
+    asked = meter.epsilon(problem.requested) if meter.unit == "epsilon" else requested
     return Problem(
-        problem.code,
+        "budget-exceeded",
         problem.detail,
-        **{**problem.extras, "requested": str(requested), "remaining": str(meter.affordable(left))},
+        requested=str(asked),
+        remaining=str(meter.affordable(problem.remaining)),
     )

@@ -25,7 +25,7 @@ _REOPENED = (
 
 
 class Accounts:
-    """Balances, in nano-epsilon."""
+    """Balances, in each account's own unit."""
 
     __slots__ = ("_connection",)
 

@@ -15,12 +15,11 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from app.domain.ledger import EntryKind
-from app.domain.problems import Problem
+from app.domain.problems import BudgetExceededError
 from app.domain.releases import ReleaseState
 from app.store.database import tables
 from app.store.ledger.ids import shown
 from app.store.ledger.records import CapRecord
-from mechanisms.privacy import Epsilon
 
 CAP_SET = "cap_set"
 """The kind of the system account's entry about a cap; its note is JSON."""
@@ -140,20 +139,19 @@ class Slices:
 
         Raises
         ------
-        Problem
-            ``budget-exceeded``, with what remains for this person.
+        BudgetExceededError
+            It does not; ``remaining`` is what is left for this person.
         """
         record = self._records.get((account, person))
         if record is None or record.amount is None:
             return
         left = max(0, record.amount - record.used - self._taken.get((account, person), 0))
         if amount > left:
-            raise Problem(
-                "budget-exceeded",
-                "This costs more than what remains of your share of the data set's budget. "
+            raise BudgetExceededError(
+                requested=amount,
+                remaining=min(left, remaining),
+                detail="This costs more than what remains of your share of the data set's budget. "
                 "Nothing was charged and nothing was drawn.",
-                requested=str(Epsilon(amount)),
-                remaining=str(Epsilon(min(left, remaining))),
             )
 
     def take(self, account: str, person: str, amount: int) -> None:

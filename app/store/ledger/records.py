@@ -20,7 +20,7 @@ class DatasetStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountRecord:
-    """A budget account; amounts in nano-epsilon. Its row equals its last entry."""
+    """A budget account; amounts in its own unit. Its row equals its last entry."""
 
     id: str
     seq: int

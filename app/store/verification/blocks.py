@@ -19,7 +19,7 @@ from hashlib import sha256
 from itertools import accumulate, islice, repeat
 from typing import Any
 
-from app.domain.ledger import MAX_TOTAL_NANOS, chain_start
+from app.domain.ledger import MAX_TOTAL, chain_start
 from app.domain.releases import plan_digest, request_fingerprint, result_digests
 
 Column = tuple[Any, ...]
@@ -124,7 +124,7 @@ def all_follow(columns: Sequence[Column], last: Row | None) -> bool:
         # What grows is furthest at the end, and a total only makes room.
         and min(last[10:13]) >= 0
         and last[11] + last[12] <= last[10]
-        and spents[-1] + reserveds[-1] <= totals[-1] <= MAX_TOTAL_NANOS
+        and spents[-1] + reserveds[-1] <= totals[-1] <= MAX_TOTAL
     )
 
 
