@@ -1,0 +1,5 @@
+"""Where rows and row digests lie on disk, beside the database.
+
+What may enter: files that are hashed, flushed, shown by a rename, and erased. What it may import:
+the domain. It does not know what the numbers in the files mean.
+"""
