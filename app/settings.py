@@ -60,8 +60,8 @@ class _FileSource(PydanticBaseSettingsSource):
 class Settings(BaseSettings):
     """What an operator may set.
 
-    The descriptions are the reference documentation: ``release-desk`` and the
-    README take theirs from here.
+    The descriptions are the reference documentation: the table in
+    ``docs/operations.md`` is made from them.
     """
 
     model_config = SettingsConfigDict(

@@ -4,7 +4,9 @@ A comment, hidden from readers, may say how a page or a block is run:
 
 - ``<!-- run: by tests/e2e/test_runbook.py -->``: that test runs the page's blocks;
 - ``<!-- run: after quickstart.md -->``: where that page has been run, and after it;
-- ``<!-- run: printed -->`` above a JSON block: it is what the block before it printed.
+- ``<!-- run: printed -->`` above a block of JSON or text: the block before it printed this. More
+  members or lines may have come, numbers and texts of JSON may differ, and ``...`` stands for
+  anything in a line of text.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from tests.documents import ROOT, Block, documents, tours
 from tests.e2e.live import ADMIN_KEY, LiveServer
 from tests.e2e.shells import Shells
 
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 PRINTED_URL = "http://127.0.0.1:8000"
 SERVE = re.compile(r"(?:\w+=\S+ )*(?:make|docker|(?:\S*/)?release-desk (?:serve|worker|demo))\b")
 """What starts services or the container engine: not run, but looked at below."""
@@ -79,7 +80,7 @@ def test_every_block_runs(first: str, tmp_path: Path) -> None:
     pages = tours()[first]
     left_out = set()
     with (
-        LiveServer(tmp_path / "server") as server,
+        LiveServer(tmp_path / "data") as server,
         Shells(project := checkout(tmp_path), environment(project, server.url)) as shells,
     ):
         printed = ""
@@ -92,23 +93,26 @@ def test_every_block_runs(first: str, tmp_path: Path) -> None:
                     printed = shells.run(block.language, runnable(block, server.url))
                 except AssertionError as failed:
                     raise AssertionError(f"{where} failed:\n{failed}") from None
-            elif block.how == "printed":
+            elif block.how == "printed" and block.language == "json":
                 check_shape(json.loads(block.text), last_json(printed), where)
+            elif block.how == "printed":
+                check_lines(block.text, printed, where)
     if left_out:
         pytest.skip(f"R IS MISSING (or httr2): its blocks in {', '.join(left_out)} WERE NOT RUN")
 
 
 def last_json(printed: str) -> Any:
-    """Return the last JSON value that was printed, on a line of its own or over several."""
+    """Return the last JSON value of what was printed, which ends in one or several of them."""
     decoder = json.JSONDecoder()
-    starts = [found.start() for found in re.finditer(r"^[\[{]", printed, re.MULTILINE)]
-    for start in starts:
+    for start in re.finditer(r"^[\[{]", printed, re.MULTILINE):
+        at, value = start.start(), None
         try:
-            value, end = decoder.raw_decode(printed, start)
+            while rest := printed[at:].lstrip():
+                value, length = decoder.raw_decode(rest)
+                at = len(printed) - len(rest) + length
         except ValueError:
             continue
-        if not printed[end:].strip():
-            return value
+        return value
     raise AssertionError(f"no JSON at the end of what was printed:\n{printed[-2000:]}")
 
 
@@ -124,16 +128,32 @@ def check_shape(shown: Any, got: Any, where: str) -> None:
         assert bool(shown) == bool(got), where
         for at, value in enumerate(shown):  # of a long list a page may show the first alone
             check_shape(value, got[at] if len(shown) == len(got) else got[0], where)
+    elif isinstance(shown, bool):
+        assert shown is got, where
     elif not (isinstance(shown, int | float) and isinstance(got, int | float)):
         assert type(shown) is type(got), f"{where}: {shown!r} is shown, {got!r} is answered"
 
 
+def check_lines(shown: str, printed: str, where: str) -> None:
+    """Check that each line that is shown was printed, in this order; numbers may differ."""
+    at = 0
+    for line in filter(None, shown.splitlines()):
+        words = (".*".join(map(re.escape, part.split("..."))) for part in _NUMBER.split(line))
+        found = re.compile(r"[-\d.]+(?:e-?\d+)?".join(words)).search(printed, at)
+        assert found, f"{where}: {line!r} was not printed after this:\n{printed[at:]}"
+        at = found.end()
+
+
 def test_the_check_of_shapes_finds_what_is_not_there() -> None:
-    printed = 'some words\n{"a": [{"b": 1}], "c": null}\n'
+    printed = 'some words\n{"d": 1}{"a": [{"b": 1}], "c": null}\n'
     check_shape({"a": [{"b": 2.5}]}, last_json(printed), "here")
     for wrong in ({"d": 1}, {"a": [{"b": "1"}]}, {"a": []}, {"c": 0}, {"a": {"b": 1}}):
         with pytest.raises(AssertionError):
             check_shape(wrong, last_json(printed), "here")
+    check_lines("age 3.5 ...\nx\n", "a\nage -7 of 9\nmore\nx\n", "here")
+    for lines in ("x\nage 1\n", "ages\n", "age 1 up\n"):
+        with pytest.raises(AssertionError):
+            check_lines(lines, "a\nage -7 of 9\nmore\nx\n", "here")
 
 
 def test_what_runs_elsewhere_is_run_there() -> None:

@@ -1,12 +1,10 @@
-"""The runbook is a test: back up, restore, rotate, as the README says, on a real service."""
+"""The runbook is a test: back up and restore as docs/backup.md says, on a real service."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,12 +12,14 @@ import httpx
 import pytest
 
 from app.client import check_receipt
-from app.settings import PREFIX
 from tests.app.ledgers import place_on
-from tests.e2e.live import ADMIN_KEY, LiveServer, release_mean, upload
-from tests.e2e.test_readme import ROOT, RUNBOOK
+from tests.documents import documents
+from tests.e2e.live import LiveServer, release_mean, upload
+from tests.e2e.test_documents import checkout, environment
 
-BLOCKS = re.findall(r"^```bash\n(.*?)^```", RUNBOOK, re.MULTILINE | re.DOTALL)
+PAGES = documents()
+BLOCKS = [block.text for block in PAGES["docs/backup.md"].blocks]
+(ROTATE,) = (block.text for block in PAGES["docs/operations.md"].blocks if "--person" in block.text)
 LATE = "x\n" + "".join(f"{value * 0.00317 % 1:.5f}\n" for value in range(200))
 COLUMNS = {"x": {"type": "number", "lower": 0, "upper": 1}}
 
@@ -27,12 +27,7 @@ COLUMNS = {"x": {"type": "number", "lower": 0, "upper": 1}}
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """Return a directory with the command where a checkout has it."""
-    (tmp_path / "app").symlink_to(ROOT / "app")
-    command = tmp_path / ".venv" / "bin" / "release-desk"
-    command.parent.mkdir(parents=True)
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m app.cli "$@"\n')
-    command.chmod(0o755)
-    return tmp_path
+    return checkout(tmp_path)
 
 
 def run(block: str, project: Path, url: str, **settings: str) -> str:
@@ -40,13 +35,7 @@ def run(block: str, project: Path, url: str, **settings: str) -> str:
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", block],
         cwd=project,
-        env={
-            **{name: value for name, value in os.environ.items() if not name.startswith(PREFIX)},
-            "PYTHONPATH": str(ROOT),
-            "RELEASE_DESK_URL": url,
-            "RELEASE_DESK_KEY": ADMIN_KEY,
-            **settings,
-        },
+        env=environment(project, url, **settings),
         capture_output=True,
         text=True,
         timeout=120,
@@ -78,13 +67,13 @@ def check_receipts(client: httpx.Client, *, known: bytes, forgotten: bytes) -> N
 
 
 def test_the_runbook(project: Path) -> None:
-    back_up, restore, _, _, rotate = BLOCKS
+    back_up, restore, _, _ = BLOCKS
     with LiveServer(project / "data") as server, server.client() as admin:
         body = {"name": "Ada", "role": "analyst"}
         ada = admin.post("/v1/keys", json=body).json()
-        printed = run(rotate, project, server.url)
+        printed = run(ROTATE, project, server.url)
         assert "Ada, new laptop" in printed
-        with server.client(printed.splitlines()[0]) as new, server.client(ada["secret"]) as old:
+        with server.client(printed.splitlines()[1]) as new, server.client(ada["secret"]) as old:
             dataset = upload(admin, "x\n" + "1\n0\n" * 50, COLUMNS)["id"]
             first = ask(old, dataset, "before the backup")
             assert ask(new, dataset, "before the backup").content == first.content
@@ -124,7 +113,7 @@ def on_postgresql(project: Path) -> Iterator[dict[str, str]]:
 def test_the_runbook_on_postgresql(project: Path, on_postgresql: dict[str, str]) -> None:
     from tests.app.postgres import databases
 
-    _, _, back_up, restore, _ = BLOCKS
+    _, _, back_up, restore = BLOCKS
     tools = {"PATH": f"{databases().tools()}:{os.environ['PATH']}", **on_postgresql}
     with LiveServer(project / "data", **on_postgresql) as server, server.client() as admin:
         assert httpx.get(f"{server.url}/readyz").json()["anchor"] == "database"
