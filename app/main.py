@@ -16,9 +16,9 @@ import anyio.to_thread
 from fastapi import FastAPI
 
 from app.api.application import bare_application
-from app.api.clock import PublicClock
+from app.api.requests.uploads import UploadGate
+from app.api.serving.clock import PublicClock
 from app.api.state import AppState, LifespanState, Services
-from app.api.uploads import UploadGate
 from app.engine.data import DataEngine
 from app.logs import configure_logs
 from app.places import anchor_place, open_store

@@ -109,7 +109,7 @@ def _beside() -> float:
 def _serve(data_dir: str, port: int) -> None:
     import uvicorn  # noqa: PLC0415
 
-    from app.api.schemas import ReleaseRequest  # noqa: PLC0415
+    from app.api.requests.schemas import ReleaseRequest  # noqa: PLC0415
     from app.main import create_app, keep_in_memory  # noqa: PLC0415
     from app.settings import Settings  # noqa: PLC0415
 
@@ -135,7 +135,7 @@ def _serve(data_dir: str, port: int) -> None:
         app,
         host="127.0.0.1",
         port=port,
-        http="app.api.connections:PatientProtocol",
+        http="app.api.serving.connections:PatientProtocol",
         ws="none",
         server_header=False,
         log_level="error",

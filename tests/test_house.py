@@ -219,7 +219,7 @@ def test_every_problem_that_is_documented_occurs() -> None:
         calls_of = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
         firsts = (node.args[0] for node in calls_of if dotted(node.func) == "Problem")
         raised |= {first.value for first in firsts if isinstance(first, ast.Constant)}
-    by_status = ast.walk(ast.parse((ROOT / "app/api/problems.py").read_text("utf-8")))
+    by_status = ast.walk(ast.parse((ROOT / "app/api/answers/problems.py").read_text("utf-8")))
     raised |= {node.value for node in by_status if isinstance(node, ast.Constant)}
     assert set(PROBLEMS) <= raised
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from app.api.answers.problems import install_problem_handlers
 from app.api.counts import Counts
-from app.api.middleware import RequestContext
 from app.api.openapi.description import install_openapi
-from app.api.problems import install_problem_handlers
 from app.api.routes import ROUTERS
+from app.api.serving.middleware import RequestContext
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 

@@ -19,8 +19,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from app.api.answers.problems import described
 from app.api.dependencies import CallerAtLeast, JsonBody, SentBack, TakesJson, caller_of
-from app.api.problems import described
 from app.domain.roles import Role
 
 ANYONE: dict[str, Any] = {"security": []}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
-from app.api.clock import PublicClock
-from app.api.uploads import UploadGate
+from app.api.requests.uploads import UploadGate
+from app.api.serving.clock import PublicClock
 from app.services.audit import AuditService
 from app.services.catalog import CatalogService
 from app.services.datasets.budgets import BudgetService

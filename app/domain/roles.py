@@ -6,18 +6,18 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """Who somebody is to the service.
-
-    >>> Role.ADMIN.may_act_as(Role.CURATOR), Role.ANALYST.may_act_as(Role.CURATOR)
-    (True, False)
-    """
+    """Who somebody is to the service."""
 
     ANALYST = "analyst"
     CURATOR = "curator"
     ADMIN = "admin"
 
     def may_act_as(self, required: Role) -> bool:
-        """Return whether this role includes what ``required`` may do."""
+        """Return whether this role includes what ``required`` may do.
+
+        >>> Role.ADMIN.may_act_as(Role.CURATOR), Role.ANALYST.may_act_as(Role.CURATOR)
+        (True, False)
+        """
         return _ORDER.index(self) >= _ORDER.index(required)
 
 

@@ -24,7 +24,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import TypeVar, cast
 
-from app.api import bodies
+from app.api.requests import bodies
 from app.domain.errors import ProcessLostError
 from app.domain.problems import Problem
 from app.logs import configure_logs, describe

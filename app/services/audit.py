@@ -18,6 +18,8 @@ from app.store import Store, StoreError, Verification, inspecting, read_past
 from app.vault.lineage import LineageFiles
 from app.vault.vault import Vault, VaultError
 
+__all__ = ["AuditService", "Verification", "check_lineage", "check_stored_data"]
+
 
 class AuditService:
     """Shows entries and verifies chains and sums."""

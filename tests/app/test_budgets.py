@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.api.schemas import DatasetSpec
+from app.api.requests.schemas import DatasetSpec
 from app.api.state import Services
 from app.domain.ledger import Balance, EntryKind
 from app.domain.problems import Problem

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pytest
 
 from app import main as main_module
-from app.api.schemas import DatasetSpec
+from app.api.requests.schemas import DatasetSpec
 from app.api.state import Services
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState

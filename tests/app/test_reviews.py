@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from app.api.schemas import DatasetSpec
+from app.api.requests.schemas import DatasetSpec
 from app.api.state import Services
 from app.domain.policies import Review
 from app.domain.problems import Problem

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.api.schemas import DatasetSpec
+from app.api.requests.schemas import DatasetSpec
 from app.api.state import Services
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState

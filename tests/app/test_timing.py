@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.clock import PublicClock
+from app.api.serving.clock import PublicClock
 from app.domain.timing import Schedule, response_schedule
 
 MOMENTS = st.integers(min_value=0, max_value=4 * 10**12)

@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
-from app.api.release_answers import DerivationAnswer
+from app.api.answers.releases import DerivationAnswer
 from app.client import ReleaseDesk
 from tests.contract.service import (
     ADMIN_KEY,

@@ -23,7 +23,7 @@ import pytest
 from scipy.stats import binomtest
 from starlette.responses import Response
 
-from app.api.endpoints.releases import unfinished
+from app.api.answers.releases import accepted_answer
 from app.logs import AllowListFormatter
 from app.services.releases.public_moments import PublicMoments
 from app.services.releases.releases import ReleaseRecord
@@ -339,7 +339,7 @@ def test_a_header_of_a_job_that_tells_is_found(
     job = next(each for each in questions if asked(each) in JOBS["add_remove"])
 
     def telling(record: ReleaseRecord, moments: PublicMoments) -> Response:
-        answer = unfinished(record, moments)
+        answer = accepted_answer(record, moments)
         if record.dataset == none:
             answer.headers["Retry-After"] = "2"
         return answer
@@ -350,7 +350,7 @@ def test_a_header_of_a_job_that_tells_is_found(
         return told(answer)
 
     assert accepted(some) == accepted(none)
-    monkeypatch.setattr("app.api.endpoints.releases.unfinished", telling)
+    monkeypatch.setattr("app.api.endpoints.releases.accepted_answer", telling)
     assert accepted(some) != accepted(none)
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from pydantic import BaseModel
 
-from app.api.exact_json import read_json, read_model
+from app.api.requests.exact_json import read_json, read_model
 from app.domain.problems import Problem
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.api.paging import MOST_BYTES
+from app.api.answers.paging import MOST_BYTES
 from app.client import ReleaseDesk
 from app.places import open_store
 from app.settings import Settings

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.release_answers import ReleaseAnswer
+from app.api.answers.releases import ReleaseAnswer
 from app.services.plans.questions import KINDS
 from tests.contract.service import (
     MEAN,

@@ -1,106 +1,113 @@
 """Every route of the service against every kind of caller.
 
-The matrix is compared with the application's own routes, those that the OpenAPI document leaves
-out among them, so a route that is added without a line here fails, and so does a line whose route
-is gone. Every other method is refused, whoever sends it.
+Who may call a route is read from the route itself, and so is a sound request of it, so a new
+endpoint is tried without a line here. What the routes state is compared with the contract, which
+is written down once more below. Every other method is refused, whoever sends it.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
-from starlette.routing import Route
 
-from app.api.application import bare_application
-from app.api.openapi.snapshot import snapshot
-from tests.contract.service import (
-    MEAN,
-    ROWS,
-    Service,
-    ask,
-    assert_problem,
-    make_key,
-    send_upload,
-    spec,
-    upload,
-)
+from app.api.endpoint import ANYONE, router_of
+from app.domain.roles import Role
+from tests.contract.routes import DOCUMENT, ENDPOINTS, ROUTES, Call, Stated, example
+from tests.contract.routes import send as send_call
+from tests.contract.service import Service, ask, assert_problem, make_key, upload
 
-DOCUMENT: dict[str, Any] = json.loads(snapshot())
-OPERATIONS = {
-    (method.upper(), path): operation
-    for path, methods in DOCUMENT["paths"].items()
-    for method, operation in methods.items()
-}
-ROUTES = {
-    (method, route.path.replace(":path}", "}"))
-    for route in bare_application().routes
-    if isinstance(route, Route)
-    for method in route.methods or ()
-    if method != "HEAD"  # goes with every GET, see below
-}
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE")
-KEYED = ("owner", "other analyst", "curator", "admin")
+KEYED: Mapping[str, Role] = {
+    "owner": Role.ANALYST,
+    "other analyst": Role.ANALYST,
+    "curator": Role.CURATOR,
+    "admin": Role.ADMIN,
+}
 """The owner is the analyst who asked for the release that is named; the data set is a curator's."""
 KEYLESS = ("nobody", "unknown", "revoked", "expired")
 
-# what anyone may ask for, without a key too
-PUBLIC = {
-    ("GET", "/docs"),
-    ("GET", "/docs/reference"),
-    ("GET", "/docs/{name}"),
-    ("GET", "/livez"),
-    ("GET", "/openapi.json"),
-    ("GET", "/problems"),
-    ("GET", "/problems/{code}"),
-    ("GET", "/readyz"),
-    ("GET", "/v1/catalog"),
-    ("GET", "/v1/ledger/public-keys"),
+CONTRACT: Mapping[Call, Role | None] = {
+    ("POST", "/v1/datasets"): Role.CURATOR,
+    ("GET", "/v1/datasets"): Role.ANALYST,
+    ("GET", "/v1/datasets/{dataset}"): Role.ANALYST,
+    ("POST", "/v1/datasets/{dataset}/archive"): Role.CURATOR,
+    ("GET", "/v1/datasets/{dataset}/budget"): Role.ANALYST,
+    ("POST", "/v1/datasets/{dataset}/grants"): Role.CURATOR,
+    ("GET", "/v1/datasets/{dataset}/ledger"): Role.CURATOR,
+    ("GET", "/v1/ledger/verification"): Role.CURATOR,
+    ("POST", "/v1/datasets/{dataset}/releases"): Role.ANALYST,
+    ("POST", "/v1/datasets/{dataset}/previews"): Role.ANALYST,
+    ("GET", "/v1/releases"): Role.ANALYST,
+    ("GET", "/v1/releases/{release}"): Role.ANALYST,
+    ("POST", "/v1/releases/{release}/derivations"): Role.ANALYST,
+    ("POST", "/v1/releases/{release}/decision"): Role.CURATOR,
+    ("POST", "/v1/keys"): Role.ADMIN,
+    ("GET", "/v1/keys"): Role.ADMIN,
+    ("DELETE", "/v1/keys/{key}"): Role.ADMIN,
+    ("GET", "/metrics"): Role.ADMIN,
+    ("GET", "/v1/catalog"): None,
+    ("GET", "/v1/ledger/public-keys"): None,
+    ("GET", "/livez"): None,
+    ("GET", "/readyz"): None,
 }
+"""Who may call what, as the contract fixes it; None: anyone, without a key."""
 
-# what an owner, another analyst, a curator and an admin get
-MATRIX: dict[tuple[str, str], tuple[int, int, int, int]] = {
-    ("GET", "/docs"): (200, 200, 200, 200),
-    ("GET", "/docs/reference"): (200, 200, 200, 200),
-    ("GET", "/docs/{name}"): (200, 200, 200, 200),
-    ("GET", "/livez"): (200, 200, 200, 200),
-    ("GET", "/metrics"): (403, 403, 403, 200),
-    ("GET", "/openapi.json"): (200, 200, 200, 200),
-    ("GET", "/problems"): (200, 200, 200, 200),
-    ("GET", "/problems/{code}"): (200, 200, 200, 200),
-    ("GET", "/readyz"): (200, 200, 200, 200),
-    ("GET", "/v1/catalog"): (200, 200, 200, 200),
-    ("GET", "/v1/datasets"): (200, 200, 200, 200),
-    ("POST", "/v1/datasets"): (403, 403, 201, 201),
-    ("GET", "/v1/datasets/{dataset}"): (200, 200, 200, 200),
-    ("POST", "/v1/datasets/{dataset}/archive"): (403, 403, 200, 200),
-    ("GET", "/v1/datasets/{dataset}/budget"): (200, 200, 200, 200),
-    ("GET", "/v1/datasets/{dataset}/caps"): (403, 403, 200, 200),
-    ("PUT", "/v1/datasets/{dataset}/caps"): (403, 403, 200, 200),
-    ("POST", "/v1/datasets/{dataset}/grants"): (403, 403, 201, 201),
-    ("GET", "/v1/datasets/{dataset}/ledger"): (403, 403, 200, 200),
-    ("POST", "/v1/datasets/{dataset}/previews"): (200, 200, 200, 200),
-    ("POST", "/v1/datasets/{dataset}/releases"): (201, 201, 201, 201),
-    ("GET", "/v1/keys"): (403, 403, 403, 200),
-    ("POST", "/v1/keys"): (403, 403, 403, 201),
-    ("DELETE", "/v1/keys/{key}"): (403, 403, 403, 204),
-    ("GET", "/v1/ledger/public-keys"): (200, 200, 200, 200),
-    ("POST", "/v1/ledger/receipts"): (200, 200, 200, 200),
-    ("GET", "/v1/ledger/verification"): (403, 403, 200, 200),
-    ("GET", "/v1/releases"): (200, 200, 200, 200),
-    ("GET", "/v1/releases/{release}"): (200, 404, 200, 200),
-    ("POST", "/v1/releases/{release}/decision"): (403, 403, 202, 202),
-    ("POST", "/v1/releases/{release}/derivations"): (200, 404, 200, 200),
-    ("POST", "/v1/releases/{release}/withdrawal"): (200, 404, 404, 404),
+OWN = {("POST", "/v1/releases/{release}/withdrawal")}
+"""What only the owner of the release may do. What else names one, its owner and curators may."""
+CREATED = {
+    ("POST", "/v1/datasets/{dataset}/releases"): 201,
+    ("POST", "/v1/releases/{release}/decision"): 202,
 }
+"""What the request below gets, where a call has answers of several kinds."""
+EXAMPLES = {
+    name: example(DOCUMENT["components"]["schemas"][name])
+    for name in ("CapRequest", "DatasetSpec", "ReleaseRequest")
+}
+QUESTION = EXAMPLES["ReleaseRequest"]["statistic"]
+ROWS = "income,foodexp\n" + "400,200\n600,300\n" * 20
+"""Rows of the data set that the examples are about."""
+
+
+def differences(stated: Mapping[Call, Stated], contract: Mapping[Call, Role | None]) -> set[Call]:
+    """Return the calls whose role is not the contract's, and those open to anyone beside it."""
+    wrong = {call for call, role in contract.items() if stated[call].role is not role}
+    opened = {call for call, each in stated.items() if each.role is None and each.operation}
+    return wrong | {call for call in opened if call not in contract}
+
+
+def test_the_routes_state_the_contract_s_roles() -> None:
+    assert differences(ROUTES, CONTRACT) == set()
+
+
+@pytest.mark.parametrize("call", CONTRACT, ids=" ".join)
+def test_a_role_that_is_not_the_contract_s_is_found(call: Call) -> None:
+    for role in {None, *Role} - {CONTRACT[call]}:
+        changed = {**ROUTES, call: replace(ROUTES[call], role=role)}
+        assert differences(changed, CONTRACT) == {call}
+
+
+def test_a_new_endpoint_is_not_open_to_anyone_unnoticed() -> None:
+    known = ROUTES["GET", "/v1/catalog"]
+    assert differences({**ROUTES, ("GET", "/v1/new"): known}, CONTRACT) == {("GET", "/v1/new")}
+
+
+def test_an_endpoint_must_say_who_may_call_it() -> None:
+    router = router_of("", "test")
+
+    async def answer() -> None:
+        """Answer."""
+
+    with pytest.raises(TypeError, match="who may call it"):
+        router.get("/silent")(answer)
+    router.get("/open", openapi_extra=ANYONE)(answer)
 
 
 @dataclass(frozen=True)
@@ -133,56 +140,46 @@ def world(service: Service, admin: httpx.Client, curator: httpx.Client) -> Itera
     for name in KEYED:
         made = _secret(admin, "analyst" if name == "owner" else name.split()[-1])
         secrets[name] = made["secret"]
-    dataset = str(upload(curator)["id"])
-    reviewed = str(upload(curator, policy={"review": "always"})["id"])
+    _secret(admin, "analyst", name=EXAMPLES["CapRequest"]["person"])
+    about = {"columns": EXAMPLES["DatasetSpec"]["columns"], "budget": {"epsilon": "1000"}}
+    dataset = str(upload(curator, ROWS, **about)["id"])
+    reviewed = str(upload(curator, ROWS, **about, policy={"review": "always"})["id"])
     time.sleep(1.1)
     with ExitStack() as held:
         clients = {
             name: held.enter_context(service.client(secret)) for name, secret in secrets.items()
         }
-        answer = ask(clients["owner"], dataset)
+        answer = ask(clients["owner"], dataset, QUESTION)
         release = str(answer.json()["id"])
         yield World(clients, dataset, release, str(made["id"]), answer.content, reviewed)
 
 
-def send(
-    client: httpx.Client, operation: tuple[str, str], ids: dict[str, str], answer: bytes
-) -> httpx.Response:
-    """Send a sound request of an operation."""
-    method, path = operation
-    bodies: dict[str, Any] = {
-        "/v1/datasets/{dataset}/grants": {"epsilon": "1", "reason": "more"},
-        "/v1/datasets/{dataset}/previews": {"statistic": MEAN, "epsilon": "0.1"},
-        "/v1/datasets/{dataset}/releases": {"statistic": MEAN, "epsilon": "0.001"},
-        "/v1/keys": {"name": f"made by {uuid4()}", "role": "analyst"},
-        "/v1/ledger/receipts": json.loads(answer),
-        "/v1/releases/{release}/decision": {"decision": "approve", "reason": "fine"},
-        "/v1/releases/{release}/derivations": {"statistic": MEAN},
-    }
-    if operation == ("POST", "/v1/datasets"):
-        return send_upload(client, ROWS, spec())
-    if operation == ("PUT", "/v1/datasets/{dataset}/caps"):
-        bodies[path] = {"person": "bootstrap", "epsilon": "9", "reason": "to be fair"}
-    body = bodies.get(path) if method in ("POST", "PUT") else None
-    headers = {"Idempotency-Key": str(uuid4())}
-    if path.endswith("/decision"):
-        headers["If-Match"] = '"reserved"'
-    return client.request(method, path.format(**ids), json=body, headers=headers)
+def send(world: World, caller: str, call: Call, ids: Mapping[str, str]) -> httpx.Response:
+    """Send a sound request of a call."""
+    return send_call(world.clients[caller], call, ids, rows=ROWS, answer=world.answer)
 
 
-def test_the_matrix_names_every_route_and_no_other() -> None:
-    assert set(MATRIX) == ROUTES, "say in MATRIX who may do what"
-    assert {each for each in ROUTES if each in OPERATIONS} == set(OPERATIONS)
-    # nothing but routes of these kinds, whose methods are known: no mount, no socket
-    assert all(isinstance(route, Route) for route in bare_application().routes)
+def expected(call: Call, caller: str) -> int:
+    """Return the status that a caller of this kind gets, by what the route states."""
+    stated, role = ROUTES[call], KEYED[caller]
+    if stated.role is not None and not role.may_act_as(stated.role):
+        return 403
+    foreign = caller != "owner" and (call in OWN or role is Role.ANALYST)
+    if "{release}" in call[1] and foreign:
+        return 404
+    if call in CREATED:
+        return CREATED[call]
+    (success,) = stated.successes
+    return success
 
 
 def test_the_document_says_what_is_public() -> None:
-    described = {each for each, said in OPERATIONS.items() if said.get("security") == []}
-    assert described == PUBLIC & set(OPERATIONS)
+    for each in ENDPOINTS.values():
+        assert each.operation is not None
+        assert (each.operation.get("security") == []) == (each.role is None)
 
 
-def _ids(world: World, admin: httpx.Client, operation: tuple[str, str]) -> dict[str, str]:
+def _ids(world: World, admin: httpx.Client, operation: Call) -> dict[str, str]:
     """Return ids of things that are there, fresh ones for what the call destroys."""
     ids = {
         "code": "forbidden",
@@ -196,24 +193,24 @@ def _ids(world: World, admin: httpx.Client, operation: tuple[str, str]) -> dict[
     if operation[1].endswith("/archive"):
         ids["dataset"] = str(upload(admin)["id"])
     if operation[1].endswith(("/decision", "/withdrawal")):
-        ids["release"] = str(ask(world.clients["owner"], world.reviewed).json()["id"])
+        ids["release"] = str(ask(world.clients["owner"], world.reviewed, QUESTION).json()["id"])
     return ids
 
 
-@pytest.mark.parametrize("operation", MATRIX, ids=" ".join)
-def test_the_matrix(world: World, admin: httpx.Client, operation: tuple[str, str]) -> None:
-    for caller, expected in zip(KEYED, MATRIX[operation], strict=True):
-        ids = _ids(world, admin, operation)
-        answer = send(world.clients[caller], operation, ids, world.answer)
-        assert answer.status_code == expected, (caller, answer.text)
-        if operation in OPERATIONS:
-            assert str(expected) in OPERATIONS[operation]["responses"], "is not documented"
-        if expected == 403:
+@pytest.mark.parametrize("operation", ROUTES, ids=" ".join)
+def test_the_matrix(world: World, admin: httpx.Client, operation: Call) -> None:
+    stated = ROUTES[operation]
+    for caller in KEYED:
+        answer = send(world, caller, operation, _ids(world, admin, operation))
+        status = expected(operation, caller)
+        assert answer.status_code == status, (caller, answer.text)
+        if stated.operation is not None:
+            assert str(status) in stated.operation["responses"], "is not documented"
+        if status == 403:
             assert_problem(answer, 403, "forbidden")
     for caller in KEYLESS:
-        ids = _ids(world, admin, operation)
-        answer = send(world.clients[caller], operation, ids, world.answer)
-        if operation in PUBLIC:
+        answer = send(world, caller, operation, _ids(world, admin, operation))
+        if stated.role is None:
             assert answer.status_code == 200
         else:
             problem = assert_problem(answer, 401, "unauthorized")
@@ -228,10 +225,7 @@ def test_head_gives_what_get_gives_without_the_body(
 ) -> None:
     ids = _ids(world, admin, ("GET", path))
     for caller in (*KEYED, *KEYLESS):
-        client = world.clients[caller]
-        asked, headed = (
-            send(client, (method, path), ids, world.answer) for method in ("GET", "HEAD")
-        )
+        asked, headed = (send(world, caller, (method, path), ids) for method in ("GET", "HEAD"))
         assert (headed.status_code, headed.content) == (asked.status_code, b""), caller
         assert headed.headers.keys() == asked.headers.keys(), caller
         assert headed.headers.get("content-type") == asked.headers.get("content-type"), caller
@@ -252,7 +246,7 @@ def test_every_other_method_is_refused(world: World, admin: httpx.Client, path: 
                 assert_problem(answer, 405, "method-not-allowed")
 
 
-NAMED = [operation for operation in MATRIX if "{" in operation[1] and operation not in PUBLIC]
+NAMED = [call for call, stated in ROUTES.items() if "{" in call[1] and stated.role is not None]
 
 
 def _facts(answer: httpx.Response) -> tuple[object, ...]:
@@ -266,18 +260,16 @@ def _facts(answer: httpx.Response) -> tuple[object, ...]:
 @pytest.mark.parametrize("operation", NAMED, ids=" ".join)
 @pytest.mark.parametrize("caller", KEYED)
 def test_foreign_and_unknown_ids_are_not_told_apart(
-    world: World, operation: tuple[str, str], caller: str
+    world: World, operation: Call, caller: str
 ) -> None:
     """Whoever may not see a thing gets, to the byte, what a thing that is not there gives."""
     ids = {"dataset": world.dataset, "release": world.release, "key": world.key}
     unknown = {"dataset": "ds_" + "0" * 32, "release": "rel_" + "0" * 32, "key": "key_" + "0" * 32}
-    client = world.clients[caller]
-    nowhere = send(client, operation, unknown, world.answer)
+    nowhere = send(world, caller, operation, unknown)
     assert nowhere.status_code in (403, 404)
     if nowhere.status_code == 404:
         assert_problem(nowhere, 404, "not-found")
-    allowed = dict(zip(KEYED, MATRIX[operation], strict=True))[caller]
-    if allowed in (403, 404):
-        assert _facts(send(client, operation, ids, world.answer)) == _facts(nowhere)
-    odd = send(client, operation, dict.fromkeys(ids, "%00%ff'--"), world.answer)
+    if expected(operation, caller) in (403, 404):
+        assert _facts(send(world, caller, operation, ids)) == _facts(nowhere)
+    odd = send(world, caller, operation, dict.fromkeys(ids, "%00%ff'--"))
     assert _facts(odd) == _facts(nowhere)

@@ -1,4 +1,4 @@
-"""Who may do what: the matrix of roles over the routes, and the life of keys."""
+"""The life of keys, and what they open. Who may call what is in ``test_role_matrix``."""
 
 from __future__ import annotations
 
@@ -6,91 +6,15 @@ import base64
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
 
 import httpx
-import pytest
 
 from tests.contract.service import (
-    MEAN,
-    ROWS,
     Service,
     ask,
     assert_problem,
     make_key,
-    send_upload,
-    spec,
-    upload,
 )
-
-ROLES = ("analyst", "curator", "admin")
-BODY = {"statistic": MEAN, "epsilon": "0.1"}
-
-
-def _call(client: httpx.Client, name: str, dataset: str, release: str) -> httpx.Response:
-    base = f"/v1/datasets/{dataset}"
-    reads = {
-        "datasets": "/v1/datasets",
-        "dataset": base,
-        "budget": f"{base}/budget",
-        "ledger": f"{base}/ledger",
-        "verification": "/v1/ledger/verification",
-        "releases": "/v1/releases",
-        "foreign release": f"/v1/releases/{release}",
-        "keys": "/v1/keys",
-    }
-    posts: dict[str, tuple[str, Any]] = {
-        "grant": (f"{base}/grants", {"epsilon": "1", "reason": "more"}),
-        "preview": (f"{base}/previews", BODY),
-        "foreign derivation": (f"/v1/releases/{release}/derivations", {"statistic": MEAN}),
-        "release": (f"{base}/releases", BODY),
-        "archive": (f"{base}/archive", None),
-        "receipt": ("/v1/ledger/receipts", {"receipt": "none"}),
-        "key": ("/v1/keys", {"name": "somebody", "role": "analyst"}),
-    }
-    if name in reads:
-        return client.get(reads[name])
-    if name in posts:
-        path, body = posts[name]
-        return client.post(path, json=body, headers={"Idempotency-Key": str(uuid4())})
-    if name == "upload":
-        return send_upload(client, ROWS, spec())
-    return client.delete("/v1/keys/key_unknown")
-
-
-# what an analyst, a curator and an admin get
-MATRIX: dict[str, tuple[int, int, int]] = {
-    "datasets": (200, 200, 200),
-    "dataset": (200, 200, 200),
-    "budget": (200, 200, 200),
-    "release": (201, 201, 201),
-    "preview": (200, 200, 200),
-    "releases": (200, 200, 200),
-    "foreign release": (404, 200, 200),
-    "foreign derivation": (404, 200, 200),
-    "upload": (403, 201, 201),
-    "grant": (403, 201, 201),
-    "ledger": (403, 200, 200),
-    "verification": (403, 200, 200),
-    "receipt": (200, 200, 200),
-    "archive": (403, 200, 200),
-    "key": (403, 403, 201),
-    "keys": (403, 403, 200),
-    "revoke": (403, 403, 404),
-}
-
-
-@pytest.mark.parametrize("name", MATRIX)
-@pytest.mark.parametrize("role", ROLES)
-def test_the_matrix(service: Service, admin: httpx.Client, name: str, role: str) -> None:
-    dataset = str(upload(admin)["id"])
-    foreign = ask(admin, dataset).json()["id"]
-    with service.client(make_key(admin, role)["secret"]) as client:
-        answer = _call(client, name, dataset, foreign)
-    expected = MATRIX[name][ROLES.index(role)]
-    assert answer.status_code == expected, answer.text
-    if expected == 403:
-        assert_problem(answer, 403, "forbidden")
 
 
 def test_foreign_and_unknown_releases_look_the_same(

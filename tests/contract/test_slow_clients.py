@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.connections import PatientProtocol
+from app.api.serving.connections import PatientProtocol
 from tests.contract.service import (
     ADMIN_KEY,
     ROWS,

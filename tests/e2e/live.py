@@ -53,7 +53,7 @@ def _serve(environment: dict[str, str], port: int, log: str) -> None:
         host="127.0.0.1",
         port=port,
         log_level="warning",
-        http="app.api.connections:PatientProtocol",
+        http="app.api.serving.connections:PatientProtocol",
         ws="none",
         access_log=False,
         timeout_graceful_shutdown=10,

@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp, spearmanr
 
-from app.api import clock as clock_module
+from app.api.serving import clock as clock_module
 from app.domain.timing import Schedule, response_schedule
 from app.services.releases import draws as draw_module
 from app.services.releases import public_moments as showing_module

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from app.api.budget_answers import BudgetAnswer, CapAnswer, budget_answer, cap_answer
+from app.api.answers.budgets import BudgetAnswer, CapAnswer, budget_answer, cap_answer
+from app.api.answers.ledger import EntryAnswer, entry_answer
+from app.api.answers.paging import Page, Paging, page_of
+from app.api.answers.problems import documented
 from app.api.dependencies import Analyst, Curator, Id, State, json_body
 from app.api.endpoint import router_of
-from app.api.ledger_answers import EntryAnswer, entry_answer
-from app.api.paging import Page, Paging, page_of
-from app.api.problems import documented
-from app.api.schemas import CapRequest, GrantRequest
+from app.api.requests.schemas import CapRequest, GrantRequest
 
 router = router_of("/v1/datasets/{dataset}", "budgets")
 
@@ -18,7 +18,6 @@ router = router_of("/v1/datasets/{dataset}", "budgets")
 @router.get(
     "/budget",
     operation_id="getBudget",
-    response_model=BudgetAnswer,
     responses=documented("not-found"),
 )
 def get_budget(caller: Analyst, dataset: Id, state: State) -> BudgetAnswer:
@@ -30,7 +29,6 @@ def get_budget(caller: Analyst, dataset: Id, state: State) -> BudgetAnswer:
     "/grants",
     operation_id="grantBudget",
     status_code=201,
-    response_model=EntryAnswer,
     responses=documented("not-found", "busy"),
 )
 async def grant_budget(
@@ -49,7 +47,6 @@ async def grant_budget(
 @router.put(
     "/caps",
     operation_id="capPerson",
-    response_model=CapAnswer,
     responses=documented("not-found", "busy"),
 )
 async def cap_person(
@@ -68,7 +65,6 @@ async def cap_person(
 @router.get(
     "/caps",
     operation_id="listCaps",
-    response_model=Page[CapAnswer],
     responses=documented("not-found"),
 )
 def list_caps(caller: Curator, dataset: Id, cut: Paging, state: State) -> Page[CapAnswer]:

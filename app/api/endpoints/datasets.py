@@ -5,14 +5,14 @@ from __future__ import annotations
 from fastapi import Response
 from starlette.requests import Request
 
-from app.api.answers import DatasetAnswer, dataset_answer
-from app.api.bodies import made_of, spec_in
+from app.api.answers.datasets import DatasetAnswer, dataset_answer, datasets_answer
+from app.api.answers.paging import Page, Paging
+from app.api.answers.problems import carrying, documented
 from app.api.dependencies import Analyst, Curator, Id, State
 from app.api.endpoint import router_of, untimed
-from app.api.paging import Page, Paging, json_page_of
-from app.api.problems import carrying, documented
-from app.api.schemas import DatasetSpec
-from app.api.uploads import UploadLimits, receive_upload
+from app.api.requests.bodies import made_of, spec_in
+from app.api.requests.schemas import DatasetSpec
+from app.api.requests.uploads import UploadLimits, receive_upload
 
 router = router_of("/v1/datasets", "data sets")
 
@@ -48,7 +48,6 @@ _UPLOAD = {
     "",
     operation_id="createDataset",
     status_code=201,
-    response_model=DatasetAnswer,
     openapi_extra=_UPLOAD,
     responses=documented(
         "malformed-request", "name-taken",
@@ -85,18 +84,12 @@ def list_datasets(caller: Analyst, cut: Paging, state: State) -> Response:
     """List the public facts of every data set, newest first."""
     del caller
     views = state.services.datasets.list(before=cut.position, limit=cut.limit + 1)
-    # wide data sets are written one by one, and not on the event loop
-    items = [
-        (view.facts.record.number, dataset_answer(view).model_dump_json().encode())
-        for view in views
-    ]
-    return json_page_of(items[: cut.limit], more=len(items) > cut.limit)
+    return datasets_answer(views, cut)
 
 
 @router.get(
     "/{dataset}",
     operation_id="getDataset",
-    response_model=DatasetAnswer,
     responses=documented("not-found"),
 )
 def get_dataset(caller: Analyst, dataset: Id, state: State) -> DatasetAnswer:
@@ -108,7 +101,6 @@ def get_dataset(caller: Analyst, dataset: Id, state: State) -> DatasetAnswer:
 @router.post(
     "/{dataset}/archive",
     operation_id="archiveDataset",
-    response_model=DatasetAnswer,
     responses=documented("not-found", "busy"),
 )
 @untimed

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from app.api.answers.problems import documented
+from app.api.answers.releases import DerivationAnswer, derivation_answer
 from app.api.dependencies import Analyst, Id, State, json_body
 from app.api.endpoint import router_of
-from app.api.problems import documented
-from app.api.release_answers import DerivationAnswer
-from app.api.schemas import DerivationRequest
+from app.api.requests.schemas import DerivationRequest
 
 router = router_of("/v1/releases/{release}", "releases")
 
@@ -16,7 +16,6 @@ router = router_of("/v1/releases/{release}", "releases")
 @router.post(
     "/derivations",
     operation_id="deriveFromRelease",
-    response_model=DerivationAnswer,
     responses=documented(
         "not-found",
         "busy",
@@ -34,4 +33,4 @@ async def derive_from_release(
     covariance and correlation of their columns; from most statistics, the same of fewer columns.
     """
     derived = await state.services.derivations.derive(release, body.statistic, caller=caller)
-    return DerivationAnswer.model_validate(derived)
+    return derivation_answer(derived)

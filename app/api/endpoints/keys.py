@@ -6,12 +6,13 @@ from typing import Annotated
 
 from fastapi import Response
 
-from app.api.answers import KeyAnswer, NewKeyAnswer, key_answer, new_key_answer
+from app.api.answers.base import nothing
+from app.api.answers.keys import KeyAnswer, NewKeyAnswer, key_answer, new_key_answer
+from app.api.answers.paging import Page, Paging, page_of
+from app.api.answers.problems import documented
 from app.api.dependencies import Admin, Id, State, json_body
 from app.api.endpoint import router_of
-from app.api.paging import Page, Paging, page_of
-from app.api.problems import documented
-from app.api.schemas import KeyRequest
+from app.api.requests.schemas import KeyRequest
 
 router = router_of("/v1/keys", "keys")
 
@@ -20,7 +21,6 @@ router = router_of("/v1/keys", "keys")
     "",
     operation_id="createKey",
     status_code=201,
-    response_model=NewKeyAnswer,
     responses=documented("busy"),
 )
 async def create_key(
@@ -34,13 +34,12 @@ async def create_key(
         person=body.person,
         caller=caller,
     )
-    return new_key_answer(made.record, made.secret)
+    return new_key_answer(made)
 
 
 @router.get(
     "",
     operation_id="listKeys",
-    response_model=Page[KeyAnswer],
 )
 def list_keys(caller: Admin, cut: Paging, state: State) -> Page[KeyAnswer]:
     """List every key, newest first, revoked ones too (admins)."""
@@ -59,4 +58,4 @@ def list_keys(caller: Admin, cut: Paging, state: State) -> Page[KeyAnswer]:
 async def revoke_key(caller: Admin, key: Id, state: State) -> Response:
     """Revoke a key at once and for good (admins); the last admin key stays."""
     await state.services.keys.revoke(key, caller=caller)
-    return Response(status_code=204)
+    return nothing()

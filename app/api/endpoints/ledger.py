@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from app.api.dependencies import Analyst, Curator, Id, Sent, State
-from app.api.endpoint import ANYONE, router_of
-from app.api.ledger_answers import (
+from app.api.answers.ledger import (
     EntryAnswer,
     PublicKeysAnswer,
     ReceiptCheckAnswer,
@@ -12,9 +10,12 @@ from app.api.ledger_answers import (
     entry_answer,
     public_keys_answer,
     receipt_check_answer,
+    verification_answer,
 )
-from app.api.paging import Page, Paging, page_of
-from app.api.problems import documented
+from app.api.answers.paging import Page, Paging, page_of
+from app.api.answers.problems import documented
+from app.api.dependencies import Analyst, Curator, Id, Sent, State
+from app.api.endpoint import ANYONE, router_of
 
 router = router_of("/v1", "ledger")
 
@@ -22,7 +23,6 @@ router = router_of("/v1", "ledger")
 @router.get(
     "/datasets/{dataset}/ledger",
     operation_id="listLedger",
-    response_model=Page[EntryAnswer],
     responses=documented("not-found"),
 )
 def list_ledger(caller: Curator, dataset: Id, cut: Paging, state: State) -> Page[EntryAnswer]:
@@ -36,25 +36,16 @@ def list_ledger(caller: Curator, dataset: Id, cut: Paging, state: State) -> Page
 @router.get(
     "/ledger/verification",
     operation_id="verifyLedger",
-    response_model=VerificationAnswer,
 )
 async def verify_ledger(caller: Curator, state: State) -> VerificationAnswer:
     """Walk every chain and sum; `head` is the SHA-256 over the sorted account heads (curators)."""
     del caller
-    found = await state.services.audit.verify()
-    return VerificationAnswer(
-        ok=found.ok,
-        entries=found.entries,
-        head=found.head,
-        anchor=found.anchored and str(found.anchored),
-        faults=list(found.faults),
-    )
+    return verification_answer(await state.services.audit.verify())
 
 
 @router.post(
     "/ledger/receipts",
     operation_id="checkReceipt",
-    response_model=ReceiptCheckAnswer,
     responses=documented("busy"),
 )
 def check_receipt(caller: Analyst, sent: Sent, state: State) -> ReceiptCheckAnswer:
@@ -69,7 +60,6 @@ def check_receipt(caller: Analyst, sent: Sent, state: State) -> ReceiptCheckAnsw
 @router.get(
     "/ledger/public-keys",
     operation_id="getPublicKeys",
-    response_model=PublicKeysAnswer,
     openapi_extra=ANYONE,
 )
 async def get_public_keys(state: State) -> PublicKeysAnswer:

@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.counts import Counts
+from app.api.answers.metrics import MEDIA_TYPE, metrics_answer
+from app.api.answers.problems import documented
 from app.api.dependencies import Admin, State
 from app.api.endpoint import router_of
-from app.api.problems import documented
 
 router = router_of("", "operation")
-
-MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-
-class _Families(Collector):
-    """Hands the families to prometheus-client's text format."""
-
-    def __init__(self, counts: Counts, data_dir: Path) -> None:
-        self._counts = counts
-        self._data_dir = data_dir
-
-    def collect(self) -> Iterator[Metric]:
-        return self._counts.families(self._data_dir)
 
 
 @router.get(
@@ -51,6 +32,4 @@ async def get_metrics(request: Request, caller: Admin, state: State) -> Response
     There is nothing about any data set and no duration.
     """
     del caller
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Families(request.app.state.counts, state.settings.data_dir))
-    return Response(generate_latest(registry), media_type=MEDIA_TYPE)
+    return metrics_answer(request.app.state.counts, state.settings.data_dir)

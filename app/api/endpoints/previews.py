@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from app.api.answers.problems import documented
+from app.api.answers.releases import PreviewAnswer, preview_answer
 from app.api.dependencies import Analyst, Id, State, json_body
 from app.api.endpoint import router_of
-from app.api.problems import documented
-from app.api.release_answers import PreviewAnswer
-from app.api.schemas import PreviewRequest
+from app.api.requests.schemas import PreviewRequest
 from app.services.plans.previews import Wish
 
 router = router_of("/v1/datasets/{dataset}", "releases")
@@ -17,7 +17,6 @@ router = router_of("/v1/datasets/{dataset}", "releases")
 @router.post(
     "/previews",
     operation_id="previewRelease",
-    response_model=PreviewAnswer,
     responses=documented(
         "not-found", "dataset-archived",
         "policy-refused", "empty-dataset", "busy",
@@ -32,4 +31,4 @@ async def preview_release(
     """Say what a release would cost, which mechanism and norm it takes and why, and its noise."""
     wish = Wish(accuracy=body.accuracy, assume_rows=body.assume_rows)
     preview = await state.services.previews.preview(dataset, body.question, wish, caller=caller)
-    return PreviewAnswer.model_validate(preview)
+    return preview_answer(preview)

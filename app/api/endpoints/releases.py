@@ -8,6 +8,16 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.api.answers.paging import MOST_BYTES, Page, Paging
+from app.api.answers.problems import carrying, documented
+from app.api.answers.releases import (
+    UNFINISHED,
+    ReleaseAnswer,
+    accepted_answer,
+    made_answer,
+    releases_answer,
+    shown_answer,
+)
 from app.api.dependencies import (
     Analyst,
     Id,
@@ -20,26 +30,19 @@ from app.api.dependencies import (
     state_of,
 )
 from app.api.endpoint import router_of, untimed
-from app.api.paging import MOST_BYTES, Page, Paging, json_page_of
-from app.api.problems import carrying, documented
-from app.api.release_answers import ReleaseAnswer
-from app.api.schemas import ReleaseRequest
+from app.api.requests.schemas import ReleaseRequest
 from app.domain.problems import Problem
 from app.domain.releases import GIVEN_BACK, ReleaseState
-from app.services.plans.answers import answer_of, etag_of, state_called
-from app.services.releases.public_moments import PublicMoments
-from app.services.releases.releases import ReleaseRecord
+from app.services.plans.answers import state_called
 
 router = router_of("/v1", "releases")
 direct = router_of("/v1", "releases", direct=True)
 
-_JSON = "application/json"
 _ACCEPTED = (
     "A job: charged, and drawn in the background. Or it waits for a review: its budget is set "
     "aside, and it is a job once a curator has approved it. Ask at `Location` again after "
     "`Retry-After` seconds, or send the same request again."
 )
-_UNFINISHED = (ReleaseState.RESERVED, ReleaseState.DEBITED)
 _STATUS = (
     "Only releases that wait for a review, or ended without approval. There is no list by what a "
     "draw leads to: when it ends is not public before its deadline."
@@ -103,37 +106,14 @@ async def create_release(
         record = await releases.submit(
             dataset, body.question, idem=idempotency_key_of(request), caller=caller
         )
-        if record.state in _UNFINISHED:
-            return unfinished(record, releases.moments)
+        if record.state in UNFINISHED:
+            return accepted_answer(record, releases.moments)
         if record.state in GIVEN_BACK:
             raise Problem("release-closed", outcome=record.state.value, release=record.id)
         answer.hold(releases.moments.public_from_ms(record))
         if record.state is ReleaseState.VOID:
             raise Problem("release-void")
-        return Response(
-            answer_of(record),
-            status_code=201,
-            media_type=_JSON,
-            headers={"Location": _location(record), "ETag": etag_of(record)},
-        )
-
-
-def unfinished(record: ReleaseRecord, moments: PublicMoments) -> Response:
-    """Return the answer about a release that is under way, or waits for a review."""
-    return Response(
-        answer_of(record),
-        status_code=202,
-        media_type=_JSON,
-        headers={
-            "Location": _location(record),
-            "ETag": etag_of(record),
-            "Retry-After": str(moments.retry_after_s(record)),
-        },
-    )
-
-
-def _location(record: ReleaseRecord) -> str:
-    return f"/v1/releases/{record.id}"
+        return made_answer(record)
 
 
 @router.get(
@@ -168,9 +148,7 @@ def list_releases(
         limit=cut.limit,
         most_bytes=MOST_BYTES,
     )
-    # what is listed is what was answered
-    items = [(record.number, answer_of(record)) for record in page.records]
-    return json_page_of(items, more=page.more)
+    return releases_answer(page)
 
 
 @router.get(
@@ -188,18 +166,15 @@ def list_releases(
 async def get_release(request: Request, caller: Analyst, release: Id, state: State) -> Response:
     """Show a release (its owner and curators), with an ETag for polling."""
     record = await state.services.releases.get(release, caller=caller)
-    tag = etag_of(record)
-    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-    if record.state in _UNFINISHED:
-        headers["Retry-After"] = str(state.services.releases.moments.retry_after_s(record))
-    if _matches(request.headers.get("if-none-match"), tag):
-        return Response(status_code=304, headers=headers)
-    return Response(answer_of(record), media_type=_JSON, headers=headers)
+    condition = request.headers.get("if-none-match")
+    return shown_answer(
+        record,
+        state.services.releases.moments,
+        known=lambda tag: condition is not None and _matches(condition, tag),
+    )
 
 
-def _matches(condition: str | None, tag: str) -> bool:
+def _matches(condition: str, tag: str) -> bool:
     """Return whether an If-None-Match names the tag (weak comparison, RFC 9110 13.1.2)."""
-    if condition is None:
-        return False
     named = [part.strip().removeprefix("W/") for part in condition.split(",")]
     return "*" in named or tag in named

@@ -7,16 +7,14 @@ from typing import Annotated
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.api.answers.problems import carrying, documented
+from app.api.answers.releases import ReleaseAnswer, accepted_answer, ended_answer
 from app.api.dependencies import Analyst, Curator, Id, State, json_body
 from app.api.endpoint import router_of
-from app.api.endpoints.releases import unfinished
-from app.api.problems import carrying, documented
-from app.api.release_answers import ReleaseAnswer
-from app.api.schemas import DecisionRequest
+from app.api.requests.schemas import DecisionRequest
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.services.plans.answers import answer_of, etag_of
-from app.services.releases.releases import ReleaseRecord
+from app.services.plans.answers import etag_of
 
 router = router_of("/v1/releases/{release}", "reviews")
 
@@ -87,8 +85,8 @@ async def decide_on_release(
             caller=caller,
         )
         if record.state is ReleaseState.DEBITED:
-            return unfinished(record, services.releases.moments)
-        return _ended(record)
+            return accepted_answer(record, services.releases.moments)
+        return ended_answer(record)
 
 
 @router.post(
@@ -109,12 +107,7 @@ async def decide_on_release(
 async def withdraw_release(caller: Analyst, release: Id, state: State) -> Response:
     """Withdraw a release of your own that waits for a review."""
     async with state.clock.answer():
-        return _ended(await state.services.reviews.withdraw(release, caller=caller))
-
-
-def _ended(record: ReleaseRecord) -> Response:
-    headers = {"ETag": etag_of(record)}
-    return Response(answer_of(record), media_type="application/json", headers=headers)
+        return ended_answer(await state.services.reviews.withdraw(release, caller=caller))
 
 
 def _names(condition: str, tag: str) -> bool:

@@ -10,8 +10,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
+from app.api.answers.problems import ProblemAnswer
 from app.api.endpoint import Endpoint
-from app.api.problems import ProblemAnswer
 from mechanisms.catalog import STATISTICS
 from mechanisms.statistics.mean import Mean
 

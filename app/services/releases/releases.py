@@ -28,7 +28,7 @@ from app.services.releases.public_moments import PublicMoments, job_of_record
 from app.services.releases.reviews import reserve
 from app.store import Debit, ReleasePage, ReleaseRecord, Store
 
-__all__ = ["ReleaseRecord", "ReleaseService"]
+__all__ = ["ReleasePage", "ReleaseRecord", "ReleaseService"]
 
 _LONGEST_REPLAY_S = 10.0
 _LOOK_AGAIN_S = 0.05

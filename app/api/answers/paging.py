@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
 
@@ -94,6 +94,11 @@ def page_of(items: Sequence[tuple[int, Item]], cut: Cut) -> Page[Item]:
     return Page(
         items=[item for _, item in shown], next=encode_cursor(shown[-1][0]) if more else None
     )
+
+
+def whole_page(items: Iterable[Item]) -> Page[Item]:
+    """Return a list that is short enough for one page."""
+    return Page(items=list(items), next=None)
 
 
 def json_page_of(items: Sequence[tuple[int, bytes]], *, more: bool) -> Response:

@@ -14,8 +14,8 @@ from itertools import count
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.answers.problems import problem_response
 from app.api.counts import Counts
-from app.api.problems import problem_response
 from app.domain.problems import Problem
 from app.logs import describe
 

@@ -5,9 +5,20 @@ The services write these bodies; the models say what is in them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from app.api.answers import Answer
+from starlette.responses import Response
+
+from app.api.answers.base import Answer
+from app.api.answers.paging import json_page_of
+from app.domain.releases import ReleaseState
+from app.services.plans.answers import answer_of, etag_of
+from app.services.releases.public_moments import PublicMoments
+from app.services.releases.releases import ReleasePage, ReleaseRecord
+
+UNFINISHED = (ReleaseState.RESERVED, ReleaseState.DEBITED)
+"""The states of a release that waits for a review or for its draw."""
 
 
 class GuaranteeAnswer(Answer):
@@ -200,3 +211,62 @@ class PreviewAnswer(Answer):
     """The epsilon that the wanted accuracy takes; null where none was wanted."""
     notice: str
     """What to know before asking twice."""
+
+
+def preview_answer(preview: Mapping[str, object]) -> PreviewAnswer:
+    """Return what a release would be like."""
+    return PreviewAnswer.model_validate(preview)
+
+
+def derivation_answer(derived: Mapping[str, object]) -> DerivationAnswer:
+    """Return what was computed from a release."""
+    return DerivationAnswer.model_validate(derived)
+
+
+def made_answer(record: ReleaseRecord) -> Response:
+    """Return a release to whom has asked for it."""
+    return _stored(record, 201, {"Location": _location(record)})
+
+
+def accepted_answer(record: ReleaseRecord, moments: PublicMoments) -> Response:
+    """Return a release that is under way, or waits for a review."""
+    again = {"Location": _location(record), "Retry-After": str(moments.retry_after_s(record))}
+    return _stored(record, 202, again)
+
+
+def ended_answer(record: ReleaseRecord) -> Response:
+    """Return a release that was given up before its draw."""
+    return _stored(record, 200, {})
+
+
+def shown_answer(
+    record: ReleaseRecord, moments: PublicMoments, *, known: Callable[[str], bool]
+) -> Response:
+    """Return a release to whom asks for it again; ``known`` says whether they have this state."""
+    headers = {"Cache-Control": "private, no-cache"}
+    if record.state in UNFINISHED:
+        headers["Retry-After"] = str(moments.retry_after_s(record))
+    if known(etag_of(record)):
+        return Response(status_code=304, headers={**headers, "ETag": etag_of(record)})
+    return _stored(record, 200, headers)
+
+
+def releases_answer(page: ReleasePage) -> Response:
+    """Return a page of releases, each as it was answered."""
+    return json_page_of(
+        [(record.number, answer_of(record)) for record in page.records], more=page.more
+    )
+
+
+def _stored(record: ReleaseRecord, status: int, headers: Mapping[str, str]) -> Response:
+    """Return the bytes that show a release: they are signed, and are not written anew."""
+    return Response(
+        answer_of(record),
+        status_code=status,
+        media_type="application/json",
+        headers={**headers, "ETag": etag_of(record)},
+    )
+
+
+def _location(record: ReleaseRecord) -> str:
+    return f"/v1/releases/{record.id}"

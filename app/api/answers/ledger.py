@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Literal
 
-from app.api.answers import Answer
+from app.api.answers.base import Answer
 from app.domain.ledger import Entry
+from app.services.audit import Verification
 from app.services.datasets.accounting import Meter
 from app.services.releases.receipts import Finding, PublicKey
 
@@ -154,6 +155,17 @@ def entry_answer(entry: Entry, meter: Meter) -> EntryAnswer:
         at=entry.at,
         prev=entry.prev,
         hash=entry.hash,
+    )
+
+
+def verification_answer(found: Verification) -> VerificationAnswer:
+    """Return what walking the ledger has found."""
+    return VerificationAnswer(
+        ok=found.ok,
+        entries=found.entries,
+        head=found.head,
+        anchor=found.anchored and str(found.anchored),
+        faults=list(found.faults),
     )
 
 

@@ -21,8 +21,8 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from app.api.middleware import SAFE_HEADERS
-from app.api.problems import problem_response
+from app.api.answers.problems import problem_response
+from app.api.serving.middleware import SAFE_HEADERS
 from app.domain.problems import Problem
 from app.settings import Settings
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from app.api.values import (
+from app.api.requests.values import (
     Ahead,
     BudgetEpsilon,
     CapEpsilon,

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 
 from app.api.dependencies import query_names
-from app.api.validation import validation_problem
+from app.api.requests.validation import validation_problem
 from app.domain.problems import PROBLEMS, Problem
 
 MEDIA_TYPE = "application/problem+json"

@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import SchemaValidator
 
-from app.api.validation import validation_problem
+from app.api.requests.validation import validation_problem
 from app.domain.problems import Problem, invalid_request
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from app.api.exact_json import SHORT_BYTES, read_json, read_model
-from app.api.schemas import DatasetSpec, Request
+from app.api.requests.exact_json import SHORT_BYTES, read_json, read_model
+from app.api.requests.schemas import DatasetSpec, Request
 from app.domain.problems import Problem, invalid_request
 from app.services.datasets.datasets import NewDataset
 from app.services.plans.lanes import CalculationQueue

@@ -1,0 +1,72 @@
+"""The bodies of answers about data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from starlette.responses import Response
+
+from app.api.answers.base import Answer
+from app.api.answers.budgets import DatasetBudgetAnswer, budget_fields
+from app.api.answers.paging import Cut, json_page_of
+from app.domain.datasets import columns_json
+from app.services.datasets.datasets import DatasetView, policy_json
+
+
+class DatasetAnswer(Answer):
+    """The public facts of a data set."""
+
+    id: str
+    """Names the data set in addresses."""
+    name: str
+    """What the curator called it."""
+    description: str
+    """What the curator says of it."""
+    adjacency: Literal["replace_one", "add_remove"]
+    """Which data sets count as neighbours."""
+    rows: int | None
+    """Public under replace_one, null under add_remove."""
+    max_rows: int | None
+    """The declared bound on the row count; null where none was declared."""
+    columns: dict[str, dict[str, Any]]
+    """The declared columns by name, as in the spec."""
+    status: Literal["active", "archived"]
+    """Archived: its rows are erased, and its releases stay."""
+    account: str
+    """The budget account that releases are charged to; data sets about the same people share it."""
+    budget: DatasetBudgetAnswer
+    """What is left to spend."""
+    policy: dict[str, Any]
+    """What one release may ask for, as in the spec."""
+    created_at: str
+    """When it was uploaded (UTC)."""
+
+
+def dataset_answer(view: DatasetView) -> DatasetAnswer:
+    """Return the public facts of a data set."""
+    facts, record = view.facts, view.facts.record
+    return DatasetAnswer(
+        id=record.id,
+        name=record.name,
+        description=facts.description,
+        adjacency=facts.schema.adjacency.value,
+        rows=record.rows,
+        max_rows=facts.columns.max_rows,
+        columns=columns_json(facts.columns),
+        status=record.status.value,
+        account=record.account,
+        budget=DatasetBudgetAnswer(**budget_fields(view.balance, facts.meter)),
+        policy=policy_json(facts.policy),
+        created_at=record.created_at,
+    )
+
+
+def datasets_answer(views: Sequence[DatasetView], cut: Cut) -> Response:
+    """Return a page of data sets, of which one more than is shown was read."""
+    # wide ones are written one by one, and not on the event loop
+    items = [
+        (view.facts.record.number, dataset_answer(view).model_dump_json().encode())
+        for view in views
+    ]
+    return json_page_of(items[: cut.limit], more=len(items) > cut.limit)

@@ -1,0 +1,38 @@
+"""What keeps an endpoint to one module and one line, read from the sources."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from app.api import endpoints
+from app.api.routes import ROUTERS
+
+FOLDER = Path(endpoints.__file__).parent
+MODULES = sorted(path for path in FOLDER.glob("*.py") if path.stem != "__init__")
+_OWN_WORK = ("Response", "JSONResponse", "model_validate")
+
+
+def answers_made(source: str) -> list[str]:
+    """Return the calls that make an answer otherwise than by a function of ``app.api.answers``."""
+    called = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    names = [ast.unparse(function).rpartition(".")[2] for function in called]
+    return [name for name in names if name in _OWN_WORK or name.endswith("Answer")]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_endpoints_make_no_answer_themselves(module: Path) -> None:
+    assert answers_made(module.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize("made", _OWN_WORK)
+def test_an_answer_that_is_made_by_an_endpoint_is_found(made: str) -> None:
+    assert answers_made(f"def call():\n    return answers.{made}(1)\n") == [made]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_every_module_has_its_line_in_the_routes(module: Path) -> None:
+    listed = {route.endpoint.__module__ for router in ROUTERS for route in router.routes}
+    assert f"{endpoints.__name__}.{module.stem}" in listed
