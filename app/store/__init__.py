@@ -94,7 +94,7 @@ from app.store.backup import back_up
 from app.store.database.engines import sqlite_file
 from app.store.database.lock import was_served
 from app.store.errors import DirectoryLockedError, StoreError, UnknownCommitError
-from app.store.forgotten import Forgotten, Past, read_past
+from app.store.forgotten_datasets import Forgotten, Past, read_past
 from app.store.ledger.commands import Charged, Debit, Finish, Void
 from app.store.ledger.entries import LedgerIdentity
 from app.store.ledger.ids import new_id
@@ -107,9 +107,9 @@ from app.store.ledger.records import (
     LineageRecord,
     ReleaseRecord,
 )
-from app.store.ledger.release_reads import ReleasePage
+from app.store.ledger.release_queries import ReleasePage
 from app.store.ledger.signing import RECEIPT_KEY, SigningKey, base64url
-from app.store.reconcile import Findings, Reconciliation, reconciling
+from app.store.reconciliation import Findings, Reconciliation, reconciling
 from app.store.store import Store, inspecting
 from app.store.unit_of_work import Reader, UnitOfWork
 from app.store.verification.verify import Verification

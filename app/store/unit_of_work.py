@@ -14,7 +14,7 @@ from app.store.ledger.accounts import Accounts, AccountsWriter
 from app.store.ledger.datasets import Datasets, DatasetsWriter
 from app.store.ledger.entries import Entries, EntriesWriter, LedgerIdentity
 from app.store.ledger.keys import Keys, KeysWriter
-from app.store.ledger.release_reads import Releases
+from app.store.ledger.release_queries import Releases
 from app.store.ledger.releases import ReleasesWriter
 from app.store.ledger.reviews import Reviews, ReviewsWriter
 from app.store.ledger.workers import WorkersWriter

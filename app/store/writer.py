@@ -2,10 +2,11 @@
 
 The thread takes whatever waits, at most 256 jobs, runs them in one transaction,
 commits once and only then tells the waiters. Jobs keep their order. Those of an
-event loop come together, when it has nothing else to do (:mod:`app.store.turns`). A function
-runs in a savepoint of its own, and one that raises is undone alone; commands
-that follow each other run together in one savepoint, and alone only if that
-fails. Where there are only commands the transaction itself is that savepoint.
+event loop come together, when it has nothing else to do
+(:mod:`app.store.loop_batching`). A function runs in a savepoint of its own, and
+one that raises is undone alone; commands that follow each other run together in
+one savepoint, and alone only if that fails. Where there are only commands the
+transaction itself is that savepoint.
 If the commit itself fails, no job has been acknowledged: each is run again in a
 transaction of its own.
 """
@@ -28,10 +29,10 @@ from sqlalchemy.exc import DBAPIError
 from app.domain.problems import Problem
 from app.logs import describe
 from app.store.errors import StoreClosedError, UnknownCommitError
-from app.store.ledger.bulk import Bulk
+from app.store.ledger.batches import Bulk
 from app.store.ledger.commands import Command
 from app.store.ledger.entries import LedgerIdentity
-from app.store.turns import Turns
+from app.store.loop_batching import Turns
 from app.store.unit_of_work import UnitOfWork, transaction
 
 T = TypeVar("T")

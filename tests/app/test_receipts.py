@@ -23,7 +23,7 @@ from app.domain.problems import Problem
 from app.services.releases.receipts import Finding, LongAnswer, Receipts, sent_answer
 from app.store import ReleaseRecord, StoreError, base64url
 from app.store.ledger import signing as signing_module
-from app.store.ledger.receipt import read_token, split
+from app.store.ledger.receipt_tokens import read_token, split
 from app.store.ledger.signing import KEY_NAME, SigningKey, thumbprint
 from tests.app.ledgers import Ledger, Place, opened, raw
 

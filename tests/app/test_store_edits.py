@@ -28,7 +28,7 @@ from app.services.releases.receipts import Receipts
 from app.store import StoreError, Verification, inspecting
 from app.store.database.engines import migrating_engine
 from app.store.database.tables import metadata
-from app.store.verification import verify
+from app.store.verification.verify import verify
 from tests.app.ledgers import REFUSALS, Ledger, Place, Raw, opened, place_on, raw, unguarded
 
 SEED = 20_261_121

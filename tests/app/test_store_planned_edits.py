@@ -22,7 +22,7 @@ from app.store.database.engines import migrating_engine
 from app.store.database.schema_check import check_schema
 from app.store.database.tables import metadata
 from app.store.errors import TamperedSchemaError
-from app.store.verification import verify
+from app.store.verification.verify import verify
 from tests.app.conftest import ON_BOTH
 from tests.app.ledgers import Place, Raw, file_of, opened, place_on, raw, unguarded
 from tests.app.test_store_edits import check, everything

@@ -19,10 +19,10 @@ from sqlalchemy import Connection
 from app.domain.ledger import GENESIS, Entry, chain_hash
 from app.domain.roles import Role
 from app.store import Store, Verification, inspecting
-from app.store.verification import verify
 from app.store.verification import verify as verification
 from app.store.verification.blocks import ENTRY_COLUMNS
 from app.store.verification.ranges import EntryRange, cut_entries
+from app.store.verification.verify import verify
 from app.store.verification.walks import EntryWalk
 from tests.app.ledgers import BACKENDS, Ledger, Place, opened, place_on, raw
 

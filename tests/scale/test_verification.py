@@ -28,8 +28,8 @@ import pytest
 from app.domain.ledger import hash_of_columns
 from app.domain.releases import plan_digest, request_fingerprint, result_digest
 from app.store import inspecting
-from app.store.verification import verify
 from app.store.verification.blocks import ENTRY_COLUMNS, RELEASE_COLUMNS
+from app.store.verification.verify import verify
 from tests.app.ledgers import opened
 from tests.scale.yardstick import slowness
 

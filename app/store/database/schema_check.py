@@ -12,7 +12,7 @@ from functools import cache
 from sqlalchemy import Connection, create_engine, exists, literal, select, text
 
 from app.store.database.migrate import is_newest
-from app.store.database.postgresql_shape import Shape, expected_on_postgresql, found_on_postgresql
+from app.store.database.postgresql_schema import Shape, expected_on_postgresql, found_on_postgresql
 from app.store.database.privileges import check_privileges
 from app.store.database.rules import RULES, wrong_rules
 from app.store.database.tables import metadata

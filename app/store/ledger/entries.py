@@ -24,8 +24,8 @@ from app.store.database import tables
 from app.store.errors import LostUpdateError
 from app.store.ledger import expiries
 from app.store.ledger.ids import now
+from app.store.ledger.multi_row import change_rows, insert_of
 from app.store.ledger.records import AccountRecord
-from app.store.ledger.rows import change_rows, insert_of
 
 SYSTEM = "system"
 """The principal of what the service does by itself."""

@@ -19,9 +19,9 @@ from app.store.errors import SomeRefusedError
 from app.store.ledger.accounts import AccountsWriter
 from app.store.ledger.entries import SYSTEM
 from app.store.ledger.ids import now
+from app.store.ledger.multi_row import change_rows, insert_of
 from app.store.ledger.records import ReleaseRecord
-from app.store.ledger.release_reads import Releases
-from app.store.ledger.rows import change_rows, insert_of
+from app.store.ledger.release_queries import Releases
 
 ENDED_AS: Mapping[ReleaseState, str] = {
     state: f"release_{state}"

@@ -42,7 +42,7 @@ from app.store.database.schema_check import reference_faults, schema_faults
 from app.store.errors import UnsupportedDatabaseError
 from app.store.ledger.records import AccountRecord
 from app.store.verification.ranges import cut_entries, cut_releases
-from app.store.verification.register import Register, receipt_keys
+from app.store.verification.system_account import Register, receipt_keys
 
 MOST_FAULTS = 20
 _ALONE = 5_000

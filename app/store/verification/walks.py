@@ -17,7 +17,7 @@ from operator import itemgetter
 from app.domain.ledger import GENESIS, Balance, hash_of_columns
 from app.domain.releases import ReleaseState, result_digest
 from app.store.ledger.ids import shown
-from app.store.ledger.receipt import answer_digest, read_token, split
+from app.store.ledger.receipt_tokens import answer_digest, read_token, split
 from app.store.ledger.releases import ENDED_AS
 from app.store.verification.blocks import (
     CHARGE_COLUMNS,

@@ -15,9 +15,9 @@ from sqlalchemy import Connection, Select, bindparam, func, or_, select
 
 from app.domain.releases import ReleaseState
 from app.store.database import tables
+from app.store.ledger.multi_row import select_rows
 from app.store.ledger.records import ReleaseRecord
-from app.store.ledger.release_rows import RELEASE, release_of
-from app.store.ledger.rows import select_rows
+from app.store.ledger.release_columns import RELEASE, release_of
 from app.store.ledger.workers import LIVE_WORKERS
 
 Shown = Callable[[ReleaseRecord], ReleaseRecord]

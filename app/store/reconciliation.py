@@ -5,7 +5,7 @@ anchor knows was spent and the database does not: what was released may have
 been seen. Releases that wait for a result are given up, because their results
 may have been seen too. The epoch goes up, so every later entry differs from
 those of the life that was cut off. Data sets that the database does not know and
-whose row digests are there are written down: see :mod:`app.store.forgotten`. All of
+whose row digests are there are written down: see :mod:`app.store.forgotten_datasets`. All of
 it is in the ledger.
 """
 
@@ -23,7 +23,7 @@ from app.store.anchor.check import read_state, standing_of
 from app.store.anchor.standing import Anchor, Anchored, Standing
 from app.store.database import tables
 from app.store.errors import DirectoryLockedError
-from app.store.forgotten import Forgotten, find_forgotten, record_forgotten
+from app.store.forgotten_datasets import Forgotten, find_forgotten, record_forgotten
 from app.store.guard import Burned, burn, forgotten, store_results
 from app.store.ledger.entries import SYSTEM, LedgerIdentity
 from app.store.ledger.signing import SigningKey, record_key, recorded_keys

@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from app.domain.problems import Problem
-from app.store import Debit, turns
+from app.store import Debit
+from app.store import loop_batching as turns
 from app.store.errors import StoreClosedError
-from app.store.turns import LONGEST_S, Turns
+from app.store.loop_batching import LONGEST_S, Turns
 from app.store.unit_of_work import UnitOfWork
 from tests.app.ledgers import Ledger, Place, opened
 

@@ -15,9 +15,9 @@ from app.store.ledger.caps import Slices
 from app.store.ledger.commands import Charged, Command, Debit, Finish, Void
 from app.store.ledger.entries import Chain, EntriesWriter, Occasion
 from app.store.ledger.ids import now, release_ids
+from app.store.ledger.multi_row import select_rows
 from app.store.ledger.records import AccountRecord, DatasetStatus, ReleaseRecord
 from app.store.ledger.releases import ReleasesWriter
-from app.store.ledger.rows import select_rows
 
 Outcome = Charged | ReleaseRecord | Problem
 """What a command comes to, or why it is refused."""
