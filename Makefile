@@ -26,11 +26,11 @@ LEDGER_TESTS := $(addprefix tests/app/test_, \
 	$(addprefix tests/mechanisms/test_, accounting.py privacy.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test coverage check format bench lock wheel clean
+.PHONY: help demo serve test test-slow test-all coverage check format bench lock wheel clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@echo "Variables: PYTHON=python3.12  ONCE=1 (demo stops by itself)  HOST= PORT= (serve)  JOBS= (test, coverage)  ARGS= (test, coverage, demo, serve, bench)"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo "Variables: PYTHON=python3.12  ONCE=1 (demo stops by itself)  HOST= PORT= (serve)  JOBS= ARGS= (test, test-slow, coverage)  ARGS= (demo, serve, bench)"
 
 demo: $(READY) ## Start a service, upload real data, release numbers from it, leave it up (ONCE=1: stop)
 	@$(BIN)/release-desk demo $(if $(filter-out 0,$(ONCE)),--once) $(ARGS)
@@ -39,14 +39,21 @@ serve: $(READY) ## Serve ./data on HOST:PORT
 	@$(BIN)/release-desk serve --host $(HOST) --port $(PORT) $(ARGS)
 
 # One file stays on one core: its tests may share a server. The draws gain nothing from BLAS threads.
-test: $(READY) ## Run every test, on every core (JOBS=1: on one)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
+# The longest file begins first (tests/conftest.py).
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+
+test: $(READY) ## Run the tests of every change, on every core, in minutes (JOBS=1: on one)
+	$(PYTEST) -m 'not slow and not long' $(ARGS)
+
+test-slow: $(READY) ## Run the tests that take long: kills, faults, load, timing
+	$(PYTEST) -m 'slow and not long' $(ARGS)
+
+test-all: test test-slow coverage ## Run every test
 
 # The files and the bar are in pyproject.toml. One run: data of several runs do not add up over cores.
 # Random edits take branches by luck, so they do not count.
 coverage: $(READY) ## Run the ledger's tests; fail unless they take every branch of it
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile -q \
-		-m 'not long and not slow' -k 'not random' --cov --cov-config=pyproject.toml --cov-report=term $(ARGS) $(LEDGER_TESTS)
+	$(PYTEST) -q -m 'not slow and not long' -k 'not random' --cov --cov-config=pyproject.toml --cov-report=term $(ARGS) $(LEDGER_TESTS)
 
 check: $(READY) ## Format, lint, types, import rules, migrations, OpenAPI snapshot
 	$(BIN)/ruff format --check .

@@ -259,3 +259,40 @@ def test_runtime_needs_are_declared_and_locked() -> None:
             if top == "pydantic_core":  # pydantic pins the one version it works with
                 continue
             assert distribution.get(top, top) in declared, f"{path.name} imports {top}"
+
+
+MOST_PRIVATE = 218
+"""Reaches of the tests into private names. Lower it when there are fewer."""
+
+PRIVATE = re.compile(rf"(?:{'|'.join(PACKAGES)})\.[\w.]*\._\w+$")
+
+
+def private_names(path: Path) -> Iterator[str]:
+    """Yield what a test names of others that begins with one underscore."""
+    public = {"_replace", "_asdict", "_fields", "_exit"}  # of named tuples, and of os
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Attribute) and re.match(r"_[^_]", node.attr):
+            own = isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}
+            if not own and node.attr not in public:
+                yield ast.unparse(node)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES:
+            yield from (alias.name for alias in node.names if alias.name.startswith("_"))
+        elif isinstance(node, ast.Constant) and PRIVATE.match(str(node.value)):
+            yield str(node.value)
+
+
+def test_tests_reach_for_no_more_private_names() -> None:
+    others = [path for path in sources("tests") if path != Path(__file__)]
+    found = [name for path in others for name in private_names(path)]
+    assert len(found) <= MOST_PRIVATE, sorted(found)
+
+
+def test_a_private_name_is_seen_however_it_is_reached(tmp_path: Path) -> None:
+    place = tmp_path / "test_it.py"
+    place.write_text(
+        "from app.store import _hidden\n"
+        'patched = "app.store.store._time"\n'
+        "def test(self, store): return store._writer, self._own, row._replace()\n",
+        "utf-8",
+    )
+    assert sorted(private_names(place)) == ["_hidden", "app.store.store._time", "store._writer"]

@@ -91,6 +91,7 @@ def test_a_part_stays_with_its_worker(
     assert len(set(one)) == 2
 
 
+@pytest.mark.slow
 def test_a_dead_worker_is_an_error_and_the_next_pass_works(
     parts: tuple[StoredPart, ...], processes: ProcessExecutor
 ) -> None:

@@ -17,6 +17,8 @@ from app.store import Debit, inspecting
 from tests.app.homes import Home
 from tests.app.ledgers import ANALYST, CURATOR, found_by_key, left_behind
 
+pytestmark = pytest.mark.slow
+
 WRITERS = 4
 
 

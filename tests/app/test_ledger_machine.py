@@ -352,6 +352,7 @@ def test_ten_thousand_steps() -> None:
     assert make_steps("sqlite", 10_000) >= 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.timeout(600)
 def test_two_thousand_steps_on_postgresql() -> None:

@@ -27,6 +27,7 @@ def debit_of(ledger: Ledger, person: str, key: str, amount: int, dataset: str = 
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_one_splits_into_equal_decimal_parts_for_every_count_up_to_150(place: Place) -> None:
     """Each part is 1/n in decimal text, as a client sends it: n of them fit, one more never."""
     with opened(place, total=ONE) as ledger:

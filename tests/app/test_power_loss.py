@@ -19,6 +19,8 @@ from app.store import Finish
 from tests.app.disk import Event, Tape, image, recorded
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, found_by_key, opened, url_of
 
+pytestmark = pytest.mark.slow
+
 SEED = 20261121
 THREADS, RELEASES = 3, 3
 

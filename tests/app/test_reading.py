@@ -56,6 +56,7 @@ def test_a_parquet_bomb_costs_no_more_than_its_limits(name: str) -> None:
     assert refused(parquet_bombs()["rows"], NUMBER).code == "too-large"
 
 
+@pytest.mark.slow
 def test_a_gzip_bomb_is_refused_by_its_ratio() -> None:
     bomb = gzip_bomb("x", "1", mebibytes=100)
     assert len(bomb) < 150_000

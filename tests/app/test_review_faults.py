@@ -16,6 +16,8 @@ from tests.app.homes import Home
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened
 from tests.app.test_faults import Trap, raise_fault, said
 
+pytestmark = pytest.mark.slow
+
 AMOUNT = 3
 
 

@@ -21,6 +21,8 @@ from app.processes.forking import Forks, Message, StarvedError, receive
 from app.processes.spare_time import Starvation
 from tests.app.forks import children_of, no_time_left, wait
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def crew() -> Iterator[Crew]:

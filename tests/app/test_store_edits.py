@@ -236,6 +236,7 @@ def edits_of_rows(original: Path, directory: Path, count: int) -> Iterator[str]:
     assert len(seen) > 55, f"the edits must have tried most columns, not {sorted(seen)}"
 
 
+@pytest.mark.slow
 def test_random_edits_of_rows_are_found(original: Path, tmp_path: Path) -> None:
     assert list(edits_of_rows(original, tmp_path, 250)) == []
 
@@ -276,6 +277,7 @@ def edits_on_postgres(place: Place, count: int) -> Iterator[str]:
     assert len(seen) > 25, f"the edits must have tried many columns, not {sorted(seen)}"
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_random_edits_on_postgresql_are_found(served: Place) -> None:
     assert list(edits_on_postgres(served, 60)) == []
@@ -355,6 +357,7 @@ def flips_of_bytes(original: Path, directory: Path, count: int) -> Iterator[str]
     assert tried < 20_000
 
 
+@pytest.mark.slow
 def test_random_flips_of_bytes_are_found(original: Path, tmp_path: Path) -> None:
     assert list(flips_of_bytes(original, tmp_path, 150)) == []
 

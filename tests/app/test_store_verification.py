@@ -114,6 +114,7 @@ def random_edit(connection: sqlite3.Connection, rng: random.Random) -> str | Non
     return f"{table}.{column}: {row[column]!r} -> {value!r}"
 
 
+@pytest.mark.slow
 def test_random_edits_are_all_found(original: Path, tmp_path: Path) -> None:
     rng = random.Random(20_261_121)
     done: set[str] = set()

@@ -279,6 +279,7 @@ def test_no_upload_is_answered_before_its_files_can_be_found(
         assert digests == []
 
 
+@pytest.mark.slow
 def test_answers_before_their_flush_are_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def test_a_preview_says_what_is_a_job(client: httpx.Client, people: str) -> None
     assert preview(INLINE) is None
 
 
+@pytest.mark.slow
 def test_a_job_is_accepted_shown_at_its_deadline_and_replayed(
     client: httpx.Client, people: str
 ) -> None:

@@ -129,6 +129,7 @@ def sound(admin: httpx.Client) -> None:
     assert verification["ok"], verification
 
 
+@pytest.mark.slow
 def test_forgotten_people_come_back_to_their_account(desk: Desk) -> None:
     known, gone = forget(desk)
     found = desk.reconcile()
@@ -165,6 +166,7 @@ def test_an_admin_may_override_for_forgotten_people(here: Desk) -> None:
     assert answer.status_code == 201
 
 
+@pytest.mark.slow
 def test_people_without_digests_may_be_anybody(desk: Desk) -> None:
     known, gone = forget(desk)
     for file in desk.lineage.glob(f"{gone['id']}.*"):

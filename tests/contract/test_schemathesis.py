@@ -23,6 +23,8 @@ from app.api.openapi.snapshot import snapshot
 from tests.contract.real_things import World, prepared
 from tests.contract.service import ADMIN_KEY, Service
 
+pytestmark = pytest.mark.slow
+
 DOCUMENT: dict[str, Any] = json.loads(snapshot())
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 SCHEMA.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE])

@@ -25,6 +25,8 @@ from app.services.datasets.budgets import BudgetService
 from tests.contract.real_things import World, prepared
 from tests.contract.service import ADMIN_KEY, Service, running
 
+pytestmark = pytest.mark.slow
+
 KEY = {"Authorization": f"Bearer {ADMIN_KEY}"}
 _IDS = re.compile(r"(?:ds|rel)_[0-9a-f]{32}")
 _FOR_THEIR_OWNER = ("/v1/releases/{release}/withdrawal",)

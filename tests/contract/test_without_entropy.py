@@ -110,6 +110,7 @@ def test_a_release_that_gets_no_id(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert spent(client, dataset) == "0.1"
 
 
+@pytest.mark.slow
 def test_a_draw_in_the_process_of_quick_draws(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

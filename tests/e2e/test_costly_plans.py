@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.e2e.bystanders import require_served_as_before
 from tests.e2e.live import ADMIN_KEY, LiveServer, upload
+
+pytestmark = pytest.mark.slow
 
 NUMBERS = [f"number{place}" for place in range(40)]
 FLAGS = [f"flag{place}" for place in range(24)]

@@ -19,6 +19,8 @@ from tests.app.ledgers import place_on
 from tests.app.postgres import databases
 from tests.e2e.live import LiveServer, release_mean, upload
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = {"income": {"type": "number", "lower": 0, "upper": 100}}
 ROWS = "income\n" + "\n".join(str(value % 100) for value in range(200)) + "\n"
 CLIENTS = 4

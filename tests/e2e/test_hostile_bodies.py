@@ -17,6 +17,8 @@ from tests.e2e.hostile_bodies import KINDS, hostile_body
 from tests.e2e.live import LiveServer, upload
 from tests.scale.yardstick import slowness
 
+pytestmark = pytest.mark.slow
+
 LIMIT = 2**20
 SHORT = 2**12
 MOST_S = {LIMIT: 0.15, SHORT: 0.1}

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.app.bombs import gzip_bomb, parquet_bombs
 from tests.e2e.bystanders import require_served_as_before
 from tests.e2e.hostile_bodies import KINDS, hostile_body
 from tests.e2e.live import ADMIN_KEY, LiveServer, upload
+
+pytestmark = pytest.mark.slow
 
 NUMBER: dict[str, Any] = {"x": {"type": "number", "lower": 0, "upper": 2}}
 SECONDS = 3.0

@@ -13,6 +13,8 @@ import pytest
 
 from tests.e2e.live import LiveServer, upload
 
+pytestmark = pytest.mark.slow
+
 BOUNDS: dict[str, Any] = {"type": "number", "lower": -1, "upper": 1}
 COLUMNS = dict.fromkeys("yabc", BOUNDS)
 ROWS = "y,a,b,c\n" + "".join(

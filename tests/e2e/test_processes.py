@@ -27,6 +27,8 @@ from tests.app.conftest import ON_BOTH
 from tests.app.ledgers import Place, place_on
 from tests.e2e.live import ADMIN_KEY, LiveServer, free_port, release_mean, upload
 
+pytestmark = pytest.mark.slow
+
 PROCESSES = 4
 CLIENTS = 64
 """In each process."""

@@ -19,6 +19,8 @@ from app.store.anchor.standing import Standing
 from tests.app.homes import Home, home_on
 from tests.e2e.live import LiveServer, release_mean, upload
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = {"income": {"type": "number", "lower": 0, "upper": 100}}
 ROWS = "income\n" + "\n".join(str(value % 100) for value in range(200)) + "\n"
 OTHERS = "income\n" + "\n".join(f"{value * 0.317 % 100:.3f}" for value in range(200)) + "\n"

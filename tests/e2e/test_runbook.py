@@ -17,6 +17,8 @@ from tests.documents import documents
 from tests.e2e.live import LiveServer, release_mean, upload
 from tests.e2e.test_documents import checkout, environment
 
+pytestmark = pytest.mark.slow
+
 PAGES = documents()
 BLOCKS = [block.text for block in PAGES["docs/backup.md"].blocks]
 (ROTATE,) = (block.text for block in PAGES["docs/operations.md"].blocks if "--person" in block.text)

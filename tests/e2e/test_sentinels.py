@@ -22,6 +22,8 @@ from tests.contract.service import COLUMNS
 from tests.contract.test_releases import JOBS, STATISTICS
 from tests.e2e.live import ADMIN_KEY, LiveServer, upload
 
+pytestmark = pytest.mark.slow
+
 OUTLIER = "86420.97531"
 EXACT = "37.19283"
 TEXT = "SENTINELCELL"

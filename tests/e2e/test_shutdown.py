@@ -9,8 +9,11 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.e2e.live import LiveServer, release_mean, upload
+
+pytestmark = pytest.mark.slow
 
 REQUESTS = 24
 EPSILON = "0.01"

@@ -22,6 +22,8 @@ from mechanisms.privacy import Adjacency
 from tests.app.uploads import DataHere
 from tests.e2e.live import ADMIN_KEY, LiveServer, release_mean, upload
 
+pytestmark = pytest.mark.slow
+
 NUMBER: dict[str, Any] = {"type": "number", "lower": 0, "upper": 100}
 STORING_OOM_SCORE = "500"
 QUIET_S = 4.0

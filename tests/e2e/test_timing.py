@@ -33,6 +33,8 @@ from app.services.releases import public_moments as showing_module
 from tests.contract import service as contract
 from tests.e2e import live
 
+pytestmark = pytest.mark.slow
+
 SLOT_MS = 200
 LEAK_S = 0.1
 CONNECTIONS = 24

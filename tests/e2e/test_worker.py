@@ -18,7 +18,7 @@ import pytest
 
 from tests.e2e.live import LiveServer, upload
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
 BOUNDS: dict[str, Any] = {"type": "number", "lower": -1, "upper": 1}
 COLUMNS = dict.fromkeys("yabc", BOUNDS)

@@ -145,6 +145,7 @@ def _law(
     return Law(at=at, below=lambda a: at(a - step))
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("bound", [None, 1.0])
 def test_draws_follow_the_exact_law_and_refuse_twins(bound: float | None) -> None:

@@ -5,8 +5,12 @@ The bounds are about five times what it takes, so that a tenfold loss is found.
 
 from __future__ import annotations
 
+import pytest
+
 from studies.ledger import measure, median
 from tests.scale.yardstick import slowness
+
+pytestmark = pytest.mark.slow
 
 DEBIT_US = 375
 RELEASE_US = 650

@@ -33,6 +33,8 @@ from app.store.verification.verify import verify
 from tests.app.ledgers import opened
 from tests.scale.yardstick import slowness
 
+pytestmark = pytest.mark.slow
+
 REQUEST = json.dumps({"epsilon": "0.001", "statistic": {"columns": ["income"], "kind": "mean"}})
 PLAN, RESULT = "p" * 1000, b"r" * 1600
 MEMORY = 500 * 2**20

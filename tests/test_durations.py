@@ -1,0 +1,22 @@
+"""The longest test files begin first, and every file has been timed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.conftest import DURATIONS, longest_first
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_longest_comes_first_and_a_new_one_before_all() -> None:
+    seconds = {"short": 1.0, "long": 9.0}
+    assert longest_first(["short", "long", "new"], seconds) == ["new", "long", "short"]
+
+
+def test_every_file_has_a_duration_and_none_is_gone() -> None:
+    files = {str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}
+    assert set(json.loads(DURATIONS.read_text("utf-8"))) == files, (
+        "run: make test-all ARGS=--record-durations"
+    )
