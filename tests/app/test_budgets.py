@@ -93,7 +93,7 @@ class Grants:
 
     def __init__(self, services: Services, dataset: str, patched: pytest.MonkeyPatch) -> None:
         self.services, self.dataset, self.minutes = services, dataset, 0
-        for module in ("accounts", "entries", "bulk", "releases", "datasets"):
+        for module in ("accounts", "entries", "batches", "releases", "datasets"):
             patched.setattr(f"app.store.ledger.{module}.now", lambda: text_of(self.at(0)))
 
     def at(self, minutes: int) -> datetime:

@@ -40,7 +40,7 @@ def ledger(place: Place) -> Iterator[Ledger]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    for module in ("accounts", "entries", "bulk", "releases", "datasets"):
+    for module in ("accounts", "entries", "batches", "releases", "datasets"):
         monkeypatch.setattr(f"app.store.ledger.{module}.now", found.text)
     monkeypatch.setattr(ids, "now", found.text)
     return found

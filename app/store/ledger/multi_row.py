@@ -1,4 +1,4 @@
-"""Many rows in one statement, for the writer's bulk path.
+"""Many rows in one statement, for the writer's batched path.
 
 A statement that carries its rows is one call of the driver: it takes the
 interpreter's lock once and not once per row, which is what bounds a writer
