@@ -113,7 +113,7 @@ def test_a_process_that_dies_leaves_nothing_visible(tmp_path: Path, crash_at: st
         import os, signal, sys
         from pathlib import Path
         import numpy as np
-        from app.store import vault as module
+        from app.vault import vault as module
         def die(*_):
             os.kill(os.getpid(), signal.SIGKILL)
         vault = module.Vault(Path(sys.argv[1]))
