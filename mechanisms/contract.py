@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
+from mechanisms.words import closest_first, listed
 
 Json = Mapping[str, object]
 Block = Mapping[str, NDArray[np.int32]]
@@ -219,15 +220,24 @@ def require_numbers(
     found = [require_column(schema, name, field_name) for name in names]
     numbers = [column for column in found if isinstance(column, NumberColumn)]
     if len(numbers) != len(found):
-        raise InvalidStatisticError("columns must be numbers or booleans", field_name=field_name)
+        categories = [name for name in names if not isinstance(schema.columns[name], NumberColumn)]
+        raise InvalidStatisticError(
+            f"columns must be numbers or booleans, and these are categories: {listed(categories)}. "
+            'A "histogram" counts the values of a category; "logistic_regression" takes one value '
+            'against the others as its target: {"column": ..., "op": "==", "value": ...}',
+            field_name=field_name,
+        )
     if most is not None and len(numbers) > most:
         raise InvalidStatisticError(f"name at most {most} columns", field_name=field_name)
     return numbers
 
 
 def require_column(schema: Schema, name: str, field_name: str) -> NumberColumn | CategoryColumn:
-    """Return the named column, or say that the data set has no such column."""
+    """Return the named column, or say that there is none and which there are."""
     column = schema.columns.get(name)
     if column is None:
-        raise InvalidStatisticError("the data set has no such column", field_name=field_name)
+        there = listed(closest_first(list(schema.columns), name))
+        raise InvalidStatisticError(
+            f"the data set has no such column; its columns are {there}", field_name=field_name
+        )
     return column

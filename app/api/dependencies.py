@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from app.api.requests.bodies import Body, answer_in, made_of, request_in
 from app.api.requests.schemas import ReceiptRequest
 from app.api.requests.schemas import Request as RequestBody
+from app.api.requests.validation import unknown_parameter
 from app.api.state import AppState
 from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
@@ -74,8 +75,9 @@ class CallerAtLeast:
 def _check_query(request: Request) -> None:
     """Refuse query parameters that the route does not have, as bodies do with fields."""
     known = query_names(request.scope["route"].dependant)
-    if not known.issuperset(request.query_params):
-        raise invalid_request("query", "holds a parameter that is not known here")
+    for name in request.query_params:
+        if name not in known:
+            raise invalid_request("query", unknown_parameter(sorted(known), name))
 
 
 def query_names(needs: Dependant) -> set[str]:

@@ -40,11 +40,15 @@ def run(*, once: bool, port: int | None = None, data_dir: Path | None = None) ->
             analyst = _key(admin, "demo analyst", "analyst")
         with ReleaseDesk(url, curator) as desk, ReleaseDesk(url, analyst) as asking:
             engel = _show(desk, asking, url)
-        _farewell(url, engel, {"admin": key, "curator": curator, "analyst": analyst})
         if not once:
+            _farewell(url, engel, {"admin": key, "curator": curator, "analyst": analyst})
             click.echo("The service stays up. Ctrl-C stops it.")
             wait_for_interrupt()
             click.echo("\nStopping ...")
+    if once:
+        heading("Done")
+        click.echo("  The service of this demo has stopped. Without --once it stays up for you;")
+        click.echo("  docs/quickstart.md starts one of your own.")
 
 
 def _show(desk: ReleaseDesk, asking: ReleaseDesk, url: str) -> Dataset:

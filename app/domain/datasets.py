@@ -145,6 +145,15 @@ class ColumnsSpec:
                     )
 
 
+def column_named(name: str) -> str:
+    """Return which column a message is about, to be put behind it; a name is public if it is one.
+
+    >>> column_named("income"), column_named("in\\ncome")
+    (' (column "income")', '')
+    """
+    return f' (column "{name}")' if _is_text(name, MAX_NAME_LENGTH) else ""
+
+
 def exact(number: float) -> Fraction:
     """Return the decimal that a JSON number was written as, exactly.
 

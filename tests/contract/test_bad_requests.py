@@ -8,7 +8,15 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.service import MEAN, ask, assert_problem, send_raw, spent
+from tests.contract.service import (
+    MEAN,
+    ask,
+    assert_problem,
+    send_raw,
+    send_upload,
+    spec,
+    spent,
+)
 
 SENTINEL = "sentinel8402957361"
 
@@ -198,3 +206,79 @@ def test_bad_keys_are_refused(admin: httpx.Client, body: Any) -> None:
     answer = admin.post("/v1/keys", json=body)
     assert_problem(answer, 422, "invalid-request")
     assert SENTINEL not in answer.text
+
+
+def message(answer: httpx.Response, field: str) -> str:
+    """Return what the one entry of a refusal says, which is about this field."""
+    (entry,) = assert_problem(answer, 422, "invalid-request")["errors"]
+    assert entry["field"] == field
+    return str(entry["message"])
+
+
+def test_an_unknown_field_is_told_the_fields_that_exist(
+    analyst: httpx.Client, dataset: str
+) -> None:
+    body = {"statistic": MEAN, "epsilon": "0.1", "mecanism": SENTINEL}
+    answer = analyst.post(f"/v1/datasets/{dataset}/previews", json=body)
+    told = message(answer, "body")
+    assert "known: mechanism, " in told, "the closest comes first"
+    assert all(name in told for name in ("statistic", "epsilon", "norm"))
+    assert SENTINEL not in answer.text
+
+
+def test_an_unknown_field_of_a_statistic_is_told_those_of_its_kind(
+    analyst: httpx.Client, dataset: str
+) -> None:
+    body = {"statistic": {**MEAN, "colums": [SENTINEL]}, "epsilon": "0.1"}
+    answer = analyst.post(f"/v1/datasets/{dataset}/previews", json=body)
+    assert "known: columns and kind" in message(answer, "statistic")
+    assert SENTINEL not in answer.text
+
+
+def test_a_wrong_column_is_told_the_public_columns(analyst: httpx.Client, dataset: str) -> None:
+    body = {"statistic": {"kind": "mean", "columns": ["Income" + SENTINEL]}, "epsilon": "0.1"}
+    answer = analyst.post(f"/v1/datasets/{dataset}/previews", json=body)
+    told = message(answer, "statistic.columns")
+    assert "no such column; its columns are " in told
+    assert "income" in told
+    assert SENTINEL not in answer.text
+
+
+def test_a_category_where_numbers_are_needed_is_told_what_else_to_do(
+    analyst: httpx.Client, dataset: str
+) -> None:
+    body = {"statistic": {"kind": "mean", "columns": ["income", "region"]}, "epsilon": "0.1"}
+    told = message(analyst.post(f"/v1/datasets/{dataset}/previews", json=body), "statistic.columns")
+    assert "these are categories: region" in told
+    assert '"histogram"' in told
+    assert '"op": "=="' in told
+
+
+def test_one_fault_is_one_entry(analyst: httpx.Client, dataset: str) -> None:
+    """Validators find one mistake once for each form that a value may have."""
+    body = {"statistic": {"kind": "quantile", "column": "income", "levels": "x"}, "epsilon": "0.1"}
+    message(analyst.post(f"/v1/datasets/{dataset}/previews", json=body), "statistic.levels")
+
+
+def test_an_unknown_parameter_is_told_those_that_exist(analyst: httpx.Client) -> None:
+    told = message(analyst.get("/v1/releases", params={"limt": "3"}), "query")
+    assert "known: limit" in told
+
+
+def test_a_fault_of_a_declared_column_names_it(curator: httpx.Client) -> None:
+    columns = {f"c{place}": {"type": "boolean"} for place in range(17)}
+    columns["income"] = {"type": "number", "lower": 5, "upper": "many"}
+    problem = assert_problem(
+        send_upload(curator, b"income\n1\n", spec(columns=columns)), 422, "invalid-request"
+    )
+    (entry,) = problem["errors"]
+    assert "columns" in entry["field"]
+    assert "income" in entry["field"] + entry["message"]
+
+
+def test_a_refusal_says_what_to_do(analyst: httpx.Client) -> None:
+    problem = assert_problem(analyst.get("/v1/datasets/ds_nothing"), 404, "not-found")
+    assert (
+        problem["remedy"]
+        == analyst.get(problem["type"], headers={"Accept": "application/json"}).json()["remedy"]
+    )

@@ -81,3 +81,17 @@ def test_html_in_a_page_is_text() -> None:
     assert not re.search(r"<(?:script|b|i)\b|(?<!\()javascript|told|LICENSE", page)
     assert '<a href="/problems/forbidden"><code>/problems/forbidden</code></a>' in page
     assert '<h2 id="b--c-1">B &amp; c</h2>' in page
+
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+@pytest.mark.parametrize(
+    ("accept", "address"),
+    [(BROWSER, "/docs"), ("*/*", "/openapi.json"), ("application/json", "/openapi.json")],
+)
+def test_the_root_leads_on(anonymous: httpx.Client, accept: str, address: str) -> None:
+    answer = anonymous.get("/", headers={"Accept": accept})
+    assert (answer.status_code, answer.headers["location"]) == (307, address)
+    assert answer.headers["vary"] == "Accept"
+    assert anonymous.get(address).status_code == 200

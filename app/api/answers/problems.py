@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 
 from app.api.dependencies import query_names
+from app.api.requests.fields import Fields
 from app.api.requests.validation import validation_problem
 from app.domain.problems import PROBLEMS, Problem
 
@@ -112,13 +113,14 @@ async def _on_problem(request: Request, error: Any) -> Response:
 
 
 async def _on_validation(request: Request, error: Any) -> Response:
-    return _answer(request, validation_problem(error.errors(), None, known=_parameters(request)))
+    return _answer(request, validation_problem(error.errors(), None, fields=_parameters(request)))
 
 
-def _parameters(request: Request) -> set[str]:
+def _parameters(request: Request) -> Fields:
     """Return the names of a route's parameters: those are ours, what they hold is not."""
     needs = request.scope["route"].dependant
-    return query_names(needs) | {field.alias for field in needs.path_params}
+    names = query_names(needs) | {field.alias for field in needs.path_params}
+    return Fields({"properties": dict.fromkeys(names)})
 
 
 def install_problem_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:

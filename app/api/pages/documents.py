@@ -15,7 +15,8 @@ from html import escape
 from pathlib import Path
 
 from fastapi import APIRouter
-from starlette.responses import Response
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 
 from app.api.pages.layout import page
 from app.api.pages.markdown import links, parse, render
@@ -54,6 +55,13 @@ def library() -> Mapping[str, Page]:
     paths = sorted(FOLDER.rglob("*.md"))
     texts = {path.relative_to(FOLDER).as_posix(): path.read_text("utf-8") for path in paths}
     return {path: Page(path, _title(text), text) for path, text in texts.items()}
+
+
+@router.get("/")
+def get_root(request: Request) -> Response:
+    """Lead a person to the documents, and a program to the document that it can read."""
+    person = "text/html" in request.headers.get("accept", "")
+    return RedirectResponse("/docs" if person else "/openapi.json", headers={"Vary": "Accept"})
 
 
 @router.get("/docs")

@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import SchemaValidator
 
+from app.api.requests.fields import Fields
 from app.api.requests.validation import validation_problem
 from app.domain.problems import Problem, invalid_request
 
@@ -118,11 +119,15 @@ def read_json(body: bytes) -> object:
     except _RefusedError as refusal:
         raise _invalid(str(refusal)) from None
     except UnicodeError:
-        raise _invalid("the body is not valid UTF-8 text") from None
+        raise _invalid("is not valid UTF-8 text") from None
     except RecursionError:
         raise _invalid("the document is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise _invalid(
+            f"is not a JSON document: see line {error.lineno}, column {error.colno}"
+        ) from None
     except ValueError:
-        raise _invalid("the body is not a JSON document") from None
+        raise _invalid("is not a JSON document") from None
     return value
 
 
@@ -166,7 +171,7 @@ def _read_model(model: type[Model], body: bytes) -> Model:
         return _read_hastily(model, text)
     except ValidationError as error:
         findings = error.errors(include_url=False, include_input=False)
-        raise validation_problem(findings, value, known=_field_names(model)) from None
+        raise validation_problem(findings, value, fields=_fields(model)) from None
 
 
 def _read_hastily(model: type[Model], text: str) -> Model:
@@ -199,14 +204,8 @@ def _hastened(part: Any) -> Any:
 
 
 @cache
-def _field_names(model: type[BaseModel]) -> frozenset[str]:
-    """Return the name of every field of a model and of the models inside it."""
-    schema = model.model_json_schema()
-    return frozenset(
-        name
-        for part in (schema, *schema.get("$defs", {}).values())
-        for name in part.get("properties", {})
-    )
+def _fields(model: type[BaseModel]) -> Fields:
+    return Fields(model.model_json_schema())
 
 
 def _invalid(message: str) -> Problem:

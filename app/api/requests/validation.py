@@ -2,28 +2,31 @@
 
 The validator's own messages repeat input, and so do its locations when an
 object's keys are the client's. A location is therefore rebuilt from names
-this service knows; a key it does not know becomes its position.
+this service knows; a key it does not know becomes its position. The one
+exception is a column that a spec declares: its name is public, and is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from app.api.requests.fields import Fields
+from app.domain.datasets import column_named
 from app.domain.problems import Problem
+from mechanisms.words import closest_first, listed
 
 _MAX_ERRORS = 20
 _TAGGED = frozenset({"union_tag_invalid", "union_tag_not_found"})
 _UNKNOWN_FIELD = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 
+_MUST_BE, _ANY_NUMBER, _WHOLE_NUMBER = "must be ", "a number", "a whole number"
+
 _MESSAGES: Mapping[str, str] = {
     "missing": "is required",
-    "extra_forbidden": "holds a field that is not known here",
-    "unexpected_keyword_argument": "holds a field that is not known here",
     "union_tag_not_found": "is required",
     "string_type": "must be text",
-    "string_too_short": "is too short",
-    "string_too_long": "is too long",
     "string_pattern_mismatch": "has the wrong form",
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
@@ -42,8 +45,6 @@ _MESSAGES: Mapping[str, str] = {
     "model_attributes_type": "must be an object",
     "dataclass_type": "must be an object",
     "dataclass_exact_type": "must be an object",
-    "too_short": "has too few items",
-    "too_long": "has too many items",
     "none_required": "must be null",
     "datetime_parsing": "must be a date and time in ISO 8601, with an offset",
     "datetime_from_date_parsing": "must be a date and time in ISO 8601, with an offset",
@@ -58,14 +59,20 @@ _WITH_CONTEXT: Mapping[str, tuple[str, str]] = {
     "greater_than_equal": ("must be at least {}", "ge"),
     "less_than": ("must be less than {}", "lt"),
     "less_than_equal": ("must be at most {}", "le"),
+    "string_too_short": ("has fewer characters than {}", "min_length"),
+    "string_too_long": ("has more characters than {}", "max_length"),
+    "too_short": ("has fewer items than {}", "min_length"),
+    "too_long": ("has more items than {}", "max_length"),
     "own_words": ("{}", "message"),
 }
 
 
 def validation_problem(
-    findings: Sequence[Mapping[str, Any]], value: object, *, known: Collection[str]
+    findings: Sequence[Mapping[str, Any]], value: object, *, fields: Fields
 ) -> Problem:
     """Return the ``invalid-request`` problem for a validator's findings about ``value``.
+
+    One fault is one entry, though a validator finds it once for each form that a value may have.
 
     Parameters
     ----------
@@ -73,38 +80,83 @@ def validation_problem(
         The validator's errors, without their inputs.
     value
         The parsed document the locations refer to.
-    known
-        Every field name this service itself defines for the document.
+    fields
+        The fields this service itself defines for the document.
     """
-    places, messages = _Places(value, known), dict[str, list[str]]()
-    for finding in findings:
-        place = places.of(finding)
+    places, messages = _Places(value, fields), dict[str, list[str]]()
+    placed = [(places.of(finding), finding) for finding in findings]
+    within = _containing(place for place, _ in placed)
+    not_known = set[str]()
+    for place, finding in placed:
         if place not in messages and len(messages) == _MAX_ERRORS:
             continue
+        if finding["type"] in _UNKNOWN_FIELD:
+            if place in not_known:
+                continue  # that one is told, and which fields there are
+            not_known.add(place)
+        message = _message(finding, fields)
+        if place in within and message.startswith(_MUST_BE):
+            continue  # it has another of the forms it may have, and something in that is wrong
         told = messages.setdefault(place, [])
-        if (message := _message(finding)) not in told:
+        if message not in told:
             told.append(message)
-    errors = [{"field": field, "message": " or ".join(told)} for field, told in messages.items()]
+    errors = [
+        {"field": place, "message": _joined(told) + places.note(place)}
+        for place, told in messages.items()
+    ]
     return Problem(
         "invalid-request", f"{errors[0]['field']}: {errors[0]['message']}.", errors=errors
     )
 
 
-def _message(finding: Mapping[str, Any]) -> str:
+def unknown_parameter(known: Sequence[str], written: str) -> str:
+    """Return what is said of a query parameter that a route does not have."""
+    if not known:
+        return "holds a parameter, and none is known here"
+    return f"holds a parameter that is not known here; known: {_choices(known, written)}"
+
+
+def _choices(known: Sequence[str], written: str) -> str:
+    return listed(closest_first(known, written))
+
+
+def _message(finding: Mapping[str, Any], fields: Fields) -> str:
     kind, context = str(finding["type"]), finding.get("ctx", {})
+    if kind in _UNKNOWN_FIELD:
+        *place, written = finding["loc"]
+        known = _choices(fields.at(place), str(written))
+        return f"holds a field that is not known here; known: {known}"
     if kind in _WITH_CONTEXT:
         template, name = _WITH_CONTEXT[kind]
         return template.format(context[name])
     return _MESSAGES.get(kind, "is not valid")
 
 
+def _containing(places: Iterable[str]) -> set[str]:
+    """Return every place that holds one of these."""
+    return {place[: match.start()] for place in places for match in re.finditer(r"[.\[]", place)}
+
+
+def _joined(messages: Sequence[str]) -> str:
+    """Return what is said of one place: the forms it may have in one list."""
+    forms = [each.removeprefix(_MUST_BE) for each in messages if each.startswith(_MUST_BE)]
+    others = [each for each in messages if not each.startswith(_MUST_BE)]
+    if _ANY_NUMBER in forms:
+        forms = [form for form in forms if form != _WHOLE_NUMBER]
+    if len(forms) > 1:
+        forms = [form.removeprefix("one of ") for form in forms]
+    must = [_MUST_BE + listed(forms, last="or")] if forms else []
+    return " or ".join([*must, *others])
+
+
 class _Places:
     """Where findings about a document are, in time that grows with the document and no faster."""
 
-    def __init__(self, document: object, known: Collection[str]) -> None:
+    def __init__(self, document: object, fields: Fields) -> None:
         self._document = document
-        self._known = known
+        self._known = fields.names
         self._positions: dict[int, Mapping[object, int]] = {}
+        self._notes: dict[str, str] = {}
 
     def of(self, finding: Mapping[str, Any]) -> str:
         """Return e.g. ``statistic.columns[0]``; a client's own key appears as its position."""
@@ -126,7 +178,13 @@ class _Places:
         if finding["type"] in _TAGGED:
             tag = finding["ctx"]["discriminator"].strip("'")
             place += f".{tag}" if place else tag
+        if location[:1] == ("columns",) and isinstance(self._document, dict):
+            self._notes[place] = _note(location[1:2])
         return place or "body"
+
+    def note(self, place: str) -> str:
+        """Return which column of a spec a place is about, if it is about one."""
+        return self._notes.get(place, "")
 
     def _position(self, mapping: Mapping[Any, object], key: object) -> int:
         """Return which of a mapping's keys this is; they are counted once (it lives on here)."""
@@ -135,3 +193,7 @@ class _Places:
             found = {each: number for number, each in enumerate(mapping)}
             self._positions[id(mapping)] = found
         return found[key]
+
+
+def _note(names: Sequence[object]) -> str:
+    return column_named(names[0]) if names and isinstance(names[0], str) else ""

@@ -1,0 +1,45 @@
+"""Lists of names in sentences: bounded, and what was probably meant first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+MOST_LISTED = 20
+_LONGEST_COMPARED = 40
+_ALIKE = 0.6
+
+
+def closest_first(names: Sequence[str], written: str) -> list[str]:
+    """Return names, those much like what somebody wrote first; the rest keep their order.
+
+    What was written decides the order alone, and is not in the list unless it is a name.
+
+    >>> closest_first(["epsilon", "norm", "mechanism"], "mecanism")
+    ['mechanism', 'epsilon', 'norm']
+    """
+    matcher = SequenceMatcher(autojunk=False)
+    matcher.set_seq2(written[:_LONGEST_COMPARED].casefold())
+    maybe = []
+    for name in names:
+        matcher.set_seq1(name[:_LONGEST_COMPARED].casefold())
+        if matcher.quick_ratio() >= _ALIKE:  # an upper bound, and cheap
+            maybe.append((matcher.quick_ratio(), name))
+    alike = []
+    for _, name in sorted(maybe, reverse=True)[:MOST_LISTED]:
+        matcher.set_seq1(name[:_LONGEST_COMPARED].casefold())
+        if (likeness := matcher.ratio()) >= _ALIKE:
+            alike.append((-likeness, name))
+    first = [name for _, name in sorted(alike)]
+    return [*first, *(name for name in names if name not in set(first))]
+
+
+def listed(names: Sequence[str], *, last: str = "and") -> str:
+    """Return names as a part of a sentence, at most 20 of them.
+
+    >>> listed(["a", "b", "c"]), listed(["a", "b"], last="or"), listed(["a"])
+    ('a, b and c', 'a or b', 'a')
+    """
+    if len(names) > MOST_LISTED:
+        return f"{', '.join(names[:MOST_LISTED])} and {len(names) - MOST_LISTED} more"
+    return f" {last} ".join([part for part in (", ".join(names[:-1]), *names[-1:]) if part])
