@@ -53,7 +53,7 @@ def test_the_same_people_again_are_refused(curator: httpx.Client) -> None:
     assert refused["dataset"] == first["id"]
     assert refused["account"] == first["account"]
     assert refused.keys() <= {
-        "type", "code", "title", "status", "detail", "request_id", "dataset", "account"
+        "type", "code", "title", "status", "detail", "remedy", "request_id", "dataset", "account"
     }  # fmt: skip
     # however many rows they share, the words are the same
     other = send_upload(curator, file_of(rows), money()).json()
