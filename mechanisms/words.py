@@ -7,6 +7,8 @@ from difflib import SequenceMatcher
 
 MOST_LISTED = 20
 _LONGEST_COMPARED = 40
+_MOST_COMPARED = 1_000
+"""A refusal takes a few hundredths of a second at most, however many names there are."""
 _ALIKE = 0.6
 
 
@@ -21,7 +23,7 @@ def closest_first(names: Sequence[str], written: str) -> list[str]:
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(written[:_LONGEST_COMPARED].casefold())
     maybe = []
-    for name in names:
+    for name in names[:_MOST_COMPARED]:
         matcher.set_seq1(name[:_LONGEST_COMPARED].casefold())
         if matcher.quick_ratio() >= _ALIKE:  # an upper bound, and cheap
             maybe.append((matcher.quick_ratio(), name))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from mechanisms.contract import Block, InvalidStatisticError, meaning, require_column
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
 from mechanisms.exact.decimals import as_written
+from mechanisms.words import closest_first, listed
 
 MAX_CONDITIONS = 20
 MAX_CHOICES = 1000
@@ -72,7 +73,8 @@ class Condition:
         if self.op not in _COMPARE and self.op != "in":
             raise _invalid("a condition's op is one of ==, !=, <, <=, >, >=, in")
         if not ordered and self.op not in ("==", "!=", "in"):
-            raise _invalid("categories and booleans are compared by ==, != or in")
+            kind = "boolean" if isinstance(column, NumberColumn) else "category"
+            raise _invalid(f"{self.column} is a {kind}, which is compared by ==, != or in")
         listed = isinstance(self.value, (tuple, list))
         if listed != (self.op == "in"):
             raise _invalid("a list of values goes with in, a single value with the other ops")
@@ -82,7 +84,7 @@ class Condition:
         if isinstance(column, CategoryColumn):  # its values and these may be thousands
             known = {value: code for code, value in enumerate(column.values)}
             return tuple(_category_code(known, value) for value in values)
-        return tuple(_code(column, value) for value in values)
+        return tuple(_code(column, value, self.column) for value in values)
 
     def mask(self, block: Block, schema: Schema) -> Mask:
         """Return which rows of the block meet the condition."""
@@ -97,8 +99,11 @@ def check_conditions(where: Sequence[Condition], schema: Schema) -> None:
     """Raise :class:`InvalidStatisticError` unless every condition fits the schema."""
     if len(where) > MAX_CONDITIONS:
         raise _invalid(f"give at most {MAX_CONDITIONS} conditions")
-    for condition in where:
-        condition.codes(schema)
+    for place, condition in enumerate(where):
+        try:
+            condition.codes(schema)
+        except InvalidStatisticError as error:
+            raise InvalidStatisticError(error.detail, field_name=f"where[{place}]") from None
 
 
 def condition_columns(where: Sequence[Condition]) -> tuple[str, ...]:
@@ -123,19 +128,21 @@ def within(column: NumberColumn, value: float) -> bool:
 
 def _category_code(known: Mapping[str, int], value: Scalar) -> int:
     if not isinstance(value, str) or value not in known:
-        raise _invalid("the value is not one of the category's declared values")
+        there = listed(closest_first(list(known), value if isinstance(value, str) else ""))
+        raise _invalid(f"the value is not one that the category declares; those are {there}")
     return known[value]
 
 
-def _code(column: NumberColumn, value: Scalar) -> int:
+def _code(column: NumberColumn, value: Scalar, name: str) -> int:
     if column.boolean:
         if not isinstance(value, bool) and value not in (0, 1):
-            raise _invalid("a boolean column is compared with true or false")
+            raise _invalid(f"{name} is a boolean column, and compared with true or false")
         return CODE_MAX if value else -CODE_MAX
     if isinstance(value, (bool, str)):
-        raise _invalid("a number column is compared with a number")
+        raise _invalid(f"{name} is a number column, and compared with a number")
     if not within(column, value):
-        raise _invalid("the value must be finite and lie within the column's bounds")
+        low, high = float(column.lower), float(column.upper)
+        raise _invalid(f"the value must lie within the bounds of {name}, {low:.9g} to {high:.9g}")
     return column.encode_one(float(value))
 
 

@@ -34,7 +34,7 @@ from mechanisms.contract import (
     meaning,
     require_column,
 )
-from mechanisms.domain import CODE_MAX, EXACT_ROWS, NumberColumn, Schema
+from mechanisms.domain import CODE_MAX, EXACT_ROWS, CategoryColumn, NumberColumn, Schema
 from mechanisms.exact.decimals import as_written
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.designs.limits import (
@@ -139,10 +139,7 @@ class LogisticRegression:
             return self.target
         column = require_column(schema, self.target, "target")
         if not (isinstance(column, NumberColumn) and column.boolean):
-            raise InvalidStatisticError(
-                "the target must be a boolean column or a condition {column, op, value}",
-                field_name="target",
-            )
+            raise InvalidStatisticError(_not_boolean(self.target, column), field_name="target")
         return Condition(column=self.target, op="==", value=True)
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
@@ -159,6 +156,19 @@ class LogisticRegression:
         return RegressionScaling.build(
             schema, features=self.features, target=None, intercept=self.intercept
         )
+
+
+def _not_boolean(name: str, column: NumberColumn | CategoryColumn) -> str:
+    """Return how to make 0 and 1 of a column that is something else."""
+    if isinstance(column, NumberColumn):
+        return (
+            f"{name} is a number, and a target is true or false: compare it with a threshold, as "
+            'in {"column": ..., "op": ">=", "value": ...}'
+        )
+    return (
+        f"{name} is a category, and a target is true or false: take one value against the others, "
+        'as in {"column": ..., "op": "==", "value": ...}'
+    )
 
 
 def signed_rows(

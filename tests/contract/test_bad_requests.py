@@ -260,6 +260,64 @@ def test_one_fault_is_one_entry(analyst: httpx.Client, dataset: str) -> None:
     message(analyst.post(f"/v1/datasets/{dataset}/previews", json=body), "statistic.levels")
 
 
+LOGISTIC = {"kind": "logistic_regression", "features": ["income"]}
+TOLD: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
+    (
+        {**LOGISTIC, "target": {"column": "food", "op": SENTINEL, "value": 1}},
+        "target.op",
+        ("must be one of '==', '!='",),
+    ),
+    ({**LOGISTIC, "target": 5}, "target", ("must be text or an object",)),
+    ({**LOGISTIC, "q": SENTINEL, "target": "owner"}, "q", ("must be a number or 'auto'",)),
+    (
+        {**LOGISTIC, "target": "food"},
+        "target",
+        ("food is a number", "a threshold", '"op": ">="'),
+    ),
+    ({**LOGISTIC, "target": "region"}, "target", ("region is a category", '"op": "=="')),
+    (
+        {"kind": "count", "where": [{"column": "owner", "op": "==", "value": None}]},
+        "where[0].value",
+        ("must be true or false, a number, text or a list",),
+    ),
+    (
+        {"kind": "count", "where": [{"column": "region", "op": "==", "value": "North" + SENTINEL}]},
+        "where[0]",
+        ("those are north and south",),
+    ),
+    (
+        {
+            "kind": "count",
+            "where": [
+                {"column": "owner", "op": "==", "value": True},
+                {"column": "income", "op": ">", "value": 83729.5},
+            ],
+        },
+        "where[1]",
+        ("the bounds of income, 0 to 100",),
+    ),
+    (
+        {"kind": "count", "where": [{"column": "region", "op": "<", "value": "north"}]},
+        "where[0]",
+        ("region is a category", "==, != or in"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("statistic", "place", "parts"), TOLD, ids=lambda part: str(part)[:60])
+def test_a_fault_is_one_entry_that_says_what_to_do(
+    analyst: httpx.Client, dataset: str, statistic: dict[str, Any], place: str, parts: tuple[str]
+) -> None:
+    """A validator finds one mistake once for each form that a value may have."""
+    body = {"statistic": statistic, "epsilon": "0.1"}
+    answer = analyst.post(f"/v1/datasets/{dataset}/previews", json=body)
+    told = message(answer, f"statistic.{place}")
+    for part in parts:
+        assert part in told
+    assert SENTINEL not in answer.text
+    assert "83729" not in answer.text
+
+
 def test_an_unknown_parameter_is_told_those_that_exist(analyst: httpx.Client) -> None:
     told = message(analyst.get("/v1/releases", params={"limt": "3"}), "query")
     assert "known: limit" in told
@@ -274,6 +332,20 @@ def test_a_fault_of_a_declared_column_names_it(curator: httpx.Client) -> None:
     (entry,) = problem["errors"]
     assert "columns" in entry["field"]
     assert "income" in entry["field"] + entry["message"]
+
+
+def test_a_declared_column_that_contradicts_itself_is_named(curator: httpx.Client) -> None:
+    """Its form is sound, so it is the domain that refuses it."""
+    columns = {f"c{place}": {"type": "boolean"} for place in range(17)}
+    columns["income"] = {"type": "number", "lower": 5, "upper": 1}
+    answer = send_upload(curator, b"income\n1\n", spec(columns=columns))
+    told = message(answer, "spec.columns[17].lower")
+    assert told == 'lower must be below upper (column "income")'
+
+
+def test_text_that_is_no_json_says_where(analyst: httpx.Client, dataset: str) -> None:
+    answer = send_raw(analyst, f"/v1/datasets/{dataset}/previews", b'{\n "epsilon": }')
+    assert "line 2, column 13" in message(answer, "body")
 
 
 def test_a_refusal_says_what_to_do(analyst: httpx.Client) -> None:

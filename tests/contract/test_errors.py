@@ -58,7 +58,7 @@ def test_a_wrong_method_answers_405(admin: httpx.Client, path: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/", "/v1", "/v2/datasets", "/v1/datasets/", f"/{SENTINEL}", f"/v1/datasets/{SENTINEL}",
+        "/v1", "/v2/datasets", "/v1/datasets/", f"/{SENTINEL}", f"/v1/datasets/{SENTINEL}",
         f"/v1/datasets/{SENTINEL}/budget", f"/v1/datasets/{SENTINEL}/ledger",
         f"/v1/releases/{SENTINEL}", f"/problems/{SENTINEL}", "/v1/datasets/%00", "/v1/datasets/%ff",
         "/v1/datasets/..%2f..%2fetc%2fpasswd", "/v1/releases/" + "x" * 5000,

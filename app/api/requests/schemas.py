@@ -24,9 +24,9 @@ from app.api.requests.values import (
     Text,
     refusal,
 )
-from app.domain.datasets import InvalidSpecError, parse_columns
+from app.domain.datasets import InvalidSpecError, column_named, parse_columns
 from app.domain.policies import Policy, Review
-from app.domain.problems import invalid_request
+from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
 from app.services.datasets.datasets import NewDataset
 from app.services.plans.questions import POLICY_KINDS, AnyStatistic, Question
@@ -233,7 +233,7 @@ class DatasetSpec(Request):
         try:
             parsed = parse_columns(columns, adjacency=self.adjacency, max_rows=self.max_rows)
         except InvalidSpecError as error:
-            raise invalid_request(self._place(error.field_name), error.detail) from None
+            raise self._refusal(error) from None
         return NewDataset(
             name=self.name,
             description=self.description,
@@ -249,17 +249,19 @@ class DatasetSpec(Request):
             ),
         )
 
-    def _place(self, place: str) -> str:
-        """Return a place in the spec, a column's own name replaced by its position."""
+    def _refusal(self, error: InvalidSpecError) -> Problem:
+        """Return what contradicts itself: a column by its position, and named in the message."""
+        place, note = error.field_name, ""
         fits = [
-            (len(name), position, f"columns.{name}")
+            (len(name), position, name)
             for position, name in enumerate(self.columns)
             if f"{place}.".startswith(f"columns.{name}.")
         ]
         if fits:
-            _, position, prefix = max(fits)
-            place = f"columns[{position}]{place.removeprefix(prefix)}"
-        return f"spec.{place}"
+            _, position, name = max(fits)
+            place = f"columns[{position}]{place.removeprefix(f'columns.{name}')}"
+            note = column_named(name)
+        return invalid_request(f"spec.{place}", error.detail + note)
 
 
 class ReceiptRequest(BaseModel):
