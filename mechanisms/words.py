@@ -20,6 +20,21 @@ def closest_first(names: Sequence[str], written: str) -> list[str]:
     >>> closest_first(["epsilon", "norm", "mechanism"], "mecanism")
     ['mechanism', 'epsilon', 'norm']
     """
+    first = _alike(names, written)
+    return [*first, *(name for name in names if name not in set(first))]
+
+
+def closest(names: Sequence[str], written: str) -> str | None:
+    """Return the name that somebody probably meant, if there is one.
+
+    >>> closest(["epsilon", "norm"], "epsilom"), closest(["epsilon", "norm"], "x")
+    ('epsilon', None)
+    """
+    return next(iter(_alike(names, written)), None)
+
+
+def _alike(names: Sequence[str], written: str) -> list[str]:
+    """Return the names that are much like what was written, the closest first."""
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(written[:_LONGEST_COMPARED].casefold())
     maybe = []
@@ -32,8 +47,7 @@ def closest_first(names: Sequence[str], written: str) -> list[str]:
         matcher.set_seq1(name[:_LONGEST_COMPARED].casefold())
         if (likeness := matcher.ratio()) >= _ALIKE:
             alike.append((-likeness, name))
-    first = [name for _, name in sorted(alike)]
-    return [*first, *(name for name in names if name not in set(first))]
+    return [name for _, name in sorted(alike)]
 
 
 def listed(names: Sequence[str], *, last: str = "and") -> str:

@@ -39,7 +39,7 @@ def connected(command: Command) -> Command:
     @click.option("--key", envvar=f"{PREFIX}KEY", help=f"API key; better in {PREFIX}KEY.")
     @wraps(command)
     def with_desk(*, url: str, key: str | None, **options: object) -> None:
-        with refusals(), ReleaseDesk(url, key) as desk:
+        with refusals(url), ReleaseDesk(url, key) as desk:
             command(desk, **options)
 
     return with_desk
@@ -318,7 +318,7 @@ def releases_check(desk: ReleaseDesk, *, file: BinaryIO, public_key: BinaryIO | 
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
+def refusals(url: str | None = None) -> Iterator[None]:
     """Turn the client's errors into sentences on stderr and an exit code."""
     try:
         yield
@@ -334,6 +334,8 @@ def refusals() -> Iterator[None]:
         sys.exit(REFUSED)
     except UnreachableError as error:
         click.echo(str(error), err=True)
+        if url is not None:
+            click.echo(f"Is it at {url}? Choose another with --url or {PREFIX}URL.", err=True)
         if error.idempotency_key:
             click.echo(f"ask again with --idempotency-key {error.idempotency_key}", err=True)
         sys.exit(UNREACHABLE)

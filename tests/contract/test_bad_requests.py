@@ -229,10 +229,25 @@ def test_an_unknown_field_is_told_the_fields_that_exist(
 def test_an_unknown_field_of_a_statistic_is_told_those_of_its_kind(
     analyst: httpx.Client, dataset: str
 ) -> None:
-    body = {"statistic": {**MEAN, "colums": [SENTINEL]}, "epsilon": "0.1"}
+    body = {"statistic": {**MEAN, "kinds": [SENTINEL]}, "epsilon": "0.1"}
     answer = analyst.post(f"/v1/datasets/{dataset}/previews", json=body)
-    assert "known: columns and kind" in message(answer, "statistic")
+    assert "known: kind and columns" in message(answer, "statistic")
     assert SENTINEL not in answer.text
+
+
+def test_a_misspelt_field_that_is_required_is_one_fault(
+    analyst: httpx.Client, dataset: str
+) -> None:
+    path = f"/v1/datasets/{dataset}/previews"
+    question = {"kind": "mean", "colums": ["income"]}
+    answer = analyst.post(path, json={"statistic": question, "epsilon": "0.1"})
+    assert "known: columns and kind" in message(answer, "statistic")
+    answer = analyst.post(path, json={"statistic": MEAN, "epsilom": "0.1"})
+    assert "known: epsilon, " in message(answer, "body")
+    # nothing like it: what is missing is told beside it
+    answer = analyst.post(path, json={"statistic": {"kind": "mean", "x": 1}, "epsilon": "0.1"})
+    errors = assert_problem(answer, 422, "invalid-request")["errors"]
+    assert {each["field"] for each in errors} == {"statistic", "statistic.columns"}
 
 
 def test_a_wrong_column_is_told_the_public_columns(analyst: httpx.Client, dataset: str) -> None:

@@ -215,9 +215,11 @@ def test_a_held_directory_is_refused_in_one_line(server: LiveServer) -> None:
 
 
 def test_no_service_there() -> None:
-    result = invoke("datasets", "list", url=f"http://127.0.0.1:{free_port()}")
+    url = f"http://127.0.0.1:{free_port()}"
+    result = invoke("datasets", "list", url=url)
     assert result.exit_code == UNREACHABLE
     assert "no answer" in result.stderr
+    assert f"Is it at {url}?" in result.stderr
 
 
 @pytest.mark.parametrize("statistic", ["mean", "[1]"])

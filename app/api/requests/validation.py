@@ -9,13 +9,13 @@ exception is a column that a spec declares: its name is public, and is told.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.api.requests.fields import Fields
 from app.domain.datasets import column_named
 from app.domain.problems import Problem
-from mechanisms.words import closest_first, listed
+from mechanisms.words import closest, closest_first, listed
 
 _MAX_ERRORS = 20
 _TAGGED = frozenset({"union_tag_invalid", "union_tag_not_found"})
@@ -85,11 +85,14 @@ def validation_problem(
     """
     places, messages = _Places(value, fields), dict[str, list[str]]()
     placed = [(places.of(finding), finding) for finding in findings]
+    misspelt = set(_misspelt(placed, fields))
     within = _containing(place for place, _ in placed)
     not_known = set[str]()
     for place, finding in placed:
         if place not in messages and len(messages) == _MAX_ERRORS:
             continue
+        if finding["type"] == "missing" and place in misspelt:
+            continue  # it is there, under another name, and that is told
         if finding["type"] in _UNKNOWN_FIELD:
             if place in not_known:
                 continue  # that one is told, and which fields there are
@@ -107,6 +110,15 @@ def validation_problem(
     return Problem(
         "invalid-request", f"{errors[0]['field']}: {errors[0]['message']}.", errors=errors
     )
+
+
+def _misspelt(placed: Sequence[tuple[str, Mapping[str, Any]]], fields: Fields) -> Iterator[str]:
+    """Yield the places of fields that a field which is not known was probably meant to be."""
+    for place, finding in placed[:_MAX_ERRORS]:
+        if finding["type"] in _UNKNOWN_FIELD:
+            *around, written = finding["loc"]
+            if close := closest(fields.at(around), str(written)):
+                yield close if place == "body" else f"{place}.{close}"
 
 
 def unknown_parameter(known: Sequence[str], written: str) -> str:
