@@ -7,27 +7,25 @@
 Nothing here takes a data set, so nothing here can read one; it works just as well when the data
 have been erased.
 
-*From ``moments``*: any linear regression, plain or ridge, mean, sum, variance, covariance,
-correlation and moments of the same columns or fewer (and the count under add-remove). The noisy
-vector is read back from the released numbers, as exact fractions of them, and goes through the
-code that a direct release goes through. Each number's noise follows from the law of the
-parent's: exactly where a number reads one coordinate, to first order otherwise, and for
-regressions by the bootstrap of :mod:`mechanisms.functional.sanitized`. The result is as noisy as
-the parent's dimension makes it: a mean of one column out of a release of moments of many has the
-noise of all.
+*From ``moments``*: any linear regression, plain or ridge, and every statistic that first and
+second moments determine (:class:`~mechanisms.statistics.second_order.MomentStatistic`), of the
+same columns or fewer. The noisy vector is read back from the released numbers, as exact fractions
+of them, and goes through the code that a direct release goes through. Each number's noise follows
+from the law of the parent's: exactly where a number reads one coordinate, to first order
+otherwise, and for regressions by the bootstrap of :mod:`mechanisms.functional.sanitized`. The
+result is as noisy as the parent's dimension makes it: a mean of one column out of a release of
+moments of many has the noise of all.
 
-*From ``mean``, ``sum``, ``variance``, ``covariance``, ``correlation``*: the same of fewer columns;
-under replace-one, where n is public, means from sums and sums from means; variances and
-correlations from covariances (the noise of these correlations is not known: it depends on
-means that a covariance release does not tell).
+*From others*: what a statistic says of itself (:mod:`mechanisms.statistics.readings`), most often
+the same of fewer columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
 from fractions import Fraction
-from math import sqrt
 from typing import cast
 
 from mechanisms.contract import (
@@ -42,24 +40,18 @@ from mechanisms.domain import NumberColumn, Schema
 from mechanisms.functional.linear import coordinate_noise, rule_of
 from mechanisms.functional.sanitized import equations, regression_outcome
 from mechanisms.knorm import integer_noise
-from mechanisms.privacy import Adjacency, PrivacyLoss, split
+from mechanisms.privacy import PrivacyLoss, split
 from mechanisms.statistics.additive import (
     describe_noise,
-    public_rows,
     render,
 )
-from mechanisms.statistics.correlation import Correlation
-from mechanisms.statistics.covariance import Covariance, moment_layout
+from mechanisms.statistics.covariance import moment_layout
 from mechanisms.statistics.linear_regression import LinearRegression
-from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.readings import ReadStatistic
+from mechanisms.statistics.registry import SINGLE_STATISTICS
 from mechanisms.statistics.second_order import UNIT, Layout, MomentStatistic, Selection
 from mechanisms.statistics.stack import Stack
-from mechanisms.statistics.total import Sum
-from mechanisms.statistics.variance import Variance
-
-_ColumnStatistic = Mean | Sum | Variance | Covariance | Correlation
-_FROM_MOMENTS = "moments, mean, sum, variance, covariance, correlation, linear_regression"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,20 +98,29 @@ def derive(statistic: Statistic, released: Released, schema: Schema) -> Outcome:
 
 def derivable(released: Released, schema: Schema) -> str:
     """Return in words what can be derived from a release of one statistic; empty if nothing."""
-    source, public = released.statistic, schema.adjacency is Adjacency.REPLACE_ONE
+    source = released.statistic
+    kinds = [kind for kind, wanted in _asked_alike(source) if _determines(source, wanted, schema)]
+    kinds.sort(key=lambda kind: kind != source.kind)  # its own first
     if isinstance(source, Moments):
-        kinds = _FROM_MOMENTS + ("" if public else ", count")
-    elif isinstance(source, Sum) and source.where:
-        kinds = "sum under the same conditions"
-    elif isinstance(source, Mean | Sum) and public:
-        kinds = "mean, sum"
-    elif isinstance(source, Covariance):
-        kinds = "covariance, variance, correlation"
-    elif isinstance(source, _ColumnStatistic):
-        kinds = source.kind
-    else:
-        return ""
-    return f"{kinds} of {', '.join(source.columns)}"
+        kinds.append("linear_regression")
+    columns: Sequence[str] = getattr(source, "columns", ())
+    condition = " under the same conditions" if getattr(source, "where", ()) else ""
+    return f"{', '.join(kinds)}{condition} of {', '.join(columns)}" if kinds else ""
+
+
+def _asked_alike(source: Statistic) -> Iterator[tuple[str, Statistic]]:
+    """Yield the question of each kind about the columns and conditions of another one."""
+    for kind, asked in SINGLE_STATISTICS.items():
+        names = {each.name for each in fields(asked)} - {"kind"}  # type: ignore[arg-type]
+        alike = {name: getattr(source, name) for name in names if hasattr(source, name)}
+        with suppress(TypeError):  # it asks for more
+            yield kind, asked(**alike)
+
+
+def _determines(source: Statistic, wanted: Statistic, schema: Schema) -> bool:
+    if isinstance(source, Moments):
+        return _needed(wanted, schema) is not None
+    return isinstance(wanted, ReadStatistic) and wanted.reading(source, schema) is not None
 
 
 def _parts(released: Released) -> Iterator[Released]:
@@ -156,9 +157,10 @@ def _derive_one(statistic: Statistic, released: Released, schema: Schema) -> Out
     """Return what one release says of the statistic; None where it does not determine it."""
     if isinstance(released.statistic, Moments):
         return _from_moments(statistic, released, released.statistic, schema)
-    if isinstance(statistic, _ColumnStatistic) and isinstance(released.statistic, _ColumnStatistic):
-        return _from_columns(statistic, released, released.statistic, schema)
-    return None
+    if not isinstance(statistic, ReadStatistic):
+        return None
+    read = statistic.reading(released.statistic, schema)
+    return None if read is None else read(Outcome(value=released.value, noise=released.noise))
 
 
 # From moments
@@ -229,74 +231,3 @@ def _coordinates(layout: Layout, numbers: Sequence[NumberColumn], value: Json) -
             product = 2 * product - (1 if layout.rows is None else 0)
         entries.append(records * product)
     return [UNIT * entry for entry in entries]
-
-
-# From statistics of several columns
-
-
-def _from_columns(
-    statistic: _ColumnStatistic, released: Released, source: _ColumnStatistic, schema: Schema
-) -> Outcome | None:
-    if not set(statistic.columns) <= set(source.columns):
-        return None
-    if getattr(statistic, "where", ()) != getattr(source, "where", ()):
-        return None
-    read = _reading(statistic, source, schema)
-    if read is None:
-        return None
-    value, noise = read(released.value), released.noise
-    if isinstance(statistic, Correlation) and isinstance(source, Covariance):
-        return Outcome(value=_correlations(value), noise=None)
-    if noise is not None:
-        noise = Noise(std=read(noise.std), interval_95=read(noise.interval_95))
-    return Outcome(value=value, noise=noise)
-
-
-def _reading(
-    statistic: _ColumnStatistic, source: _ColumnStatistic, schema: Schema
-) -> Callable[[Json], Json] | None:
-    """Return how the statistic is read off an answer: its numbers, noise and intervals alike."""
-    names = statistic.columns
-    places = [source.columns.index(name) for name in names]
-    wanted = (source.kind, statistic.kind)
-    if source.kind == statistic.kind and not isinstance(source, Covariance | Correlation):
-        return lambda value: {name: value[name] for name in names}
-    if source.kind == statistic.kind or wanted == ("covariance", "correlation"):
-        return lambda value: {"matrix": [[_entry(value, j, k) for k in places] for j in places]}
-    if wanted == ("covariance", "variance"):
-        return lambda value: {
-            name: _entry(value, j, j) for name, j in zip(names, places, strict=True)
-        }
-    public = schema.adjacency is Adjacency.REPLACE_ONE
-    if wanted not in {("sum", "mean"), ("mean", "sum")} or not public:
-        return None
-    rows = public_rows(schema)
-    factor = Fraction(1, rows) if statistic.kind == "mean" else Fraction(rows)
-    return lambda value: {name: _scaled(value[name], factor) for name in names}
-
-
-def _entry(value: Json, j: int, k: int) -> object:
-    return cast(Sequence[Sequence[object]], value["matrix"])[j][k]
-
-
-def _scaled(part: object, factor: Fraction) -> object:
-    """Return a number, or both ends of an interval, times a positive factor."""
-    if isinstance(part, int | float):
-        return float(Fraction(part) * factor)
-    return [_scaled(end, factor) for end in cast(Sequence[float], part)]
-
-
-def _correlations(value: Json) -> Json:
-    """Return the correlations of a covariance matrix: 0 where a variance is not positive."""
-    matrix = cast(Sequence[Sequence[float]], value["matrix"])
-    size = range(len(matrix))
-
-    def entry(j: int, k: int) -> float:
-        if j == k:
-            return 1.0
-        if matrix[j][j] <= 0 or matrix[k][k] <= 0:
-            return 0.0
-        ratio = matrix[j][k] / (sqrt(matrix[j][j]) * sqrt(matrix[k][k]))
-        return min(max(ratio, -1.0), 1.0)
-
-    return {"matrix": [[entry(j, k) for k in size] for j in size]}

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import sqrt
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
-from mechanisms.contract import Json, meaning
+from mechanisms.contract import Json, Outcome, Statistic, meaning
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, clamp
 from mechanisms.statistics.covariance import (
@@ -27,6 +27,7 @@ from mechanisms.statistics.covariance import (
     symmetric,
 )
 from mechanisms.statistics.moments import MAX_COLUMNS, Moments
+from mechanisms.statistics.readings import Reading, covers, of_matrix
 from mechanisms.statistics.second_order import Jet, MomentReader
 
 # The variance of a column whose codes differ by about one step; less is noise.
@@ -76,6 +77,16 @@ class Correlation:
             },
         )
 
+    def reading(self, source: Statistic, _schema: Schema, /) -> Reading | None:
+        """Return how the answer is read off correlations or covariances of more columns."""
+        if covers(source, "correlation", self.columns):
+            return of_matrix(source, self.columns)
+        if not covers(source, "covariance", self.columns):
+            return None
+        covariances = of_matrix(source, self.columns)
+        # its noise is not known: it depends on means, which covariances do not tell
+        return lambda answer: Outcome(_correlations(covariances(answer).value), noise=None)
+
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the form: the coordinates of ``moments``, the matrix as the answer."""
         parent = Covariance(columns=self.columns).additive(schema)
@@ -115,3 +126,19 @@ def _leaf(covariance: Jet, one: Jet, two: Jet) -> Leaf:
         + two.scaled(-value / (2 * second))
     ).slopes
     return Leaf(value=value, slopes=slopes, limits=(-_ONE, _ONE))
+
+
+def _correlations(value: Json) -> Json:
+    """Return the correlations of a covariance matrix: 0 where a variance is not positive."""
+    matrix = cast(Sequence[Sequence[float]], value["matrix"])
+    size = range(len(matrix))
+
+    def entry(j: int, k: int) -> float:
+        if j == k:
+            return 1.0
+        if matrix[j][j] <= 0 or matrix[k][k] <= 0:
+            return 0.0
+        ratio = matrix[j][k] / (sqrt(matrix[j][j]) * sqrt(matrix[k][k]))
+        return min(max(ratio, -1.0), 1.0)
+
+    return {"matrix": [[entry(j, k) for k in size] for j in size]}

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from mechanisms.contract import Json, meaning, require_numbers
+from mechanisms.contract import Json, Statistic, meaning, require_numbers
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, public_rows
 from mechanisms.statistics.moments import MAX_COLUMNS, Moments
+from mechanisms.statistics.readings import Reading, covers, of_matrix
 from mechanisms.statistics.second_order import (
     Jet,
     Layout,
@@ -66,6 +67,11 @@ class Covariance:
                 for pair, jet in scaled_covariances(reader, coordinates).items()
             },
         )
+
+    def reading(self, source: Statistic, _schema: Schema, /) -> Reading | None:
+        """Return how the answer is read off covariances of more columns."""
+        known = covers(source, "covariance", self.columns)
+        return of_matrix(source, self.columns) if known else None
 
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the form: the coordinates of ``moments``, the matrix as the answer."""

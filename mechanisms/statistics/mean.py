@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from mechanisms.contract import Data, Json, meaning, require_numbers
+from mechanisms.contract import Data, Json, Statistic, meaning, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.geometry.spaces import cube_space
 from mechanisms.privacy import Adjacency
@@ -26,6 +26,7 @@ from mechanisms.statistics.additive import (
     clamp,
     public_rows,
 )
+from mechanisms.statistics.readings import Reading, covers, of_columns
 from mechanisms.statistics.second_order import MomentReader
 from mechanisms.statistics.total import centred_space, linear_form
 
@@ -69,6 +70,15 @@ class Mean:
             limits = (column.lower, column.upper) if reader.rows is None else None
             tree[name] = Leaf(value=mean.value, slopes=mean.slopes, limits=limits)
         return tree
+
+    def reading(self, source: Statistic, schema: Schema, /) -> Reading | None:
+        """Return how the answer is read off means, or off sums where n is public."""
+        if covers(source, "mean", self.columns):
+            return of_columns(self.columns)
+        public = schema.adjacency is Adjacency.REPLACE_ONE
+        if not public or not covers(source, "sum", self.columns):
+            return None
+        return of_columns(self.columns, factor=Fraction(1, public_rows(schema)))
 
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the means' form: one coordinate per column, and the count under add-remove."""

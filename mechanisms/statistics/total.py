@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from mechanisms.contract import Data, Json, meaning, require_numbers
+from mechanisms.contract import Data, Json, Statistic, meaning, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.geometry.contributions import ContributionHull, contribution_hull
 from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space
@@ -38,6 +38,7 @@ from mechanisms.statistics.conditions import (
     condition_columns,
     selected,
 )
+from mechanisms.statistics.readings import Reading, covers, of_columns
 from mechanisms.statistics.second_order import MomentReader
 
 # The weights share the least common multiple of all reaches while it has at most so many
@@ -91,6 +92,15 @@ class Sum:
             total = sums[0, 0].scaled(column.midpoint) + sums[0, j].scaled(column.half_width)
             tree[name] = Leaf(value=total.value, slopes=total.slopes)
         return tree
+
+    def reading(self, source: Statistic, schema: Schema, /) -> Reading | None:
+        """Return how the answer is read off sums, or off means where n is public."""
+        if covers(source, "sum", self.columns, where=self.where):
+            return of_columns(self.columns)
+        public = schema.adjacency is Adjacency.REPLACE_ONE
+        if not public or not covers(source, "mean", self.columns, where=self.where):
+            return None
+        return of_columns(self.columns, factor=Fraction(public_rows(schema)))
 
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the sums' form: one coordinate per column."""

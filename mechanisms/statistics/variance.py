@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from mechanisms.contract import Json, meaning, require_numbers
+from mechanisms.contract import Json, Statistic, meaning, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, public_rows
+from mechanisms.statistics.readings import Reading, covers, of_columns, of_diagonal
 from mechanisms.statistics.second_order import (
     UNIT,
     Layout,
@@ -70,6 +71,14 @@ class Variance:
             value = spread.clamped(low, high).value
             tree[name] = Leaf(value=value, slopes=spread.slopes, limits=(low, high))
         return tree
+
+    def reading(self, source: Statistic, _schema: Schema, /) -> Reading | None:
+        """Return how the answer is read off variances or covariances of more columns."""
+        if covers(source, "variance", self.columns):
+            return of_columns(self.columns)
+        if covers(source, "covariance", self.columns):
+            return of_diagonal(source, self.columns)
+        return None
 
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the form: two coordinates per column, and the count under add-remove."""

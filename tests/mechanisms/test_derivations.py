@@ -281,7 +281,7 @@ RICH = (Condition(column="x", op=">", value=5),)
 @pytest.mark.parametrize(
     ("source", "wanted", "words"),
     [
-        (Moments(columns=("x", "y")), Mean(columns=("x", "z")), "moments, mean, .* of x, y"),
+        (Moments(columns=("x", "y")), Mean(columns=("x", "z")), "moments, .*mean, .* of x, y"),
         (Moments(columns=("x", "y")), Sum(columns=("x",), where=RICH), "linear_regression"),
         (Moments(columns=("x", "y")), Quantile(column="x", levels=(0.5,)), "covariance"),
         (

@@ -1,0 +1,81 @@
+"""Statistics that can be read off the released answer to another one.
+
+    answer' = f(answer),   f public
+
+which is post-processing (Awan & Slavkovic, Proposition 2.11). Most readings pick numbers, or
+multiply them by a public positive factor: then a number's noise is read as the number itself is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, Protocol, cast, runtime_checkable
+
+from mechanisms.contract import Json, Noise, Outcome, Statistic
+from mechanisms.domain import Schema
+from mechanisms.statistics.conditions import Condition
+
+Reading = Callable[[Outcome], Outcome]
+
+
+@runtime_checkable
+class ReadStatistic(Protocol):
+    """A statistic that answers to some others determine; see also ``MomentStatistic``."""
+
+    def reading(self, source: Statistic, schema: Schema, /) -> Reading | None:
+        """Return how it is read off an answer to the source; None where that does not tell it."""
+
+
+def covers(
+    source: Statistic, kind: str, names: Sequence[str], *, where: Sequence[Condition] = ()
+) -> bool:
+    """Return whether the source is of this kind, these conditions, and these columns or more."""
+    known = source.kind == kind and getattr(source, "where", ()) == where
+    return known and set(names) <= set(_columns(source))
+
+
+def of_columns(names: Sequence[str], *, factor: Fraction | None = None) -> Reading:
+    """Return how the columns' numbers are picked, and multiplied by a positive factor."""
+    if factor is None:
+        return _alike(lambda part: {name: part[name] for name in names})
+    return _alike(lambda part: {name: _times(part[name], factor) for name in names})
+
+
+def of_matrix(source: Statistic, names: Sequence[str]) -> Reading:
+    """Return how the columns' part of a source's matrix is picked."""
+    places = [_columns(source).index(name) for name in names]
+    return _alike(lambda part: {"matrix": [[_entry(part, j, k) for k in places] for j in places]})
+
+
+def of_diagonal(source: Statistic, names: Sequence[str]) -> Reading:
+    """Return how the columns' numbers are picked from the diagonal of a source's matrix."""
+    places = {name: _columns(source).index(name) for name in names}
+    return _alike(lambda part: {name: _entry(part, j, j) for name, j in places.items()})
+
+
+def _columns(source: Statistic) -> Sequence[str]:
+    return cast(Sequence[str], getattr(source, "columns", ()))
+
+
+def _alike(read: Callable[[Json], Json]) -> Reading:
+    """Return a reading of numbers, standard deviations and intervals alike."""
+
+    def reading(answer: Outcome) -> Outcome:
+        noise = answer.noise
+        if noise is not None:
+            noise = Noise(std=read(noise.std), interval_95=read(noise.interval_95))
+        return Outcome(value=read(answer.value), noise=noise)
+
+    return reading
+
+
+def _entry(part: Json, j: int, k: int) -> object:
+    return cast(Any, part)["matrix"][j][k]
+
+
+def _times(part: object, factor: Fraction) -> object:
+    """Return a number, or both ends of an interval, times a positive factor."""
+    if isinstance(part, int | float):
+        return float(Fraction(part) * factor)
+    return [_times(end, factor) for end in cast(Sequence[float], part)]
