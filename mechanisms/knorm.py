@@ -351,5 +351,5 @@ def _single_slope(form: AdditiveForm) -> tuple[int, Fraction] | None:
         return None
     found: list[Leaf] = []
     render(form.answer(coordinates), found.append)
-    slopes = list(found[0].slopes.items()) if found else []
+    slopes = list(found[0].slopes.items()) if found and not found[0].root else []
     return (slopes[0][0], abs(slopes[0][1])) if len(slopes) == 1 else None

@@ -47,15 +47,21 @@ class Leaf:
         Public bounds the number was clamped to, if any.
     whole
         The number is an integer when the lattice is the integers.
+    root
+        The number is the square root of all this: of the value, which is 0 or more, and of both
+        ends of its interval, which then hold it as often as they hold the value.
     """
 
     value: Fraction
     slopes: Slopes
     limits: tuple[Fraction, Fraction] | None = None
     whole: bool = False
+    root: bool = False
 
     def number(self) -> float | int:
         """Return the number for JSON."""
+        if self.root:
+            return sqrt(self.value)
         return int(self.value) if self.whole and self.value.denominator == 1 else float(self.value)
 
 
@@ -145,6 +151,8 @@ def describe_noise(
     several has the standard deviation of the combination and the interval of
     :mod:`mechanisms.geometry.combinations`. A ratio or a square is taken to first order.
     A number clamped to limits has a standard deviation of at most half their width.
+    Of a root see :func:`root_std`; in a preview its interval is as wide as it can get, since
+    ``|sqrt(v) - sqrt(w)| <= sqrt(|v - w|)``.
 
     Parameters
     ----------
@@ -166,7 +174,8 @@ def noise_describer(
     """
     spreads: list[tuple[float, float]] = []
     render(tree, lambda leaf: spreads.append(_spread(leaf, laws, unit, correlation)))
-    std = render(tree, _in_turn([std for std, _ in spreads]))
+    of = _in_turn([std for std, _ in spreads])
+    std = render(tree, lambda leaf: _root_std(leaf, of(leaf)) if leaf.root else of(leaf))
     halves = [half for _, half in spreads]
 
     def describe(tree: Tree, *, centred: bool = True) -> Noise:
@@ -182,16 +191,37 @@ def _in_turn(values: Sequence[float]) -> Callable[[Leaf], float]:
     return lambda _leaf: next(rest)
 
 
+def _root_std(leaf: Leaf, std: float) -> float:
+    most = None if leaf.limits is None else sqrt(leaf.limits[1])
+    return root_std(float(leaf.value), std, most=most)
+
+
+def root_std(value: float, std: float, *, most: float | None) -> float:
+    """Return the standard deviation of the square root of a number with this one.
+
+    To first order, ``std / (2 sqrt(value))``, and never more than ``sqrt(std)``, which bounds the
+    root of the mean squared error whatever the law: ``|sqrt(v) - sqrt(w)|**2 <= |v - w|``. A root
+    that is at most ``most`` has one of at most half of that.
+    """
+    bounds = [sqrt(std)]
+    if value > 0:
+        bounds.append(std / (2 * sqrt(value)))
+    if most is not None:
+        bounds.append(most / 2)
+    return min(bounds)
+
+
 def _interval(leaf: Leaf, half: float) -> list[float]:
-    number = leaf.number()
+    number = float(leaf.value) if leaf.root else leaf.number()
     low, high = number - half, number + half
     if leaf.limits is not None:
         low, high = max(low, float(leaf.limits[0])), min(high, float(leaf.limits[1]))
-    return [low, high]
+    return [sqrt(low), sqrt(high)] if leaf.root else [low, high]
 
 
-def _interval_of_zero(_leaf: Leaf, half: float) -> list[float]:
-    return [0.0 - half, half]
+def _interval_of_zero(leaf: Leaf, half: float) -> list[float]:
+    widest = sqrt(half) if leaf.root else half
+    return [0.0 - widest, widest]
 
 
 def _spread(

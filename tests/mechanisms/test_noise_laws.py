@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from math import sqrt
@@ -13,7 +14,7 @@ from mechanisms.geometry.balls import BALLS, Ball
 from mechanisms.geometry.combinations import combination_factor
 from mechanisms.geometry.laws import noise_law
 from mechanisms.geometry.simulation import simulate
-from mechanisms.statistics.additive import Leaf, describe_noise
+from mechanisms.statistics.additive import Leaf, describe_noise, root_std
 
 COUNT = 60_000
 RATE = 1e-6  # of a lattice as fine as a continuum
@@ -71,3 +72,47 @@ def test_limits_bound_what_is_stated() -> None:
     assert stated.interval_95["x"] == [0.0, 3.0]
     assert stated.std["x"] == 1.5
     assert sqrt(2) * laws[0].std > 1.5
+
+
+ROOTS = [("0", 2.0), ("1/1000000", 2.0), ("0.5", 0.3), ("1", 1.0), ("2", 5.0)]
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize(("value", "std"), ROOTS)
+def test_the_root_of_a_number_has_the_roots_of_its_interval(
+    value: str, std: float, centred: bool
+) -> None:
+    law = noise_law("l1", 1, sqrt(2) / std * 1e-6)
+    limits = Fraction(0), Fraction(9)
+    plain = Leaf(value=Fraction(value), slopes={0: Fraction(1, 10**6)}, limits=limits)
+    rooted = replace(plain, root=True)
+    assert rooted.number() == sqrt(plain.number())
+    told = [
+        describe_noise({"x": leaf}, [law], Fraction(1), centred=centred) for leaf in (plain, rooted)
+    ]
+    (low, high), (least, most) = (each.interval_95["x"] for each in told)  # type: ignore[misc]
+    if centred:
+        assert (least, most) == (sqrt(low), sqrt(high))
+    else:
+        assert (least, most) == (-sqrt(high), sqrt(high))
+    assert told[1].std["x"] == root_std(float(plain.value), told[0].std["x"], most=3.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [0.0, 0.01, 0.3, 1.0, 8.0])
+@pytest.mark.parametrize("std", [0.01, 0.3, 3.0])
+def test_the_deviation_of_a_root_is_no_less_than_what_is_drawn(value: float, std: float) -> None:
+    """Of noise around the true value, as a root of what is clamped at 0."""
+    drawn = np.random.default_rng(1).laplace(0, std / sqrt(2), 20_000)
+    roots = np.sqrt(np.maximum(value + drawn, 0))
+    error = sqrt(np.mean((roots - sqrt(value)) ** 2))
+    assert error <= sqrt(std)
+    stated = root_std(value, std, most=None)
+    assert stated <= sqrt(std)
+    if std < value / 3:
+        assert error == pytest.approx(stated, rel=0.1)
+
+
+def test_a_root_within_bounds_deviates_by_half_of_them_at_most() -> None:
+    assert root_std(0.0, 100.0, most=3.0) == 1.5
+    assert root_std(0.0, 100.0, most=None) == 10.0
+    assert root_std(4.0, 0.4, most=3.0) == pytest.approx(0.1)
