@@ -230,8 +230,8 @@ class ReleaseDesk:
     def derive(self, release: Release | str, statistic: Question) -> Derivation:
         """Compute a statistic from a release that is out; free, reads no data.
 
-        From a release of ``moments``: any linear regression, mean, sum, variance,
-        covariance and correlation of its columns.
+        From a release of ``moments``: any linear regression of its columns, and all that first
+        and second moments determine, such as means, variances and correlations.
         """
         path, body = f"{_at(release)}/derivations", {"statistic": dict(statistic)}
         return Derivation.model_validate_json(self._repeatable("POST", path, json=body).content)

@@ -17,12 +17,13 @@ import httpx
 from schemathesis import Case
 from schemathesis.core.parameters import ParameterLocation
 
+from tests.contract.examples import of_moments
 from tests.contract.service import MEAN, ROWS, ask, make_key, spec, upload
 from tests.contract.test_releases import STATISTICS
 
 BY_KIND = {statistic["kind"]: statistic for statistic in STATISTICS}
 MOMENTS = {"kind": "moments", "columns": ["income", "food", "owner"]}
-FROM_MOMENTS = ("correlation", "covariance", "linear_regression", "mean", "moments", "sum")
+FROM_MOMENTS = ("linear_regression", *of_moments())
 EPSILON = "0.0001"
 LATER = "2999-01-01T00:00:00Z"
 

@@ -11,6 +11,7 @@ import pytest
 
 from app.api.answers.releases import DerivationAnswer
 from app.client import ReleaseDesk
+from tests.contract.examples import of_moments, with_examples
 from tests.contract.service import (
     ADMIN_KEY,
     Service,
@@ -24,7 +25,7 @@ from tests.contract.service import (
 
 MOMENTS = {"kind": "moments", "columns": ["income", "food", "owner"]}
 COLUMNS = ["food", "income"]
-WANTED: list[dict[str, Any]] = [
+ASKED: list[dict[str, Any]] = [
     {"kind": "mean", "columns": COLUMNS},
     {"kind": "sum", "columns": COLUMNS},
     {"kind": "variance", "columns": COLUMNS},
@@ -34,6 +35,7 @@ WANTED: list[dict[str, Any]] = [
     {"kind": "linear_regression", "target": "food", "features": ["income", "owner"]},
     {"kind": "linear_regression", "target": "food", "features": ["income"], "ridge": 3},
 ]
+WANTED = with_examples(ASKED, of_moments())
 
 
 def derive(client: httpx.Client, release: str, statistic: Any) -> httpx.Response:

@@ -14,6 +14,7 @@ import pytest
 
 from app.api.answers.releases import ReleaseAnswer
 from app.services.plans.questions import KINDS
+from tests.contract.examples import with_examples
 from tests.contract.service import (
     MEAN,
     ROWS,
@@ -26,8 +27,9 @@ from tests.contract.service import (
     spent,
     upload,
 )
+from tests.mechanisms.offers import PROOFS
 
-STATISTICS: list[dict[str, Any]] = [
+ASKED: list[dict[str, Any]] = [
     {"kind": "mean", "columns": ["income", "food"]},
     {"kind": "sum", "columns": ["income"]},
     {"kind": "histogram", "columns": ["region"]},
@@ -57,6 +59,7 @@ STATISTICS: list[dict[str, Any]] = [
         ],
     },
 ]
+STATISTICS = with_examples(ASKED)
 JOBS = ("geometric_median",)
 EPSILONS = ["0.000000001", "0.5", "10000"]
 
@@ -270,14 +273,12 @@ def test_32_clients_send_the_same_request(service: Service, curator: httpx.Clien
     assert spent(curator, dataset) == "1"
 
 
-DEPENDS_ON_DATA = (
-    "quantile",
-    "linear_regression",
-    "logistic_regression",
-    "quantile_regression",
-    "geometric_median",
-)
-PREVIEWS = [each for each in STATISTICS if each["kind"] not in (*DEPENDS_ON_DATA, "stack")]
+WITH_NOISE = {
+    proof.statistic.kind
+    for proof in PROOFS
+    if proof.noise and proof.mechanism == next(iter(proof.statistic.mechanisms))
+}
+PREVIEWS = [each for each in STATISTICS if each["kind"] in WITH_NOISE - {"stack"}]
 
 
 @pytest.mark.parametrize("statistic", PREVIEWS, ids=lambda body: f"{body['kind']}")

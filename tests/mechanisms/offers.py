@@ -21,7 +21,9 @@ To add an offer, append one :class:`Proof` per statistic x mechanism:
    gradient's true loss is about half its epsilon, so 4 to 6 is usual there.
 7. ``noise`` says whether a release states its noise. ``details["noise"]`` of every plan says in a
    sentence what is known, or why nothing is: the suite checks that too.
-8. ``norms``, ``adjacencies`` and ``refused`` narrow an entry to what its question can be drawn by;
+8. ``plain`` (optional): the value by numpy, from the columns' clamped values. A release at the
+   largest epsilon comes to it.
+9. ``norms``, ``adjacencies`` and ``refused`` narrow an entry to what its question can be drawn by;
    some entry must then cover the rest. What is ``refused`` is tested to be.
 """
 
@@ -86,6 +88,7 @@ class Proof:
     noise: bool
     draws: int = 300
     epsilon: str = "1"
+    plain: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     shape_add_remove: Mapping[str, Any] | None = None
     norms: tuple[str, ...] | None = None
     adjacencies: tuple[Adjacency, ...] = (REPLACE, ADD)
@@ -190,6 +193,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         statistic=Mean(columns=("x", "y")),
         mechanism="k_norm",
+        plain=lambda columns: {name: columns[name].mean() for name in ("x", "y")},
         shape={"x": 0.0, "y": 0.0},
         common=[record(x=-1, y=-1)] * 3,
         changed=(record(x=1, y=1), record(x=-1, y=-1)),
@@ -201,6 +205,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         statistic=Variance(columns=("x",)),
         mechanism="k_norm",
+        plain=lambda columns: {"x": columns["x"].var()},
         shape={"x": 0.0},
         common=[record(x=-1)] * 3,
         changed=(record(x=1), record(x=-1)),

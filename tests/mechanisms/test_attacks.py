@@ -28,7 +28,6 @@ from tests.mechanisms.offers import ADD, COLUMNS, REPLACE
 from tests.mechanisms.test_every_offer import CASES, Case, numbers
 
 DRAWS = 40
-POST_PROCESSED = ("variance", "covariance", "correlation", "moments")
 
 
 def steps_of(grid: Any) -> Iterator[Fraction]:
@@ -49,11 +48,10 @@ def steps_of(grid: Any) -> Iterator[Fraction]:
 
 def lattice(case: Case, rows: int, epsilon: str = "1") -> Fraction | None:
     """Return the step of an offer's released numbers; None where they are functions of such."""
-    kind, mechanism = case.proof.statistic.kind, case.proof.mechanism
-    ratio = kind == "mean" and case.adjacency is ADD
-    if kind in POST_PROCESSED or mechanism == "functional" or ratio:
+    grid = case.plan(epsilon, rows).grid
+    if "coordinate_step" in grid or "count_step" in grid:  # the lattice is that of sums
         return None
-    return min(steps_of(case.plan(epsilon, rows).grid))
+    return min(steps_of(grid))
 
 
 def off_lattice(values: list[float], step: Fraction) -> int:

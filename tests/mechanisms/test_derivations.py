@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Noise, Statistic
-from mechanisms.derivations import Released, derive
+from mechanisms.derivations import Released, derivable, derive
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
@@ -26,10 +26,15 @@ from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
+from mechanisms.statistics.readings import ReadStatistic
+from mechanisms.statistics.second_order import MomentStatistic
 from mechanisms.statistics.stack import Part, Stack
 from mechanisms.statistics.total import Sum
 from mechanisms.statistics.variance import Variance
 from mechanisms.testing import seeded_randomness
+from tests.mechanisms.offers import PROOFS, Proof
+from tests.mechanisms.test_every_offer import ROWS as EVEN
+from tests.mechanisms.test_every_offer import mirrors, numbers, skeleton, spread_out
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 ROWS = 2_000
@@ -116,11 +121,11 @@ def test_numpy_makes_the_same_of_the_released_numbers(adjacency: Adjacency, norm
         (Covariance(**fewer), covariance[inner]),
         (Correlation(**fewer), (covariance / np.outer(spread, spread))[inner]),
     ]
-    for statistic, numbers in expected:
+    for statistic, exact in expected:
         outcome = derive(statistic, released, made)
-        assert flat(outcome.value) == pytest.approx(list(np.ravel(numbers)), rel=1e-6, abs=1e-9)
+        assert flat(outcome.value) == pytest.approx(list(np.ravel(exact)), rel=1e-6, abs=1e-9)
         assert outcome.noise is not None
-        assert len(flat(outcome.noise.std)) == np.size(numbers)
+        assert len(flat(outcome.noise.std)) == np.size(exact)
     again = derive(Moments(columns=("y", "z")), released, made)
     assert again.value["means"] == pytest.approx({"y": means[3], "z": means[1]})
     assert flat(again.value["second"]) == pytest.approx(
@@ -341,3 +346,71 @@ def test_every_release_can_be_derived_from(adjacency: Adjacency, epsilon: str) -
             assert derived.noise is not None
             shown = [derived.value, derived.noise.std, derived.noise.interval_95]
             json.dumps(shown, allow_nan=False)
+
+
+def released_of(proof: Proof, source: Statistic, adjacency: Adjacency) -> tuple[Released, Schema]:
+    """A release of another statistic of a proof's columns, at an epsilon that leaves no noise."""
+    data, made = spread_out(proof), proof.schema(adjacency, EVEN)
+    plan = calibrate(source, made, Epsilon.parse("10000"), norm="linf")
+    outcome = plan.draw(data, seeded_randomness(4))
+    released = Released(
+        statistic=source,
+        norm=plan.norm,
+        epsilon=Epsilon.parse("10000"),
+        value=outcome.value,
+        noise=outcome.noise,
+        details=plan.details,
+    )
+    return released, made
+
+
+def same_as_drawn(proof: Proof, released: Released, made: Schema) -> Noise | None:
+    """Check a derived answer against one that is drawn; return its noise."""
+    derived = derive(proof.statistic, released, made)
+    plan = calibrate(proof.statistic, made, Epsilon.parse("10000"), mechanism=proof.mechanism)
+    direct = plan.draw(spread_out(proof), seeded_randomness(5))
+    assert skeleton(derived.value) == skeleton(direct.value)
+    assert list(numbers(derived.value)) == pytest.approx(list(numbers(direct.value)), abs=0.01)
+    if derived.noise is not None:
+        mirrors(derived.noise, derived.value)
+    return derived.noise
+
+
+ADDITIVE = [proof for proof in PROOFS if proof.mechanism == "k_norm"]
+
+
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+def test_what_moments_determine_is_derived_from_them(adjacency: Adjacency) -> None:
+    """Every statistic of the catalog that says so of itself."""
+    tried = set()
+    for proof in ADDITIVE:
+        made = proof.schema(adjacency, EVEN)
+        wanted = proof.statistic
+        if not isinstance(wanted, MomentStatistic) or wanted.moment_columns(made) is None:
+            continue
+        numeric = tuple(n for n, c in proof.columns.items() if isinstance(c, NumberColumn))
+        released, _ = released_of(proof, Moments(columns=numeric), adjacency)
+        assert same_as_drawn(proof, released, made) is not None
+        tried.add(wanted.kind)
+        assert wanted.kind in derivable(released, made)
+    assert tried >= {"mean", "sum", "variance", "moments", "covariance", "correlation"}
+
+
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+def test_what_is_read_off_another_answer_is_that_statistic(adjacency: Adjacency) -> None:
+    """Every pair of the catalog's additive statistics of which one says so of itself."""
+    pairs = set()
+    for proof, other in itertools.product(ADDITIVE, ADDITIVE):
+        wanted, made = proof.statistic, proof.schema(adjacency, EVEN)
+        if adjacency not in other.adjacencies or not isinstance(wanted, ReadStatistic):
+            continue
+        released, _ = released_of(proof, other.statistic, adjacency)
+        told = wanted.kind in derivable(released, made).split(" of ")[0]
+        if wanted.reading(other.statistic, made) is None:
+            continue
+        same_as_drawn(proof, released, made)
+        assert told
+        pairs.add((other.statistic.kind, wanted.kind))
+    own = {(kind, kind) for kind in ("mean", "sum", "variance", "covariance", "correlation")}
+    assert pairs >= own | {("covariance", "variance"), ("covariance", "correlation")}
+    assert (("sum", "mean") in pairs) == (adjacency is REPLACE)

@@ -11,20 +11,24 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mechanisms.catalog import MECHANISMS, calibrate, offers
 from mechanisms.composition import SMALLEST_EPSILON
 from mechanisms.contract import InvalidStatisticError, Noise, Plan
+from mechanisms.domain import CategoryColumn, NumberColumn
 from mechanisms.privacy import Adjacency, Epsilon, EpsilonShare, PrivacyLoss
 from mechanisms.sketches import ArrayData
 from mechanisms.testing import audit_epsilon, seeded_randomness
 from tests.mechanisms.offers import PROOFS, REPLACE, Proof
 
+ROWS = 90
 EPSILONS = ("0.000000001", "0.5", "10000")
 
 
@@ -156,6 +160,27 @@ def test_a_preview_mirrors_the_answer_around_zero(case: Case) -> None:
         assert without == noise  # the row count is public
 
 
+PLAIN = [case for case in CASES if case.proof.plain is not None]
+
+
+@pytest.mark.parametrize("case", PLAIN, ids=str)
+def test_without_noise_it_is_what_numpy_computes(case: Case) -> None:
+    data = spread_out(case.proof)
+    columns = {
+        name: np.array([float(column.decode(int(code))) for code in data.codes[name]])
+        for name, column in case.proof.columns.items()
+        if isinstance(column, NumberColumn)
+    }
+    assert case.proof.plain is not None
+    expected = case.proof.plain(columns)
+    outcome = case.plan("10000", data.rows).draw(data, seeded_randomness(9))
+    assert outcome.noise is not None
+    assert skeleton(outcome.value) == skeleton(expected)
+    given = numbers(outcome.value), numbers(expected), numbers(outcome.noise.std)
+    for value, exact, std in zip(*given, strict=True):
+        assert value == pytest.approx(exact, rel=3e-5, abs=12 * std + 1e-6)
+
+
 @pytest.mark.parametrize("case", REFUSED, ids=str)
 def test_a_norm_that_cannot_be_drawn_is_refused(case: Case) -> None:
     with pytest.raises(InvalidStatisticError, match=r"l1|linf") as refusal:
@@ -197,6 +222,22 @@ def events(cuts: Sequence[float]) -> dict[str, Callable[[float], bool]]:
         f"at most {cut}": lambda reading, cut=cut: reading <= cut for cut in cuts
     }
     return above | below
+
+
+def spread_out(proof: Proof) -> ArrayData:
+    """Return records all over the columns' bounds."""
+    generator = random.Random(4)
+    values: dict[str, list[object]] = {}
+    for name, column in proof.columns.items():
+        if isinstance(column, CategoryColumn):
+            values[name] = [column.values[row % len(column.values)] for row in range(ROWS)]
+        elif column.boolean:
+            values[name] = [row % 2 for row in range(ROWS)]
+        else:
+            low, high = float(column.lower), float(column.upper)
+            values[name] = [generator.uniform(low, high) for _ in range(ROWS)]
+    records = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    return proof.data(records)
 
 
 def skeleton(part: Any) -> Any:

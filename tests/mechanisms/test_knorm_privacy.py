@@ -29,6 +29,7 @@ from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.total import Sum
 from mechanisms.statistics.variance import Variance
 from mechanisms.testing import audit_epsilon, neighbours, seeded_randomness
+from tests.mechanisms.offers import PROOFS
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 COLUMNS = {
@@ -48,6 +49,12 @@ EVERY: list[AdditiveStatistic] = [
     Moments(columns=("x", "y")),
     Covariance(columns=("x", "y")),
     Correlation(columns=("x", "y")),
+]
+NAMED = {each.kind for each in EVERY}
+EVERY += [
+    proof.statistic
+    for proof in PROOFS
+    if isinstance(proof.statistic, AdditiveStatistic) and proof.statistic.kind not in NAMED
 ]
 
 

@@ -7,36 +7,15 @@ is scaled, mapped or labelled wrongly on the way from a law to an answer.
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
 
-from mechanisms.domain import CategoryColumn
-from mechanisms.sketches import ArrayData
 from mechanisms.testing import seeded_randomness
-from tests.mechanisms.offers import Proof
-from tests.mechanisms.test_every_offer import CASES, Case, intervals, numbers
+from tests.mechanisms.test_every_offer import CASES, ROWS, Case, intervals, numbers, spread_out
 
-ROWS, DRAWS = 90, 400
+DRAWS = 400
 EPSILON = "2"
 STATED = [case for case in CASES if case.proof.noise]
-
-
-def spread_out(proof: Proof) -> ArrayData:
-    """Return records all over the columns' bounds."""
-    generator = random.Random(4)
-    values: dict[str, list[object]] = {}
-    for name, column in proof.columns.items():
-        if isinstance(column, CategoryColumn):
-            values[name] = [column.values[row % len(column.values)] for row in range(ROWS)]
-        elif column.boolean:
-            values[name] = [row % 2 for row in range(ROWS)]
-        else:
-            low, high = float(column.lower), float(column.upper)
-            values[name] = [generator.uniform(low, high) for _ in range(ROWS)]
-    records = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
-    return proof.data(records)
 
 
 @pytest.mark.statistical

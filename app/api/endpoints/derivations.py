@@ -29,8 +29,8 @@ async def derive_from_release(
 ) -> DerivationAnswer:
     """Compute a statistic from a release that is out (its owner and curators).
 
-    Free, and without the data: from `moments`, any linear regression, mean, sum, variance,
-    covariance and correlation of their columns; from most statistics, the same of fewer columns.
+    Free, and without the data: from `moments`, any linear regression of their columns, and all that
+    first and second moments determine; from most statistics, the same of fewer columns.
     """
     derived = await state.services.derivations.derive(release, body.statistic, caller=caller)
     return derivation_answer(derived)
