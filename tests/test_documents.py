@@ -165,7 +165,10 @@ def test_the_mechanisms_table_is_the_catalog_s() -> None:
         for kind in re.findall(r"`(\w+)`", kinds)
         for mechanism in re.findall(r"`(\w+)`", mechanism_cell)
     }
-    assert documented == {(offer.statistic, offer.mechanism) for offer in offers()}
+    offered = {(offer.statistic, offer.mechanism) for offer in offers()}
+    assert documented <= offered
+    # what is made of noisy sums need not be named here: its own page says so
+    assert {mechanism for _, mechanism in offered - documented} <= {"k_norm"}
 
 
 def test_the_places_that_are_named_are_there() -> None:
