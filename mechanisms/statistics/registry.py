@@ -18,6 +18,7 @@ from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.quantile_regression import QuantileRegression
+from mechanisms.statistics.std import Std
 from mechanisms.statistics.total import Sum
 from mechanisms.statistics.variance import Variance
 
@@ -27,6 +28,7 @@ SINGLE_STATISTICS: dict[str, type[Statistic]] = {
     "sum": Sum,
     "mean": Mean,
     "variance": Variance,
+    "std": Std,
     "moments": Moments,
     "covariance": Covariance,
     "correlation": Correlation,

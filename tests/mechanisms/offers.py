@@ -52,6 +52,7 @@ from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.stack import Part, Stack
+from mechanisms.statistics.std import Std
 from mechanisms.statistics.total import Sum
 from mechanisms.statistics.variance import Variance
 
@@ -211,6 +212,18 @@ PROOFS: tuple[Proof, ...] = (
         changed=(record(x=1), record(x=-1)),
         reading=lambda value: value["x"],
         cuts=(0.0, 0.25, 0.5, 0.75),
+        caught_at=8,
+        noise=True,
+    ),
+    Proof(
+        statistic=Std(columns=("x",)),
+        mechanism="k_norm",
+        plain=lambda columns: {"x": columns["x"].std()},
+        shape={"x": 0.0},
+        common=[record(x=-1)] * 3,
+        changed=(record(x=1), record(x=-1)),
+        reading=lambda value: value["x"],
+        cuts=(0.0, 0.5, 0.7, 0.85),
         caught_at=8,
         noise=True,
     ),
