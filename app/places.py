@@ -64,6 +64,13 @@ def anchor_place(settings: Settings) -> tuple[Path, str]:
     return directory, "inside the data directory" if inside else "directory"
 
 
+def written_directories(settings: Settings) -> tuple[Path, ...]:
+    """Return the directories that releases are written to."""
+    database = sqlite_file(settings.resolved_database_url)
+    ledger = () if database is None else (database.parent, anchor_place(settings)[0])
+    return settings.data_dir, *ledger
+
+
 def _beside_or_inside(data: Path) -> Path:
     beside, inside = data.with_name(f"{data.name}-anchor"), data / "anchor"
     if beside.exists() or (not inside.exists() and os.access(data.parent, os.W_OK)):

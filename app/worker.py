@@ -6,10 +6,12 @@ import asyncio
 import signal
 
 from app.logs import configure_logs
-from app.main import beside, build_services
 from app.places import open_store
+from app.processes.build import build_processes
+from app.services.background import in_background
+from app.services.build import Services, build_services
 from app.settings import Settings
-from app.store import StoreError
+from app.store import Store, StoreError
 
 
 def run_worker(settings: Settings) -> None:
@@ -33,15 +35,19 @@ async def _work(settings: Settings) -> None:
     try:
         if store.frozen is not None:
             raise StoreError("the ledger is frozen: nothing may be drawn until it is reconciled")
-        services = await asyncio.to_thread(build_services, settings, store)
+        services = await asyncio.to_thread(_build, settings, store)
         store.share()
         await services.lease.begin()
         services.jobs.start()
         try:
-            async with beside(services.erasing.keep_erasing()):
+            async with in_background(services.erasing.keep_erasing()):
                 await stop.wait()
         finally:
             await services.releases.close(timeout_s=settings.drain_timeout_s)
             await services.lease.end()
     finally:
         await asyncio.to_thread(store.close)
+
+
+def _build(settings: Settings, store: Store) -> Services:
+    return build_services(settings, store, build_processes(settings, store))

@@ -296,3 +296,13 @@ def test_a_private_name_is_seen_however_it_is_reached(tmp_path: Path) -> None:
         "utf-8",
     )
     assert sorted(private_names(place)) == ["_hidden", "app.store.store._time", "store._writer"]
+
+
+WEB = ("fastapi", "starlette", "uvicorn")
+
+
+def test_a_worker_loads_no_web_framework() -> None:
+    script = f"import sys, app.worker\nprint(*sorted(set({WEB}) & set(sys.modules)))"
+    command = [sys.executable, "-c", script]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert told.stdout.split() == []

@@ -7,7 +7,7 @@ server, so such calculations are made in a process forked from one that has
 loaded what it needs (:mod:`app.processes.forking`). It sees what it is given, which
 is public facts and a question, a released answer to derive from, or a body, and neither
 the vault nor the database; it runs in spare time as long as there is any, and goes
-when the server goes.
+when the server goes. :mod:`app.processes.calculation_child` is the other end.
 
 What is sent and what comes back are pickled. Both ends are ours and are believed.
 """
@@ -15,40 +15,29 @@ What is sent and what comes back are pickled. Both ends are ours and are believe
 from __future__ import annotations
 
 import atexit
-import logging
-import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import TypeVar, cast
 
-from app.api.requests import bodies
 from app.domain.errors import ProcessLostError
-from app.domain.problems import Problem
-from app.logs import configure_logs, describe
-from app.processes.crews import Crew
-from app.processes.forking import (
-    Forks,
+from app.processes.channel import (
     Message,
     StarvedError,
-    confine,
+    pickled,
+    problem_of,
     receive,
-    send,
+    unpickled,
 )
-from app.processes.upload_reader_child import problem_json, problem_of
-from app.services.plans import previews
-from app.services.releases import derivations
+from app.processes.crews import Crew
+from app.processes.forking import Forks
 
 T = TypeVar("T")
 
-_LOG = logging.getLogger(__name__)
-_OOM_SCORE = 500
-_LOADED = bodies, derivations, previews
-"""What calculations are made of: a process is forked with it and imports nothing."""
-_FORKS = Forks("app.processes.calculations", quiet=False)
-atexit.register(_FORKS.close)
+FORKS = Forks("app.processes.calculation_child", quiet=False)
+atexit.register(FORKS.close)
 
 
 class CalculatingProcesses:
@@ -61,11 +50,15 @@ class CalculatingProcesses:
     ----------
     log_level
         Least severe line of their logs.
+    modules
+        Where the functions to be called are, most of them: a process has these loaded
+        already when it is forked.
     """
 
-    def __init__(self, *, log_level: str) -> None:
+    def __init__(self, *, log_level: str, modules: Sequence[str] = ()) -> None:
         self._log_level = log_level
-        self._crew = Crew(_FORKS)
+        FORKS.load(*modules)
+        self._crew = Crew(FORKS)
         self._keeping = threading.Lock()
         self._kept: list[Connection] = []
 
@@ -79,7 +72,7 @@ class CalculatingProcesses:
         ProcessLostError
             It failed otherwise, or two processes died of it, or all have been ended.
         """
-        order = pickle.dumps((function, arguments))
+        order = pickled((function, arguments))
         try:
             message, body = self._crew.in_spare_time(partial(self._asked, order))
         except ProcessLostError:  # it may have died since the last one, or for want of memory
@@ -88,7 +81,7 @@ class CalculatingProcesses:
             raise problem_of(body)
         if message is Message.FAILED:
             raise ProcessLostError("a calculation failed")
-        return cast("T", pickle.loads(body))  # noqa: S301 - from a process of ours
+        return cast("T", unpickled(body))
 
     def _asked(self, order: bytes, spare: bool) -> tuple[Message, bytes]:
         channel = self._process(spare=spare)
@@ -122,23 +115,3 @@ class CalculatingProcesses:
         self._crew.close()
         while self._kept:
             self._crew.end(self._kept.pop())
-
-
-def work(channel: int) -> None:
-    """Calculate what is asked for; see :mod:`app.processes.forking`."""
-    with Connection(channel) as asked, suppress(EOFError, BrokenPipeError):
-        configure_logs(level=asked.recv_bytes().decode())
-        confine({}, oom_score=_OOM_SCORE)
-        while True:
-            send(asked, *_answer(asked.recv_bytes()))
-
-
-def _answer(order: bytes) -> tuple[Message, bytes]:
-    try:
-        function, arguments = pickle.loads(order)  # noqa: S301 - from the server itself
-        return Message.OUTCOME, pickle.dumps(function(*arguments))
-    except Problem as problem:
-        return Message.PROBLEM, problem_json(problem)
-    except Exception as error:
-        _LOG.error("calculation failed", extra=describe(error))
-        return Message.FAILED, b""

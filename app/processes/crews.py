@@ -17,7 +17,8 @@ from multiprocessing.connection import Connection, Pipe
 from typing import TypeVar
 
 from app.domain.errors import ProcessLostError
-from app.processes.forking import Forks, StarvedError
+from app.processes.channel import StarvedError
+from app.processes.forking import Forks
 
 T = TypeVar("T")
 

@@ -2,10 +2,8 @@
 
 A small draw takes a tenth of a millisecond. Hundreds of them a second would hold
 the interpreter's lock against everybody else in the server, so a process beside it
-makes them (:mod:`app.processes.small_draw_child`). It is sent the charged releases that one turn
-of the event loop asks for, a few milliseconds of draws at a time; it reads the vault itself
-and never the database, and answers with signed bytes, or with nothing where a draw
-has failed.
+makes them (:mod:`app.processes.draw_child`). It is sent the charged releases that one turn
+of the event loop asks for, a few milliseconds of draws at a time.
 
 What it remembers of data sets goes with the process: when one is erased, another
 process is begun.
@@ -14,9 +12,7 @@ process is begun.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import logging
-import pickle
 import socket
 import time
 from collections import deque
@@ -24,24 +20,21 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import cast
 
 import anyio.to_thread
 
 from app.logs import describe
-from app.processes.forking import Forks
-from app.processes.small_draw_child import LENGTH, Answers, Order, framed
+from app.processes.channel import Frames, framed, pickled, unpickled
+from app.processes.draw_orders import FORKS, Answers, DrawOrder
 from app.services.releases.batches import packed
 from app.services.releases.draws import DrawDiedError, NoDrawProcessError
-from app.store import DatasetRecord, LedgerIdentity, ReleaseRecord, SigningKey
+from app.store import DatasetRecord, ReleaseRecord
 
 _LOG = logging.getLogger(__name__)
 _PAUSE_S = 5.0
 _MOST_MS = 5.0
 """Draws answered together: while their results are stored, the next ones are drawn."""
-_FORKS = Forks("app.processes.small_draw_child", quiet=False)
-atexit.register(_FORKS.close)
 
 
 class SmallDraws:
@@ -49,30 +42,24 @@ class SmallDraws:
 
     Parameters
     ----------
-    data_dir
-        Where the vault is.
-    identity, key
-        The ledger whose answers are signed, and with what: the file may be another's by now.
-    log_level
-        Least severe line of the process's log.
+    order
+        What the process is told at first.
     """
 
-    def __init__(
-        self, *, data_dir: Path, identity: LedgerIdentity, key: SigningKey, log_level: str
-    ) -> None:
-        self._order = Order(str(data_dir.absolute()), identity, key.to_bytes(), log_level)
+    def __init__(self, order: DrawOrder) -> None:
+        self._order = order
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening: asyncio.Task[_Channel] | None = None
         self._begin_again = 0.0
         self._closed = False
-        _FORKS.start()
+        FORKS.start()
 
     def prepare(self) -> bool:
         """Begin a process where there is none; return whether a draw need not wait for one."""
         opening = self._opening
         channel = _opened(opening)
         if opening is not None and channel is not None and channel.retired:
-            self._let_go(opening)
+            self._forget_channel(opening)
         if self._opening is not None:
             return channel is not None and channel.ready
         if self._closed or self._paused:
@@ -95,12 +82,12 @@ class SmallDraws:
             This has been closed.
         """
         channel = await self._channel()
-        if channel.retired:  # it has let go of its data meanwhile
+        if channel.retired:  # its data have been erased meanwhile
             channel = await self._channel()
         return await channel.ask(record, dataset, expected_ms)
 
     def forget(self, dataset: str) -> None:
-        """Let go of what has been read of a data set; any thread may ask for it."""
+        """Forget what has been read of a data set; any thread may ask for it."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the event loop has ended, and the process with it
                 self._loop.call_soon_threadsafe(self._retire, dataset)
@@ -121,7 +108,7 @@ class SmallDraws:
         except Exception as error:
             raise NoDrawProcessError from error
         if channel.retired:
-            self._let_go(opening)
+            self._forget_channel(opening)
         return channel
 
     def _begin(self) -> asyncio.Task[_Channel]:
@@ -134,7 +121,7 @@ class SmallDraws:
         """Notice that no process could be begun, whether or not anybody waits for it."""
         if _opened(opening) is not None:
             return
-        self._let_go(opening)
+        self._forget_channel(opening)
         if not opening.cancelled() and (error := opening.exception()) is not None:
             self._pause()
             _LOG.error("no draw process", extra=describe(error))
@@ -147,7 +134,7 @@ class SmallDraws:
         """Begin no process for a while: the last one could not, or answered nothing."""
         self._begin_again = time.monotonic() + _PAUSE_S
 
-    def _let_go(self, opening: asyncio.Task[_Channel]) -> None:
+    def _forget_channel(self, opening: asyncio.Task[_Channel]) -> None:
         """Begin another process for the next draw, unless that has been done."""
         if self._opening is opening:
             self._opening = None
@@ -156,7 +143,7 @@ class SmallDraws:
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                await anyio.to_thread.run_sync(_FORKS.order, theirs.fileno())
+                await anyio.to_thread.run_sync(FORKS.order, theirs.fileno())
             ours.setblocking(False)
             loop = asyncio.get_running_loop()
             _, channel = await loop.create_connection(
@@ -177,7 +164,7 @@ class SmallDraws:
         if opening is None or channel is None:
             return  # one that is being begun has read nothing yet
         if dataset is None or dataset in channel.datasets:
-            self._let_go(opening)
+            self._forget_channel(opening)
             channel.retire(cancel=self._closed)
 
 
@@ -213,7 +200,7 @@ class _Channel(asyncio.Protocol):
         self.datasets: set[str] = set()
         self._loop = loop
         self._cancelled = False
-        self._received = bytearray()
+        self._frames = Frames()
         self._waiting: list[_Asked] = []
         self._sent: deque[Sequence[_Asked]] = deque()
 
@@ -240,9 +227,9 @@ class _Channel(asyncio.Protocol):
         self.datasets.add(dataset.id)
         return waiter
 
-    def write(self, frame: object) -> None:
-        """Send a frame."""
-        self._transport.write(framed(frame))
+    def write(self, content: object) -> None:
+        """Send an object."""
+        self._transport.write(_frame_of(content))
 
     def retire(self, *, cancel: bool) -> None:
         """Take no more, and end the process once it has answered; ``cancel``: at once."""
@@ -254,9 +241,8 @@ class _Channel(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Tell answers to who waits for them."""
-        self._received += data
-        while (frame := self._next_frame()) is not None:
-            answers: Answers | None = pickle.loads(frame)  # noqa: S301 - from a process of ours
+        for frame in self._frames.add(data):
+            answers: Answers | None = unpickled(frame)
             if answers is None:
                 self.ready = True
                 continue
@@ -297,7 +283,7 @@ class _Channel(asyncio.Protocol):
             return
         try:
             frames = [
-                (batch, framed([(asked.record, asked.dataset) for asked in batch]))
+                (batch, _frame_of([(asked.record, asked.dataset) for asked in batch]))
                 for batch in packed(self._waiting, most_ms=_MOST_MS)
             ]
         except Exception as error:  # out of memory, say: who waits is told as of a lost process
@@ -309,13 +295,6 @@ class _Channel(asyncio.Protocol):
             self._sent.append(batch)
             self._transport.write(frame)
 
-    def _next_frame(self) -> bytes | None:
-        if len(self._received) < LENGTH.size:
-            return None
-        (length,) = LENGTH.unpack_from(self._received)
-        end = LENGTH.size + length
-        if len(self._received) < end:
-            return None
-        frame = bytes(self._received[LENGTH.size : end])
-        del self._received[:end]
-        return frame
+
+def _frame_of(content: object) -> bytes:
+    return framed(pickled(content))

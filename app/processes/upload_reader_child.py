@@ -23,7 +23,8 @@ from pathlib import Path
 
 from app.domain.datasets import ColumnsSpec
 from app.domain.problems import Problem
-from app.processes.forking import Message, confine, send
+from app.processes.channel import Message, problem_json, send
+from app.processes.child import confine
 from app.uploads.cells import Codes
 from app.uploads.ingest import ingest
 from app.uploads.limits import Limits
@@ -63,18 +64,6 @@ def _confine(limits: Limits) -> None:
         resource.RLIMIT_FSIZE: 0,
     }
     confine(allowed, oom_score=1000)
-
-
-def problem_json(problem: Problem) -> bytes:
-    """Return the body of a refusal's message."""
-    told = {"code": problem.code, "detail": problem.detail, "extras": problem.extras}
-    return json.dumps(told).encode()
-
-
-def problem_of(body: bytes) -> Problem:
-    """Return the refusal that a message's body tells."""
-    told = json.loads(body)
-    return Problem(told["code"], told["detail"], **told["extras"])
 
 
 def _messages(

@@ -28,7 +28,8 @@ import numpy as np
 
 from app.domain.datasets import CategorySpec, ColumnSpec, ColumnsSpec
 from app.domain.problems import Problem
-from app.processes.forking import Forks, Message, StarvedError, receive
+from app.processes.channel import Message, StarvedError, receive
+from app.processes.forking import Forks
 from app.uploads.cells import Codes
 from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.row_digests import MalformedError, RowDigests, key_name
@@ -69,7 +70,7 @@ class UploadReader:
             yield ours
 
     def close(self) -> None:
-        """Let go of the process that starts readers; a later upload starts another."""
+        """End the process that starts readers; a later upload starts another."""
         self.forks.close()
 
 

@@ -10,61 +10,34 @@ digests with those of earlier data is done in such a process too.
 Unlike a reader these are ours and are believed. They never see the database,
 have a bounded address space, run in spare time as long as there is any, and go when
 the server goes. One that dies leaves its upload unstored, and nothing in staging.
+:mod:`app.processes.upload_storing_child` is the other end.
 """
 
 from __future__ import annotations
 
 import atexit
 import json
-import logging
-import resource
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from app.domain.errors import ProcessLostError
-from app.domain.problems import Problem
-from app.logs import configure_logs, describe
-from app.processes.crews import Crew
-from app.processes.forking import (
-    Forks,
+from app.processes.channel import (
     Message,
-    StarvedError,
-    confine,
+    problem_of,
     receive,
-    send,
 )
-from app.processes.upload_reader_child import problem_json, problem_of
-from app.processes.upload_reading import SHARED, checked_blocks
-from app.services.datasets.lineage import Digested, Verdict, compare
-from app.uploads.reading_task import ReadingTask, Tally
-from app.uploads.storing import Ingested, Writer, write_files
-from app.vault.lineage import LineageFiles
-from app.vault.vault import VaultWriter
+from app.processes.crews import Crew
+from app.processes.forking import Forks
+from app.processes.upload_orders import StoringOrder
+from app.processes.upload_reading import SHARED
+from app.services.datasets.lineage import Digested, Verdict
+from app.uploads.reading_task import ReadingTask
+from app.uploads.storing import Ingested, Writer
 
-_LOG = logging.getLogger(__name__)
-_OOM_SCORE = 500
-_LIBRARIES_BYTES = 1 << 29
-"""Address space that libraries take before anything is stored."""
-_FORKS = Forks("app.processes.uploads", quiet=False)
-atexit.register(_FORKS.close)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Order:
-    """What a storing process is to do: store, if it gets a reader, and compare otherwise."""
-
-    log_level: str
-    memory_bytes: int
-    directory: str
-    dataset: str
-    spare: bool
-    task: str | None = None
-    sha256: str = ""
-    earlier: Sequence[Sequence[str]] = ()
+FORKS = Forks("app.processes.upload_storing_child", quiet=False)
+atexit.register(FORKS.close)
 
 
 class StoringProcesses:
@@ -85,7 +58,7 @@ class StoringProcesses:
     def __init__(self, *, data_dir: Path, memory_bytes: int, log_level: str) -> None:
         self._data_dir = data_dir
         self._common: dict[str, Any] = {"log_level": log_level, "memory_bytes": memory_bytes}
-        self._crew = Crew(_FORKS)
+        self._crew = Crew(FORKS)
 
     def take_in(self, writer: Writer, stream: BinaryIO, task: ReadingTask) -> Ingested:
         """Have an upload read, and its files written; they are not to be seen yet.
@@ -101,7 +74,7 @@ class StoringProcesses:
         def attempt(spare: bool) -> tuple[dict[str, Any], bytes | None]:
             if not spare:
                 writer.start_over()
-            order = _Order(
+            order = StoringOrder(
                 **self._common,
                 directory=str(writer.directory.absolute()),
                 dataset=writer.id,
@@ -128,7 +101,7 @@ class StoringProcesses:
         """
 
         def attempt(spare: bool) -> dict[str, Any]:
-            order = _Order(
+            order = StoringOrder(
                 **self._common,
                 directory=str(self._data_dir.absolute()),
                 dataset=upload.dataset,
@@ -146,8 +119,8 @@ class StoringProcesses:
         """End every process; what waits for one hears that it is lost, once it is gone."""
         self._crew.close()
 
-    def _start(self, order: _Order, *reading: int) -> Connection:
-        return self._crew.begin(json.dumps(asdict(order)).encode(), *reading, spare=order.spare)
+    def _start(self, order: StoringOrder, *reading: int) -> Connection:
+        return self._crew.begin(order.to_json(), *reading, spare=order.spare)
 
     def _finish(self, channel: Connection) -> tuple[dict[str, Any], bytes | None]:
         """Return what a process came to: its outcome, and the digests if there are any."""
@@ -163,46 +136,3 @@ class StoringProcesses:
             raise problem_of(bytes(body))
         told: dict[str, Any] = json.loads(bytes(body))
         return told, digests
-
-
-def work(*descriptors: int) -> None:
-    """Do one order; see :mod:`app.processes.forking`."""
-    *reading, channel = descriptors
-    with Connection(channel) as answering, suppress(BrokenPipeError):
-        order = _Order(**json.loads(answering.recv_bytes()))
-        configure_logs(level=order.log_level)
-        allowed = {resource.RLIMIT_AS: order.memory_bytes + _LIBRARIES_BYTES}
-        confine(allowed, oom_score=_OOM_SCORE)
-        try:
-            if reading:
-                with Connection(reading[0]) as blocks:
-                    _store(order, blocks, answering)
-            else:
-                _compare(order, answering)
-        except Problem as problem:
-            send(answering, Message.PROBLEM, problem_json(problem))
-        except StarvedError:  # the reader is
-            send(answering, Message.STARVED, b"")
-        except Exception as error:
-            _LOG.error("upload failed", extra={"dataset": order.dataset, **describe(error)})
-            send(answering, Message.FAILED, b"")
-
-
-def _store(order: _Order, reading: Connection, answering: Connection) -> None:
-    task = ReadingTask.from_json((order.task or "").encode())
-    writer = VaultWriter(order.dataset, Path(order.directory))
-    spec, tally = task.spec(), Tally()
-    blocks = checked_blocks(reading, task, spec, tally, spare=order.spare)
-    stored = write_files(writer, blocks, spec, tally)
-    if stored.digests is not None:
-        send(answering, Message.DIGESTS, stored.digests)
-    outcome = {"rows": stored.rows, "filled": dict(stored.filled), "dropped": stored.dropped}
-    send(answering, Message.OUTCOME, json.dumps(outcome).encode())
-
-
-def _compare(order: _Order, answering: Connection) -> None:
-    files = LineageFiles(Path(order.directory))
-    earlier = [Digested(*each) for each in order.earlier]
-    verdict = compare(files, Digested(order.dataset, order.sha256), earlier)
-    outcome = {"found": verdict.found, "lost": verdict.lost}
-    send(answering, Message.OUTCOME, json.dumps(outcome).encode())

@@ -7,7 +7,7 @@ import os
 import time
 from multiprocessing.connection import Connection
 
-from app.processes.forking import Message, send
+from app.processes.channel import Message, send
 
 
 def work(channel: int) -> None:

@@ -15,8 +15,9 @@ from types import ModuleType
 
 import pytest
 
+from app.processes.channel import StarvedError
 from app.processes.crews import Crew
-from app.processes.forking import Forks, StarvedError
+from app.processes.forking import Forks
 from app.processes.upload_reading import SHARED
 
 
@@ -37,11 +38,11 @@ class OwnForks(Forks):
 def own_host(module: ModuleType) -> Iterator[None]:
     """Have a module's processes forked from a host that nobody else uses, and readers too."""
     with pytest.MonkeyPatch.context() as patch:
-        for owner, name in ((module, "_FORKS"), (SHARED, "forks")):
+        for owner, name in ((module, "FORKS"), (SHARED, "forks")):
             others = getattr(owner, name)
             patch.setattr(owner, name, OwnForks(others.module, quiet=others.quiet))
         yield
-        module._FORKS.close()
+        module.FORKS.close()
         SHARED.close()
 
 
@@ -69,7 +70,7 @@ class Starved:
 
 def forked(module: ModuleType) -> list[int]:
     """Return the processes that a module's host has forked and that are still there."""
-    return children_of(module._FORKS._host().process.pid)
+    return children_of(module.FORKS._host().process.pid)
 
 
 def children_of(process: int) -> list[int]:

@@ -7,12 +7,9 @@ nothing yet, and are told so the first time they ask.
 from __future__ import annotations
 
 import os
-from multiprocessing.connection import Connection
-from pathlib import Path
 from types import SimpleNamespace
 
-from app.processes import small_draw_child
-from app.processes.jobs import _serve_draws
+from app.processes import draw_child
 from mechanisms import randomness
 
 SAID = "no entropy to be had"
@@ -36,12 +33,6 @@ def withhold(*, given: int = 0) -> SimpleNamespace:
 
 
 def work(descriptor: int) -> None:
-    """Make small draws."""
+    """Draw what is asked for."""
     randomness.os = withhold()  # type: ignore[assignment]
-    small_draw_child.work(descriptor)
-
-
-def serve_draws(connection: Connection, data_dir: Path, log_level: str) -> None:
-    """Draw jobs."""
-    randomness.os = withhold()  # type: ignore[assignment]
-    _serve_draws(connection, data_dir, log_level)
+    draw_child.work(descriptor)

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.api.requests.schemas import DatasetSpec
-from app.api.state import Services
 from app.domain.ledger import Balance, EntryKind
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
+from app.services.build import Services
 from app.services.datasets import budgets as budgets_module
 from app.services.datasets.accounting import PureMeter, ZcdpMeter
 from app.store.ledger.ids import text_of

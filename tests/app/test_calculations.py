@@ -121,7 +121,7 @@ def test_refusals_come_back_whole(calculator: CalculatingProcesses) -> None:
 def test_of_a_failure_nothing_is_told(
     calculator: CalculatingProcesses, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    calculations._FORKS.close()  # another host, so that it writes where this test reads
+    calculations.FORKS.close()  # another host, so that it writes where this test reads
     with pytest.raises(ProcessLostError) as caught:
         calculator.run(fail)
     with pytest.raises(ProcessLostError):
@@ -167,8 +167,8 @@ def test_a_calculation_that_gets_no_time_is_begun_again(
 def test_one_that_starves_later_is_replaced(
     calculator: CalculatingProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calculations._FORKS, "steady", False)
-    calculations._FORKS.close()  # the next host shares the core
+    monkeypatch.setattr(calculations.FORKS, "steady", False)
+    calculations.FORKS.close()  # the next host shares the core
     with no_time_left():
         assert calculator.run(burn, 0.5) == os.SCHED_OTHER
-    calculations._FORKS.close()
+    calculations.FORKS.close()

@@ -6,27 +6,28 @@ import asyncio
 import io
 import json
 import logging
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.api.requests.schemas import DatasetSpec
-from app.api.state import Services
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.engine.data import DataEngine
 from app.logs import AllowListFormatter
-from app.processes import jobs as job_processes
+from app.processes.channel import pickled, unpickled
+from app.processes.draw_child import answers, charged_draws
+from app.processes.draw_orders import DrawOrder
+from app.services.build import Services
 from app.services.plans import plans
 from app.services.plans.answers import plan_json
 from app.services.plans.charged_plan import PlanChangedError, require_charged_plan
 from app.services.plans.plans import make_offer
 from app.services.plans.questions import Question, read_question
+from app.services.releases.charged_draws import ChargedDraws
 from app.store import DatasetRecord, Debit, ReleaseRecord, Store
-from app.vault.vault import Vault
 from mechanisms.catalog import calibrate
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.quantile import Quantile
@@ -56,19 +57,31 @@ class Here:
     count = 1
 
     def __init__(self, directory: Path) -> None:
-        self._plane = DataEngine(Vault(directory))
+        self._directory = directory
+        self._draws: ChargedDraws | None = None
+
+    def begin(self, store: Store) -> None:
+        """Know the ledger whose answers are signed."""
+        order = DrawOrder.of(
+            data_dir=self._directory, identity=store.identity, key=store.key, log_level="warning"
+        )
+        self._draws = charged_draws(unpickled(pickled(order)))
 
     async def draw(self, record: ReleaseRecord, dataset: DatasetRecord) -> bytes | None:
-        task = job_processes._Task(record, dataset)
-        return await asyncio.to_thread(job_processes._answer, task, self._plane)
+        assert self._draws is not None
+        [(_, answer)] = await asyncio.to_thread(answers, self._draws, [(record, dataset)])
+        return answer
 
     async def stop(self) -> None:
         pass
 
 
-def serve(tmp_path: Path) -> AbstractAsyncContextManager[tuple[Store, Services]]:
-    place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    return serving(place, Here(tmp_path))
+@asynccontextmanager
+async def serve(tmp_path: Path) -> AsyncIterator[tuple[Store, Services]]:
+    place, here = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}"), Here(tmp_path)
+    async with serving(place, here) as (store, services):
+        here.begin(store)
+        yield store, services
 
 
 async def new_dataset(services: Services, budget: dict[str, str], review: str = "never") -> str:

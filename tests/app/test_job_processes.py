@@ -8,29 +8,57 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from app.domain.releases import ReleaseState
-from app.processes.jobs import JobProcesses, _Drawer
-from app.services.releases.jobs import DrawDiedError
+from app.processes import jobs as job_processes
+from app.processes.draw_orders import DrawOrder
+from app.processes.jobs import JobProcesses
+from app.services.releases.draws import DrawDiedError
+from app.store import LedgerIdentity, SigningKey
+from tests.app.forks import forked, own_host, wait
 from tests.app.ledgers import Place
 from tests.app.test_jobs import BOB, ask, final, new_dataset, opened
 
 PARENT = """
 import sys, time
 from pathlib import Path
-from app.processes.jobs import _Drawer
-if __name__ == "__main__":
-    drawer = _Drawer(Path(sys.argv[1]), "warning")
-    print(drawer._process.pid, flush=True)
-    time.sleep(60)
+from tests.app.forks import forked, wait
+from tests.app.test_job_processes import processes
+from app.processes import jobs
+spawned = processes(Path(sys.argv[1]))
+process = spawned._take("ds_1")
+process.channel.recv_bytes()  # it is ready
+print(*forked(jobs), flush=True)
+time.sleep(60)
 """
 
 
 def processes(directory: Path) -> JobProcesses:
-    return JobProcesses(count=1, data_dir=directory, log_level="warning")
+    """Return one that signs as some ledger does."""
+    order = DrawOrder.of(
+        data_dir=directory,
+        identity=LedgerIdentity("led_1", 1),
+        key=SigningKey.of_bytes(bytes(32)),
+        log_level="warning",
+    )
+    return JobProcesses(count=1, order=order)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def host() -> Iterator[None]:
+    with own_host(job_processes):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def alone(host: None) -> None:
+    """Wait until the last test's processes have left."""
+    del host
+    wait(lambda: not forked(job_processes))
 
 
 def is_running(pid: int) -> bool:
@@ -52,11 +80,11 @@ def test_a_job_is_drawn_in_a_process_that_may_die(tmp_path: Path) -> None:
             first = await final(services, (await ask(services, dataset, "a")).id)
             assert first.state is ReleaseState.RELEASED
             assert b'"coefficients"' in (first.result or b"")
-            [drawer] = spawned._all
-            drawer.kill()
+            [process], [pid] = spawned._all, forked(job_processes)
+            os.kill(pid, signal.SIGKILL)
             second = await final(services, (await ask(services, dataset, "b")).id)
             assert (second.state, second.attempts) == (ReleaseState.RELEASED, 2)
-            assert spawned._all.isdisjoint({drawer})
+            assert spawned._all.isdisjoint({process})
             # what the process cannot draw is void, and the process goes on
             facts = services.datasets.facts(dataset)
             services.datasets._plane.erase(dataset)
@@ -103,30 +131,24 @@ def test_a_process_that_has_read_an_erased_data_set_ends(tmp_path: Path) -> None
             services.jobs.start()
             dataset = await new_dataset(services)
             await final(services, (await ask(services, dataset, "a")).id)
-            [first] = spawned._all
+            [first], [pid] = spawned._all, forked(job_processes)
             spawned.forget("ds_that_it_has_not_read")
             assert spawned._all == {first}
             spawned.forget(dataset)
             assert spawned._all == set()
-            assert not is_running(pid_of(first))
+            wait(lambda: not is_running(pid), 5)
             # one that is at work ends when it has drawn
             await final(services, (await ask(services, dataset, "b")).id)
-            [second] = spawned._all
-            os.kill(pid_of(second), signal.SIGSTOP)
+            [second], [pid] = spawned._all, forked(job_processes)
+            os.kill(pid, signal.SIGSTOP)
             asked = await ask(services, dataset, "c")
             while spawned._idle:
                 await asyncio.sleep(0.01)
             spawned.forget(dataset)
             assert spawned._all == {second}
-            os.kill(pid_of(second), signal.SIGCONT)
+            os.kill(pid, signal.SIGCONT)
             drawn = await final(services, asked.id)
             assert (drawn.state, drawn.attempts) == (ReleaseState.RELEASED, 1)
-            assert not is_running(pid_of(second))
+            wait(lambda: not is_running(pid), 5)
 
     asyncio.run(scenario())
-
-
-def pid_of(drawer: _Drawer) -> int:
-    pid = drawer._process.pid
-    assert pid is not None
-    return pid

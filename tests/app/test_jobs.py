@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from app.api.requests.schemas import DatasetSpec
-from app.api.state import Services
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.domain.roles import Role
-from app.main import build_services, create_app
+from app.main import create_app
 from app.places import open_store
+from app.processes.build import build_processes
+from app.services.build import Services, build_services
 from app.services.datasets import erasing
 from app.services.datasets.erasing import ErasingService
 from app.services.people.keys import Caller
@@ -104,7 +105,7 @@ async def opened(
     )
     store = open_store(settings)
     store.share()
-    services = build_services(settings, store)
+    services = build_services(settings, store, build_processes(settings, store))
     jobs: JobRunner = services.jobs
     jobs._processes = processes
     jobs._look_s = 0.05 if store.shared else None
@@ -408,8 +409,8 @@ def test_rows_go_when_the_last_job_on_an_archived_data_set_is_done(tmp_path: Pat
             services.jobs.start()
             dataset = await new_dataset(services)
             asked = await ask(services, dataset)
-            await services.datasets.archive(dataset, caller=ADA)
-            await services.datasets.erase(dataset)
+            await services.archiving.archive(dataset, caller=ADA)
+            await services.erasing.erase(dataset)
             assert list((tmp_path / "datasets").iterdir())
             slow.going.set()
             assert (await final(services, asked.id)).state is ReleaseState.RELEASED
@@ -444,7 +445,7 @@ def test_what_one_process_erases_others_let_go_of(
             asked = await ask(first, dataset)
             plane.open(dataset)
             letting_go = asyncio.ensure_future(second.erasing.keep_erasing())
-            await second.datasets.archive(dataset, caller=ADA)
+            await second.archiving.archive(dataset, caller=ADA)
             await asyncio.sleep(0.3)
             assert told == []
             assert plane._cache._held

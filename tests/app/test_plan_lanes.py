@@ -18,9 +18,9 @@ import pytest
 
 from app import main as main_module
 from app.api.requests.schemas import DatasetSpec
-from app.api.state import Services
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
+from app.services.build import Services
 from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
 from app.services.plans import plans as plan_module

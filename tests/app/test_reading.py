@@ -17,7 +17,8 @@ import pytest
 
 from app.domain.problems import Problem
 from app.processes import upload_reading as reading
-from app.processes.forking import Forks, Message
+from app.processes.channel import Message
+from app.processes.forking import Forks
 from app.processes.upload_reading import SHARED, UploadReader
 from app.uploads.limits import Limits
 from app.uploads.trouble import UNREADABLE

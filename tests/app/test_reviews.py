@@ -15,11 +15,11 @@ import pytest
 from sqlalchemy import event
 
 from app.api.requests.schemas import DatasetSpec
-from app.api.state import Services
 from app.domain.policies import Review
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.domain.roles import Role
+from app.services.build import Services
 from app.services.people.keys import Caller
 from app.services.plans.plans import PlanService
 from app.services.releases.public_moments import PublicMoments
@@ -222,7 +222,7 @@ def test_an_archive_that_comes_between_is_seen(place: Place) -> None:
     async def scenario() -> None:
         async with serving(place, Fake()) as (store, services):
             dataset = await reviewed_dataset(services)
-            await services.datasets.archive(dataset, caller=ADA)
+            await services.archiving.archive(dataset, caller=ADA)
             wanted = Debit(
                 dataset=dataset, principal=BOB.person, idem="a", amount=1, request="{}", plan="{}"
             )

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from app.api.requests.schemas import DatasetSpec
-from app.api.state import Services
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.domain.roles import Role
-from app.main import build_services
 from app.places import open_store
+from app.processes.build import build_processes
+from app.services.build import Services, build_services
 from app.services.datasets import datasets as dataset_module
 from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
@@ -53,7 +53,7 @@ async def opened(
     """Open a service without its clock, in which jobs are not claimed until they are started."""
     config = Settings(data_dir=directory, response_slot_ms=0, job_processes=1, **settings)
     store = open_store(config)
-    services = build_services(config, store)
+    services = build_services(config, store, build_processes(config, store))
     await services.lease.begin()
     try:
         yield store, services
@@ -288,12 +288,12 @@ def test_archived_rows_stay_while_a_charged_release_needs_them(tmp_path: Path) -
         async with opened(tmp_path) as (store, services):
             dataset = await new_dataset(services)
             await leave_debited(services, store, dataset, "a")
-            await services.datasets.archive(dataset, caller=ADA)
-            await services.datasets.erase(dataset)
+            await services.archiving.archive(dataset, caller=ADA)
+            await services.erasing.erase(dataset)
             services.jobs.start()
             record = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
             assert record.state is ReleaseState.RELEASED
-            await services.datasets.erase(dataset)
+            await services.erasing.erase(dataset)
             assert not list((tmp_path / "datasets").iterdir())
 
     asyncio.run(scenario())
@@ -318,7 +318,7 @@ def test_a_slow_reader_does_not_forget_that_a_data_set_was_archived(
             monkeypatch.setattr(dataset_module, "facts_of", slow)
             reading = asyncio.create_task(asyncio.to_thread(services.datasets.view, dataset))
             await asyncio.to_thread(read.wait, 10)
-            await services.datasets.archive(dataset, caller=ADA)
+            await services.archiving.archive(dataset, caller=ADA)
             go.set()
             await reading
             assert services.datasets.facts(dataset).record.status is DatasetStatus.ARCHIVED

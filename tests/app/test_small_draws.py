@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from app.api.state import Services
 from app.domain.releases import ReleaseState
 from app.processes import small_draws
-from app.processes.small_draw_child import framed
+from app.processes.channel import framed, pickled
+from app.services.build import Services
 from app.services.releases.draws import DrawDiedError, NoDrawProcessError
 from app.services.releases.receipts import Receipts, sent_answer
 from app.settings import Settings
@@ -71,8 +71,8 @@ async def ask_all(services: Services, dataset: str, keys: str) -> list[ReleaseRe
 
 
 async def erase(services: Services, dataset: str) -> None:
-    await services.datasets.archive(dataset, caller=ADA)
-    await services.datasets.erase(dataset)
+    await services.archiving.archive(dataset, caller=ADA)
+    await services.erasing.erase(dataset)
 
 
 def value_of(record: ReleaseRecord) -> float:
@@ -139,7 +139,7 @@ def test_until_the_process_is_ready_it_is_drawn_here(
         ordered.append(socket.socket(fileno=os.dup(descriptor)))
 
     async def scenario() -> None:
-        monkeypatch.setattr(small_draws._FORKS, "order", order)
+        monkeypatch.setattr(small_draws.FORKS, "order", order)
         async with opened(tmp_path, draw_process=True) as (store, services):
             dataset = await new_dataset(services)
             draws: Any = services.releases._draws
@@ -155,7 +155,7 @@ def test_until_the_process_is_ready_it_is_drawn_here(
             assert not draws._small_draws.prepare()
             assert {(each.state, each.attempts) for each in found} == {(ReleaseState.RELEASED, 1)}
             with ordered.pop() as process:
-                process.sendall(framed(None))
+                process.sendall(framed(pickled(None)))
                 await until_ready(services)
                 asking = asyncio.ensure_future(ask("c"))
                 assert await asyncio.get_running_loop().run_in_executor(None, process.recv, 1 << 16)
@@ -183,7 +183,7 @@ def test_without_a_process_it_is_drawn_here(
         async with opened(tmp_path, draw_process=True) as (_, services):
             dataset = await new_dataset(services)
             with monkeypatch.context() as patched:
-                patched.setattr(small_draws._FORKS, "order", refuse)
+                patched.setattr(small_draws.FORKS, "order", refuse)
                 found = await ask_all(services, dataset, "abc")
                 found += await ask_all(services, dataset, "def")
                 assert len(asked) == 1  # it is not tried for every draw
@@ -205,7 +205,7 @@ def test_one_that_dies_without_an_answer_is_not_begun_again_at_once(
         async with opened(tmp_path, draw_process=True) as (_, services):
             dataset = await new_dataset(services)
             # ordered, and gone before it says anything
-            monkeypatch.setattr(small_draws._FORKS, "order", asked.append)
+            monkeypatch.setattr(small_draws.FORKS, "order", asked.append)
             found = await ask_all(services, dataset, "ab")
             found += await ask_all(services, dataset, "cd")
             assert {(each.state, each.attempts) for each in found} == {(ReleaseState.RELEASED, 1)}
@@ -248,7 +248,7 @@ def test_an_answer_is_told_to_nobody_but_who_asked_for_it(tmp_path: Path) -> Non
             asked = [channel.ask(each, public, 1.0) for each in (one, other)]
             await asyncio.sleep(0.05)
             with theirs:
-                theirs.sendall(framed([(other.id, b"{}"), (one.id, b"{}")]))
+                theirs.sendall(framed(pickled([(other.id, b"{}"), (one.id, b"{}")])))
                 told = await asyncio.gather(*asked, return_exceptions=True)
             assert [type(each) for each in told] == [DrawDiedError, DrawDiedError]
             assert failed == [True]
@@ -354,12 +354,14 @@ def test_it_is_there_where_there_is_a_processor_for_it(
 
 _LONE = """
 import socket, sys
-from app.processes.small_draw_child import Order, framed, work
+from app.processes.channel import framed, pickled
+from app.processes.draw_child import work
+from app.processes.draw_orders import DrawOrder
 from app.store import LedgerIdentity
 server, process = socket.socketpair()
 if sys.argv[1:]:
-    order = Order(sys.argv[1], LedgerIdentity("led_1", 1), bytes(32), "info")
-    server.sendall(framed(order))
+    order = DrawOrder(sys.argv[1], LedgerIdentity("led_1", 1), bytes(32), "info")
+    server.sendall(framed(pickled(order)))
 server.shutdown(socket.SHUT_WR)
 work(process.detach())
 """

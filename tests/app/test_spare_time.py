@@ -16,8 +16,9 @@ import pytest
 
 from app.domain.errors import ProcessLostError
 from app.processes import spare_time
+from app.processes.channel import Message, StarvedError, receive
 from app.processes.crews import Crew
-from app.processes.forking import Forks, Message, StarvedError, receive
+from app.processes.forking import Forks
 from app.processes.spare_time import Starvation
 from tests.app.forks import children_of, no_time_left, wait
 

@@ -15,9 +15,9 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, Engine, event
 
-from app.api.state import Services
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
+from app.services.build import Services
 from app.services.plans import deadlines as work
 from app.services.releases import public_moments as moments
 from app.services.releases.public_moments import PublicMoments
@@ -116,7 +116,7 @@ def test_a_repeated_key_reads_its_result_where_it_is_refused_today(place: Place)
             dataset = await new_dataset(services)
             asked = await ask(services, dataset, "a")
             store.write(lambda u: u.releases.finish(asked.id, ANSWER))
-            await services.datasets.archive(dataset, caller=ADA)
+            await services.archiving.archive(dataset, caller=ADA)
             assert (await ask(services, dataset, "a")).result == ANSWER
             with pytest.raises(Problem, match="dataset-archived"):
                 await ask(services, dataset, "b")

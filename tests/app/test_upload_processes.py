@@ -156,14 +156,14 @@ def test_closing_ends_what_is_under_way(tmp_path: Path) -> None:
 def test_a_storing_process_that_fails_says_where_and_not_what(
     tmp_path: Path, storing: StoringProcesses, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    upload_processes._FORKS.close()  # the next host writes to what is captured now
+    upload_processes.FORKS.close()  # the next host writes to what is captured now
     vault = Vault(tmp_path)
     with vault.writer("ds_1") as writer:
         (writer.directory / "part-00000.parquet").write_text(SENTINEL)  # in the way
         data = DataHere(_Given(writer), storing=storing)
         with pytest.raises(ProcessLostError, match="failed"):
             data.store("ds_1", io.BytesIO(b"x\n1\n"), NUMBER)
-    upload_processes._FORKS.close()
+    upload_processes.FORKS.close()
     line = json.loads(capfd.readouterr().err)
     assert (line["event"], line["failure"]) == ("upload failed", "FileExistsError")
     assert line["dataset"] == "ds_1"
@@ -216,7 +216,7 @@ def test_an_upload_that_gets_no_time_is_begun_again(
 def test_an_upload_is_stored_where_there_is_no_spare_time(
     tmp_path: Path, storing: StoringProcesses, monkeypatch: pytest.MonkeyPatch, starving: str
 ) -> None:
-    all_forks = [SHARED.forks, *([upload_processes._FORKS] if starving == "both" else [])]
+    all_forks = [SHARED.forks, *([upload_processes.FORKS] if starving == "both" else [])]
     for forks in all_forks:
         monkeypatch.setattr(forks, "steady", False)
         forks.close()  # the next host shares the core

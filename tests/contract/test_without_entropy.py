@@ -111,11 +111,11 @@ def test_a_release_that_gets_no_id(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-def test_a_draw_in_the_process_of_quick_draws(
+def test_a_draw_in_the_process_of_small_draws(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     forks = OwnForks(no_entropy.__name__, quiet=False)
-    monkeypatch.setattr(small_draws, "_FORKS", forks)
+    monkeypatch.setattr(small_draws, "FORKS", forks)
     try:
         with opened(tmp_path, draw_process=True) as (client, dataset):
             begin_one(client)
@@ -135,11 +135,15 @@ def begin_one(client: httpx.Client) -> None:
 def test_a_draw_of_a_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(job_processes, "_serve_draws", no_entropy.serve_draws)
-    with opened(tmp_path, job_processes=1) as (client, dataset):
-        asked = {"statistic": JOB, "mechanism": "kng"}
-        accepted = ask(client, dataset, key="a", **asked)
-        assert accepted.status_code == 202
-        wait(lambda: client.get(accepted.headers["location"]).json()["status"] != "running")
-        assert_void(client, tmp_path, dataset, **asked)
+    forks = OwnForks(no_entropy.__name__, quiet=False)
+    monkeypatch.setattr(job_processes, "FORKS", forks)
+    try:
+        with opened(tmp_path, job_processes=1) as (client, dataset):
+            asked = {"statistic": JOB, "mechanism": "kng"}
+            accepted = ask(client, dataset, key="a", **asked)
+            assert accepted.status_code == 202
+            wait(lambda: client.get(accepted.headers["location"]).json()["status"] != "running")
+            assert_void(client, tmp_path, dataset, **asked)
+    finally:
+        forks.close()
     assert for_want_of_entropy(printed(capfd)) == 1

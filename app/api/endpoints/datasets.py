@@ -106,9 +106,4 @@ def get_dataset(caller: Analyst, dataset: Id, state: State) -> DatasetAnswer:
 @untimed
 async def archive_dataset(caller: Curator, dataset: Id, state: State) -> DatasetAnswer:
     """Erase a data set's rows; its ledger and releases stay (curators)."""
-    services = state.services
-    view = await services.datasets.archive(dataset, caller=caller)
-    # charged releases keep their right to a draw: the rows go when none is under way
-    await services.releases.finish_running()
-    await services.datasets.erase(dataset)
-    return dataset_answer(view)
+    return dataset_answer(await state.services.archiving.archive(dataset, caller=caller))

@@ -1,4 +1,4 @@
-"""Data sets: taking one in, showing its public facts, archiving it."""
+"""Data sets: taking one in, and its public facts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from app.domain.errors import ProcessLostError
 from app.domain.ledger import Balance
 from app.domain.policies import Policy, Review
 from app.domain.problems import Problem
-from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 from app.engine.schema import schema_of
 from app.services.datasets.accounting import Meter, meter_of
@@ -42,7 +41,6 @@ from mechanisms.privacy import Adjacency, Epsilon
 _LOG = logging.getLogger(__name__)
 _MAX_CACHED = 1_024
 _PAGE = 500
-_ARCHIVED = "the data set has been archived"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,33 +258,13 @@ class DatasetService:
             DatasetView(self._remembered(record), balances[record.account]) for record in records
         ]
 
-    async def archive(self, dataset: str, *, caller: Caller) -> DatasetView:
-        """Close a data set to new charges, and give back what waits for a review.
-
-        Raises
-        ------
-        Problem
-            ``not-found``.
-        """
-        record = await self._store.awrite(partial(_archive, dataset, caller.person))
-        self._facts[dataset] = facts_of(record)
-        _LOG.info("data set archived", extra={"dataset": dataset})
-        return await anyio.to_thread.run_sync(self.view, dataset)
+    def remember(self, record: DatasetRecord) -> None:
+        """Know a data set from now on as this record says, since it has been archived."""
+        self._facts[record.id] = facts_of(record)
 
     async def close(self) -> None:
         """End the uploads that are still being taken in."""
         await anyio.to_thread.run_sync(self._intake.close)
-
-    def with_rows(self) -> frozenset[str]:
-        """Return the data sets whose rows must be kept: open ones, and what charges still need."""
-        kept: set[str] = set()
-        before: int | None = None
-        with self._store.reading() as reader:
-            kept |= {release.dataset for release in reader.releases.debited()}
-            while records := reader.datasets.list(before=before, limit=_PAGE):
-                kept |= {each.id for each in records if each.status is DatasetStatus.ACTIVE}
-                before = records[-1].number
-        return frozenset(kept)
 
     def ids(self) -> frozenset[str]:
         """Return every data set's id."""
@@ -297,20 +275,6 @@ class DatasetService:
                 found |= {each.id for each in records}
                 before = records[-1].number
         return frozenset(found)
-
-    async def erase(self, dataset: str) -> None:
-        """Erase an archived data set's rows, unless a charged release still needs them.
-
-        Then they go when the last of these is drawn.
-        """
-        if dataset not in await anyio.to_thread.run_sync(self.with_rows):
-            await anyio.to_thread.run_sync(self._plane.erase, dataset)
-
-    async def erase_if_archived(self, dataset: str) -> None:
-        """Erase the rows of a data set that was archived while they were still needed."""
-        view = await anyio.to_thread.run_sync(self.view, dataset)
-        if view.facts.record.status is DatasetStatus.ARCHIVED:
-            await self.erase(dataset)
 
 
 def facts_of(record: DatasetRecord) -> DatasetFacts:
@@ -414,13 +378,6 @@ def _register(upload: _Admission, work: UnitOfWork) -> bool:
         lineage=upload.sha256,
     )
     return True
-
-
-def _archive(dataset: str, person: str, work: UnitOfWork) -> DatasetRecord:
-    """Archive a data set; what waits for a review could not be drawn any more."""
-    for release in work.reviews.waiting_for(dataset):
-        work.reviews.unreserve(release, ReleaseState.REJECTED, principal=person, reason=_ARCHIVED)
-    return work.datasets.archive(dataset, principal=person)
 
 
 def _occasion(new: NewDataset) -> str:

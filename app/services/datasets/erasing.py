@@ -1,7 +1,8 @@
-"""Letting go of archived data that other processes have erased.
+"""Erasing the rows of archived data sets, once no charged release needs them any more.
 
-Who archives a data set erases it from the disk and from its own memory. Other
-servers and workers on the same database may have read it too.
+Whoever archives a data set erases it from the disk and from its own memory. Other
+servers and workers on the same database may have read it too, and look for such
+data sets from time to time.
 """
 
 from __future__ import annotations
@@ -14,28 +15,58 @@ import anyio.to_thread
 
 from app.logs import describe
 from app.services.datasets.datasets import DataPlane
-from app.store import Store
+from app.store import DatasetStatus, Store
 
 _LOG = logging.getLogger(__name__)
 _LOOK_EVERY_S = 10.0
+_PAGE = 500
 
 
 class ErasingService:
-    """Looks for archived data sets that nothing waits for any more."""
+    """Erases rows, and says which may not be."""
 
     def __init__(self, store: Store, plane: DataPlane) -> None:
         self._store = store
         self._plane = plane
 
+    def with_rows(self) -> frozenset[str]:
+        """Return the data sets whose rows must be kept: open ones, and what charges still need."""
+        kept: set[str] = set()
+        before: int | None = None
+        with self._store.reading() as reader:
+            kept |= {release.dataset for release in reader.releases.debited()}
+            while records := reader.datasets.list(before=before, limit=_PAGE):
+                kept |= {each.id for each in records if each.status is DatasetStatus.ACTIVE}
+                before = records[-1].number
+        return frozenset(kept)
+
+    async def erase(self, dataset: str) -> None:
+        """Erase an archived data set's rows, unless a charged release still needs them.
+
+        Then they go when the last of these is drawn.
+        """
+        if dataset not in await anyio.to_thread.run_sync(self.with_rows):
+            await anyio.to_thread.run_sync(self._plane.erase, dataset)
+
+    async def erase_if_archived(self, dataset: str) -> None:
+        """Erase the rows of a data set that was archived while they were still needed."""
+        if await anyio.to_thread.run_sync(self._is_archived, dataset):
+            await self.erase(dataset)
+
+    def _is_archived(self, dataset: str) -> bool:
+        with self._store.reading() as reader:
+            record = reader.datasets.get(dataset)
+        return record is not None and record.status is DatasetStatus.ARCHIVED
+
     async def keep_erasing(self) -> None:
-        """Let go of what this process has read of them, as they come.
+        """Forget what this process has read of archived data sets, as they come.
 
         Where one process has the database to itself there are none.
         """
         erased: set[str] = set()
         while self._store.shared:
             for dataset in await anyio.to_thread.run_sync(self._found) - erased:
-                if await anyio.to_thread.run_sync(self._let_go, dataset):
+                if await anyio.to_thread.run_sync(self._erased, dataset):
                     erased.add(dataset)
             await anyio.sleep(_LOOK_EVERY_S)
 
@@ -54,12 +85,12 @@ class ErasingService:
             _LOG.error("archived data not looked for", extra=describe(error))
             return frozenset()
 
-    def _let_go(self, dataset: str) -> bool:
+    def _erased(self, dataset: str) -> bool:
         """Erase a data set, and return whether nothing is left of it."""
         try:
             self._plane.erase(dataset)
         except Exception as error:
             about = {"dataset": dataset, **describe(error)}
-            _LOG.error("archived data not let go of yet", extra=about)
+            _LOG.error("archived data not erased yet", extra=about)
             return False
         return True

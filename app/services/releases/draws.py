@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
 from typing import Protocol, TypeVar
 
 import anyio.to_thread
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState, may_be_redrawn
-from app.engine.run import run
 from app.logs import describe
-from app.services.datasets.datasets import DataPlane, DatasetFacts, DatasetService
-from app.services.plans.answers import release_answer
-from app.services.plans.charged_plan import require_charged_plan
+from app.services.datasets.datasets import DatasetFacts, DatasetService
 from app.services.plans.deadlines import batched_ms
-from app.services.plans.plans import PlanService, make_offer, make_plan
-from app.services.plans.questions import Question, read_question
+from app.services.plans.plans import PlanService, make_plan
+from app.services.plans.questions import Question
 from app.services.releases.batches import MOST_MS, Batches
-from app.services.releases.receipts import Receipts
+from app.services.releases.charged_draws import ChargedDraws, ReadyDraw
 from app.store import DatasetRecord, Finish, ReleaseRecord, Store, Task, Void
 from mechanisms.contract import Plan
 
@@ -61,6 +57,9 @@ class SmallDrawProcess(Protocol):
             There is none to be had.
         """
 
+    def forget(self, dataset: str) -> None:
+        """Forget what has been read of a data set; any thread may ask for it."""
+
     def close(self) -> None:
         """End the process; draws that it has not answered are cancelled."""
 
@@ -70,7 +69,7 @@ class DrawService:
 
     Parameters
     ----------
-    store, datasets, plans, plane, receipts
+    store, datasets, plans, charged_draws
         What it works with.
     threads
         How many draws that take long run at once; see :class:`Batches`.
@@ -86,8 +85,7 @@ class DrawService:
         store: Store,
         datasets: DatasetService,
         plans: PlanService,
-        plane: DataPlane,
-        receipts: Receipts,
+        charged_draws: ChargedDraws,
         threads: int,
         worker: str,
         small_draws: SmallDrawProcess | None = None,
@@ -97,8 +95,7 @@ class DrawService:
         self._store = store
         self._datasets = datasets
         self._plans = plans
-        self._plane = plane
-        self._receipts = receipts
+        self._charged_draws = charged_draws
         self._batches = Batches(threads=threads, name="draw")
 
     async def draw(
@@ -110,7 +107,7 @@ class DrawService:
         if small is not None and _is_small(question, facts, expected_ms) and small.prepare():
             try:
                 answer = await small.draw(record, facts.record, expected_ms=expected_ms)
-                return await self._settled(record, answer)
+                return await self.finish(record, answer)
             except NoDrawProcessError:
                 pass  # it is drawn here
             except DrawDiedError:
@@ -118,12 +115,10 @@ class DrawService:
                 record = await self.count_attempt(record)
                 if record.state is not ReleaseState.DEBITED:
                     return record
+        ready = ReadyDraw(facts, question, plan)
         try:
             result = await self._batches.submit(
-                lambda _: run(plan, self._plane.open(facts.id)),
-                partial(release_answer, record, facts, question, plan),
-                partial(self._receipts.attach, record),
-                expected_ms=expected_ms,
+                *self._charged_draws.steps(record, facts.record, ready), expected_ms=expected_ms
             )
         except Exception as error:
             return await self.void(record, error)
@@ -156,15 +151,11 @@ class DrawService:
             return await self._settle(record, lambda work: work.releases.begin_attempt(record.id))
         return await self.void(record)
 
-    async def finish(self, record: ReleaseRecord, answer: bytes) -> ReleaseRecord:
-        """Make an answer durable, unless another process was faster: then that one counts."""
-        try:
-            result = self._receipts.attach(record, answer)
-        except Exception as error:
-            return await self.void(record, error)
-        return await self._store_result(record, result)
+    async def finish(self, record: ReleaseRecord, answer: bytes | None) -> ReleaseRecord:
+        """Make a signed answer durable; without one the draw has failed, and the release is void.
 
-    async def _settled(self, record: ReleaseRecord, answer: bytes | None) -> ReleaseRecord:
+        If another process was faster, what that has stored counts.
+        """
         return await (self.void(record) if answer is None else self._store_result(record, answer))
 
     async def _store_result(self, record: ReleaseRecord, result: bytes) -> ReleaseRecord:
@@ -211,19 +202,3 @@ def _is_small(question: Question, facts: DatasetFacts, expected_ms: float) -> bo
     if expected_ms > MOST_MS:
         return False
     return question.planning_ms(facts.schema) <= _LONGEST_PLAN_MS
-
-
-def draw_answer(record: ReleaseRecord, facts: DatasetFacts, plane: DataPlane) -> bytes:
-    """Draw a charged release from what is stored of it, and return the bytes of its answer.
-
-    Raises
-    ------
-    PlanChangedError
-        It would not be drawn as what it was charged for; nothing has been read.
-    """
-    question = read_question(record.request)
-    offer = make_offer(facts, question)
-    require_charged_plan(record, plan=offer.text, cost=offer.cost)
-    plan = offer.drawn_here()
-    outcome = run(plan, plane.open(facts.id))
-    return release_answer(record, facts, question, plan, outcome)

@@ -21,7 +21,8 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.logs import describe
 from app.services.datasets.datasets import DatasetService
-from app.services.releases.draws import DrawDiedError, DrawService
+from app.services.datasets.erasing import ErasingService
+from app.services.releases.draws import DrawDiedError, DrawService, NoDrawProcessError
 from app.services.releases.public_moments import job_of_record
 from app.store import DatasetRecord, ReleaseRecord, Store
 
@@ -38,13 +39,18 @@ class JobDrawing(Protocol):
         """Return how many draw at once."""
 
     async def draw(self, record: ReleaseRecord, dataset: DatasetRecord) -> bytes | None:
-        """Return the answer of a charged release, or None when its draw failed.
+        """Return the signed answer of a charged release, or None when its draw failed.
 
         Raises
         ------
         DrawDiedError
             The process died.
+        NoDrawProcessError
+            There is none to be had.
         """
+
+    def forget(self, dataset: str) -> None:
+        """Forget what has been read of a data set; any thread may ask for it."""
 
     async def stop(self) -> None:
         """Kill every process; draws under way end in :class:`DrawDiedError`."""
@@ -55,7 +61,7 @@ class JobRunner:
 
     Parameters
     ----------
-    store, datasets, draws, processes
+    store, datasets, erasing, draws, processes
         What it works with. Without a process it claims nothing.
     look_s
         How often it looks for what other processes have queued or left, where
@@ -67,12 +73,14 @@ class JobRunner:
         *,
         store: Store,
         datasets: DatasetService,
+        erasing: ErasingService,
         draws: DrawService,
         processes: JobDrawing,
         look_s: float = 1.0,
     ) -> None:
         self._store = store
         self._datasets = datasets
+        self._erasing = erasing
         self._draws = draws
         self._processes = processes
         self._look_s = look_s if store.shared else None
@@ -176,7 +184,7 @@ class JobRunner:
                 await self._draws.redraw(record)
             else:
                 await self._draw(record)
-            await self._datasets.erase_if_archived(record.dataset)
+            await self._erasing.erase_if_archived(record.dataset)
         except Exception as error:
             _LOG.error("draw not stored", extra={"release": record.id, **describe(error)})
             await asyncio.sleep(_PAUSE_S)
@@ -191,6 +199,8 @@ class JobRunner:
         while record.state is ReleaseState.DEBITED:
             try:
                 answer = await self._processes.draw(record, facts.record)
+            except NoDrawProcessError:  # nothing was begun: that is no attempt
+                raise
             except DrawDiedError:
                 if self._stopping.is_set():
                     await self._hand_back(record)
@@ -200,10 +210,7 @@ class JobRunner:
                 )
                 record = await self._draws.count_attempt(record)
                 continue
-            if answer is None:
-                await self._draws.void(record)
-            else:
-                await self._draws.finish(record, answer)
+            await self._draws.finish(record, answer)
             return
 
     async def _hand_back(self, record: ReleaseRecord) -> None:

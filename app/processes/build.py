@@ -1,0 +1,37 @@
+"""The processes that help a server or a worker, as its settings say; most begin when needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.processes.calculations import CalculatingProcesses
+from app.processes.draw_orders import DrawOrder
+from app.processes.jobs import JobProcesses
+from app.processes.small_draws import SmallDraws
+from app.processes.uploads import StoringProcesses
+from app.services.build import HelperProcesses
+from app.settings import Settings
+from app.store import Store
+
+_CALCULATED = ("app.services.plans.previews", "app.services.releases.derivations")
+"""Modules whose functions calculate for the use cases, and all that those need."""
+
+
+def build_processes(
+    settings: Settings, store: Store, *, calculated: tuple[str, ...] = ()
+) -> HelperProcesses:
+    """Return the processes that help this one.
+
+    ``calculated`` names further modules whose functions will be calculated, so that a
+    process has them loaded before it is forked.
+    """
+    where: dict[str, Any] = {"data_dir": settings.data_dir, "log_level": settings.log_level}
+    order = DrawOrder.of(identity=store.identity, key=store.key, **where)
+    return HelperProcesses(
+        uploads=StoringProcesses(memory_bytes=settings.upload_memory_bytes, **where),
+        jobs=JobProcesses(count=settings.resolved_job_processes, order=order),
+        small_draws=SmallDraws(order) if settings.resolved_draw_process else None,
+        calculator=CalculatingProcesses(
+            log_level=settings.log_level, modules=(*_CALCULATED, *calculated)
+        ),
+    )

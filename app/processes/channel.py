@@ -1,0 +1,128 @@
+"""What a process and whoever started it say to each other, and how that is framed.
+
+A *channel* is one end of a pair of connected sockets. A frame is what
+:class:`multiprocessing.connection.Connection` makes of some bytes: them, after their
+length in four bytes. An event loop, which has no such thing, makes the same of them by
+:func:`framed` and :class:`Frames`.
+
+What frames hold depends on who is believed. Between ends that are both ours it is
+pickled. A process that reads uploads is not believed: it gets and says JSON and
+codes, in *messages* of one byte that says what it is (:class:`Message`) and a body.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+import threading
+from collections.abc import Iterator
+from enum import IntEnum
+from multiprocessing.connection import Connection
+from typing import Any
+
+from app.domain.errors import ProcessLostError
+from app.domain.problems import Problem
+
+_LENGTH = struct.Struct("!i")
+_MAX_MESSAGE_BYTES = 1 << 24
+_SENDING = threading.Lock()
+
+
+class Message(IntEnum):
+    """What a message's body is."""
+
+    BLOCK = 0
+    """The declared columns' int32 codes, one column after the other."""
+    OUTCOME = 1
+    """What the work came to, JSON or (of calculations) pickled; the last message."""
+    PROBLEM = 2
+    """JSON: code, detail and extras of a refusal; the last message."""
+    FAILED = 3
+    """A reader says the class of an exception that is none of ours, others nothing; the last."""
+    DIGESTS = 4
+    """:class:`app.uploads.row_digests.RowDigests`, if the task has a key; before the outcome."""
+    STARVED = 5
+    """There is no spare time; the last message, which :func:`receive` raises."""
+
+
+class StarvedError(ProcessLostError):
+    """No time was left for a process in spare time, and it has left."""
+
+
+def send(channel: Connection, message: Message, body: bytes) -> None:
+    """Send a message, whole: a process's other thread may have one to send too."""
+    with _SENDING:
+        channel.send_bytes(bytes([message]) + body)
+
+
+def receive(
+    channel: Connection,
+    patience_s: float | None = None,
+    *,
+    most: int | None = _MAX_MESSAGE_BYTES,
+) -> tuple[Message, memoryview]:
+    """Return the next message, unless the other end is silent for too long.
+
+    ``most`` bytes are taken, any number if None: for one whose messages follow from ours.
+
+    Raises
+    ------
+    OSError, EOFError, ValueError, IndexError
+        It is silent or gone, or this is no message.
+    StarvedError
+        It leaves, for want of spare time.
+    """
+    if not channel.poll(patience_s):
+        raise TimeoutError
+    content = channel.recv_bytes(most)
+    message = Message(content[0])
+    if message is Message.STARVED:
+        raise StarvedError
+    return message, memoryview(content)[1:]
+
+
+def problem_json(problem: Problem) -> bytes:
+    """Return the body of a refusal's message."""
+    told = {"code": problem.code, "detail": problem.detail, "extras": problem.extras}
+    return json.dumps(told).encode()
+
+
+def problem_of(body: bytes) -> Problem:
+    """Return the refusal that a message's body tells."""
+    told = json.loads(body)
+    return Problem(told["code"], told["detail"], **told["extras"])
+
+
+def pickled(content: object) -> bytes:
+    """Return an object as it is sent between ends that are both ours."""
+    return pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
+
+
+def unpickled(frame: bytes | memoryview) -> Any:
+    """Return the inverse of :func:`pickled`."""
+    return pickle.loads(frame)  # noqa: S301 - from a process of ours
+
+
+def framed(content: bytes) -> bytes:
+    """Return bytes as a frame."""
+    return _LENGTH.pack(len(content)) + content
+
+
+class Frames:
+    """Takes frames out of what comes in pieces."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+
+    def add(self, piece: bytes) -> Iterator[bytes]:
+        """Take in the next piece, and yield what the frames hold that are whole by now."""
+        self._received += piece
+        while len(self._received) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._received)
+            end = _LENGTH.size + length
+            if len(self._received) < end:
+                return
+            frame = bytes(self._received[_LENGTH.size : end])
+            del self._received[:end]
+            yield frame

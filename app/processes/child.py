@@ -1,0 +1,51 @@
+"""What every process does first that has been forked to work for the service."""
+
+from __future__ import annotations
+
+import resource
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from app.logs import configure_logs
+
+_OOM_SCORE = 500
+"""Before the service itself, and after what reads uploads."""
+
+
+def prepare(
+    *, log_level: str, limits: Mapping[int, int] | None = None, finishes: bool = False
+) -> None:
+    """Log as the service does, and take no more than this process may use.
+
+    Parameters
+    ----------
+    log_level
+        Least severe line of its log.
+    limits
+        As for :func:`confine`.
+    finishes
+        Whether it goes on after a SIGTERM. One for all processes at once is the
+        service's to act on, which lets charged releases be drawn.
+    """
+    if finishes:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    configure_logs(level=log_level)
+    confine(limits or {}, oom_score=_OOM_SCORE)
+
+
+def confine(limits: Mapping[int, int], *, oom_score: int) -> None:
+    """Give this process what it may use, for good.
+
+    Parameters
+    ----------
+    limits
+        Resource (``RLIMIT_*``) to how much of it there is.
+    oom_score
+        How readily the system ends it when memory runs out, up to 1000.
+    """
+    with suppress(OSError):  # Linux alone has this
+        Path("/proc/self/oom_score_adj").write_text(str(oom_score))
+    for kind, most in {resource.RLIMIT_CORE: 0, **limits}.items():
+        resource.setrlimit(kind, (most, most))

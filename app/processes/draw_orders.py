@@ -1,0 +1,46 @@
+"""What a draw process is told and what it answers, and where such processes come from.
+
+Small draws and jobs are drawn by processes of one kind (:mod:`app.processes.draw_child`).
+The first thing it is told is its :class:`DrawOrder`, everything else is a batch of charged
+releases; it says None once it is ready, and then answers the batches in their order.
+All of it is pickled: both ends are ours and are believed.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.processes.forking import Forks
+from app.store import DatasetRecord, LedgerIdentity, ReleaseRecord, SigningKey
+
+Batch = Sequence[tuple[ReleaseRecord, DatasetRecord]]
+"""Charged releases, each with its data set."""
+
+Answers = Sequence[tuple[str, bytes | None]]
+"""Releases and their signed answers, None where a draw has failed."""
+
+FORKS = Forks("app.processes.draw_child", quiet=False)
+atexit.register(FORKS.close)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawOrder:
+    """Where a process reads, whose answers it signs, and how much it logs.
+
+    It gets the signing key itself: the file may hold another one by now.
+    """
+
+    data_dir: str
+    identity: LedgerIdentity
+    key: bytes
+    log_level: str
+
+    @classmethod
+    def of(
+        cls, *, data_dir: Path, identity: LedgerIdentity, key: SigningKey, log_level: str
+    ) -> DrawOrder:
+        """Return the order for the vault in a directory and the ledger's present key."""
+        return cls(str(data_dir.absolute()), identity, key.to_bytes(), log_level)

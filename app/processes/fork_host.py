@@ -1,0 +1,140 @@
+"""A host: it has loaded what processes need, and forks one for every order.
+
+:mod:`app.processes.forking` starts it and sends the orders. Host and processes let the
+service go first; a process may be told to run in spare time alone
+(:mod:`app.processes.spare_time`), and leaves when there is none.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection
+
+from app.processes.channel import Message, send
+from app.processes.spare_time import Starvation, take_spare_time, there_may_be_spare_time
+
+LOWER, SPARE = b"l", b"s"
+"""What an order says of a process: that it has a lower priority, or spare time alone."""
+
+_MAX_DESCRIPTORS = 2
+_LOOK_MS = 250
+
+
+def host(work: Callable[..., None], descriptor: int) -> None:
+    """Fork a process for every order until the other end goes.
+
+    No thread of ours runs here: those of the libraries start with their first use, but for
+    a few of their allocators', which know about forks. A process in spare time is forked
+    from a twin of this one that has nothing else itself: to fork costs milliseconds too.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for what is forked
+    with socket.socket(fileno=descriptor) as orders:
+        twin = _Twin(work, orders)
+        for how, descriptors in _received(orders):
+            with suppress(OSError):  # no process to be had: the channel closes, and that is told
+                if how == SPARE:
+                    twin.order(descriptors)
+                elif os.fork() == 0:
+                    twin.forget()
+                    orders.close()
+                    _work_and_leave(work, descriptors, spare=False)
+
+
+class _Twin:
+    """A process that forks as its host does, and has spare time; there is none until an order.
+
+    Parameters
+    ----------
+    work
+        What forked processes do.
+    orders
+        The host's, which is not for the twin: nobody else may seem to listen.
+    """
+
+    def __init__(self, work: Callable[..., None], orders: socket.socket) -> None:
+        self._work = work
+        self._host_orders = orders
+        self._way: socket.socket | None = None
+
+    def order(self, descriptors: Sequence[int]) -> None:
+        """Have a process forked."""
+        try:
+            self._send(descriptors)
+        except OSError:  # it was lost since the last order
+            self.forget()
+            self._send(descriptors)
+
+    def forget(self) -> None:
+        """Close the way to the twin, which then leaves."""
+        if self._way is not None:
+            self._way.close()
+            self._way = None
+
+    def _send(self, descriptors: Sequence[int]) -> None:
+        if self._way is None:
+            self._way, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                if os.fork() == 0:
+                    self.forget()
+                    self._host_orders.close()
+                    for each in descriptors:  # who holds one seems to listen
+                        os.close(each)
+                    self._be(theirs)
+        socket.send_fds(self._way, [SPARE], list(descriptors))
+
+    def _be(self, orders: socket.socket) -> None:
+        try:
+            spare = there_may_be_spare_time()
+            if spare:
+                take_spare_time()
+            for _, descriptors in _received(orders):
+                with suppress(OSError):  # as in a host
+                    if os.fork() == 0:
+                        orders.close()
+                        _work_and_leave(self._work, descriptors, spare=spare)
+        finally:
+            os._exit(0)
+
+
+def _received(orders: socket.socket) -> Iterator[tuple[bytes, list[int]]]:
+    """Yield orders until the other end goes; what an order comes with is closed after it."""
+    while True:
+        how, descriptors, _, _ = socket.recv_fds(orders, 1, _MAX_DESCRIPTORS)
+        if not descriptors:
+            return
+        yield how, descriptors
+        for each in descriptors:
+            os.close(each)
+
+
+def _work_and_leave(work: Callable[..., None], descriptors: list[int], *, spare: bool) -> None:
+    """Do one order and leave, come what may."""
+    try:
+        leaving = partial(_leave_with, descriptors[-1], Starvation() if spare else None)
+        threading.Thread(target=leaving, daemon=True).start()
+        work(*descriptors)
+    finally:
+        os._exit(0)
+
+
+def _leave_with(channel: int, starvation: Starvation | None) -> None:
+    """End this process when nobody listens any more, or nothing more will be said to it.
+
+    Or when its threads starve, if that is watched: this one gets its moment then, but late.
+    """
+    hung_up = select.poll()
+    hung_up.register(channel, getattr(select, "POLLRDHUP", 0))  # Linux alone has this
+    while not hung_up.poll(None if starvation is None else _LOOK_MS):
+        with suppress(Exception):  # there may be no memory or no descriptor to look with
+            if starvation is not None and starvation.found():
+                with Connection(os.dup(channel)) as telling:
+                    send(telling, Message.STARVED, b"")
+                break
+    os._exit(0)

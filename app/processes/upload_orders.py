@@ -1,0 +1,30 @@
+"""What a process that stores uploads, or compares them, is told at first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoringOrder:
+    """What a storing process is to do: store, if it gets a reader, and compare otherwise."""
+
+    log_level: str
+    memory_bytes: int
+    directory: str
+    dataset: str
+    spare: bool
+    task: str | None = None
+    sha256: str = ""
+    earlier: Sequence[Sequence[str]] = ()
+
+    def to_json(self) -> bytes:
+        """Return the order as it is sent."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> StoringOrder:
+        """Return the order that was sent."""
+        return cls(**json.loads(content))

@@ -1,0 +1,71 @@
+"""A process that stores one upload, or compares one with earlier data.
+
+:mod:`app.processes.uploads` is the other end, and says what such a process may do.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import resource
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from app.domain.problems import Problem
+from app.logs import describe
+from app.processes.channel import Message, StarvedError, problem_json, send
+from app.processes.child import prepare
+from app.processes.upload_orders import StoringOrder
+from app.processes.upload_reading import checked_blocks
+from app.services.datasets.lineage import Digested, compare
+from app.uploads.reading_task import ReadingTask, Tally
+from app.uploads.storing import write_files
+from app.vault.lineage import LineageFiles
+from app.vault.vault import VaultWriter
+
+_LOG = logging.getLogger(__name__)
+_LIBRARIES_BYTES = 1 << 29
+"""Address space that libraries take before anything is stored."""
+
+
+def work(*descriptors: int) -> None:
+    """Do one order; see :mod:`app.processes.forking`."""
+    *reading, channel = descriptors
+    with Connection(channel) as answering, suppress(BrokenPipeError):
+        order = StoringOrder.from_json(answering.recv_bytes())
+        allowed = {resource.RLIMIT_AS: order.memory_bytes + _LIBRARIES_BYTES}
+        prepare(log_level=order.log_level, limits=allowed)
+        try:
+            if reading:
+                with Connection(reading[0]) as blocks:
+                    _store(order, blocks, answering)
+            else:
+                _compare(order, answering)
+        except Problem as problem:
+            send(answering, Message.PROBLEM, problem_json(problem))
+        except StarvedError:  # the reader is
+            send(answering, Message.STARVED, b"")
+        except Exception as error:
+            _LOG.error("upload failed", extra={"dataset": order.dataset, **describe(error)})
+            send(answering, Message.FAILED, b"")
+
+
+def _store(order: StoringOrder, reading: Connection, answering: Connection) -> None:
+    task = ReadingTask.from_json((order.task or "").encode())
+    writer = VaultWriter(order.dataset, Path(order.directory))
+    spec, tally = task.spec(), Tally()
+    blocks = checked_blocks(reading, task, spec, tally, spare=order.spare)
+    stored = write_files(writer, blocks, spec, tally)
+    if stored.digests is not None:
+        send(answering, Message.DIGESTS, stored.digests)
+    outcome = {"rows": stored.rows, "filled": dict(stored.filled), "dropped": stored.dropped}
+    send(answering, Message.OUTCOME, json.dumps(outcome).encode())
+
+
+def _compare(order: StoringOrder, answering: Connection) -> None:
+    files = LineageFiles(Path(order.directory))
+    earlier = [Digested(*each) for each in order.earlier]
+    verdict = compare(files, Digested(order.dataset, order.sha256), earlier)
+    outcome = {"found": verdict.found, "lost": verdict.lost}
+    send(answering, Message.OUTCOME, json.dumps(outcome).encode())

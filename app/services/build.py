@@ -1,0 +1,218 @@
+"""All use cases, put together from settings, a store and the processes that help this one.
+
+A server and a worker have the same ones: no web framework is loaded here.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Protocol
+
+from app.engine.data import DataEngine
+from app.places import written_directories
+from app.services.archiving import ArchivingService
+from app.services.audit import AuditService
+from app.services.catalog import CatalogService
+from app.services.datasets.budgets import BudgetService
+from app.services.datasets.datasets import DatasetService
+from app.services.datasets.erasing import ErasingService
+from app.services.datasets.lineage import Comparing, LineageService
+from app.services.health import HealthService
+from app.services.people.keys import KeyService
+from app.services.plans.lanes import CalculationQueue, Calculator
+from app.services.plans.plans import PlanService
+from app.services.plans.previews import PreviewService
+from app.services.releases.charged_draws import ChargedDraws
+from app.services.releases.derivations import DerivationService
+from app.services.releases.draws import DrawService, SmallDrawProcess
+from app.services.releases.jobs import JobDrawing, JobRunner
+from app.services.releases.leases import Lease
+from app.services.releases.public_moments import PublicMoments
+from app.services.releases.receipts import Receipts
+from app.services.releases.releases import ReleaseService
+from app.services.releases.reviews import ReviewService
+from app.settings import Settings
+from app.store import Store, StoreError, new_id
+from app.uploads.intake import Intake, Storing
+from app.uploads.limits import Limits
+from app.vault.lineage import LineageFiles
+from app.vault.vault import Vault
+
+_LOG = logging.getLogger(__name__)
+
+
+class UploadProcesses(Storing, Protocol):
+    """Processes that take uploads in and compare them with earlier ones."""
+
+    @property
+    def compare(self) -> Comparing:
+        """Return what compares an upload with earlier data sets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HelperProcesses:
+    """What runs beside this process; ``small_draws`` is None where threads of it make them."""
+
+    uploads: UploadProcesses
+    jobs: JobDrawing
+    small_draws: SmallDrawProcess | None
+    calculator: Calculator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The use cases."""
+
+    archiving: ArchivingService
+    audit: AuditService
+    budgets: BudgetService
+    catalog: CatalogService
+    datasets: DatasetService
+    derivations: DerivationService
+    erasing: ErasingService
+    health: HealthService
+    jobs: JobRunner
+    keys: KeyService
+    lease: Lease
+    previews: PreviewService
+    reading: CalculationQueue
+    """Where long bodies of requests are read."""
+    receipts: Receipts
+    releases: ReleaseService
+    reviews: ReviewService
+
+
+def build_services(settings: Settings, store: Store, processes: HelperProcesses) -> Services:
+    """Put the use cases together, and clear away what a crash left in the vault.
+
+    Raises
+    ------
+    StoreError
+        Nobody would draw this database's jobs.
+    """
+    if processes.jobs.count == 0 and not store.shared:
+        raise StoreError(
+            "job_processes = 0 leaves jobs to `release-desk worker`, which needs PostgreSQL"
+        )
+    data = _build_data(settings, store, processes)
+    drawing = _build_drawing(settings, store, processes, data)
+    datasets, plans, releases = data.datasets, drawing.plans, drawing.releases
+    return Services(
+        archiving=ArchivingService(store, datasets, releases, data.erasing),
+        audit=AuditService(store, datasets),
+        budgets=BudgetService(store, datasets),
+        catalog=CatalogService(),
+        datasets=datasets,
+        derivations=DerivationService(releases, datasets, plans),
+        erasing=data.erasing,
+        health=HealthService(store, directories=written_directories(settings)),
+        jobs=drawing.jobs,
+        keys=KeyService(store),
+        lease=Lease(store, drawing.worker, lease_ms=int(1000 * settings.worker_lease_s)),
+        previews=PreviewService(datasets, plans),
+        reading=CalculationQueue(processes.calculator, most=settings.max_waiting_plans),
+        receipts=drawing.receipts,
+        releases=releases,
+        reviews=ReviewService(
+            store=store,
+            datasets=datasets,
+            plans=plans,
+            jobs=drawing.jobs,
+            moments=releases.moments,
+            longest=timedelta(days=settings.review_days),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Data:
+    """What has to do with rows."""
+
+    plane: DataEngine
+    datasets: DatasetService
+    erasing: ErasingService
+
+
+def _build_data(settings: Settings, store: Store, processes: HelperProcesses) -> _Data:
+    vault, files = Vault(settings.data_dir), LineageFiles(settings.data_dir)
+    readers = (processes.jobs, processes.small_draws)
+    plane = DataEngine(
+        vault,
+        erased=[each.forget for each in readers if each is not None],
+    )
+    intake = Intake(
+        vault, processes.uploads, limits=upload_limits(settings), lineage_key=files.key()
+    )
+    lineage = LineageService(store, files, processes.uploads.compare)
+    datasets = DatasetService(store, plane, intake, lineage, threads=settings.upload_threads)
+    data = _Data(plane=plane, datasets=datasets, erasing=ErasingService(store, plane))
+    if store.alone and store.frozen is None:
+        _clear_up(vault, data)
+    return data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Drawing:
+    """What leads from a question to a stored answer; ``worker`` is this process's name there."""
+
+    worker: str
+    plans: PlanService
+    receipts: Receipts
+    jobs: JobRunner
+    releases: ReleaseService
+
+
+def _build_drawing(
+    settings: Settings, store: Store, processes: HelperProcesses, data: _Data
+) -> _Drawing:
+    plans = PlanService(
+        threads=settings.draw_threads,
+        max_waiting=settings.max_waiting_draws,
+        max_waiting_costly=settings.max_waiting_plans,
+        calculator=processes.calculator,
+    )
+    receipts = Receipts(store)
+    draws = DrawService(
+        store=store,
+        datasets=data.datasets,
+        plans=plans,
+        charged_draws=ChargedDraws(data.plane, receipts),
+        threads=settings.draw_threads,
+        worker=new_id("wrk"),
+        small_draws=processes.small_draws,
+    )
+    jobs = JobRunner(
+        store=store,
+        datasets=data.datasets,
+        erasing=data.erasing,
+        draws=draws,
+        processes=processes.jobs,
+    )
+    releases = ReleaseService(
+        store=store,
+        datasets=data.datasets,
+        plans=plans,
+        draws=draws,
+        jobs=jobs,
+        moments=PublicMoments(settings.response_slot_ms),
+        max_waiting=settings.max_waiting_draws,
+    )
+    return _Drawing(
+        worker=draws.worker, plans=plans, receipts=receipts, jobs=jobs, releases=releases
+    )
+
+
+def _clear_up(vault: Vault, data: _Data) -> None:
+    unknown = vault.recover(keep=data.erasing.with_rows(), known=data.datasets.ids())
+    for name in unknown:
+        _LOG.warning(
+            "a data set is not in the database: its rows are now in stale", extra={"dataset": name}
+        )
+
+
+def upload_limits(settings: Settings) -> Limits:
+    """Return what an upload may cost; a limit and its setting have the same name."""
+    names = {limit.name for limit in fields(Limits)} & set(Settings.model_fields)
+    return Limits(**{name: getattr(settings, name) for name in names})
