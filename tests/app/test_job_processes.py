@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -79,7 +80,9 @@ def test_a_job_is_drawn_in_a_process_that_may_die(tmp_path: Path) -> None:
             dataset = await new_dataset(services)
             first = await final(services, (await ask(services, dataset, "a")).id)
             assert first.state is ReleaseState.RELEASED
-            assert b'"coefficients"' in (first.result or b"")
+            answer = json.loads(first.result or b"")
+            assert "coefficients" in answer["value"]
+            assert answer["receipt"]
             [process], [pid] = spawned._all, forked(job_processes)
             os.kill(pid, signal.SIGKILL)
             second = await final(services, (await ask(services, dataset, "b")).id)

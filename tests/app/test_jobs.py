@@ -28,6 +28,7 @@ from app.services.people.keys import Caller
 from app.services.plans.questions import Question
 from app.services.releases.jobs import DrawDiedError, JobRunner, pauses_s
 from app.services.releases.leases import Lease
+from app.services.releases.receipts import Receipts
 from app.settings import Settings
 from app.store import DatasetRecord, ReleaseRecord, Store
 from app.store.anchor.standing import Standing
@@ -54,6 +55,8 @@ class Fake:
     most_at_once: int = 0
     going: asyncio.Event = field(default_factory=asyncio.Event)
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    receipts: Receipts | None = None
+    """What signs the answers, as the processes do."""
 
     def __post_init__(self) -> None:
         self.going.set()
@@ -68,7 +71,10 @@ class Fake:
         if self.stopped.is_set():
             raise DrawDiedError
         does = self.does.pop(0) if len(self.does) > 1 else self.does[0]
-        return does(record)
+        answer = does(record)
+        if answer is None or self.receipts is None:
+            return answer
+        return self.receipts.attach(record, answer)
 
     async def _until_it_goes(self) -> None:
         waits = [asyncio.ensure_future(event.wait()) for event in (self.going, self.stopped)]
@@ -108,6 +114,8 @@ async def opened(
     services = build_services(settings, store, build_processes(settings, store))
     jobs: JobRunner = services.jobs
     jobs._processes = processes
+    if isinstance(processes, Fake):
+        processes.receipts = services.receipts
     jobs._look_s = 0.05 if store.shared else None
     lease = Lease(store, services.releases._draws.worker, lease_ms=lease_ms)
     await lease.begin()

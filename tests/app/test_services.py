@@ -25,7 +25,7 @@ from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
 from app.services.plans.plans import PlanService, make_offer
 from app.services.plans.questions import Question, read_question
-from app.services.releases import draws as draw_module
+from app.services.releases import charged_draws
 from app.settings import Settings
 from app.store import DatasetRecord, DatasetStatus, Debit, Store, UnknownCommitError
 from mechanisms.privacy import Epsilon
@@ -89,7 +89,7 @@ def test_a_failed_draw_is_void_for_ever_and_stays_charged(
         async with opened(tmp_path, draw_process=False) as (store, services):
             dataset = await new_dataset(services)
             with monkeypatch.context() as patched:
-                patched.setattr(draw_module, "run", broken)
+                patched.setattr(charged_draws, "run", broken)
                 failed = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
             assert (failed.state, failed.result) == (ReleaseState.VOID, None)
             again = await services.releases.submit(dataset, question(), idem="a", caller=BOB)

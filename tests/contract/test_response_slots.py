@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from app.domain.timing import response_schedule
+from app.services.releases import charged_draws
 from app.services.releases import draws as draw_module
 from tests.contract.service import Service, ask, assert_problem, make_key, running, upload
 
@@ -108,7 +109,7 @@ def test_an_approved_release_is_shown_at_its_deadline(
 
 def draw_alone(monkeypatch: pytest.MonkeyPatch, run: Callable[..., object]) -> None:
     """Have draws made by this function, each in a thread of its own."""
-    monkeypatch.setattr(draw_module, "run", run)
+    monkeypatch.setattr(charged_draws, "run", run)
     monkeypatch.setattr(draw_module, "batched_ms", lambda *_: math.inf)
 
 
@@ -127,7 +128,7 @@ def test_a_failure_after_the_charge_waits_too(
 def test_a_draw_that_is_late_is_answered_at_a_doubling(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    draw, work_s = draw_module.run, 0.13
+    draw, work_s = charged_draws.run, 0.13
 
     def slow(*arguments: Any) -> Any:
         time.sleep(work_s)

@@ -28,6 +28,7 @@ from scipy.stats import ks_2samp, spearmanr
 
 from app.api.serving import clock as clock_module
 from app.domain.timing import Schedule, response_schedule
+from app.services.releases import charged_draws
 from app.services.releases import draws as draw_module
 from app.services.releases import public_moments as showing_module
 from tests.contract import service as contract
@@ -128,7 +129,7 @@ def told_apart(answers: Sequence[Answered], one: str) -> float:
 
 def leaking(sleep_s: Callable[[Any, str], float]) -> Callable[..., Any]:
     """Return the draw, followed by a sleep that its value and its data set decide."""
-    draw = draw_module.run
+    draw = charged_draws.run
 
     def slow(plan: Any, data: Any) -> Any:
         outcome = draw(plan, data)
@@ -154,7 +155,7 @@ def desk(directory: Path, slot_ms: int) -> Iterator[tuple[Desk, list[str]]]:
 
 def make_slow(monkeypatch: pytest.MonkeyPatch, sleep_s: Callable[[Any, str], float]) -> None:
     """Let draws leak, each in a thread of its own like all whose time may depend on data."""
-    monkeypatch.setattr(draw_module, "run", leaking(sleep_s))
+    monkeypatch.setattr(charged_draws, "run", leaking(sleep_s))
     monkeypatch.setattr(draw_module, "batched_ms", lambda *_: math.inf)
 
 
