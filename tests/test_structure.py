@@ -8,6 +8,7 @@ import pytest
 
 from tests import structure
 
+ROOT = Path(__file__).parent.parent
 SAYS = '"""What lives here."""\n'
 SOUND = {
     "app/__init__.py": SAYS,
@@ -83,3 +84,9 @@ def test_a_package_that_says_nothing_is_found(tmp_path: Path, text: str) -> None
 
 def test_a_folder_without_a_package_is_found(tmp_path: Path) -> None:
     assert found(tmp_path, **{"app/loose/six.py": ""}) == ["no docstring: app.loose"]
+
+
+@pytest.mark.parametrize("package", ["app", "mechanisms"])
+def test_the_house_is_sound(package: str) -> None:
+    """No circle of files or folders, no crowded folder, and every package says what it is."""
+    assert structure.faults(structure.modules_of(ROOT, package)) == []
