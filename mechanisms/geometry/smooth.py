@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import sqrt
+from math import fsum, sqrt
 
 import numpy as np
 from scipy.optimize import brentq
@@ -136,7 +136,8 @@ def _law(marginal: Marginal, dimension: int) -> NoiseLaw:
     total = float(marginal.weights.sum())
 
     def excess(t: float) -> float:
-        beyond = float(marginal.weights @ gammaincc(dimension + 1, t / points))
+        # rounded once: a BLAS product would round otherwise on another number of threads
+        beyond = fsum(marginal.weights * gammaincc(dimension + 1, t / points))
         return beyond / total - TAIL
 
     return NoiseLaw(std, float(brentq(excess, 0.0, 30 * std)))
