@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from app import main as main_module
 from app.api.requests.schemas import DatasetSpec
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
+from app.processes import build as process_module
 from app.services.build import Services
 from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
@@ -218,7 +218,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Held:
     monkeypatch.setattr(Question, "planning_ms", estimate)
     found = Held()
     monkeypatch.setattr(plan_module, "make_offer", found.make)
-    monkeypatch.setattr(main_module, "CalculatingProcesses", lambda **_: found)
+    monkeypatch.setattr(process_module, "CalculatingProcesses", lambda **_: found)
     return found
 
 
