@@ -115,10 +115,14 @@ class Crew:
             self._channels.discard(channel)
         channel.close()
 
-    def close(self) -> None:
-        """End every process; what waits for one hears that it is lost, once it is gone."""
+    def close(self, *, at_once: bool = False) -> None:
+        """End every process; what waits for one hears that it is lost, once it is gone.
+
+        ``at_once``: before it is gone, for processes that leave nothing but their answer.
+        One that cannot leave yet, deep in a calculation say, then holds nobody up.
+        """
         with self._lock:
             self._closed = True
             for channel in self._channels:
                 with socket.socket(fileno=os.dup(channel.fileno())) as end:
-                    end.shutdown(socket.SHUT_WR)
+                    end.shutdown(socket.SHUT_RDWR if at_once else socket.SHUT_WR)

@@ -121,7 +121,7 @@ class JobProcesses:
     async def stop(self) -> None:
         """End every process; draws under way end in :class:`DrawDiedError`."""
         self._stopped = True
-        self._crew.close()
+        self._crew.close(at_once=True)
         self._threads.shutdown(wait=False)
 
 

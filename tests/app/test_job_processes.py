@@ -155,3 +155,32 @@ def test_a_process_that_has_read_an_erased_data_set_ends(tmp_path: Path) -> None
             wait(lambda: not is_running(pid), 5)
 
     asyncio.run(scenario())
+
+
+def test_stopping_waits_for_no_process(tmp_path: Path) -> None:
+    """Nor for one that cannot leave, as deep in a calculation: its draw is handed back."""
+    place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+
+    async def scenario() -> None:
+        spawned = processes(tmp_path)
+        async with opened(place, spawned, drain_s=0.1) as (store, services):
+            services.jobs.start()
+            dataset = await new_dataset(services)
+            await final(services, (await ask(services, dataset, "a")).id)
+            [pid] = forked(job_processes)
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                asked = await ask(services, dataset, "b")
+                while spawned._idle:
+                    await asyncio.sleep(0.01)
+                async with asyncio.timeout(5):
+                    await services.jobs.close(timeout_s=0.1)
+                with store.reading() as reader:
+                    left = reader.releases.get(asked.id)
+                assert left is not None
+                assert (left.state, left.worker, left.attempts) == (ReleaseState.DEBITED, None, 1)
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            wait(lambda: not is_running(pid), 5)
+
+    asyncio.run(scenario())

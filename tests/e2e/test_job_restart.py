@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.e2e.live import LiveServer, upload
@@ -40,11 +42,30 @@ def stored(data: Path, release: str) -> tuple[Any, ...]:
     return tuple(row)
 
 
+@contextmanager
+def no_draw_gets_on(server: LiveServer) -> Iterator[None]:
+    """Have no process draw for a server, however little a draw takes, until the block ends."""
+
+    def hosts() -> list[psutil.Process]:
+        found = psutil.Process(server.pid).children()
+        return [each for each in found if "app.processes.draw_child" in each.cmdline()]
+
+    until(lambda: len(hosts()) == 1)
+    [host] = hosts()
+    host.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(psutil.NoSuchProcess):
+            host.send_signal(signal.SIGCONT)
+
+
 @pytest.mark.parametrize(("kill", "attempts"), [(True, 2), (False, 1)])
 def test_a_job_outlives_its_server(tmp_path: Path, kill: bool, attempts: int) -> None:
     data = tmp_path / "data"
-    server = LiveServer(data, RELEASE_DESK_DRAIN_TIMEOUT_S="0.2").start()
-    with server.client() as client:
+    settings = {"RELEASE_DESK_DRAIN_TIMEOUT_S": "0.2", "RELEASE_DESK_DRAW_PROCESS": "1"}
+    server = LiveServer(data, **settings).start()
+    with server.client() as client, no_draw_gets_on(server):
         dataset = str(upload(client, ROWS, COLUMNS)["id"])
         path = f"/v1/datasets/{dataset}/releases"
         body = {"statistic": LONG, "mechanism": "kng", "epsilon": "1"}
@@ -53,10 +74,10 @@ def test_a_job_outlives_its_server(tmp_path: Path, kill: bool, attempts: int) ->
         assert accepted.status_code == 202
         release = accepted.json()["id"]
         until(lambda: stored(data, release) == (1, True, "debited"))
-    if kill:
-        server.kill()
-    else:
-        server.stop()
+        if kill:
+            server.kill()
+        else:
+            server.stop()
     assert stored(data, release) == (1, kill, "debited")
 
     with LiveServer(data) as again, again.client() as client:
