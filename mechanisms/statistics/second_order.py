@@ -34,7 +34,7 @@ from mechanisms.geometry.cuts import add_remove_ball, replace_one_ball
 from mechanisms.geometry.joint_moments import JointMomentBall
 from mechanisms.geometry.second_moments import SecondMomentBall
 from mechanisms.geometry.smooth import SmoothBall
-from mechanisms.geometry.spaces import AdjacentOutputSpace, upper_root
+from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space, upper_root
 from mechanisms.geometry.stacked import StackedBall
 from mechanisms.statistics.additive import Coordinates, Tree, clamp
 
@@ -275,6 +275,15 @@ class Layout:
         return StackedBall(parts=(one,) * p, order=order, hull=True)
 
     def _joint_space(self) -> AdjacentOutputSpace:
+        unit_name = "records and squared half-widths of the columns' bounds"
+        if not self.pairs:  # a regression on an intercept alone: each sum moves as it likes
+            return cube_space(
+                self.dimension,
+                half_width=Fraction(1),
+                unit=UNIT,
+                unit_name=unit_name,
+                description="a cube: plus or minus (1, x_j) of one record",
+            )
         return AdjacentOutputSpace(
             dimension=self.dimension,
             l1=Fraction(self.dimension),
@@ -285,7 +294,7 @@ class Layout:
             description="plus or minus (1, x_j, 2 x_j^2 - 1, x_j x_k) of one record",
             negligible_structure=False,
             unit=UNIT,
-            unit_name="records and squared half-widths of the columns' bounds",
+            unit_name=unit_name,
         )
 
 
