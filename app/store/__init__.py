@@ -94,7 +94,7 @@ from app.store.backup import back_up
 from app.store.database.engines import sqlite_file
 from app.store.database.lock import was_served
 from app.store.errors import DirectoryLockedError, StoreError, UnknownCommitError
-from app.store.forgotten_datasets import Forgotten, Past, read_past
+from app.store.forgotten_datasets import DigestHistory, Forgotten, read_past
 from app.store.ledger.commands import Charged, Debit, Finish, Void
 from app.store.ledger.entries import LedgerIdentity
 from app.store.ledger.ids import new_id
@@ -124,6 +124,7 @@ __all__ = [
     "DatasetRecord",
     "DatasetStatus",
     "Debit",
+    "DigestHistory",
     "DirectoryLockedError",
     "FileAnchor",
     "FileWitness",
@@ -133,7 +134,6 @@ __all__ = [
     "KeyRecord",
     "LedgerIdentity",
     "LineageRecord",
-    "Past",
     "Reader",
     "Reconciliation",
     "ReleasePage",

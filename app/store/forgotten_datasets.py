@@ -32,7 +32,7 @@ class Forgotten:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class DigestHistory:
     """What reconciliations have left.
 
     Attributes
@@ -60,7 +60,7 @@ class Past:
         return next((each for each in origins if each.account == account), None)
 
 
-def read_past(reader: Reader | UnitOfWork) -> Past:
+def read_past(reader: Reader | UnitOfWork) -> DigestHistory:
     """Return what reconciliations have left."""
     datasets = []
     for entry in reader.entries.of_system(KIND):
@@ -69,7 +69,7 @@ def read_past(reader: Reader | UnitOfWork) -> Past:
         datasets.append(replace(each, origin=None) if gone else each)
     told = {each.origin.account for each in datasets if each.origin is not None}
     reopened = reader.accounts.reopened()
-    return Past(
+    return DigestHistory(
         datasets=tuple(datasets),
         reopened=tuple(reopened),
         untold=tuple(name for name, empty in reopened.items() if empty and name not in told),

@@ -1,10 +1,10 @@
-"""Turns of an event loop and the writer: who of them has the interpreter.
+"""Batches of an event loop for the writer: who of the two has the interpreter.
 
 The loop's thread and the writer's both need the interpreter's lock. Where both
 are busy, each waits for the other at every statement, and the first of many
 writes that are about to be asked for is committed alone. So they take turns:
 what the loop has to write is gathered until the loop has come around once with
-nothing else to do, and until it has been told what became of the writes before.
+nothing else to do, and until the outcome of the writes before is known.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 LONGEST_S = 0.01
-"""So long a write waits for a busy loop to be quiet, once outcomes before it have been told."""
+"""So long a write waits for a busy loop to be quiet, once the outcomes before it are known."""
 
 _QUIET_S = 100e-6
 """A turn that takes longer had something to do: a small request takes about as long."""
 
 
-class Turns(Generic[T]):
+class LoopBatches(Generic[T]):
     """What one event loop has to write; only that loop's own thread uses this.
 
     Parameters
@@ -31,7 +31,7 @@ class Turns(Generic[T]):
     loop
         The event loop.
     hand_over
-        Takes what has been gathered. Once it has told an outcome, call :meth:`told`.
+        Takes what has been gathered. Once outcomes are known, call :meth:`settled`.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Turns(Generic[T]):
         self.loop = loop
         self._hand_over = hand_over
         self._gathered: list[T] = []
-        self._untold = 0
+        self._unsettled = 0
         self._since = self._last_turn = 0.0
         self._seen = 0
 
@@ -52,13 +52,13 @@ class Turns(Generic[T]):
     def add(self, write: T) -> None:
         """Gather a write."""
         self._gathered.append(write)
-        if len(self._gathered) == 1 and not self._untold:
+        if len(self._gathered) == 1 and not self._unsettled:
             self._begin()
 
-    def told(self, count: int) -> None:
-        """Hear that so many outcomes have been told; after the last it is the loop's turn."""
-        self._untold -= count
-        if self._gathered and not self._untold:
+    def settled(self, count: int) -> None:
+        """Count outcomes that are known; after the last it is the loop's turn."""
+        self._unsettled -= count
+        if self._gathered and not self._unsettled:
             self._begin()
 
     def _begin(self) -> None:
@@ -73,7 +73,7 @@ class Turns(Generic[T]):
         if quiet or now - self._since > LONGEST_S:
             gathered, self._gathered = self._gathered, []
             self._hand_over(gathered)
-            self._untold = len(gathered)
+            self._unsettled = len(gathered)
         else:
             self._last_turn, self._seen = now, len(self._gathered)
             self.loop.call_soon(self._look)

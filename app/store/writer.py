@@ -29,10 +29,10 @@ from sqlalchemy.exc import DBAPIError
 from app.domain.problems import Problem
 from app.logs import describe
 from app.store.errors import StoreClosedError, UnknownCommitError
-from app.store.ledger.batches import Bulk
+from app.store.ledger.batches import BatchWriter
 from app.store.ledger.commands import Command
 from app.store.ledger.entries import LedgerIdentity
-from app.store.loop_batching import Turns
+from app.store.loop_batching import LoopBatches
 from app.store.unit_of_work import UnitOfWork, transaction
 
 T = TypeVar("T")
@@ -50,11 +50,11 @@ _log = logging.getLogger(__name__)
 
 
 class _Job(NamedTuple):
-    """What to do, and who waits: a thread, or a task of an event loop, which takes turns."""
+    """What to do, and who waits: a thread, or a task of an event loop, which gathers them."""
 
     task: Task[Any]
     waiter: Future[Any] | asyncio.Future[Any]
-    turns: Turns[_Job] | None = None
+    loop_batches: LoopBatches[_Job] | None = None
 
 
 class _NotTogetherError(Exception):
@@ -67,7 +67,7 @@ class _Outcome(NamedTuple):
     value: Any = None
     error: BaseException | None = None
 
-    def tell(self, waiter: Future[Any] | asyncio.Future[Any]) -> None:
+    def resolve(self, waiter: Future[Any] | asyncio.Future[Any]) -> None:
         if waiter.done():  # a task that has gone away
             return
         if self.error is None:
@@ -99,7 +99,7 @@ class Writer:
     ) -> None:
         self._connection = connection
         self._work = UnitOfWork(connection, identity)
-        self._bulk = Bulk(connection, self._work.entries, self._work.releases)
+        self._batch_writer = BatchWriter(connection, self._work.entries, self._work.releases)
         self._before_commit = before_commit
         self._rolled_back = rolled_back
         self._waiting: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -107,7 +107,7 @@ class Writer:
         self._max_batch = max_batch
         self._putting = threading.Lock()
         self._closed = False
-        self._turns: Turns[_Job] | None = None
+        self._loop_batches: LoopBatches[_Job] | None = None
         self.failing = False
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
         self._thread.start()
@@ -134,18 +134,18 @@ class Writer:
 
     async def awrite(self, task: Task[T]) -> T:
         """Do a job durably without holding a thread while it waits."""
-        turns = self._turns_of(asyncio.get_running_loop())
-        self._require_room(turns.gathered)
-        future: asyncio.Future[T] = turns.loop.create_future()
-        turns.add(_Job(task, future, turns))
+        loop_batches = self._loop_batches_of(asyncio.get_running_loop())
+        self._require_room(loop_batches.gathered)
+        future: asyncio.Future[T] = loop_batches.loop.create_future()
+        loop_batches.add(_Job(task, future, loop_batches))
         return await future
 
-    def _turns_of(self, loop: asyncio.AbstractEventLoop) -> Turns[_Job]:
-        """Return the turns of the one event loop that writes; a later loop takes its place."""
-        turns = self._turns
-        if turns is None or turns.loop is not loop:
-            turns = self._turns = Turns(loop, self._put_all)
-        return turns
+    def _loop_batches_of(self, loop: asyncio.AbstractEventLoop) -> LoopBatches[_Job]:
+        """Return the batches of the one event loop that writes; a later loop takes its place."""
+        loop_batches = self._loop_batches
+        if loop_batches is None or loop_batches.loop is not loop:
+            loop_batches = self._loop_batches = LoopBatches(loop, self._put_all)
+        return loop_batches
 
     def close(self) -> None:
         """Finish what waits and stop the thread; what a loop has only gathered is refused."""
@@ -173,11 +173,11 @@ class Writer:
                 for job in jobs:
                     self._waiting.put(job)
                 return
-        _tell(jobs, [_Outcome(error=_closed()) for _ in jobs])
+        _resolve(jobs, [_Outcome(error=_closed()) for _ in jobs])
 
     def _run(self) -> None:
         while batch := self._take():
-            _tell(batch, self._outcomes(batch))
+            _resolve(batch, self._outcomes(batch))
 
     def _take(self) -> list[_Job]:
         """Return the jobs that wait, at least one; none at the end."""
@@ -225,36 +225,36 @@ class Writer:
         return self._committed(partial(self._run_all, batch))
 
     def _committed(self, run: Callable[[], Sequence[_Outcome]]) -> Sequence[_Outcome]:
-        told = False
+        announced = False
         try:
             with transaction(self._connection):
                 self._work.begin()
                 outcomes = run()
                 if self._before_commit is not None:
                     self._before_commit(self._work)
-                    told = True
+                    announced = True
         except _NotTogetherError:
             raise
         except BaseException as error:
             self.failing = True
             unknown = isinstance(error, UnknownCommitError)
-            if told and not unknown and self._rolled_back is not None:
-                _tell_quietly(self._rolled_back)
+            if announced and not unknown and self._rolled_back is not None:
+                _call_quietly(self._rolled_back)
             raise
         self.failing = False
         return outcomes
 
     def _bare(self, commands: Sequence[Any]) -> Sequence[_Outcome]:
         try:
-            return [_outcome_of(result) for result in self._bulk.run(commands)]
+            return [_outcome_of(result) for result in self._batch_writer.run(commands)]
         except Exception as error:
             raise _NotTogetherError from error
 
     def _run_all(self, batch: Sequence[_Job]) -> list[_Outcome]:
         outcomes: list[_Outcome] = []
-        for in_bulk, jobs in groupby(batch, key=lambda job: isinstance(job.task, Command)):
+        for are_commands, jobs in groupby(batch, key=lambda job: isinstance(job.task, Command)):
             tasks: list[Any] = [job.task for job in jobs]
-            outcomes += self._commands(tasks) if in_bulk else map(self._function, tasks)
+            outcomes += self._commands(tasks) if are_commands else map(self._function, tasks)
         return outcomes
 
     def _function(self, function: Callable[[UnitOfWork], Any]) -> _Outcome:
@@ -262,7 +262,7 @@ class Writer:
 
     def _commands(self, commands: Sequence[Command[Any]]) -> Sequence[_Outcome]:
         """Run commands in one savepoint, or, should that fail, each in its own."""
-        done = self._alone(partial(self._bulk.run, commands))
+        done = self._alone(partial(self._batch_writer.run, commands))
         if done.error is None:
             return [_outcome_of(result) for result in done.value]
         if len(commands) == 1:
@@ -291,7 +291,7 @@ class Writer:
         return outcome
 
 
-def _tell_quietly(rolled_back: Callable[[], None]) -> None:
+def _call_quietly(rolled_back: Callable[[], None]) -> None:
     """Call a hook whose own failure must not hide why it is called."""
     try:
         rolled_back()
@@ -307,29 +307,29 @@ def _outcome_of(result: object) -> _Outcome:
     return _Outcome(error=result) if isinstance(result, Problem) else _Outcome(value=result)
 
 
-def _tell(batch: Sequence[_Job], outcomes: Sequence[_Outcome]) -> None:
+def _resolve(batch: Sequence[_Job], outcomes: Sequence[_Outcome]) -> None:
     """Tell the waiters: threads each, an event loop once for all its tasks."""
-    answers: dict[Turns[_Job], list[tuple[_Job, _Outcome]]] = {}
+    answers: dict[LoopBatches[_Job], list[tuple[_Job, _Outcome]]] = {}
     for job, outcome in zip(batch, outcomes, strict=True):
-        if job.turns is None:
-            outcome.tell(job.waiter)
+        if job.loop_batches is None:
+            outcome.resolve(job.waiter)
         else:
-            answers.setdefault(job.turns, []).append((job, outcome))
-    for turns, told in answers.items():
+            answers.setdefault(job.loop_batches, []).append((job, outcome))
+    for loop_batches, resolved in answers.items():
         try:
-            turns.loop.call_soon_threadsafe(_tell_tasks, turns, told)
+            loop_batches.loop.call_soon_threadsafe(_resolve_tasks, loop_batches, resolved)
         except RuntimeError:
             _log.warning(
-                "an event loop ended before writes of its tasks", extra={"writes": len(told)}
+                "an event loop ended before writes of its tasks", extra={"writes": len(resolved)}
             )
 
 
-def _tell_tasks(turns: Turns[_Job], told: Sequence[tuple[_Job, _Outcome]]) -> None:
+def _resolve_tasks(batches: LoopBatches[_Job], resolved: Sequence[tuple[_Job, _Outcome]]) -> None:
     try:
-        for job, outcome in told:
-            outcome.tell(job.waiter)
+        for job, outcome in resolved:
+            outcome.resolve(job.waiter)
     finally:
-        turns.told(len(told))
+        batches.settled(len(resolved))
 
 
 def _closed() -> StoreClosedError:

@@ -52,8 +52,8 @@ class Ingested:
 
     ``rows`` are those stored; ``filled`` counts the cells of each column that
     took its public fill value; ``dropped`` counts rows left out. ``digests``
-    are the stored form of what tells the rows again later, None when there is no
-    key to make them with.
+    are the stored form of the row digests, None when there is no key to make them
+    with.
     """
 
     rows: int

@@ -1,4 +1,4 @@
-"""Who is told again: the same people shuffled, re-encoded, reduced, and who is not."""
+"""Who is recognised: the same people shuffled, re-encoded, reduced, and who is not."""
 
 from __future__ import annotations
 

@@ -10,10 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from app.domain.problems import Problem
-from app.store import Debit
-from app.store import loop_batching as turns
+from app.store import Debit, loop_batching
 from app.store.errors import StoreClosedError
-from app.store.loop_batching import LONGEST_S, Turns
+from app.store.loop_batching import LONGEST_S, LoopBatches
 from app.store.unit_of_work import UnitOfWork
 from tests.app.ledgers import Ledger, Place, opened
 
@@ -23,7 +22,7 @@ class Handed:
 
     def __init__(self) -> None:
         self.groups: list[Sequence[int]] = []
-        self.turns = Turns(asyncio.get_running_loop(), self.groups.append)
+        self.batches = LoopBatches(asyncio.get_running_loop(), self.groups.append)
 
     async def until(self, groups: int) -> None:
         """Wait until so many groups have come, turn by turn."""
@@ -48,14 +47,14 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for a quiet loop as long as it takes."""
-    monkeypatch.setattr(turns, "LONGEST_S", 600.0)
+    monkeypatch.setattr(loop_batching, "LONGEST_S", 600.0)
 
 
 @pytest.mark.usefixtures("patient")
 def test_a_write_alone_is_handed_over_at_the_first_quiet_turn() -> None:
     async def work() -> None:
         handed = Handed()
-        handed.turns.add(1)
+        handed.batches.add(1)
         await handed.until(1)
         assert handed.groups == [[1]]
 
@@ -67,11 +66,11 @@ def test_writes_of_turns_in_a_row_are_handed_over_together() -> None:
     async def work() -> None:
         handed = Handed()
         for number in range(9):
-            handed.turns.add(number)
+            handed.batches.add(number)
             await asyncio.sleep(0)
         await handed.until(1)
         assert handed.groups == [list(range(9))]
-        assert handed.turns.gathered == 0
+        assert handed.batches.gathered == 0
 
     run(work)
 
@@ -79,7 +78,7 @@ def test_writes_of_turns_in_a_row_are_handed_over_together() -> None:
 def test_no_write_waits_long_for_a_busy_loop() -> None:
     async def work() -> None:
         handed, began = Handed(), time.perf_counter()
-        handed.turns.add(1)
+        handed.batches.add(1)
         while not handed.groups:
             time.sleep(LONGEST_S / 10)
             await asyncio.sleep(0)
@@ -91,19 +90,19 @@ def test_no_write_waits_long_for_a_busy_loop() -> None:
 def test_nothing_is_handed_over_before_all_outcomes_are_told() -> None:
     async def work() -> None:
         handed = Handed()
-        handed.turns.add(1)
-        handed.turns.add(2)
+        handed.batches.add(1)
+        handed.batches.add(2)
         await handed.until(1)
-        handed.turns.add(3)
-        handed.turns.told(1)
+        handed.batches.add(3)
+        handed.batches.settled(1)
         await asyncio.sleep(3 * LONGEST_S)
-        handed.turns.add(4)
+        handed.batches.add(4)
         assert handed.groups == [[1, 2]]
-        handed.turns.told(1)
+        handed.batches.settled(1)
         await handed.until(2)
         assert handed.groups == [[1, 2], [3, 4]]
-        handed.turns.told(2)
-        handed.turns.add(5)
+        handed.batches.settled(2)
+        handed.batches.add(5)
         await handed.until(3)
 
     run(work)

@@ -95,7 +95,7 @@ class Stored(Protocol):
 
     @property
     def digests(self) -> bytes | None:
-        """Return what tells the rows again, None where nothing is to be told."""
+        """Return the row digests, None where none are kept."""
 
 
 class Intake(Protocol):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from app.domain.problems import Problem
-from app.store import LineageRecord, Past, Store, read_past
+from app.store import DigestHistory, LineageRecord, Store, read_past
 from app.uploads.overlap import Newcomer
 from app.uploads.row_digests import MalformedError, RowDigests
 from app.vault.lineage import LineageFiles, Origin
@@ -132,7 +132,7 @@ class LineageService:
             lost=(*since.lost, *verdict.lost),
         )
 
-    def _past(self) -> Past:
+    def _past(self) -> DigestHistory:
         with self._store.reading() as reader:
             return read_past(reader)
 

@@ -63,7 +63,7 @@ class Outcome:
         except BaseException as error:  # whoever waits for it is told
             return Outcome(error=error)
 
-    def tell(self, waiter: asyncio.Future[Any]) -> None:
+    def resolve(self, waiter: asyncio.Future[Any]) -> None:
         """Tell it to whoever waits, unless that one has gone away."""
         if waiter.done():
             return
@@ -154,15 +154,15 @@ def _report(
     loop: asyncio.AbstractEventLoop, batch: Sequence[_Call], job: Future[Sequence[Outcome]]
 ) -> None:
     with suppress(RuntimeError):  # the event loop has ended, and its tasks with it
-        loop.call_soon_threadsafe(_tell, batch, job)
+        loop.call_soon_threadsafe(_resolve, batch, job)
 
 
-def _tell(batch: Sequence[_Call], job: Future[Sequence[Outcome]]) -> None:
+def _resolve(batch: Sequence[_Call], job: Future[Sequence[Outcome]]) -> None:
     if job.cancelled():
         _cancel(batch)
         return
     for call, outcome in zip(batch, job.result(), strict=True):
-        outcome.tell(call.waiter)
+        outcome.resolve(call.waiter)
 
 
 def _cancel(batch: Sequence[_Call]) -> None:

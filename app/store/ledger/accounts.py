@@ -168,7 +168,7 @@ class AccountsWriter(Accounts):
         Problem
             ``not-found``; ``budget-exceeded`` with nothing written.
         """
-        slices, person = caps.Slices(self._connection, [account]), occasion.principal
+        slices, person = caps.PersonCaps(self._connection, [account]), occasion.principal
         slices.check(account, person, amount, remaining=self.balance(account).remaining)
         entry = self._move(account, kind, amount, occasion)
         slices.take(account, person, amount)
@@ -178,7 +178,7 @@ class AccountsWriter(Accounts):
     def give_back(self, account: str, amount: int, occasion: Occasion, *, person: str) -> Entry:
         """Give back what was reserved for a person, on the account and of the person's cap."""
         entry = self._move(account, EntryKind.UNRESERVE, amount, occasion)
-        slices = caps.Slices(self._connection, [account])
+        slices = caps.PersonCaps(self._connection, [account])
         slices.take(account, person, -amount)
         slices.write()
         return entry

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row
 from app.domain.ledger import EntryKind
 from app.domain.problems import Problem
 from app.domain.releases import plan_digest, request_fingerprint
-from app.store.ledger.caps import Slices
+from app.store.ledger.caps import PersonCaps
 from app.store.ledger.commands import Charged, Command, Debit, Finish, Void
 from app.store.ledger.entries import Chain, EntriesWriter, Occasion
 from app.store.ledger.ids import now, release_ids
@@ -38,7 +38,7 @@ _FACTS = (
 _LOCKED = {"sqlite": _FACTS, "postgresql": f"{_FACTS} FOR UPDATE OF account"}
 
 
-class Bulk:
+class BatchWriter:
     """Executes commands on the writer's connection, inside its transaction."""
 
     __slots__ = ("_connection", "_entries", "_releases")
@@ -92,7 +92,7 @@ class Bulk:
         asked = [(dataset, at) for dataset in {debit.dataset for debit in debits}]
         rows = select_rows(self._connection, _LOCKED[self._connection.dialect.name], asked)
         facts = {row.dataset: row for row in rows}
-        slices = Slices(self._connection, {row.id for row in rows if row.capped})
+        slices = PersonCaps(self._connection, {row.id for row in rows if row.capped})
         last = rows[0].last_release if rows else 0
         batch = _Batch(self._entries, slices, at, last, most=len(debits))
         outcomes: list[Outcome] = []
@@ -115,7 +115,7 @@ class _Batch:
     """The debits of one group commit, judged one after the other before anything is written."""
 
     def __init__(
-        self, entries: EntriesWriter, slices: Slices, at: str, last_release: int, *, most: int
+        self, entries: EntriesWriter, slices: PersonCaps, at: str, last_release: int, *, most: int
     ) -> None:
         self._entries = entries
         self._slices = slices

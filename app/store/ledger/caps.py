@@ -123,7 +123,7 @@ def note_of(account: str, person: str, amount: int | None, reason: str, at: str)
     return json.dumps(said)
 
 
-class Slices:
+class PersonCaps:
     """The caps of some accounts, while a transaction charges them."""
 
     __slots__ = ("_connection", "_records", "_taken")
