@@ -42,6 +42,10 @@ class Store:
     shared
         Whether other processes may write to the same database meanwhile (PostgreSQL).
         What they can change must then be read anew, and not remembered.
+    writer
+        The one thread that writes, batch after batch.
+    readers
+        Connections that can only read.
     """
 
     def __init__(
@@ -59,8 +63,8 @@ class Store:
         self.shared = shared
         self._opened = opened
         self._guard = guard
-        self._readers = readers
-        self._writer = writer
+        self.readers = readers
+        self.writer = writer
         self._closed = False
 
     @classmethod
@@ -119,7 +123,7 @@ class Store:
     @property
     def failing(self) -> bool:
         """Return whether the last transaction could not be committed."""
-        return self._writer.failing
+        return self.writer.failing
 
     def is_newest(self) -> bool:
         """Return whether the database has this version's schema."""
@@ -149,13 +153,13 @@ class Store:
         A thread may be reading, because nobody can interrupt it: it closes its own.
         Closing again does nothing: the numbers of its files may be others' by then.
         """
-        self._writer.close()
+        self.writer.close()
         if self._closed:
             return
         self._closed = True
         # Not the engine's dispose(): that puts another pool in this one's place, and nobody would
         # ever close what is given back to this one.
-        self._readers.pool.dispose()
+        self.readers.pool.dispose()
         self._guard.close()
         self._opened.close()
 
@@ -168,12 +172,12 @@ class Store:
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
         try:
-            with self._readers.connect() as connection:
+            with self.readers.connect() as connection:
                 yield connection
         finally:
             # Asked once the connection is in the pool again, so close() finds it there, or we do.
             if self._closed:
-                self._readers.pool.dispose()
+                self.readers.pool.dispose()
 
     def write(self, task: Task[T]) -> T:
         """Run a function or a command in the writer; return its result once it is durable.
@@ -184,18 +188,18 @@ class Store:
             ``ledger-frozen``; ``busy`` when too much waits; else whatever the task raised.
         """
         self._guard.require_open()
-        return self._writer.write(task)
+        return self.writer.write(task)
 
     async def awrite(self, task: Task[T]) -> T:
         """Do what :meth:`write` does without holding a thread while it waits."""
         self._guard.require_open()
-        return await self._writer.awrite(task)
+        return await self.writer.awrite(task)
 
     def write_later(self, function: Task[object]) -> None:
         """Have a function run when the writer gets to it; for notes that may be lost."""
         try:
             self._guard.require_open()
-            self._writer.submit(function).add_done_callback(_log_lost)
+            self.writer.submit(function).add_done_callback(_log_lost)
         except (Problem, StoreError):
             _log.info("a note was not written")
 

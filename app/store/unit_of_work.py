@@ -24,10 +24,10 @@ from app.store.verification.verify import Verification, verify
 class Reader:
     """All repositories over one snapshot of the database."""
 
-    __slots__ = ("_connection", "accounts", "datasets", "entries", "keys", "releases", "reviews")
+    __slots__ = ("accounts", "connection", "datasets", "entries", "keys", "releases", "reviews")
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self.connection = connection
         self.accounts = Accounts(connection)
         self.datasets = Datasets(connection)
         self.entries = Entries(connection)
@@ -37,15 +37,25 @@ class Reader:
 
     def verify(self, *, signed: bool = False, witness: Witness | None = None) -> Verification:
         """Walk every chain, sum and result; ``signed``: their receipts too. Ends the snapshot."""
-        return verify(self._connection, signed=signed, may_end=True, witness=witness)
+        return verify(self.connection, signed=signed, may_end=True, witness=witness)
 
 
 class UnitOfWork:
     """All repositories with their writing verbs, inside one transaction of the writer."""
 
-    __slots__ = ("accounts", "datasets", "entries", "keys", "releases", "reviews", "workers")
+    __slots__ = (
+        "accounts",
+        "connection",
+        "datasets",
+        "entries",
+        "keys",
+        "releases",
+        "reviews",
+        "workers",
+    )
 
     def __init__(self, connection: Connection, identity: LedgerIdentity) -> None:
+        self.connection = connection
         self.entries = EntriesWriter(connection, identity)
         self.accounts = AccountsWriter(connection, self.entries)
         self.datasets = DatasetsWriter(connection, self.accounts)

@@ -83,6 +83,11 @@ class Writer:
 
     Attributes
     ----------
+    connection
+        The one connection that writes. Only jobs may use it, from inside a transaction.
+    before_commit, rolled_back
+        What is called with the unit of work before each COMMIT (it may forbid it by raising),
+        and after one that failed.
     failing
         Whether the last transaction could not be committed.
     """
@@ -97,11 +102,11 @@ class Writer:
         before_commit: BeforeCommit | None = None,
         rolled_back: Callable[[], None] | None = None,
     ) -> None:
-        self._connection = connection
+        self.connection = connection
         self._work = UnitOfWork(connection, identity)
         self._batch_writer = BatchWriter(connection, self._work.entries, self._work.releases)
-        self._before_commit = before_commit
-        self._rolled_back = rolled_back
+        self.before_commit = before_commit
+        self.rolled_back = rolled_back
         self._waiting: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._queue_length = queue_length
         self._max_batch = max_batch
@@ -209,7 +214,7 @@ class Writer:
     def _reachable(self) -> bool:
         """Return whether the database is there, so that a batch is not tried 256 times in vain."""
         try:
-            return self._connection.connection.is_valid
+            return self.connection.connection.is_valid
         except DBAPIError:
             return False
 
@@ -227,19 +232,19 @@ class Writer:
     def _committed(self, run: Callable[[], Sequence[_Outcome]]) -> Sequence[_Outcome]:
         announced = False
         try:
-            with transaction(self._connection):
+            with transaction(self.connection):
                 self._work.begin()
                 outcomes = run()
-                if self._before_commit is not None:
-                    self._before_commit(self._work)
+                if self.before_commit is not None:
+                    self.before_commit(self._work)
                     announced = True
         except _NotTogetherError:
             raise
         except BaseException as error:
             self.failing = True
             unknown = isinstance(error, UnknownCommitError)
-            if announced and not unknown and self._rolled_back is not None:
-                _call_quietly(self._rolled_back)
+            if announced and not unknown and self.rolled_back is not None:
+                _call_quietly(self.rolled_back)
             raise
         self.failing = False
         return outcomes
@@ -280,14 +285,14 @@ class Writer:
         transaction is gone, and it ends the whole batch.
         """
         mark = self._work.mark()
-        self._connection.exec_driver_sql("SAVEPOINT job")
+        self.connection.exec_driver_sql("SAVEPOINT job")
         try:
             outcome = _Outcome(value=action())
         except BaseException as error:
             outcome = _Outcome(error=error)
-            self._connection.exec_driver_sql("ROLLBACK TO job")
+            self.connection.exec_driver_sql("ROLLBACK TO job")
             self._work.forget_since(mark)
-        self._connection.exec_driver_sql("RELEASE job")
+        self.connection.exec_driver_sql("RELEASE job")
         return outcome
 
 

@@ -24,7 +24,7 @@ WRONG_TYPE = "has a type in the file that does not fit the declared one"
 _MAX_FOOTER_BYTES = 1 << 26
 _BATCH_ROWS = 1 << 16
 _BATCH_CELLS = 1 << 21
-_MOST_VALUES = 1 << 26
+MOST_VALUES = 1 << 26
 """In the columns that are looked at: all may be in one row group, which is in memory as a whole."""
 
 
@@ -61,7 +61,7 @@ def parquet_blocks(
     if declared > limits.max_upload_rows:
         raise too_large("max_upload_rows", limits.max_upload_rows)
     first = () if encoder.digester is None else first_columns(list(types))
-    most = _MOST_VALUES // max(1, declared)
+    most = MOST_VALUES // max(1, declared)
     looked_at = [name for name in first if types[name].is_numeric()][:most]
     others = [name for name in looked_at if name not in spec.columns]
     wanted = [*_casts(spec), *(_named(name).cast(pl.Float64, strict=False) for name in others)]

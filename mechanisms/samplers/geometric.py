@@ -106,7 +106,7 @@ class Geometric:
 
     def _prefix(self, column: int, bits: int) -> int:
         """Return ``floor(2**bits p)`` for the coin of this column, certified."""
-        return _coin_prefix(self.rate * (1 << column), column == self._digits, bits)
+        return coin_prefix(self.rate * (1 << column), column == self._digits, bits)
 
     def _overflow(self, randomness: Randomness) -> int:
         """Return a variable conditional on reaching ``2**digits``, that offset's multiple only."""
@@ -114,7 +114,7 @@ class Geometric:
         return above << self._digits
 
 
-def _coin_prefix(exponent: Fraction, overflow: bool, bits: int) -> int:
+def coin_prefix(exponent: Fraction, overflow: bool, bits: int) -> int:
     """Return the first bits of ``exp(-x)`` (overflow) or ``1 / (1 + exp(x))``, certified."""
 
     def look(_: int) -> int | None:

@@ -103,8 +103,8 @@ class Home(Place):
         from tests.app.postgres import databases
 
         name = make_url(self.url).database
-        databases()._administer(f'DROP DATABASE "{name}" WITH (FORCE)')
-        databases()._administer(f'CREATE DATABASE "{name}" TEMPLATE template0')
+        databases().administer(f'DROP DATABASE "{name}" WITH (FORCE)')
+        databases().administer(f'CREATE DATABASE "{name}" TEMPLATE template0')
 
     def _file(self, suffix: str) -> Path:
         return Path(f"{file_of(self.directory)}{suffix}")

@@ -40,7 +40,7 @@ class Databases:
         self._address = address
         self._free: list[str] = []
         self._numbers = count(1)
-        self._administer(f'CREATE DATABASE "{_TEMPLATE}" TEMPLATE template0')
+        self.administer(f'CREATE DATABASE "{_TEMPLATE}" TEMPLATE template0')
         _migrate(self.url(_TEMPLATE))
 
     def url(self, name: str) -> str:
@@ -60,7 +60,7 @@ class Databases:
     def empty(self) -> str:
         """Return the name of a fresh database without so much as a table."""
         name = f"test_{next(self._numbers)}"
-        self._administer(f'CREATE DATABASE "{name}" TEMPLATE template0')
+        self.administer(f'CREATE DATABASE "{name}" TEMPLATE template0')
         return name
 
     def lend(self) -> str:
@@ -68,18 +68,18 @@ class Databases:
         if self._free:
             return self._free.pop()
         name = f"test_{next(self._numbers)}"
-        self._administer(f'CREATE DATABASE "{name}" TEMPLATE "{_TEMPLATE}"')
+        self.administer(f'CREATE DATABASE "{name}" TEMPLATE "{_TEMPLATE}"')
         return name
 
     def take_back(self, name: str) -> None:
         """End what is still connected and empty the database, unless its schema was changed."""
-        self._administer(
+        self.administer(
             f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
         )
         if _emptied(self.url(name)):
             self._free.append(name)
 
-    def _administer(self, statement: str) -> None:
+    def administer(self, statement: str) -> None:
         import psycopg
 
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:

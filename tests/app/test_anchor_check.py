@@ -125,7 +125,7 @@ def test_a_server_that_goes_on_is_where_its_anchor_says(anchored: Anchored) -> N
             thread.start()
         try:
             with inspecting(anchored.place.url) as reader:
-                found = [standing_to(reader._connection, anchored.witness) for _ in range(30)]
+                found = [standing_to(reader.connection, anchored.witness) for _ in range(30)]
         finally:
             stop.set()
             for thread in threads:

@@ -76,11 +76,11 @@ class Pair:
     def copied(self) -> str:
         """Return the address of a copy of the ledger's database."""
         name, copy = make_url(self.url).database, databases().empty()
-        databases()._administer(f'DROP DATABASE "{copy}"')
-        databases()._administer(
+        databases().administer(f'DROP DATABASE "{copy}"')
+        databases().administer(
             f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
         )
-        databases()._administer(f'CREATE DATABASE "{copy}" TEMPLATE "{name}"')
+        databases().administer(f'CREATE DATABASE "{copy}" TEMPLATE "{name}"')
         return databases().url(copy)
 
 
@@ -179,12 +179,12 @@ def test_what_a_dead_process_had_noted_is_burned_by_the_next(pair: Pair) -> None
 
         def die(_: object) -> None:
             guard = dead._guard
-            work = dead._writer._work
+            work = dead.writer._work
             guard.before_commit(work)
             guard.rolled_back = lambda: None  # type: ignore[method-assign]
             raise RuntimeError("as if killed before COMMIT")
 
-        dead._writer._before_commit = die
+        dead.writer.before_commit = die
         for task in (
             Debit(
                 dataset=ledger.dataset,
@@ -208,7 +208,7 @@ def test_what_a_dead_process_had_noted_is_burned_by_the_next(pair: Pair) -> None
         assert found is not None
         assert (found.state, found.result) == (ReleaseState.RELEASED, b"seen")
         assert alive.verify().ok
-    dead._writer._before_commit = None
+    dead.writer.before_commit = None
     dead.close()
     store = pair.open()
     assert store.frozen is None
@@ -296,7 +296,7 @@ def test_the_ledger_s_own_database_is_refused_whatever_its_address(
 def test_another_server_s_database_of_the_same_name_is_another(pair: Pair) -> None:
     other = databases.__wrapped__()
     name = make_url(pair.url).database
-    other._administer(f'CREATE DATABASE "{name}"')
+    other.administer(f'CREATE DATABASE "{name}"')
     elsewhere = replace(pair, anchor_url=other.url(name))
     with closing(elsewhere.open()) as (store,):
         charge(store, pair.ledger(store), "one")

@@ -152,7 +152,7 @@ def test_a_commit_that_fails_with_its_anchor_is_burned_or_undone(
     with opened(home, total=10**6) as ledger:
         store, dataset = ledger.store, ledger.dataset
         release(store, dataset, "warm up")
-        engine = store._opened.connection.engine
+        engine = store.writer.connection.engine
         event.listen(engine, "commit", raise_at_commit)
         line.count, line.at, line.lasting, line.after = 0, 3, lasting, after
         with pytest.raises(InjectedError):

@@ -36,7 +36,7 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 def test_a_grant_ends_although_the_ledger_was_busy_and_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(budgets_module, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(budgets_module, "LOOK_EVERY_S", 0.01)
     caplog.set_level("INFO")
 
     async def scenario() -> None:

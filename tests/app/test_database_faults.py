@@ -64,7 +64,7 @@ class Disk:
         self.lasting: float = 1
         self._error, self._after = error, after
         self._raise = _RAISE.format(error.sqlstate)
-        engine = store._opened.connection.engine
+        engine = store.writer.connection.engine
         self._commit = engine.dialect.do_commit
         engine.dialect.do_commit = self.commit  # type: ignore[method-assign]
         event.listen(engine, "do_execute", self.execute)

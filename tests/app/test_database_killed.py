@@ -228,7 +228,7 @@ def test_a_transaction_number_that_is_given_out_again_proves_nothing(
         ledger.store.share()
         with closing(place.open()) as other:
             numbers: list[int] = []
-            dialect = ledger.store._opened.connection.engine.dialect
+            dialect = ledger.store.writer.connection.engine.dialect
             commit = dialect.do_commit
 
             def lost(connection: object) -> None:
@@ -257,5 +257,5 @@ def test_a_transaction_number_that_is_given_out_again_proves_nothing(
 
 def number_of(work: UnitOfWork) -> int:
     """Return the number of a unit of work's transaction."""
-    found = work.releases._connection.exec_driver_sql("SELECT pg_current_xact_id()::text")
+    found = work.connection.exec_driver_sql("SELECT pg_current_xact_id()::text")
     return int(found.scalar_one())

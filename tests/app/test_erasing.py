@@ -30,7 +30,7 @@ def test_one_that_fails_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> No
     plane, store = Plane(), SimpleNamespace(shared=True)
     service = ErasingService(store, plane)  # type: ignore[arg-type]
     others = [f"ds_{number}" for number in range(5)]
-    monkeypatch.setattr(erasing, "_LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(erasing, "LOOK_EVERY_S", 0.001)
     monkeypatch.setattr(service, "_found", lambda: frozenset({BROKEN, *others}))
 
     async def scenario() -> None:

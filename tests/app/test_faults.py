@@ -72,7 +72,7 @@ class Trap:
         self.at: int | None = None
         self.lasting: float = 1
         self.spring: Callable[[], object] = lambda: None
-        engine = store._opened.connection.engine
+        engine = store.writer.connection.engine
         event.listen(engine, "before_cursor_execute", self)
         event.listen(engine, "commit", self)
 
@@ -127,20 +127,20 @@ def test_a_commit_that_cannot_be_taken_back_is_a_failed_one_all_the_same(
 ) -> None:
     """COMMIT fails and the anchor is gone too: the first error is told, the second is logged."""
     with opened(home, total=10**6) as ledger:
-        store, writer = ledger.store, ledger.store._writer
+        store, writer = ledger.store, ledger.store.writer
         health = HealthService(store, directories=(home.directory,))
         release(store, ledger.dataset, "warm up")
         health.check()
-        take_back = writer._rolled_back
+        take_back = writer.rolled_back
         assert take_back is not None
 
         def gone() -> None:
             take_back()  # a file's never fails
             raise AnchorError("the anchor's database cannot be used")
 
-        engine = store._opened.connection.engine
+        engine = store.writer.connection.engine
         event.listen(engine, "commit", raise_at_commit)
-        writer._rolled_back = gone
+        writer.rolled_back = gone
         with pytest.raises(InjectedError):
             release(store, ledger.dataset, "lost")
         assert store.failing
@@ -149,7 +149,7 @@ def test_a_commit_that_cannot_be_taken_back_is_a_failed_one_all_the_same(
         (told,) = (each for each in caplog.records if each.levelname == "ERROR")
         assert vars(told)["failure"] == "AnchorError"
         event.remove(engine, "commit", raise_at_commit)
-        writer._rolled_back = take_back
+        writer.rolled_back = take_back
         assert release(store, ledger.dataset, "lost").result == RESULT
         health.check()
         check(store, ledger.account, {"warm up", "lost"}, asked=2)

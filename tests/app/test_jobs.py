@@ -116,8 +116,8 @@ async def opened(
     jobs._processes = processes
     if isinstance(processes, Fake):
         processes.receipts = services.receipts
-    jobs._look_s = 0.05 if store.shared else None
-    lease = Lease(store, services.releases._draws.worker, lease_ms=lease_ms)
+    jobs.look_s = 0.05 if store.shared else None
+    lease = Lease(store, services.releases.draws.worker, lease_ms=lease_ms)
     await lease.begin()
     try:
         yield store, services
@@ -178,7 +178,7 @@ def test_a_job_is_queued_and_then_drawn_elsewhere(place: Place) -> None:
             services.jobs.start()
             done = await final(services, queued.id)
             assert (done.state, drawn(done), done.attempts) == (ReleaseState.RELEASED, 1, 1)
-            assert done.worker == services.releases._draws.worker
+            assert done.worker == services.releases.draws.worker
             assert await ask(services, dataset) == done
             assert fake.drawn == [queued.id]
             assert spent(services, dataset) == 10**9
@@ -194,7 +194,7 @@ def test_what_is_woken_while_it_closes_closes(tmp_path: Path, turns: int) -> Non
             _,
             services,
         ):
-            services.jobs._look_s = 60
+            services.jobs.look_s = 60
             services.jobs.start()
             await services.jobs.idle()
             await asyncio.sleep(0.05)  # it has begun to wait
@@ -315,7 +315,7 @@ def test_an_outcome_that_cannot_be_stored_is_drawn_again(
 
     async def scenario() -> None:
         async with opened(place, Fake()) as (_, services):
-            draws = services.releases._draws
+            draws = services.releases.draws
             finish, surely = draws.finish, draws.surely
 
             async def full(*_: object) -> Any:
@@ -345,7 +345,7 @@ def test_what_cannot_be_handed_back_for_long_is_logged_once(
 
     async def scenario() -> None:
         async with opened(place, Fake()) as (_, services):
-            draws = services.releases._draws
+            draws = services.releases.draws
             surely = draws.surely
 
             async def broken(*_: object) -> Any:
@@ -384,7 +384,7 @@ def test_a_stopping_service_waits_for_no_pause(
 
     async def scenario() -> None:
         async with opened(place, Fake()) as (_, services):
-            draws, tries = services.releases._draws, asyncio.Event()
+            draws, tries = services.releases.draws, asyncio.Event()
 
             async def frozen(_: object) -> Any:
                 tries.set()
@@ -433,7 +433,7 @@ def test_what_one_process_erases_others_let_go_of(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not while a charged release waits for it, nor while the ledger is frozen."""
-    monkeypatch.setattr(erasing, "_LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(erasing, "LOOK_EVERY_S", 0.02)
     told: list[str] = []
 
     async def scenario() -> None:
@@ -442,7 +442,7 @@ def test_what_one_process_erases_others_let_go_of(
         async with opened(place, slow) as (_, first), opened(place, Fake()) as (store, second):
             first.jobs.start()
             dataset = await new_dataset(first)
-            plane: Any = second.datasets._plane
+            plane: Any = second.datasets.plane
 
             def forget(name: str) -> None:
                 told.append(name)

@@ -31,7 +31,7 @@ def debit(ledger: Ledger, idem: str, amount: int = 1, **changes: Any) -> Debit:
 def together(ledger: Ledger, *tasks: Any) -> list[Any]:
     """Let tasks wait behind a busy writer, and return what each came to or raised."""
     go = hold(ledger)
-    futures: list[Future[Any]] = [ledger.store._writer.submit(task) for task in tasks]
+    futures: list[Future[Any]] = [ledger.store.writer.submit(task) for task in tasks]
     go.set()
     return [future.exception(30) or future.result(30) for future in futures]
 
@@ -52,7 +52,7 @@ def test_debits_of_one_batch_are_charged_in_order_and_in_one_update(place: Place
     with opened(place, total=10) as ledger:
         updates: list[str] = []
 
-        @event.listens_for(ledger.store._opened.connection, "before_cursor_execute")
+        @event.listens_for(ledger.store.writer.connection, "before_cursor_execute")
         def count(_c: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
             updates.extend([statement] * statement.startswith("UPDATE account"))
 
@@ -228,8 +228,8 @@ def test_a_batch_of_any_size_is_written_whole(place: Place) -> None:
 def test_before_commit_hears_of_every_account_that_moves(place: Place) -> None:
     with opened(place) as ledger:
         heard: list[Mapping[str, Move]] = []
-        writer = ledger.store._writer
-        writer._before_commit = lambda work: heard.append(work.entries.moves())
+        writer = ledger.store.writer
+        writer.before_commit = lambda work: heard.append(work.entries.moves())
 
         def fail(u: UnitOfWork) -> None:
             u.accounts.grant(ledger.account, 1, principal=CURATOR, reason="r")
@@ -268,11 +268,11 @@ def test_before_commit_may_forbid_the_commit(place: Place) -> None:
             if any(move.pending.spent > 5 for move in work.entries.moves().values()):
                 raise OSError("no anchor")
 
-        ledger.store._writer._before_commit = forbid
+        ledger.store.writer.before_commit = forbid
         outcomes = together(ledger, *(debit(ledger, key, 3) for key in "abc"))
         assert [isinstance(each, OSError) for each in outcomes] == [False, True, True]
         assert ledger.balance() == (1000, 3, 0)
-        ledger.store._writer._before_commit = None
+        ledger.store.writer.before_commit = None
         assert ledger.store.write(debit(ledger, "b", 3)).fresh
         assert ledger.store.verify().ok
 
@@ -306,7 +306,7 @@ def test_a_loop_that_has_ended_holds_nobody_up(place: Place) -> None:
             await asyncio.sleep(0)
 
         asyncio.run(leave())
-        waiting = ledger.store._writer.submit(debit(ledger, "b"))
+        waiting = ledger.store.writer.submit(debit(ledger, "b"))
         go.set()
         assert waiting.result(30).fresh
         assert ledger.balance() == (1000, 2, 0)
@@ -318,8 +318,8 @@ def test_what_is_undone_is_not_told_before_commit(place: Place) -> None:
         kept, undone = ledger.debit("kept").id, ledger.debit("undone").id
         heard: list[Mapping[str, bytes | None]] = []
         debits: list[int] = []
-        writer = ledger.store._writer
-        before = writer._before_commit
+        writer = ledger.store.writer
+        before = writer.before_commit
 
         def listen(work: UnitOfWork) -> None:
             heard.append(work.releases.settled())
@@ -334,7 +334,7 @@ def test_what_is_undone_is_not_told_before_commit(place: Place) -> None:
             assert u.entries.debits > 0
             raise RuntimeError
 
-        writer._before_commit = listen
+        writer.before_commit = listen
         finish = Finish(release=kept, result=b"1")
         outcomes = together(ledger, finish, debit(ledger, "a"), fail, replace(finish, result=b"2"))
         assert isinstance(outcomes[2], RuntimeError)

@@ -125,8 +125,8 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(charges=st.lists(CHARGES, min_size=2, max_size=20))
     def debit_together(self, charges: list[tuple[int, int, str, str]]) -> None:
         go = threading.Event()
-        self.store._writer.submit(lambda _: go.wait(30))
-        waiting = [self.store._writer.submit(self.debit_of(*charge)) for charge in charges]
+        self.store.writer.submit(lambda _: go.wait(30))
+        waiting = [self.store.writer.submit(self.debit_of(*charge)) for charge in charges]
         go.set()
         for charge, future in zip(charges, waiting, strict=True):
             self.judge_debit(charge, future.exception(30) or future.result(30))

@@ -44,7 +44,7 @@ def test_one_splits_into_equal_decimal_parts_for_every_count_up_to_150(place: Pl
             ).id
             go = hold(ledger)
             futures = [
-                ledger.store._writer.submit(debit_of(ledger, "ann", f"{count}/{n}", part, dataset))
+                ledger.store.writer.submit(debit_of(ledger, "ann", f"{count}/{n}", part, dataset))
                 for n in range(count + 1)
             ]
             go.set()

@@ -36,7 +36,7 @@ def hold(ledger: Ledger) -> threading.Event:
         started.set()
         assert go.wait(30)
 
-    ledger.store._writer.submit(wait)
+    ledger.store.writer.submit(wait)
     assert started.wait(30)
     return go
 
@@ -109,7 +109,7 @@ def test_a_failing_function_is_undone_alone(place: Place) -> None:
 
             return function
 
-        futures = [ledger.store._writer.submit(write(number)) for number in range(10)]
+        futures = [ledger.store.writer.submit(write(number)) for number in range(10)]
         go.set()
         for number, future in enumerate(futures):
             if number % 3 == 0:
@@ -129,7 +129,7 @@ def test_a_commit_that_fails_is_replayed_one_by_one(place: Place) -> None:
 
         def poison(u: UnitOfWork) -> None:
             runs["poison"] += 1
-            u.releases._connection.exec_driver_sql(
+            u.connection.exec_driver_sql(
                 "UPDATE account SET seq = seq + 1, total = total + 5 WHERE id <> '0'"
             )
 
@@ -137,7 +137,7 @@ def test_a_commit_that_fails_is_replayed_one_by_one(place: Place) -> None:
             runs["good"] += 1
             u.accounts.grant(ledger.account, 1, principal=CURATOR, reason="r")
 
-        futures = [ledger.store._writer.submit(f) for f in (good, poison, good)]
+        futures = [ledger.store.writer.submit(f) for f in (good, poison, good)]
         go.set()
         futures[0].result(30)
         futures[2].result(30)
@@ -163,9 +163,9 @@ def test_a_function_that_ends_the_transaction_takes_nobody_along(
             u.accounts.grant(ledger.account, 1, principal=CURATOR, reason="r")
 
         def end(u: UnitOfWork) -> None:
-            u.releases._connection.exec_driver_sql(statement)
+            u.connection.exec_driver_sql(statement)
 
-        futures = [ledger.store._writer.submit(f) for f in (grant, end, grant)]
+        futures = [ledger.store.writer.submit(f) for f in (grant, end, grant)]
         go.set()
         futures[0].result(30)
         futures[2].result(30)
@@ -178,7 +178,7 @@ def test_a_function_that_ends_the_transaction_takes_nobody_along(
 def test_a_full_queue_is_busy_and_writes_nothing(place: Place) -> None:
     with opened(place, queue_length=4) as ledger:
         go = hold(ledger)
-        futures = [ledger.store._writer.submit(lambda u: None) for _ in range(4)]
+        futures = [ledger.store.writer.submit(lambda u: None) for _ in range(4)]
         with pytest.raises(Problem) as refused:
             ledger.debit("too many")
         assert (refused.value.code, refused.value.status) == ("busy", 503)
@@ -194,7 +194,7 @@ def test_a_group_is_bounded_and_keeps_its_order(place: Place, in_bulk: bool) -> 
         go = hold(ledger)
         done: list[int] = []
         commits: list[int] = []
-        ledger.store._writer._before_commit = lambda work: commits.append(
+        ledger.store.writer.before_commit = lambda work: commits.append(
             work.entries.debits if in_bulk else len(done)
         )
 
@@ -206,7 +206,7 @@ def test_a_group_is_bounded_and_keeps_its_order(place: Place, in_bulk: bool) -> 
                 request="{}", plan="{}",
             )  # fmt: skip
 
-        futures = [ledger.store._writer.submit(job(n)) for n in range(MAX_BATCH * 2)]
+        futures = [ledger.store.writer.submit(job(n)) for n in range(MAX_BATCH * 2)]
         go.set()
         results: list[Any] = [future.result(30) for future in futures]
         # What held the writer was committed alone.
@@ -242,10 +242,10 @@ def test_a_waiter_that_leaves_cancels_nothing(place: Place) -> None:
 def test_closing_finishes_what_waits(place: Place) -> None:
     with opened(place) as ledger:
         go = hold(ledger)
-        future = ledger.store._writer.submit(
+        future = ledger.store.writer.submit(
             lambda u: u.accounts.grant(ledger.account, 1, principal=CURATOR, reason="r")
         )
-        closing = threading.Thread(target=ledger.store._writer.close)
+        closing = threading.Thread(target=ledger.store.writer.close)
         closing.start()
         go.set()
         closing.join(30)

@@ -112,8 +112,8 @@ def test_nothing_is_handed_over_before_all_outcomes_are_told() -> None:
 def test_charges_of_turns_in_a_row_are_one_commit(place: Place) -> None:
     commits = 0
     with opened(place) as ledger:
-        writer = ledger.store._writer
-        before = writer._before_commit
+        writer = ledger.store.writer
+        before = writer.before_commit
         assert before is not None
 
         def counted(work: UnitOfWork) -> None:
@@ -121,7 +121,7 @@ def test_charges_of_turns_in_a_row_are_one_commit(place: Place) -> None:
             commits += 1
             before(work)
 
-        writer._before_commit = counted
+        writer.before_commit = counted
 
         async def work() -> None:
             charging = []
@@ -167,7 +167,7 @@ def test_what_a_closing_store_has_gathered_is_refused(place: Place) -> None:
         async def work() -> None:
             charging = asyncio.ensure_future(ledger.store.awrite(charge(ledger, "k")))
             await asyncio.sleep(0)
-            ledger.store._writer.close()
+            ledger.store.writer.close()
             with pytest.raises(StoreClosedError):
                 await charging
             with pytest.raises(StoreClosedError):
@@ -179,7 +179,7 @@ def test_what_a_closing_store_has_gathered_is_refused(place: Place) -> None:
 
 def test_what_waits_when_a_store_is_closed_is_written(place: Place) -> None:
     with opened(place) as ledger:
-        writer = ledger.store._writer
+        writer = ledger.store.writer
         begun, going_on = threading.Event(), threading.Event()
 
         def hold(_: UnitOfWork) -> None:

@@ -131,7 +131,7 @@ def test_an_approval_wakes_the_queue_though_its_client_leaves(
 ) -> None:
     async def scenario() -> None:
         async with serving(place, Fake()) as (store, services):
-            services.jobs._look_s = None  # nobody looks unless woken
+            services.jobs.look_s = None  # nobody looks unless woken
             services.jobs.start()
             dataset, asked = await waiting(services)
             await services.jobs.idle()
@@ -296,7 +296,7 @@ def test_whoever_decides_first_ends_what_is_overdue(place: Place) -> None:
 def test_a_serving_process_ends_what_is_overdue(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.services.releases.reviews._LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("app.services.releases.reviews.LOOK_EVERY_S", 0.01)
 
     async def scenario() -> None:
         async with serving(place, Fake()) as (store, services):
@@ -334,14 +334,14 @@ def test_what_waits_is_found_by_its_index(tmp_path: Path) -> None:
             if "FROM release" in statement:
                 asked.append((statement, values))
 
-        event.listen(r._connection, "before_cursor_execute", note)
+        event.listen(r.connection, "before_cursor_execute", note)
         r.reviews.waiting_since("9999")
         r.reviews.waiting_for(ledger.dataset)
         r.releases.list(state=ReleaseState.RESERVED)
-        event.remove(r._connection, "before_cursor_execute", note)
+        event.remove(r.connection, "before_cursor_execute", note)
         plans = []
         for statement, values in asked:
-            rows = r._connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)
+            rows = r.connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)
             plans.append(" ".join(str(row[3]) for row in rows))
     assert len(plans) == 3
     assert all("USING INDEX ix_release_reserved" in plan for plan in plans), plans

@@ -111,7 +111,7 @@ def test_a_client_that_leaves_stops_nothing(
         async with opened(tmp_path) as (_, services):
             dataset = await new_dataset(services)
             begun, go = asyncio.Event(), asyncio.Event()
-            draws = services.releases._draws
+            draws = services.releases.draws
             draw = draws.draw
 
             async def slow(*arguments: Any) -> Any:
@@ -254,7 +254,7 @@ def test_after_three_deaths_a_release_is_void(
             other = await leave_debited(services, store, dataset, "b")
         for _ in range(2):
             async with opened(tmp_path, drain_s=0.01) as (_, services):
-                monkeypatch.setattr(services.releases._draws, "redraw", hang)
+                monkeypatch.setattr(services.releases.draws, "redraw", hang)
                 services.jobs.start()
                 while not services.jobs._working:
                     await asyncio.sleep(0.01)
@@ -275,7 +275,7 @@ def test_a_replay_redraws_what_an_earlier_failure_left(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as (store, services):
             dataset = await new_dataset(services)
-            mine = services.releases._draws.worker
+            mine = services.releases.draws.worker
             left = await leave_debited(services, store, dataset, "a", worker=mine)
             record = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
             assert (record.id, record.attempts) == (left, 2)

@@ -55,7 +55,7 @@ async def ended(pids: Sequence[int]) -> bool:
 
 async def until_ready(services: Services) -> None:
     """Wait until draws would not wait for a process: it is ready, or there is none to be had."""
-    small = services.releases._draws._small_draws
+    small = services.releases.draws.small_draws
     assert small is not None
     async with asyncio.timeout(30):
         while not small.prepare():
@@ -142,17 +142,17 @@ def test_until_the_process_is_ready_it_is_drawn_here(
         monkeypatch.setattr(small_draws.FORKS, "order", order)
         async with opened(tmp_path, draw_process=True) as (store, services):
             dataset = await new_dataset(services)
-            draws: Any = services.releases._draws
+            draws: Any = services.releases.draws
 
             async def ask(key: str) -> ReleaseRecord:
                 asked = services.releases.submit(dataset, question("0.1"), idem=key, caller=BOB)
                 return await asyncio.wait_for(asked, 10)
 
             found = [await ask("a")]
-            while not ordered or not draws._small_draws._opening.done():
+            while not ordered or not draws.small_draws._opening.done():
                 await asyncio.sleep(0.01)
             found.append(await ask("b"))  # there is one, and it is loading
-            assert not draws._small_draws.prepare()
+            assert not draws.small_draws.prepare()
             assert {(each.state, each.attempts) for each in found} == {(ReleaseState.RELEASED, 1)}
             with ordered.pop() as process:
                 process.sendall(framed(pickled(None)))
@@ -188,7 +188,7 @@ def test_without_a_process_it_is_drawn_here(
                 found += await ask_all(services, dataset, "def")
                 assert len(asked) == 1  # it is not tried for every draw
             assert {(each.state, each.attempts) for each in found} == {(ReleaseState.RELEASED, 1)}
-            monkeypatch.setattr(services.releases._draws._small_draws, "_begin_again", 0.0)
+            monkeypatch.setattr(services.releases.draws.small_draws, "_begin_again", 0.0)
             [later] = await ask_all(services, dataset, "g")
             assert (later.state, later.attempts) == (ReleaseState.RELEASED, 1)
             assert len(processes()) == 1
@@ -262,7 +262,7 @@ def test_what_fails_there_is_void_and_the_process_goes_on(tmp_path: Path) -> Non
     async def scenario() -> None:
         async with opened(tmp_path, draw_process=True) as (store, services):
             dataset = await new_dataset(services)
-            plane = services.datasets._plane
+            plane = services.datasets.plane
             plane._vault.erase(dataset)  # type: ignore[attr-defined]
             [failed] = await ask_all(services, dataset, "a")
             assert (failed.state, failed.attempts) == (ReleaseState.VOID, 1)
@@ -282,7 +282,7 @@ def test_it_draws_what_was_charged_for_or_nothing(tmp_path: Path) -> None:
             dataset = await new_dataset(services)
             [drawn] = await ask_all(services, dataset, "a")
             public = services.datasets.facts(dataset).record
-            small = services.releases._draws._small_draws
+            small = services.releases.draws.small_draws
             assert small is not None
             plan = json.loads(drawn.plan)
             cheaper = drawn._replace(amount=drawn.amount // 4)

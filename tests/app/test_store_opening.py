@@ -232,13 +232,13 @@ def test_a_thread_that_reads_on_leaves_no_connection_to_a_closed_store(place: Pl
     store = place.open()
     left = []
     with store.reading() as r:
-        left.append(r._connection.connection.driver_connection)
+        left.append(r.connection.connection.driver_connection)
         store.close()
         assert r.accounts.get("none") is None
     with store.reading() as r:
-        left.append(r._connection.connection.driver_connection)
+        left.append(r.connection.connection.driver_connection)
     assert store.is_newest()
-    assert store._readers.pool.checkedin() == 0
+    assert store.readers.pool.checkedin() == 0
     for driver in left:
         with pytest.raises(DATABASE_ERRORS, match="closed"):
             driver.execute("SELECT 1")

@@ -107,7 +107,7 @@ def test_a_commit_is_flushed_even_where_the_default_is_not_to(place: Place) -> N
 
 def setting(ledger: Ledger, name: str) -> str:
     def ask(u: UnitOfWork) -> str:
-        found = u.releases._connection.exec_driver_sql(f"SHOW {name}")
+        found = u.connection.exec_driver_sql(f"SHOW {name}")
         return str(found.scalar_one())
 
     return ledger.store.write(ask)
@@ -144,7 +144,7 @@ def test_the_role_may_not_even_try(place: Place, statement: str) -> None:
     with opened(place) as ledger:
 
         def attempt(u: UnitOfWork) -> None:
-            u.releases._connection.exec_driver_sql(statement)
+            u.connection.exec_driver_sql(statement)
 
         with pytest.raises(DBAPIError, match=r"permission denied|must be owner"):
             ledger.store.write(attempt)
@@ -301,7 +301,7 @@ def test_what_a_lost_connection_left_is_neither_lost_nor_written_twice(
             runs.append("run")
             u.accounts.grant(ledger.account, 5, principal=CURATOR, reason="r")
             if len(runs) == 1:
-                lose_connection(u.releases._connection, after_commit=after_commit)
+                lose_connection(u.connection, after_commit=after_commit)
 
         if after_commit:
             ledger.store.write(grant)
@@ -382,16 +382,16 @@ def test_a_database_that_is_away_fails_what_waits_at_once(place: Place) -> None:
     with opened(place) as ledger, psycopg.connect(server, autocommit=True) as admin:
         ledger.debit("before")
         (name,) = ledger.store.write(
-            lambda u: u.releases._connection.exec_driver_sql("SELECT current_database()").one()
+            lambda u: u.connection.exec_driver_sql("SELECT current_database()").one()
         )
         go = hold(ledger)
-        futures = [ledger.store._writer.submit(lambda u: ledger.account) for _ in range(100)]
+        futures = [ledger.store.writer.submit(lambda u: ledger.account) for _ in range(100)]
         admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())
         admin.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
         )
         attempts: list[object] = []
-        engine = ledger.store._writer._connection.engine
+        engine = ledger.store.writer.connection.engine
         event.listen(engine, "do_connect", lambda *a: attempts.append(a))
         go.set()
         for future in futures:

@@ -90,7 +90,7 @@ def fill(ledger: Ledger) -> None:
 
 def check(place: Place, *, processes: int) -> Verification:
     with inspecting(place.url) as reader:
-        return verify(reader._connection, processes=processes, may_end=True)
+        return verify(reader.connection, processes=processes, may_end=True)
 
 
 @pytest.mark.usefixtures("in_pieces")
@@ -154,7 +154,7 @@ def test_a_server_may_go_on_meanwhile(place: Place, monkeypatch: pytest.MonkeyPa
 
         monkeypatch.setattr(verification, "_found", meanwhile)
         with inspecting(place.url) as reader:
-            assert verify(reader._connection, processes=0).ok
+            assert verify(reader.connection, processes=0).ok
         assert len(extra) > 5
 
 
@@ -271,7 +271,7 @@ class Dying:
 
 
 def test_a_process_that_dies_is_a_fault_and_not_an_error(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger, ledger.store._readers.connect() as connection:
+    with opened(tmp_path) as ledger, ledger.store.readers.connect() as connection:
         (found,) = verification._elsewhere(connection, [Dying()], 1)
         assert found == ["the database file cannot be read through"]
 

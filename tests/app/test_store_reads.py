@@ -39,7 +39,7 @@ ANSWER = b'{"drawn":"%s"}' % (b"x" * 300_000)
 def heard(store: Store) -> Iterator[list[str]]:
     """Collect every statement that a store has its database run."""
     statements: list[str] = []
-    ours = {store._readers, store._opened.connection.engine}
+    ours = {store.readers, store.writer.connection.engine}
 
     def hear(connection: Connection, _cursor: Any, statement: str, *_rest: Any) -> None:
         if connection.engine in ours:  # servers of other tests may run in this process

@@ -60,11 +60,11 @@ class Desk:
             from tests.app.postgres import databases
 
             name = str(make_url(self.database["database_url"]).database)
-            databases()._administer(f'CREATE DATABASE "{name}_saved" TEMPLATE "{name}"')
+            databases().administer(f'CREATE DATABASE "{name}_saved" TEMPLATE "{name}"')
 
             def put_back() -> None:
-                databases()._administer(f'DROP DATABASE "{name}" WITH (FORCE)')
-                databases()._administer(f'ALTER DATABASE "{name}_saved" RENAME TO "{name}"')
+                databases().administer(f'DROP DATABASE "{name}" WITH (FORCE)')
+                databases().administer(f'ALTER DATABASE "{name}_saved" RENAME TO "{name}"')
 
             return put_back
         file = self.data_dir / "release-desk.db"

@@ -130,17 +130,17 @@ def test_coin_prefixes_are_certified() -> None:
             power = arb(fmpq(rate.numerator, rate.denominator)).exp()
             probability = 1 / power if overflow else 1 / (1 + power)
             for bits in (32, 96, 160):
-                prefix = geometric_module._coin_prefix(rate, overflow, bits)
+                prefix = geometric_module.coin_prefix(rate, overflow, bits)
                 assert arb(prefix) <= probability * 2**bits < arb(prefix + 1)
 
 
 def test_a_tie_is_settled_with_more_bits() -> None:
     law = Geometric(Fraction(30))  # no digits, only the overflow coin, of prefix zero
-    below = geometric_module._coin_prefix(Fraction(30), True, 96) - 1
+    below = geometric_module.coin_prefix(Fraction(30), True, 96) - 1
     assert law.draw(Randomness(ScriptedBits([0, below])), 1)[0] >= 1
-    above = geometric_module._coin_prefix(Fraction(30), True, 96) + 1
+    above = geometric_module.coin_prefix(Fraction(30), True, 96) + 1
     assert law.draw(Randomness(ScriptedBits([0, above])), 1)[0] == 0
-    tie = geometric_module._coin_prefix(Fraction(30), True, 96)
+    tie = geometric_module.coin_prefix(Fraction(30), True, 96)
     source = ScriptedBits([0, tie, 2**64 - 1])
     assert law.draw_sum(Randomness(source), 1) == 0
     assert source.asked == [32, 64, 64]

@@ -134,7 +134,7 @@ def verified(file: Path) -> Verified:
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     before, began = spent_s(), time.monotonic()
     with inspecting(f"sqlite:///{file}") as reader:
-        found = verify(reader._connection, processes=2, may_end=True)
+        found = verify(reader.connection, processes=2, may_end=True)
     return Verified(found.faults, found.entries, time.monotonic() - began, spent_s() - before)
 
 
@@ -158,7 +158,7 @@ def test_a_small_ledger_is_verified_as_fast_as_ever(tmp_path: Path, what: str) -
     file = grown(tmp_path, what, count)
     with inspecting(f"sqlite:///{file}") as reader:
         before = time.thread_time()
-        found = verify(reader._connection, processes=0)
+        found = verify(reader.connection, processes=0)
         each_us = (time.thread_time() - before) / count * 1e6
     assert found.faults == ()
     assert found.entries > count

@@ -23,7 +23,7 @@ from mechanisms.privacy import Epsilon
 __all__ = ["BudgetService", "BudgetView", "CapRecord"]
 
 _LOG = logging.getLogger(__name__)
-_LOOK_EVERY_S = 15.0
+LOOK_EVERY_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class BudgetService:
                 _LOG.info("grants not ended yet", extra={"code": problem.code})
             except Exception as error:
                 _LOG.error("grants not ended yet", extra=describe(error))
-            await anyio.sleep(_LOOK_EVERY_S)
+            await anyio.sleep(LOOK_EVERY_S)
 
     def _due(self) -> bool:
         with self._store.reading() as reader:

@@ -131,7 +131,7 @@ class DatasetService:
         threads: int = 1,
     ) -> None:
         self._store = store
-        self._plane = plane
+        self.plane = plane
         self._intake = intake
         self._lineage = lineage
         # reading an upload in takes memory and time: only so many at once, and
@@ -162,7 +162,7 @@ class DatasetService:
             # It may be registered, and then needs its rows; else the next start sets them aside.
             raise
         except Exception:
-            await anyio.to_thread.run_sync(self._plane.erase, dataset)
+            await anyio.to_thread.run_sync(self.plane.erase, dataset)
             raise
         _LOG.info("data set created", extra={"dataset": dataset})
         return await anyio.to_thread.run_sync(self.view, dataset)

@@ -18,7 +18,7 @@ from app.services.datasets.datasets import DataPlane
 from app.store import DatasetStatus, Store
 
 _LOG = logging.getLogger(__name__)
-_LOOK_EVERY_S = 10.0
+LOOK_EVERY_S = 10.0
 _PAGE = 500
 
 
@@ -68,7 +68,7 @@ class ErasingService:
             for dataset in await anyio.to_thread.run_sync(self._found) - erased:
                 if await anyio.to_thread.run_sync(self._erased, dataset):
                     erased.add(dataset)
-            await anyio.sleep(_LOOK_EVERY_S)
+            await anyio.sleep(LOOK_EVERY_S)
 
     def _found(self) -> Set[str]:
         """Return the archived data sets that no charged release waits for.

@@ -91,7 +91,7 @@ class DrawService:
         small_draws: SmallDrawProcess | None = None,
     ) -> None:
         self.worker = worker
-        self._small_draws = small_draws
+        self.small_draws = small_draws
         self._store = store
         self._datasets = datasets
         self._plans = plans
@@ -103,7 +103,7 @@ class DrawService:
     ) -> ReleaseRecord:
         """Draw, make the result durable, and only then return it."""
         expected_ms = batched_ms(plan)
-        small = self._small_draws
+        small = self.small_draws
         if small is not None and _is_small(question, facts, expected_ms) and small.prepare():
             try:
                 answer = await small.draw(record, facts.record, expected_ms=expected_ms)
@@ -193,8 +193,8 @@ class DrawService:
     def close(self) -> None:
         """Begin no further draw."""
         self._batches.close()
-        if self._small_draws is not None:
-            self._small_draws.close()
+        if self.small_draws is not None:
+            self.small_draws.close()
 
 
 def _is_small(question: Question, facts: DatasetFacts, expected_ms: float) -> bool:

@@ -81,9 +81,9 @@ class JobRunner:
         self._store = store
         self._datasets = datasets
         self._erasing = erasing
-        self._draws = draws
+        self.draws = draws
         self._processes = processes
-        self._look_s = look_s if store.shared else None
+        self.look_s = look_s if store.shared else None
         self._something = asyncio.Event()
         self._claiming = False
         self._working: dict[str, asyncio.Task[None]] = {}
@@ -154,15 +154,15 @@ class JobRunner:
                 self._claiming = False
             if found is not None:
                 return found
-            await _within(self._something, self._look_s)
+            await _within(self._something, self.look_s)
 
     async def _claim(self) -> ReleaseRecord | None:
         if self._store.frozen is not None:  # what was drawn in another time must not be again
             return None
         if not await anyio.to_thread.run_sync(self._is_something_left):
             return None
-        worker = self._draws.worker
-        claim = asyncio.ensure_future(self._draws.surely(lambda work: work.releases.claim(worker)))
+        worker = self.draws.worker
+        claim = asyncio.ensure_future(self.draws.surely(lambda work: work.releases.claim(worker)))
         try:
             return await asyncio.shield(claim)
         except asyncio.CancelledError:
@@ -181,7 +181,7 @@ class JobRunner:
             if record.state is ReleaseState.VOID:
                 _LOG.error("release void: no attempt left", extra={"release": record.id})
             elif job_of_record(record) is None:
-                await self._draws.redraw(record)
+                await self.draws.redraw(record)
             else:
                 await self._draw(record)
             await self._erasing.erase_if_archived(record.dataset)
@@ -194,7 +194,7 @@ class JobRunner:
         try:
             facts = await anyio.to_thread.run_sync(self._datasets.facts, record.dataset)
         except Problem as error:
-            await self._draws.void(record, error)
+            await self.draws.void(record, error)
             return
         while record.state is ReleaseState.DEBITED:
             try:
@@ -208,17 +208,17 @@ class JobRunner:
                 _LOG.error(
                     "draw process died", extra={"release": record.id, "attempts": record.attempts}
                 )
-                record = await self._draws.count_attempt(record)
+                record = await self.draws.count_attempt(record)
                 continue
-            await self._draws.finish(record, answer)
+            await self.draws.finish(record, answer)
             return
 
     async def _hand_back(self, record: ReleaseRecord) -> None:
         """Put a release into the queue again, as soon as the database takes it."""
-        worker = self._draws.worker
+        worker = self.draws.worker
         for tries, pause_s in enumerate(pauses_s()):
             try:
-                await self._draws.surely(
+                await self.draws.surely(
                     lambda work: work.releases.hand_back(record.id, worker=worker)
                 )
             except Exception as error:

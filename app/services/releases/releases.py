@@ -69,7 +69,7 @@ class ReleaseService:
         self._store = store
         self._datasets = datasets
         self._plans = plans
-        self._draws = draws
+        self.draws = draws
         self._jobs = jobs
         self._max_waiting = max_waiting
         self._running: dict[tuple[str, str], _Running] = {}
@@ -136,7 +136,7 @@ class ReleaseService:
                 amount=offer.cost,
                 request=request,
                 plan=offer.text,
-                worker=self._draws.worker if offer.job is None else None,
+                worker=self.draws.worker if offer.job is None else None,
             )
             if offer.reviewed:
                 charged = await reserve(self._store, charge)
@@ -144,7 +144,7 @@ class ReleaseService:
                 charged = await self._store.awrite(charge)
             if charged.fresh and offer.job is None:
                 plan = offer.drawn_here()
-                return await self._draws.draw(charged.record, facts, question, plan)
+                return await self.draws.draw(charged.record, facts, question, plan)
             found = charged.record
         _require_same(found, facts.id, request)
         return await self._found(found)
@@ -174,9 +174,9 @@ class ReleaseService:
         loop = asyncio.get_running_loop()
         until = loop.time() + _LONGEST_REPLAY_S
         while known.state is ReleaseState.DEBITED and loop.time() < until:
-            if known.worker == self._draws.worker and not self._jobs.has(known.id):
+            if known.worker == self.draws.worker and not self._jobs.has(known.id):
                 # drawn here, and the outcome could not be stored: nobody else will draw it
-                return await self._draws.again(known)
+                return await self.draws.again(known)
             self._jobs.wake()
             await asyncio.sleep(_LOOK_AGAIN_S)
             found = await anyio.to_thread.run_sync(self._get, known.id)
@@ -251,7 +251,7 @@ class ReleaseService:
         await asyncio.gather(
             self.finish_running(timeout_s=timeout_s), self._jobs.close(timeout_s=timeout_s)
         )
-        self._draws.close()
+        self.draws.close()
         self._plans.close()
 
 

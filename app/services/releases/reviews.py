@@ -31,7 +31,7 @@ from app.store import Charged, Debit, ReleaseRecord, Store, UnitOfWork
 from app.store.ledger.ids import text_of
 
 _LOG = logging.getLogger(__name__)
-_LOOK_EVERY_S = 15.0
+LOOK_EVERY_S = 15.0
 _WITHDRAWN = "withdrawn by who asked"
 
 
@@ -181,7 +181,7 @@ class ReviewService:
                 _LOG.info("reviews not ended yet", extra={"code": problem.code})
             except Exception as error:
                 _LOG.error("reviews not ended yet", extra=describe(error))
-            await anyio.sleep(_LOOK_EVERY_S)
+            await anyio.sleep(LOOK_EVERY_S)
 
 
 async def reserve(store: Store, wanted: Debit) -> Charged:
