@@ -245,6 +245,7 @@ def test_runtime_needs_are_declared_and_locked() -> None:
     assert declared <= pinned
     distribution = {
         "markdown_it": "markdown-it-py",
+        "confusable_homoglyphs": "confusable-homoglyphs",
         "flint": "python-flint",
         "prometheus_client": "prometheus-client",
         "pydantic_settings": "pydantic-settings",

@@ -82,6 +82,19 @@ def keys_list(desk: ReleaseDesk, *, as_json: bool) -> None:
     _print(desk.keys(), columns, as_json=as_json)
 
 
+@keys.command("twins")
+@connected
+def keys_twins(desk: ReleaseDesk) -> None:
+    """List the keys of persons whose names look alike: id, name, and whom it looks like.
+
+    Earlier versions let such names in. Names are quoted, and what is not ASCII is spelled out.
+    """
+    every = desk.keys()
+    for key in every:
+        if key.twins and key.revoked_at is None:
+            click.echo("  ".join((key.id, *map(ascii, (key.person, *key.twins)))))
+
+
 @keys.command("revoke")
 @click.argument("key_id")
 @connected

@@ -167,3 +167,5 @@ class Key(Answer):
     expires: str | None = None
     person: str | None = None
     last_used_at: str | None = None
+    revoked_at: str | None = None
+    twins: tuple[str, ...] = ()

@@ -130,6 +130,16 @@ _KINDS = (
         "Choose another name.",
     ),
     ProblemKind(
+        "name-confusable",
+        409,
+        "The name looks like another person's",
+        "Somebody has a name that people could take for this one, and budgets and reviews tell "
+        "persons apart by their names alone. No key was made.",
+        "Give the key to that person (`person`), if it is theirs. For a new person choose a name "
+        "that differs in more than look-alike letters, capitals or spaces.",
+        {"person": "whose name it looks like"},
+    ),
+    ProblemKind(
         "last-admin-key",
         409,
         "This is the last admin key",

@@ -131,7 +131,7 @@ def test_the_first_key_is_made_once(place: Place) -> None:
         made = keys.bootstrap(None)
         assert made is not None
         assert keys.authenticate(made.encode()) == Caller(
-            key=keys.list(before=None, limit=2)[0].id, person=BOOTSTRAP_NAME, role=Role.ADMIN
+            key=keys.list(before=None, limit=2)[0].record.id, person=BOOTSTRAP_NAME, role=Role.ADMIN
         )
         assert keys.bootstrap(None) is None
         given = "ключ из тридцати двух знаков и более"

@@ -31,6 +31,9 @@ ADDED = (
     r'/components/schemas/ProblemAnswer/(properties/remedy|required\["remedy"\])',
     # what the catalog says of a statistic's cost
     r"/components/schemas/Catalog\w*/(properties|required).*",
+    # whom a person may be taken for
+    r'/components/schemas/(New)?KeyAnswer/(properties/twins|required\["twins"\])',
+    r"/paths//v1/keys/post/responses/409",
 )
 
 

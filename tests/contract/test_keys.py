@@ -100,3 +100,19 @@ def test_the_last_admin_key_stays(tmp_path: Path) -> None:
             assert other.delete(f"/v1/keys/{first}").status_code == 204
             assert_problem(other.delete(f"/v1/keys/{second['id']}"), 409, "last-admin-key")
             assert listed(other)[second["id"]]["revoked_at"] is None
+
+
+def test_one_human_has_one_name(admin: httpx.Client, dataset: str) -> None:
+    """However it is typed: a cap reaches them, and nobody else may look like them."""
+    name = "Grete of the tests"
+    assert make_key(admin, "analyst", f" {name}  ")["person"] == name
+    assert make_key(admin, "curator", "\uff27rete of the\u3000tests")["person"] == name
+    cap = {"person": f"{name} ", "epsilon": "0.5", "reason": "one slice, one human"}
+    capped = admin.put(f"/v1/datasets/{dataset}/caps", json=cap)
+    assert capped.json()["person"] == name
+    before = listed(admin)
+    for twin in (name.upper(), name.replace("e", "\N{CYRILLIC SMALL LETTER IE}")):
+        refused = admin.post("/v1/keys", json={"name": twin, "role": "curator"})
+        assert assert_problem(refused, 409, "name-confusable")["person"] == name
+    assert listed(admin).keys() == before.keys()
+    assert [key["twins"] for key in before.values()] == [[]] * len(before)

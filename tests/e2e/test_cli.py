@@ -325,6 +325,9 @@ def test_a_day_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
         for key in map(json.loads, done("keys", "list", "--json", url=url).splitlines())
         if key["name"] == "Ann"
     ]
+    assert done("keys", "twins", url=url) == ""
+    refused = invoke("keys", "create", "ANN ", "--role", "analyst", url=url)
+    assert (refused.exit_code, 'person: "Ann"' in refused.stderr) == (REFUSED, True)
     done("keys", "revoke", key["id"], url=url)
     assert invoke("datasets", "list", url=url, key=analyst).exit_code == REFUSED
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from app.api.answers.base import Answer
-from app.services.people.keys import KeyRecord, NewKey
+from app.services.people.keys import KnownKey, NewKey
 
 
 class KeyAnswer(Answer):
@@ -29,6 +29,9 @@ class KeyAnswer(Answer):
     """Who releases made with this key belong to."""
     last_used_at: str | None
     """To the minute; null before the first use."""
+    twins: list[str]
+    """Other persons with a good key whose names look like this person's; earlier versions let
+    them in."""
 
 
 class NewKeyAnswer(KeyAnswer):
@@ -38,17 +41,18 @@ class NewKeyAnswer(KeyAnswer):
     """The text to send as `Authorization: Bearer`."""
 
 
-def key_answer(record: KeyRecord) -> KeyAnswer:
+def key_answer(known: KnownKey) -> KeyAnswer:
     """Return a key without its secret."""
-    return KeyAnswer(**_key_fields(record))
+    return KeyAnswer(**_key_fields(known))
 
 
 def new_key_answer(made: NewKey) -> NewKeyAnswer:
     """Return a key with its secret."""
-    return NewKeyAnswer(**_key_fields(made.record), secret=made.secret)
+    return NewKeyAnswer(**_key_fields(made), secret=made.secret)
 
 
-def _key_fields(record: KeyRecord) -> dict[str, Any]:
+def _key_fields(known: KnownKey) -> dict[str, Any]:
+    record = known.record
     return {
         "id": record.id,
         "name": record.name,
@@ -59,4 +63,5 @@ def _key_fields(record: KeyRecord) -> dict[str, Any]:
         "revoked_at": record.revoked_at,
         "person": record.person,
         "last_used_at": record.used_at,
+        "twins": [*known.twins],
     }

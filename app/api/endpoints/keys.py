@@ -21,7 +21,7 @@ router = router_of("/v1/keys", "keys")
     "",
     operation_id="createKey",
     status_code=201,
-    responses=documented("busy"),
+    responses=documented("name-confusable", "busy"),
 )
 async def create_key(
     caller: Admin, body: Annotated[KeyRequest, json_body(KeyRequest)], state: State
@@ -44,8 +44,8 @@ async def create_key(
 def list_keys(caller: Admin, cut: Paging, state: State) -> Page[KeyAnswer]:
     """List every key, newest first, revoked ones too (admins)."""
     del caller
-    records = state.services.keys.list(before=cut.position, limit=cut.limit + 1)
-    return page_of([(record.number, key_answer(record)) for record in records], cut)
+    known = state.services.keys.list(before=cut.position, limit=cut.limit + 1)
+    return page_of([(each.record.number, key_answer(each)) for each in known], cut)
 
 
 @router.delete(

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from app.api.requests.values import (
+    MAX_NAME_LENGTH,
     Ahead,
     BudgetEpsilon,
     CapEpsilon,
@@ -311,8 +312,9 @@ class KeyRequest(Request):
     another admin is another person.
     """
 
-    name: Name = Field(examples=["an analyst"])
-    """What to call the key, and its person unless `person` says who that is."""
+    name: str = Field(min_length=1, max_length=MAX_NAME_LENGTH, examples=["an analyst"])
+    """What to call the key, and its person unless `person` says who that is. Spaces around it
+    go, and one letter stands for all that are written alike (NFKC)."""
     role: Role = Field(examples=["analyst"])
     """What the key may do. Each role may also do what a lesser one may."""
     expires: Ahead | None = Field(default=None, examples=["2030-01-01T00:00:00Z"])

@@ -16,6 +16,7 @@ from app.logs import describe
 from app.services.datasets.accounting import Meter
 from app.services.datasets.datasets import DatasetService
 from app.services.people.keys import Caller
+from app.services.people.names import known_person
 from app.store import CapRecord, Store, UnitOfWork
 from app.store.ledger.ids import text_of
 from mechanisms.privacy import Epsilon
@@ -120,10 +121,11 @@ class BudgetService:
             amount = facts.meter.opening(epsilon) if epsilon.nanos else 0
 
         def write(work: UnitOfWork) -> CapRecord:
-            if not work.keys.is_person(person):
+            capped = known_person(work.keys, person)
+            if capped is None:
                 raise invalid_request("person", "has no key")
             return work.accounts.set_cap(
-                account, person, amount, principal=caller.person, reason=reason
+                account, capped, amount, principal=caller.person, reason=reason
             )
 
         return await self._store.awrite(write)

@@ -6,6 +6,7 @@ which needs no salt or stretching at that entropy.
 A person is who releases and Idempotency-Keys belong to, and keeps them when a
 key is replaced. Keys of one name that one admin makes are one person's; the
 same name by another admin is somebody else's, unless that admin names the person.
+No new person has a name that looks like somebody else's (:mod:`app.services.people.names`).
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import hmac
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import anyio.to_thread
 
-from app.domain.problems import Problem
+from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
+from app.services.people.names import known_person, require_no_twin, spelled, twins_of
 from app.store import Store, UnitOfWork
 from app.store.ledger.records import KeyRecord
 
@@ -54,11 +56,18 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class NewKey:
-    """A key just made, with its secret."""
+class KnownKey:
+    """A key, and the other holders of keys that its person may be taken for."""
 
     record: KeyRecord
-    secret: str
+    twins: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey(KnownKey):
+    """A key just made, with its secret."""
+
+    secret: str = field(kw_only=True)
 
 
 def secret_hash(secret: bytes) -> str:
@@ -148,21 +157,31 @@ class KeyService:
         Raises
         ------
         Problem
-            ``invalid-request``: there is no such ``person``, or ``name`` is the service's own.
+            ``invalid-request``: there is no such ``person``, or ``name`` is none or the
+            service's own; ``name-confusable``.
         """
+        name = spelled(name)
         secret = f"rd_{secrets.token_urlsafe(SECRET_BYTES)}"
         expires_at = None if expires is None else _utc(expires)
-        record = await self._store.awrite(
-            lambda work: work.keys.insert(
+
+        def make(work: UnitOfWork) -> NewKey:
+            meant = (
+                _person_for(work, name, principal=caller.person)
+                if person is None
+                else _earlier_person(work, person)
+            )
+            record = work.keys.insert(
                 name=name,
                 role=role,
-                person=work.keys.person_for(name, principal=caller.person, person=person),
+                person=meant,
                 secret_hash=secret_hash(secret.encode()),
                 expires_at=expires_at,
                 principal=caller.person,
             )
-        )
-        return NewKey(record, secret)
+            twins = twins_of(work.keys.holders()).get(meant, ())
+            return NewKey(record, twins, secret=secret)
+
+        return await self._store.awrite(make)
 
     async def revoke(self, key: str, *, caller: Caller) -> None:
         """Revoke a key; the next request that carries it is refused.
@@ -177,10 +196,12 @@ class KeyService:
         )
         self._found[record.secret_hash] = record
 
-    def list(self, *, before: int | None, limit: int) -> Sequence[KeyRecord]:
-        """Return keys, newest first."""
+    def list(self, *, before: int | None, limit: int) -> Sequence[KnownKey]:
+        """Return keys, newest first, each with the persons that its person may be taken for."""
         with self._store.reading() as reader:
-            return reader.keys.list(before=before, limit=limit)
+            records = reader.keys.list(before=before, limit=limit)
+            twins = twins_of(reader.keys.holders())
+        return [KnownKey(record, twins.get(record.person, ())) for record in records]
 
     def bootstrap(self, secret: str | None) -> str | None:
         """Make sure of a first admin key; return its secret if it had to be made up.
@@ -209,6 +230,21 @@ class KeyService:
 
         made = self._store.write(make_sure)
         return given if made and secret is None else None
+
+
+def _person_for(work: UnitOfWork, name: str, *, principal: str) -> str:
+    """Return the person whom an admin calls ``name``; nobody takes a new one for somebody else."""
+    person = work.keys.person_called(name, principal=principal)
+    if not work.keys.is_person(person):
+        require_no_twin(person, work.keys.persons())
+    return person
+
+
+def _earlier_person(work: UnitOfWork, named: str) -> str:
+    person = known_person(work.keys, named)
+    if person is None:
+        raise invalid_request("person", "has no key; leave it out for a new person")
+    return person
 
 
 def _utc(moment: datetime) -> str:

@@ -45,6 +45,8 @@ _PERSON_OF = (
     .order_by(_key.number.desc())
     .limit(1)
 )
+_PERSONS = select(_key.person).distinct().order_by(_key.person)
+_HOLDERS = _PERSONS.where(_key.revoked_at.is_(None))
 _IS_PERSON = select(_key.number).where(_key.person == bindparam("wanted")).limit(1)
 
 
@@ -71,6 +73,19 @@ class Keys:
         if before is not None:
             query = query.where(_key.number < before)
         return tuple(key_of(row) for row in self._connection.execute(query))
+
+    def persons(self) -> tuple[str, ...]:
+        """Return everybody who has had a key."""
+        return tuple(self._connection.execute(_PERSONS).scalars())
+
+    def holders(self) -> tuple[str, ...]:
+        """Return everybody who has a key that is not revoked."""
+        return tuple(self._connection.execute(_HOLDERS).scalars())
+
+    def is_person(self, person: str) -> bool:
+        """Say whether anybody of this name has had a key."""
+        found = self._connection.execute(_IS_PERSON, {"wanted": person})
+        return found.scalar_one_or_none() is not None
 
     def count(self) -> int:
         """Return how many keys have ever been made."""
@@ -127,34 +142,19 @@ class KeysWriter(Keys):
         )
         return inserted
 
-    def person_for(self, name: str, *, principal: str, person: str | None) -> str:
-        """Return the person a new key is for.
+    def person_called(self, name: str, *, principal: str) -> str:
+        """Return the person that a new key of an admin is for, who may be a new one.
 
-        A named ``person`` is one who has had a key. Otherwise an admin's keys of
-        one name are one person's, and the same name by another admin is another
-        person's: two people may share a name, and neither may then see the
-        other's releases.
-
-        Raises
-        ------
-        Problem
-            ``invalid-request``: nobody has had a key as ``person``.
+        An admin's keys of one name are one person's, and the same name by another
+        admin is another person's: two people may share a name, and neither may then
+        see the other's releases.
         """
-        if person is not None:
-            if not self.is_person(person):
-                raise invalid_request("person", "has no key; leave it out for a new person")
-            return person
         found = self._connection.execute(_PERSON_OF, {"named": name, "by": principal})
         known: str | None = found.scalar_one_or_none()
         if known is not None:
             return known
         candidates = chain((name,), (f"{name} #{number}" for number in count(2)))
         return next(each for each in candidates if not self.is_person(each))
-
-    def is_person(self, person: str) -> bool:
-        """Say whether anybody of this name has had a key."""
-        found = self._connection.execute(_IS_PERSON, {"wanted": person})
-        return found.scalar_one_or_none() is not None
 
     def note_use(self, key: str, *, at: str) -> None:
         """Write down that a key was used; no part of the ledger."""
