@@ -147,6 +147,17 @@ _KINDS = (
         "Make another admin key first, and revoke this one with that.",
     ),
     ProblemKind(
+        "target-fixed",
+        409,
+        "The account's target is fixed",
+        "The account keeps zCDP. That all its releases together stay within its epsilon and delta "
+        "is proved for a target chosen before the first answer. A grant could follow from answers, "
+        "so none is taken, for a while neither. Nothing was changed.",
+        "Open accounts with the most that may ever be spent, and hold back with caps, reviews and "
+        "`max_epsilon_per_release`. For these people an admin can open a second account by "
+        "`overlap` and a reason: its epsilon and its delta come on top of the first ones.",
+    ),
+    ProblemKind(
         "dataset-archived",
         409,
         "The data set is archived",

@@ -12,7 +12,6 @@ refused; a PostgreSQL database may be open in many processes (``store.shared``):
     with store.reading() as r:
         r.accounts.get(account_id)                    -> AccountRecord | None
         r.accounts.balance(account_id)                -> Balance without grants that are over
-        r.accounts.lasting_total(account_id)          -> int, without grants that end or have ended
         r.accounts.spent_by(account_id, principal)    -> int, in its unit ("yours")
         r.accounts.cap(account_id, person) / .caps(account_id, after=number, limit=)
         r.entries.list(account_id, after=seq, limit=) -> list[Entry], oldest first

@@ -76,31 +76,29 @@ def test_a_refusal_speaks_of_epsilons(admin: httpx.Client) -> None:
     assert huge["requested"] == "10000"
 
 
-def test_a_grant_raises_the_target(admin: httpx.Client) -> None:
+@pytest.mark.parametrize("expires", [None, "2100-01-01T00:00:00Z"])
+def test_a_target_is_never_raised(admin: httpx.Client, expires: str | None) -> None:
+    """A proof about a target that was fixed in advance says nothing of one that follows answers."""
     dataset = upload(admin, budget=TARGET)["id"]
-    grant = {"epsilon": "2", "reason": "the second round"}
-    answer = admin.post(f"/v1/datasets/{dataset}/grants", json=grant)
-    assert answer.status_code == 201
-    assert answer.json()["unit"] == "rho"
-    found = budget(admin, dataset)
-    assert found["epsilon"]["total"] == "3"  # type: ignore[index]
-    assert found["rho"]["total"] == "0.185069840653"  # type: ignore[index]
+    before = budget(admin, dataset)
+    grant = {"epsilon": "2", "reason": "the second round", "expires": expires}
+    refused = admin.post(f"/v1/datasets/{dataset}/grants", json=grant)
+    problem = assert_problem(refused, 409, "target-fixed")
+    assert "Nothing was changed" in problem["detail"]
+    assert budget(admin, dataset) == before
+    entries = admin.get(f"/v1/datasets/{dataset}/ledger").json()["items"]
+    assert [entry["kind"] for entry in entries] == ["open"]
 
 
-def test_no_target_grows_beyond_what_is_certified(admin: httpx.Client) -> None:
-    """Neither by a grant nor for one person: conversions are certified up to 10,000."""
+def test_no_cap_lies_beyond_what_is_certified(admin: httpx.Client) -> None:
+    """Conversions are certified up to 10,000."""
     dataset = upload(admin, budget={"epsilon": "9999", "delta": "1e-6"})["id"]
     before = budget(admin, dataset)
-    for method, path, body in (
-        ("POST", "grants", {"epsilon": "2", "reason": "too much"}),
-        ("PUT", "caps", {"epsilon": "10001", "person": "bootstrap", "reason": "too much"}),
-    ):
-        answer = admin.request(method, f"/v1/datasets/{dataset}/{path}", json=body)
-        problem = assert_problem(answer, 422, "invalid-request")
-        assert [error["field"] for error in problem["errors"]] == ["epsilon"]
+    body = {"epsilon": "10001", "person": "bootstrap", "reason": "too much"}
+    answer = admin.put(f"/v1/datasets/{dataset}/caps", json=body)
+    problem = assert_problem(answer, 422, "invalid-request")
+    assert [error["field"] for error in problem["errors"]] == ["epsilon"]
     assert budget(admin, dataset) == before
-    grant = {"epsilon": "1", "reason": "up to the brim"}
-    assert admin.post(f"/v1/datasets/{dataset}/grants", json=grant).status_code == 201
 
 
 def test_the_kind_is_fixed_when_the_account_is_opened(admin: httpx.Client) -> None:

@@ -29,7 +29,7 @@ def get_budget(caller: Analyst, dataset: Id, state: State) -> BudgetAnswer:
     "/grants",
     operation_id="grantBudget",
     status_code=201,
-    responses=documented("not-found", "busy"),
+    responses=documented("not-found", "target-fixed", "busy"),
 )
 async def grant_budget(
     caller: Curator,
@@ -37,7 +37,10 @@ async def grant_budget(
     body: Annotated[GrantRequest, json_body(GrantRequest)],
     state: State,
 ) -> EntryAnswer:
-    """Raise a data set's total budget; the entry and its reason stay (curators)."""
+    """Raise a data set's total budget; the entry and its reason stay (curators).
+
+    For accounts where epsilons add up: the target of one in zCDP is fixed when it is opened.
+    """
     entry = await state.services.budgets.grant(
         dataset, body.epsilon, body.reason, caller=caller, expires=body.expires
     )

@@ -3,7 +3,8 @@
 An account is *pure* unless its first data set's budget names a delta. Then every release costs
 what it costs in zCDP (:mod:`mechanisms.accounting`), the account's total is the most that stays
 within the target, and the ledger's sums are sums of zCDP. The kind and its delta are fixed when
-the account is opened; each release by itself is pure epsilon-DP either way.
+the account is opened, and so is such a target: :mod:`mechanisms.accounting` says why. Each release
+by itself is pure epsilon-DP either way.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, NoReturn, Protocol
 
 from app.domain.ledger import MAX_TOTAL
 from app.domain.problems import BudgetExceededError, Problem, invalid_request
-from mechanisms.accounting import RHO_UNIT, epsilon_of, increment_units, total_units, units
+from mechanisms.accounting import RHO_UNIT, epsilon_of, total_units, units
 from mechanisms.exact.decimals import decimal_text
 from mechanisms.privacy import MAX_EPSILON_NANOS, NANOS_PER_EPSILON, Epsilon, Guarantee
 
@@ -39,12 +40,8 @@ class Meter(Protocol):
     def opening(self, epsilon: Epsilon) -> int:
         """Return the total of a new account with this target."""
 
-    def raising(self, lasting: int, epsilon: Epsilon, *, ends: bool) -> int:
-        """Return by how much the total grows when the target grows by epsilon.
-
-        ``lasting`` is the total without anything granted for a while; ``ends`` says
-        whether this is.
-        """
+    def granting(self, epsilon: Epsilon) -> int:
+        """Return by how much a grant of epsilon raises the total."""
 
     def cost(self, guarantee: Guarantee) -> int:
         """Return what a release takes from the account."""
@@ -72,8 +69,8 @@ class PureMeter:
         """Return the total of a new account with this target."""
         return epsilon.nanos
 
-    def raising(self, lasting: int, epsilon: Epsilon, *, ends: bool) -> int:  # noqa: ARG002
-        """Return by how much the total grows: by epsilon, on top of whatever there is."""
+    def granting(self, epsilon: Epsilon) -> int:
+        """Return by how much a grant of epsilon raises the total: by itself."""
         return epsilon.nanos
 
     def cost(self, guarantee: Guarantee) -> int:
@@ -118,38 +115,15 @@ class ZcdpMeter:
             )
         return total_units(epsilon.fraction, self.delta)
 
-    def raising(self, lasting: int, epsilon: Epsilon, *, ends: bool) -> int:
-        """Return by how much the total grows when the target grows by epsilon.
-
-        The most zCDP within a target is a convex function f of it, so what a grant
-        adds depends on where it begins: always at the lasting target, whatever else
-        is granted for a while.
-
-        A lasting grant of g takes the lasting total from f(e) to f(e + g). So it is
-        what lasting grants alone would have made it, and once all others have ended
-        nothing else is left.
-
-        A grant of t that ends adds at most f(e + t) - f(e) to the lasting target e of
-        its time. The lasting target never falls, so by convexity all that are in force
-        add up, with the lasting total, to no more than f of the sum of their targets,
-        in whatever order they were made and end (:mod:`mechanisms.accounting`, which
-        says by how many units the first is kept below the second). Several at once
-        come to a little less than that.
-
-        What has been spent of a grant that has ended stays spent, as if that part had
-        been granted for good; then its target counts as in force.
+    def granting(self, epsilon: Epsilon) -> NoReturn:  # noqa: ARG002
+        """Refuse: a target that follows answers is not the one that the proof is about.
 
         Raises
         ------
         Problem
-            ``invalid-request`` for a target above 10,000, or one that does not grow.
+            ``target-fixed``.
         """
-        before = self.epsilon(lasting)
-        total = self.opening(Epsilon(before.nanos + epsilon.nanos))
-        amount = increment_units(before, epsilon, self.delta) if ends else total - lasting
-        if amount < 1:
-            raise invalid_request("epsilon", "is too little to add anything to this account")
-        return amount
+        raise Problem("target-fixed")
 
     def cost(self, guarantee: Guarantee) -> int:
         """Return what a release takes from the account, at most the largest total and one more."""

@@ -87,23 +87,17 @@ class BudgetService:
         Raises
         ------
         Problem
-            ``not-found``; ``invalid-request`` above the largest total, and for what adds
-            nothing.
+            ``not-found``; ``target-fixed`` for an account in zCDP; ``invalid-request`` above
+            the largest total.
         """
         facts = self._datasets.facts(dataset)
-        account = facts.record.account
-
-        def raise_total(work: UnitOfWork) -> Entry:
-            lasting = work.accounts.lasting_total(account)
-            return work.accounts.grant(
-                account,
-                facts.meter.raising(lasting, epsilon, ends=expires is not None),
-                principal=caller.person,
-                reason=reason,
-                expires_at=None if expires is None else text_of(expires),
+        account, amount = facts.record.account, facts.meter.granting(epsilon)
+        expires_at = None if expires is None else text_of(expires)
+        return await self._store.awrite(
+            lambda work: work.accounts.grant(
+                account, amount, principal=caller.person, reason=reason, expires_at=expires_at
             )
-
-        return await self._store.awrite(raise_total)
+        )
 
     async def set_cap(
         self, dataset: str, person: str, epsilon: Epsilon | None, reason: str, *, caller: Caller

@@ -52,17 +52,6 @@ class Accounts:
         found = self._existing(account)
         return expiries.without_due(self._connection, account, found.balance, now())
 
-    def lasting_total(self, account: str) -> int:
-        """Return what the total would be had nothing ever been granted for a while only.
-
-        Raises
-        ------
-        Problem
-            ``not-found``.
-        """
-        total = self._existing(account).total
-        return total - expiries.left_over(self._connection, account)
-
     def _existing(self, account: str) -> AccountRecord:
         found = self.get(account)
         if found is None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from app.domain.ledger import Balance, EntryKind, digest_of
 from app.store.database import tables
@@ -34,22 +34,6 @@ _ACCOUNTS = (
     .where(_expiring.expired_seq.is_(None), _expiring.expires_at <= bindparam("at"))
     .distinct()
     .order_by(_expiring.account)
-)
-_ENDED, _BEFORE = tables.entry.alias("ended"), tables.entry.alias("before")
-# What each grant that ends gave, and how far the entry that ended it lowered the total.
-_GIVEN_AND_TAKEN = (
-    select(
-        _expiring.amount.label("given"),
-        func.coalesce(_BEFORE.c.total_after - _ENDED.c.total_after, 0).label("taken"),
-    )
-    .outerjoin(
-        _ENDED, (_ENDED.c.account == _expiring.account) & (_ENDED.c.seq == _expiring.expired_seq)
-    )
-    .outerjoin(
-        _BEFORE,
-        (_BEFORE.c.account == _expiring.account) & (_BEFORE.c.seq == _expiring.expired_seq - 1),
-    )
-    .where(_expiring.account == bindparam("of"))
 )
 # One scan of all entries finds both.
 _GRANTS_AND_ENDS = (
@@ -102,15 +86,6 @@ def without_due(connection: Connection, account: str, balance: Balance, at: str)
     for grant in due(connection, account, at):
         balance = balance.after(EntryKind.EXPIRE, grant.amount)
     return balance
-
-
-def left_over(connection: Connection, account: str) -> int:
-    """Return how much of an account's total is there by grants that end, or that have ended.
-
-    Of those that have: what was spent or reserved by then, which its end does not take away.
-    """
-    rows = connection.execute(_GIVEN_AND_TAKEN, {"of": account})
-    return sum(row.given - row.taken for row in rows)
 
 
 def register(
