@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -68,15 +70,36 @@ def test_every_kind_is_asked_for() -> None:
     assert {each["kind"] for each in STATISTICS} == set(KINDS)
 
 
+@pytest.fixture(scope="module")
+def shared_datasets(curator: httpx.Client) -> dict[str, str]:
+    """Return a data set of each adjacency that many tests may spend from."""
+    budget, bound = {"epsilon": "1000000"}, {"adjacency": "add_remove", "max_rows": 1000}
+    kinds: dict[str, dict[str, Any]] = {"replace_one": {}, "add_remove": bound}
+    return {name: str(upload(curator, budget=budget, **more)["id"]) for name, more in kinds.items()}
+
+
+@pytest.fixture(scope="module")
+def same_rows(curator: httpx.Client) -> dict[int, str]:
+    """Return data sets of no row, one, and five equal ones, that many tests may spend from."""
+    head, budget = ROWS.splitlines()[0] + "\n", {"epsilon": "1000"}
+    bound: dict[str, Any] = {"adjacency": "add_remove", "max_rows": 100, "budget": budget}
+    texts = {rows: head + "40,20,south,false\n" * rows for rows in (0, 1, 5)}
+    return {rows: str(upload(curator, text, **bound)["id"]) for rows, text in texts.items()}
+
+
 @pytest.mark.parametrize("statistic", STATISTICS, ids=lambda body: f"{body['kind']}")
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_an_answer_has_the_contract_s_form(
-    curator: httpx.Client, statistic: Any, adjacency: str, epsilon: str
+    curator: httpx.Client,
+    shared_datasets: Mapping[str, str],
+    statistic: Any,
+    adjacency: str,
+    epsilon: str,
 ) -> None:
-    bound = {"max_rows": 1000} if adjacency == "add_remove" else {}
-    found = upload(curator, adjacency=adjacency, budget={"epsilon": "10000"}, **bound)
-    first = ask(curator, found["id"], statistic, epsilon=epsilon)
+    dataset = shared_datasets[adjacency]
+    before = Decimal(spent(curator, dataset))
+    first = ask(curator, dataset, statistic, epsilon=epsilon)
     assert first.status_code == (202 if statistic["kind"] in JOBS else 201), first.text
     answer = settled(curator, first)
     body = answer.json()
@@ -91,7 +114,7 @@ def test_an_answer_has_the_contract_s_form(
     assert body["guarantee"]["definition"] == "pure epsilon-DP"
     assert body["guarantee"]["adjacency"] == adjacency
     assert body["value"]
-    assert spent(curator, found["id"]) == epsilon
+    assert Decimal(spent(curator, dataset)) - before == Decimal(epsilon)
 
 
 def test_the_times_do_not_tell_how_long_the_draw_took(curator: httpx.Client, dataset: str) -> None:
@@ -175,12 +198,14 @@ def test_no_rows_under_replace_one_is_refused(curator: httpx.Client, call: str) 
 @pytest.mark.parametrize("statistic", STATISTICS, ids=lambda body: f"{body['kind']}")
 @pytest.mark.parametrize("rows", [0, 1, 5])
 def test_degenerate_data_give_answers_of_the_same_shape(
-    curator: httpx.Client, statistic: Any, rows: int
+    curator: httpx.Client,
+    shared_datasets: Mapping[str, str],
+    same_rows: Mapping[int, str],
+    statistic: Any,
+    rows: int,
 ) -> None:
-    text = ROWS.splitlines()[0] + "\n" + "40,20,south,false\n" * rows
-    found = upload(curator, text, adjacency="add_remove", max_rows=100)
-    usual = upload(curator, adjacency="add_remove", max_rows=100)
-    odd, even = (ask(curator, each["id"], statistic) for each in (found, usual))
+    datasets = (same_rows[rows], shared_datasets["add_remove"])
+    odd, even = (ask(curator, each, statistic) for each in datasets)
     assert odd.status_code == even.status_code == (202 if statistic["kind"] in JOBS else 201)
     shown = [settled(curator, each).json() for each in (odd, even)]
     assert [each["status"] for each in shown] == ["released", "released"]
