@@ -95,6 +95,10 @@ class Alternative:
     std: float | None = None
 
 
+def _no_figure() -> None:
+    """Draw nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A calibrated release: everything about it that is public, and how to draw it.
@@ -103,7 +107,8 @@ class Plan:
     units; ridge, q, gamma and the like). ``draw`` is the only member that
     touches data. ``preview`` takes an assumed row count, which only ratios
     under add-remove need, and answers None where the law depends on the data.
-    ``figure`` is SS Figure 1 as SVG text for a statistic of two coordinates.
+    ``figure`` draws SS Figure 1 as SVG text for a statistic of two coordinates, else None:
+    a preview shows it, and a release need not wait for it.
 
     *What a draw costs.* ``expected_ms`` is about how many milliseconds of one ordinary
     core it takes: a function of public facts alone, measured with the rows spread
@@ -123,7 +128,7 @@ class Plan:
     time_depends_on_data: bool
     drawn_on_boxes: bool = False
     alternatives: tuple[Alternative, ...] = ()
-    figure: str | None = None
+    figure: Callable[[], str | None] = _no_figure
     details: Json = field(default_factory=dict)
 
 

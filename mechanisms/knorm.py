@@ -196,7 +196,7 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
         expected_ms=_expected_ms(form, schema),
         time_depends_on_data=False,
         alternatives=_alternatives(form, advice, chosen, epsilon.fraction),
-        figure=adjacent_output_space_svg(form.space),
+        figure=lambda: adjacent_output_space_svg(form.space),
         details={
             "noise": NOISE,
             **form.details,

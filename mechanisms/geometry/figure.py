@@ -16,7 +16,7 @@ from mechanisms.geometry.spaces import AdjacentOutputSpace
 _SIZE = 320  # pixels
 _MARGIN = 24  # pixels
 _ANGLES = 180  # points of an outline
-_GRID = 1 << 24  # the lattice on which a ball's edge is searched
+_GRID = 1 << 14  # the lattice on which a ball's edge is searched: far finer than a pixel
 _COLOURS = {"l1": "#b5530f", "l2": "#2f6f3e", "linf": "#1f4e9c", "optimal": "#7a1f6b"}
 _LABELS = {"l1": "l1", "l2": "l2", "linf": "l\N{INFINITY}", "optimal": "optimal"}
 
@@ -62,16 +62,19 @@ def _lp_outline(space: AdjacentOutputSpace, ball: Ball) -> Outline:
 
 
 def _ball_outline(ball: NormBall) -> Outline:
-    """Return boundary points of a ball, by bisection on integer membership."""
+    """Return boundary points of a ball, by bisection on integer membership.
+
+    A norm's ball is symmetric, so half of them tell the others.
+    """
     outline = []
-    for x, y in _directions():
+    for x, y in _directions()[: _ANGLES // 2]:
         low, high = 0, 16 * _GRID
         while high - low > 1:
             middle = (low + high) // 2
             point = [round(middle * x), round(middle * y)]
             low, high = (middle, high) if ball.contains(point, _GRID) else (low, middle)
         outline.append((low * x / _GRID, low * y / _GRID))
-    return outline
+    return outline + [(-x, -y) for x, y in outline]
 
 
 def _directions() -> Outline:

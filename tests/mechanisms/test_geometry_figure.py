@@ -114,7 +114,7 @@ def schema(adjacency: Adjacency) -> Schema:
 def test_two_coordinates_have_a_figure(
     statistic: Statistic, adjacency: Adjacency, outlines: int
 ) -> None:
-    svg = calibrate(statistic, schema(adjacency), Epsilon.parse("1")).figure
+    svg = calibrate(statistic, schema(adjacency), Epsilon.parse("1")).figure()
     assert svg is not None
     assert len(svg) < 40_000
     root = ElementTree.fromstring(svg)
@@ -128,6 +128,6 @@ def test_two_coordinates_have_a_figure(
 def test_other_dimensions_have_none() -> None:
     assert adjacent_output_space_svg(Layout(("x",), cross=False, rows=None).space()) is None
     assert (
-        calibrate(Sum(columns=("x",)), schema(Adjacency.REPLACE_ONE), Epsilon.parse("1")).figure
+        calibrate(Sum(columns=("x",)), schema(Adjacency.REPLACE_ONE), Epsilon.parse("1")).figure()
         is None
     )

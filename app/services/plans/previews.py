@@ -72,7 +72,7 @@ def _preview(
 ) -> dict[str, object]:
     """Return the preview of what is offered."""
     plan = offer.drawn_here()
-    noise = plan.preview(wish.assume_rows)
+    noise, figure = plan.preview(wish.assume_rows), plan.figure()
     return {
         "dataset": facts.id,
         "statistic": question.to_json()["statistic"],
@@ -91,7 +91,7 @@ def _preview(
             }
             for other in plan.alternatives
         ],
-        "adjacent_output_space": None if plan.figure is None else {"svg": plan.figure},
+        "adjacent_output_space": None if figure is None else {"svg": figure},
         "accuracy": _accuracy(facts, question, wish, noise),
         "notice": NOTICE,
     }
@@ -150,7 +150,7 @@ def _needed(facts: DatasetFacts, question: Question, wish: Wish) -> Epsilon | No
             plan = make_plan(facts, replace(question, epsilon=epsilon))
         except Problem:  # too little to be split
             return False
-        noise = plan.preview(wish.assume_rows)
+        noise, _figure = plan.preview(wish.assume_rows), plan.figure()
         return noise is not None and widest(noise) <= wanted
 
     low, high = 1, MAX_EPSILON_NANOS
