@@ -204,9 +204,15 @@ class Settings(BaseSettings):
         default=None,
         ge=0,
         le=64,
-        description="Processes that draw jobs beside each server; by default one less than there "
-        "are processors, but 1 to 8. With 0 jobs are left to `release-desk worker`, which needs "
-        "PostgreSQL.",
+        description="Processes that draw jobs beside each server; by default one more than there "
+        "are processors, but at most 8. Where there are two or more, one draws short jobs only. "
+        "With 0 jobs are left to `release-desk worker`, which needs PostgreSQL.",
+    )
+    max_unfinished_jobs: int = Field(
+        default=100,
+        ge=1,
+        description="A person's jobs that may wait or be drawn at once. Above it a request that "
+        "would make another one answers 429 too-many-jobs, and nothing is charged.",
     )
     worker_lease_s: float = Field(
         default=15.0,
@@ -274,7 +280,7 @@ class Settings(BaseSettings):
         """Return how many processes draw jobs, with the default filled in."""
         if self.job_processes is not None:
             return self.job_processes
-        return min(max((os.cpu_count() or 1) - 1, 1), 8)
+        return min((os.cpu_count() or 1) + 1, 8)
 
     @property
     def resolved_database_url(self) -> str:

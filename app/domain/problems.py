@@ -275,6 +275,20 @@ _KINDS = (
         {"retry_after": "the same number of seconds as in `Retry-After`"},
     ),
     ProblemKind(
+        "too-many-jobs",
+        429,
+        "You have too many unfinished jobs",
+        "This release would be a job, and as many of yours as may wait or be drawn at once do so "
+        "already. Nothing was charged.",
+        "Wait for one of them to end, or ask the operator to raise the limit named in `limit`. "
+        "Releases that are no jobs are answered meanwhile.",
+        {
+            "limit": "the setting that was exceeded",
+            "maximum": "its value",
+            "retry_after": "the same number of seconds as in `Retry-After`",
+        },
+    ),
+    ProblemKind(
         "release-void",
         500,
         "The release could not be completed",

@@ -183,12 +183,14 @@ def _build_drawing(
         worker=new_id("wrk"),
         small_draws=processes.small_draws,
     )
+    moments = PublicMoments(settings.response_slot_ms)
     jobs = JobRunner(
         store=store,
         datasets=data.datasets,
         erasing=data.erasing,
         draws=draws,
         processes=processes.jobs,
+        taken_ms=moments.lane_taken_ms,
     )
     releases = ReleaseService(
         store=store,
@@ -196,8 +198,9 @@ def _build_drawing(
         plans=plans,
         draws=draws,
         jobs=jobs,
-        moments=PublicMoments(settings.response_slot_ms),
+        moments=moments,
         max_waiting=settings.max_waiting_draws,
+        most_jobs=settings.max_unfinished_jobs,
     )
     return _Drawing(
         worker=draws.worker, plans=plans, receipts=receipts, jobs=jobs, releases=releases

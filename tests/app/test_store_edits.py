@@ -35,6 +35,9 @@ SEED = 20_261_121
 NOT_THE_LEDGER = {
     # who draws, and until when: running, not record
     "worker": {"id", "lease_until_ms"},
+    # the queue, and whose turn it is in it
+    "job": {"number", "deadline_s"},
+    "turn": {"person", "dataset", "number"},
     "release": {"worker"},
     # when a key was used last, to the minute
     "key_use": {"used_at"},
@@ -338,7 +341,8 @@ def stripped(found: dict[str, list[tuple[object, ...]]]) -> dict[str, Any]:
     ledger["cap"] = [row[1:] for row in found["cap"]]
     # white space between the words of a statement means nothing to the database
     ledger["schema"] = [(*row[:-1], str(row[-1]).split()) for row in found["schema"]]
-    ledger.pop("worker")
+    for running in ("worker", "job", "turn"):
+        ledger.pop(running)
     return ledger
 
 

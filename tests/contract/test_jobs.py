@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -143,3 +144,20 @@ def test_no_release_is_shown_before_its_moment(client: httpx.Client, slotted: Se
         assert moment >= max(charged + SLOT_MS, ended)
         if '"job": null' in record.plan:
             assert moment % SLOT_MS == 0
+
+
+def test_a_person_may_have_so_many_unfinished_jobs(tmp_path: Path) -> None:
+    with (
+        running(tmp_path / "data", response_slot_ms=SLOT_MS, max_unfinished_jobs=1) as service,
+        service.client() as client,
+    ):
+        people = str(upload(client, ROWS, columns=COLUMNS, budget={"epsilon": "10"})["id"])
+        first = ask_job(client, people, key="first", epsilon="1")
+        assert first.status_code == 202
+        refused = assert_problem(
+            ask_job(client, people, key="second", epsilon="1"), 429, "too-many-jobs"
+        )
+        assert (refused["limit"], refused["maximum"]) == ("max_unfinished_jobs", 1)
+        assert ask_job(client, people, key="first", epsilon="1").status_code == 202
+        assert ask(client, people, INLINE, epsilon="1").status_code == 201
+        assert spent(client, people) == "2"

@@ -21,7 +21,7 @@ LONGEST_INLINE_MS = 50.0
 LONGEST_DEADLINE_S = 3600
 """No job's first deadline is later than this, however long its draw may take."""
 
-_SHORTEST_DEADLINE_S = 2
+SHORTEST_DEADLINE_S = 2
 _MARGIN = 8
 
 
@@ -60,7 +60,7 @@ def batched_ms(plan: Plan) -> float:
 def _deadline_s(expected_ms: float) -> int:
     """Return the deadline of a draw that takes so long: a power of two, up to the longest."""
     wanted_s = _MARGIN * expected_ms / 1000
-    deadline_s = _SHORTEST_DEADLINE_S
+    deadline_s = SHORTEST_DEADLINE_S
     while deadline_s < min(wanted_s, LONGEST_DEADLINE_S):
         deadline_s *= 2
     return min(deadline_s, LONGEST_DEADLINE_S)

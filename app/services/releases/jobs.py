@@ -1,30 +1,41 @@
 """Jobs: charged releases that wait in the database, claimed by the processes that draw.
 
-A process claims one release at a time for each draw process it has, draws it
-there, and stores the outcome. A release that nobody draws any more, because
-the process that did has died, is claimed like one from the queue; its attempts
-are counted. Small releases left behind are drawn in this process itself.
+A process has a lane for each draw process. It claims a release for a lane that
+is free, has it drawn, and stores the outcome. A release that nobody draws any
+more, because the process that did has died, is claimed like one from the queue;
+its attempts are counted. Small releases left behind are drawn in this process itself.
+
+**Privacy.** A lane is not free when its draw ends: whoever queued jobs behind it would
+learn when that was. It is taken until a public moment, counted from the one when it was
+taken: the job's deadline, or a doubling of it. So when anything is claimed follows from
+what was asked for and when, and from which doublings draws took.
+
+Where there are several lanes one takes short jobs only. What is short is public.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio.to_thread
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
+from app.domain.timing import Schedule
 from app.logs import describe
 from app.services.datasets.datasets import DatasetService
 from app.services.datasets.erasing import ErasingService
 from app.services.releases.draws import DrawDiedError, DrawService, NoDrawProcessError
 from app.services.releases.public_moments import job_of_record
-from app.store import DatasetRecord, ReleaseRecord, Store
+from app.store import DatasetRecord, ReleaseRecord, Store, Task
+
+SHORT_JOB_S = 4
+"""A job with a later deadline is not short."""
 
 _LOG = logging.getLogger(__name__)
 _PAUSE_S = 1.0
@@ -56,6 +67,27 @@ class JobDrawing(Protocol):
         """Kill every process; draws under way end in :class:`DrawDiedError`."""
 
 
+@dataclass(slots=True)
+class _Lanes:
+    """Lanes of one sort: which are free, and whether they should look into the queue.
+
+    ``longest_s`` is the latest deadline of a job that they take, None: they take any.
+    """
+
+    longest_s: int | None
+    free: asyncio.Semaphore
+    something: asyncio.Event = field(default_factory=asyncio.Event)
+    claiming: bool = False
+
+
+def _lanes(count: int) -> Sequence[_Lanes]:
+    """Return so many lanes: of several, the last is for short jobs."""
+    if count < 2:
+        return [_Lanes(None, asyncio.Semaphore(count))] if count else []
+    short = _Lanes(SHORT_JOB_S, asyncio.Semaphore(1))
+    return [_Lanes(None, asyncio.Semaphore(count - 1)), short]
+
+
 class JobRunner:
     """Claims releases from the queue and has them drawn.
 
@@ -63,6 +95,9 @@ class JobRunner:
     ----------
     store, datasets, erasing, draws, processes
         What it works with. Without a process it claims nothing.
+    taken_ms
+        For how long a release takes its lane, a public time in milliseconds: so long, or
+        twice or four times as long and so on. 0: until it is drawn.
     look_s
         How often it looks for what other processes have queued or left, where
         there may be any; in this process :meth:`wake` is enough.
@@ -76,6 +111,7 @@ class JobRunner:
         erasing: ErasingService,
         draws: DrawService,
         processes: JobDrawing,
+        taken_ms: Callable[[ReleaseRecord], int],
         look_s: float = 1.0,
     ) -> None:
         self._store = store
@@ -84,30 +120,33 @@ class JobRunner:
         self.draws = draws
         self._processes = processes
         self.look_s = look_s if store.shared else None
-        self._something = asyncio.Event()
-        self._claiming = False
+        self.taken_ms = taken_ms
+        self._lanes: Sequence[_Lanes] = ()
+        self._taken: set[asyncio.Task[None]] = set()
         self._working: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
     def start(self) -> None:
         """Begin to claim, first of all what a dead process left behind."""
+        self._lanes = _lanes(self._processes.count)
         self.wake()
-        count = self._processes.count
-        if count:
-            self._loops = [asyncio.ensure_future(self._run(asyncio.Semaphore(count)))]
+        self._loops = [asyncio.ensure_future(self._run(lanes)) for lanes in self._lanes]
 
     def wake(self) -> None:
         """Look into the queue now."""
-        self._something.set()
+        for lanes in self._lanes:
+            lanes.something.set()
 
     def has(self, release: str) -> bool:
         """Return whether this process draws, or may just be claiming, a release."""
-        return self._claiming or release in self._working
+        return any(lanes.claiming for lanes in self._lanes) or release in self._working
 
     async def idle(self) -> None:
         """Wait until nothing is left that this process could draw."""
-        while self._something.is_set() or self._claiming or self._working:
+        while self._working or any(
+            lanes.something.is_set() or lanes.claiming for lanes in self._lanes
+        ):
             await asyncio.sleep(0.01)
 
     async def close(self, *, timeout_s: float) -> None:
@@ -119,50 +158,66 @@ class JobRunner:
         self._stopping.set()
         await self._processes.stop()
         await self._settled(_PAUSE_S)
-        for task in self._working.values():
+        for task in (*self._working.values(), *self._taken):
             task.cancel()
 
     async def _settled(self, timeout_s: float) -> None:
         if self._working:
             await asyncio.wait(self._working.values(), timeout=timeout_s)
 
-    async def _run(self, free: asyncio.Semaphore) -> None:
+    async def _run(self, lanes: _Lanes) -> None:
         while True:
-            await free.acquire()
-            record = await self._next()
+            await lanes.free.acquire()
+            record = await self._next(lanes)
             task = asyncio.ensure_future(self._work(record))
             self._working[record.id] = task
-            task.add_done_callback(partial(self._ended, record.id, free))
+            taken = asyncio.ensure_future(self._take(lanes, record, task))
+            self._taken.add(taken)
+            taken.add_done_callback(self._taken.discard)
 
-    def _ended(self, release: str, free: asyncio.Semaphore, _task: asyncio.Task[None]) -> None:
-        del self._working[release]
-        free.release()
+    async def _take(self, lanes: _Lanes, record: ReleaseRecord, work: asyncio.Task[None]) -> None:
+        """Have a lane taken while a release is drawn, and on until a public moment."""
+        loop = asyncio.get_running_loop()
+        begun_ms = int(1000 * loop.time())
+        await asyncio.wait([work])
+        if self._working.get(record.id) is work:
+            del self._working[record.id]
+        drawn_ms = int(1000 * loop.time())
+        free_ms = Schedule(begun_ms, self.taken_ms(record)).first_from(drawn_ms)
+        await asyncio.sleep((free_ms - drawn_ms) / 1000)
+        await self._at_last(
+            record, lambda work: work.releases.leave_queue(record.id), "not out of the queue"
+        )
+        lanes.free.release()
 
-    async def _next(self) -> ReleaseRecord:
+    async def _next(self, lanes: _Lanes) -> ReleaseRecord:
         """Wait for a release that nobody draws, and claim it."""
         while True:
-            self._claiming = True
-            self._something.clear()
+            lanes.claiming = True
+            lanes.something.clear()
             try:
-                found = await self._claim()
+                found = await self._claim(lanes)
             except Exception as error:
                 _LOG.error("queue not readable", extra=describe(error))
                 await asyncio.sleep(_PAUSE_S)
                 self.wake()
                 continue
             finally:
-                self._claiming = False
+                lanes.claiming = False
             if found is not None:
                 return found
-            await _within(self._something, self.look_s)
+            await _within(lanes.something, self.look_s)
 
-    async def _claim(self) -> ReleaseRecord | None:
+    async def _claim(self, lanes: _Lanes) -> ReleaseRecord | None:
         if self._store.frozen is not None:  # what was drawn in another time must not be again
             return None
-        if not await anyio.to_thread.run_sync(self._is_something_left):
+        longest_s = lanes.longest_s
+        if not await anyio.to_thread.run_sync(self._is_something_left, longest_s):
             return None
         worker = self.draws.worker
-        claim = asyncio.ensure_future(self.draws.surely(lambda work: work.releases.claim(worker)))
+        claim = asyncio.ensure_future(
+            self.draws.surely(lambda work: work.releases.claim(worker, longest_s=longest_s))
+        )
         try:
             return await asyncio.shield(claim)
         except asyncio.CancelledError:
@@ -171,9 +226,9 @@ class JobRunner:
                 await self._hand_back(record)
             raise
 
-    def _is_something_left(self) -> bool:
+    def _is_something_left(self, longest_s: int | None) -> bool:
         with self._store.reading() as reader:
-            return reader.releases.to_draw() is not None
+            return reader.releases.to_draw(longest_s=longest_s) is not None
 
     async def _work(self, record: ReleaseRecord) -> None:
         """See to it that a claimed release becomes final, or that somebody else draws it."""
@@ -216,14 +271,20 @@ class JobRunner:
     async def _hand_back(self, record: ReleaseRecord) -> None:
         """Put a release into the queue again, as soon as the database takes it."""
         worker = self.draws.worker
+        await self._at_last(
+            record,
+            lambda work: work.releases.hand_back(record.id, worker=worker),
+            "not handed back",
+        )
+
+    async def _at_last(self, record: ReleaseRecord, step: Task[None], otherwise: str) -> None:
+        """Take a step as soon as the database does, and look into the queue."""
         for tries, pause_s in enumerate(pauses_s()):
             try:
-                await self.draws.surely(
-                    lambda work: work.releases.hand_back(record.id, worker=worker)
-                )
+                await self.draws.surely(step)
             except Exception as error:
                 if tries == 0:  # why it is not taken then, a frozen ledger say, may last
-                    _LOG.error("not handed back", extra={"release": record.id, **describe(error)})
+                    _LOG.error(otherwise, extra={"release": record.id, **describe(error)})
                 if self._stopping.is_set():
                     return  # when this process is gone, its lease says so
                 await _within(self._stopping, pause_s)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from app.domain.releases import ReleaseState
 from app.domain.timing import Schedule, response_schedule
-from app.services.plans.deadlines import LONGEST_DEADLINE_S, Job
+from app.services.plans.deadlines import LONGEST_DEADLINE_S, SHORTEST_DEADLINE_S, Job
 from app.store import ReleaseRecord
 
 _LONGEST_MS = 1000 * LONGEST_DEADLINE_S
@@ -59,6 +59,16 @@ class PublicMoments:
         return record._replace(
             state=ReleaseState.DEBITED, result=None, result_hash=None, finished_at=None
         )
+
+    def lane_taken_ms(self, record: ReleaseRecord) -> int:
+        """Return for how long a release takes the lane that it is drawn in, in milliseconds.
+
+        Its deadline counted from there, or a doubling of that; with a slot of 0, 0.
+        """
+        if self._slot_ms == 0:
+            return 0
+        job = job_of_record(record)
+        return 1000 * (SHORTEST_DEADLINE_S if job is None else job.deadline_s)
 
     def retry_after_s(self, record: ReleaseRecord) -> int:
         """Return in how many seconds it is worth asking for an unfinished release again."""

@@ -53,6 +53,9 @@ class ReleaseService:
     max_waiting
         How many requests may be under way; above it one is refused as
         ``busy`` before any charge.
+    most_jobs
+        How many unfinished jobs a person may have; one more is refused as
+        ``too-many-jobs`` before any charge.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class ReleaseService:
         jobs: JobRunner,
         moments: PublicMoments,
         max_waiting: int,
+        most_jobs: int,
     ) -> None:
         self._store = store
         self._datasets = datasets
@@ -72,6 +76,7 @@ class ReleaseService:
         self.draws = draws
         self._jobs = jobs
         self._max_waiting = max_waiting
+        self._most_jobs = most_jobs
         self._running: dict[tuple[str, str], _Running] = {}
         self.moments = moments
 
@@ -137,6 +142,8 @@ class ReleaseService:
                 request=request,
                 plan=offer.text,
                 worker=self.draws.worker if offer.job is None else None,
+                deadline_s=None if offer.job is None else offer.job.deadline_s,
+                most_jobs=None if offer.job is None else self._most_jobs,
             )
             if offer.reviewed:
                 charged = await reserve(self._store, charge)

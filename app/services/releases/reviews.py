@@ -26,7 +26,7 @@ from app.services.people.keys import Caller
 from app.services.plans.charged_plan import PlanChangedError
 from app.services.plans.plans import PlanService
 from app.services.releases.jobs import JobRunner
-from app.services.releases.public_moments import PublicMoments
+from app.services.releases.public_moments import PublicMoments, job_of_record
 from app.store import Charged, Debit, ReleaseRecord, Store, UnitOfWork
 from app.store.ledger.ids import text_of
 
@@ -106,13 +106,17 @@ class ReviewService:
             )
         await self._check_plan(found)
         # A client that goes away must not leave it in a queue that nobody looks into.
-        approving = self._approve(release, principal=caller.person, reason=reason)
+        approving = self._approve(found, principal=caller.person, reason=reason)
         return await asyncio.shield(asyncio.ensure_future(approving))
 
-    async def _approve(self, release: str, *, principal: str, reason: str) -> ReleaseRecord:
+    async def _approve(self, found: ReleaseRecord, *, principal: str, reason: str) -> ReleaseRecord:
+        job = job_of_record(found)
+        deadline_s = None if job is None else job.deadline_s
         try:
             return await self._store.awrite(
-                lambda work: work.reviews.approve(release, principal=principal, reason=reason)
+                lambda work: work.reviews.approve(
+                    found.id, principal=principal, reason=reason, deadline_s=deadline_s
+                )
             )
         finally:
             self._jobs.wake()

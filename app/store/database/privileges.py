@@ -21,6 +21,7 @@ _USUAL = "SELECT, INSERT, UPDATE"
 _OTHERS: Mapping[str, str] = {
     "entry": "SELECT, INSERT",
     "worker": "SELECT, INSERT, UPDATE, DELETE",
+    "job": "SELECT, INSERT, DELETE",
 }
 
 _STANDING = text(

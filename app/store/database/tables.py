@@ -263,6 +263,32 @@ worker = Table(
     sqlite_with_rowid=False,
 )
 
+# Jobs from their charge until the lane that drew them is free again, and how long each may
+# take by its public deadline. A release left without a row here is drawn all the same.
+job = Table(
+    "job",
+    metadata,
+    Column("number", _Int, nullable=False),
+    Column("deadline_s", _Int, nullable=False),
+    PrimaryKeyConstraint("number", name="pk_job"),
+    ForeignKeyConstraint(["number"], ["release.number"], name="fk_job_release"),
+    CheckConstraint("deadline_s >= 1", name="ck_job_deadline"),
+    sqlite_strict=True,
+)
+
+# When a release of each person on each data set was claimed last: the count of all claims.
+turn = Table(
+    "turn",
+    metadata,
+    Column("person", Text, nullable=False),
+    Column("dataset", Text, nullable=False),
+    Column("number", _Int, nullable=False),
+    PrimaryKeyConstraint("person", "dataset", name="pk_turn"),
+    CheckConstraint("number >= 1", name="ck_turn_number"),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
 api_key = Table(
     "api_key",
     metadata,

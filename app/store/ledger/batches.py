@@ -15,6 +15,7 @@ from app.store.ledger.caps import PersonCaps
 from app.store.ledger.commands import Charged, Command, Debit, Finish, Void
 from app.store.ledger.entries import Chain, EntriesWriter, Occasion
 from app.store.ledger.ids import now, release_ids
+from app.store.ledger.jobs import Places, enter
 from app.store.ledger.multi_row import select_rows
 from app.store.ledger.records import AccountRecord, DatasetStatus, ReleaseRecord
 from app.store.ledger.releases import ReleasesWriter
@@ -93,8 +94,11 @@ class BatchWriter:
         rows = select_rows(self._connection, _LOCKED[self._connection.dialect.name], asked)
         facts = {row.dataset: row for row in rows}
         slices = PersonCaps(self._connection, {row.id for row in rows if row.capped})
+        places = Places(
+            self._connection, {debit.principal for debit in debits if debit.most_jobs is not None}
+        )
         last = rows[0].last_release if rows else 0
-        batch = _Batch(self._entries, slices, at, last, most=len(debits))
+        batch = _Batch(self._entries, slices, places, at, last, most=len(debits))
         outcomes: list[Outcome] = []
         for debit in debits:
             key = debit.principal, debit.idem
@@ -108,6 +112,7 @@ class BatchWriter:
             self._entries.write_all(chains)
             slices.write()
             self._releases.insert([*batch.made.values()])
+            enter(self._connection, batch.jobs)
         return outcomes
 
 
@@ -115,10 +120,18 @@ class _Batch:
     """The debits of one group commit, judged one after the other before anything is written."""
 
     def __init__(
-        self, entries: EntriesWriter, slices: PersonCaps, at: str, last_release: int, *, most: int
+        self,
+        entries: EntriesWriter,
+        slices: PersonCaps,
+        places: Places,
+        at: str,
+        last_release: int,
+        *,
+        most: int,
     ) -> None:
         self._entries = entries
         self._slices = slices
+        self._places = places
         self._at = at
         self._last_release = last_release
         self._ids = release_ids(last_release + 1, most)
@@ -127,6 +140,7 @@ class _Batch:
         self._plan_digest = cache(plan_digest)
         self.chains: dict[str, Chain] = {}
         self.made: dict[tuple[str, str], ReleaseRecord] = {}
+        self.jobs: list[tuple[int, int]] = []
 
     def charge(self, debit: Debit, dataset: Row[Any] | None) -> Charged | Problem:
         """Return the release charged for, or the refusal."""
@@ -134,12 +148,17 @@ class _Batch:
         try:
             chain = self._chain(dataset)
             account, balance = chain.before.id, chain.balance
+            if debit.most_jobs is not None:
+                self._places.check(person, debit.most_jobs)
             self._slices.check(account, person, amount, remaining=balance.remaining)
             after = balance.after(EntryKind.DEBIT, amount)
         except Problem as refused:
             return refused
         self._slices.take(account, person, amount)
         self._last_release += 1
+        if debit.deadline_s is not None:
+            self._places.take(person)
+            self.jobs.append((self._last_release, debit.deadline_s))
         release = next(self._ids)
         fingerprint = self._fingerprint(dataset=debit.dataset, request=debit.request)
         occasion = Occasion(

@@ -44,11 +44,16 @@ class Debit(Command[Charged]):
         JSON text; the release keeps both.
     worker
         Who will draw it; without one it waits in the queue.
+    deadline_s
+        The public deadline of a job, in seconds; None for what is no job.
+    most_jobs
+        How many jobs the person may have in the queue, this one included.
 
     Raises
     ------
     Problem
-        ``not-found``, ``dataset-archived``; ``budget-exceeded`` with nothing written.
+        ``not-found``, ``dataset-archived``, ``too-many-jobs``; ``budget-exceeded`` with
+        nothing written.
     """
 
     dataset: str
@@ -58,6 +63,8 @@ class Debit(Command[Charged]):
     request: str
     plan: str
     worker: str | None = None
+    deadline_s: int | None = None
+    most_jobs: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

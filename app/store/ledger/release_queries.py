@@ -11,14 +11,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, bindparam, func, or_, select
+from sqlalchemy import Connection, Select, bindparam, func, select
 
 from app.domain.releases import ReleaseState
 from app.store.database import tables
+from app.store.ledger.jobs import next_to_draw
 from app.store.ledger.multi_row import select_rows
 from app.store.ledger.records import ReleaseRecord
 from app.store.ledger.release_columns import RELEASE, release_of
-from app.store.ledger.workers import LIVE_WORKERS
 
 Shown = Callable[[ReleaseRecord], ReleaseRecord]
 """Says how a release, its result not read yet, is shown; only a ``released`` one's is then read."""
@@ -35,15 +35,6 @@ _KNOWN = (
 )
 _DEBITED = (
     select(*RELEASE).where(_release.state == ReleaseState.DEBITED.value).order_by(_release.number)
-)
-_TO_DRAW = (
-    select(*RELEASE)
-    .where(
-        _release.state == ReleaseState.DEBITED.value,
-        or_(_release.worker.is_(None), _release.worker.not_in(LIVE_WORKERS)),
-    )
-    .order_by(_release.number)
-    .limit(1)
 )
 _RESULTS = select(_release.id, _release.result, _release.result_hash).where(
     _release.id.in_(bindparam("wanted", expanding=True))
@@ -141,9 +132,10 @@ class Releases:
         records = self._with_results(found[: _fitting(each, most_bytes)])
         return ReleasePage(tuple(records), more=len(records) < len(sizes))
 
-    def to_draw(self) -> ReleaseRecord | None:
-        """Return the oldest charged release that nobody draws: queued, or left by the dead."""
-        return _only(self._heads(_TO_DRAW))
+    def to_draw(self, *, longest_s: int | None = None) -> ReleaseRecord | None:
+        """Return the charged release that is drawn next: see :mod:`app.store.ledger.jobs`."""
+        found = next_to_draw(self._connection, longest_s=longest_s)
+        return None if found is None else _only(self._heads(_GET, {"wanted": found}))
 
     def debited(self) -> tuple[ReleaseRecord, ...]:
         """Return the releases that are charged and have no result yet, oldest first."""

@@ -16,6 +16,7 @@ from app.domain.releases import (
 )
 from app.store.database import tables
 from app.store.errors import SomeRefusedError
+from app.store.ledger import jobs
 from app.store.ledger.accounts import AccountsWriter
 from app.store.ledger.entries import SYSTEM
 from app.store.ledger.ids import now
@@ -193,16 +194,18 @@ class ReleasesWriter(Releases):
             raise SomeRefusedError("not every release was waiting for its step")
         return bool(rows) and changed == len(rows)
 
-    def claim(self, worker: str) -> ReleaseRecord | None:
-        """Give a worker the oldest release that nobody draws; None when there is none.
+    def claim(self, worker: str, *, longest_s: int | None = None) -> ReleaseRecord | None:
+        """Give a worker the release whose turn it is of those nobody draws; None: there is none.
 
         One from the queue is in its first attempt. One that a dead process
         left behind is counted another, or is void when it has none left: a
-        record that comes back ``void`` is not to be drawn.
+        record that comes back ``void`` is not to be drawn. ``longest_s`` is as in
+        :func:`app.store.ledger.jobs.next_to_draw`.
         """
-        found = self.to_draw()
+        found = self.to_draw(longest_s=longest_s)
         if found is None:
             return None
+        jobs.take_turn(self._connection, person=found.principal, dataset=found.dataset)
         if found.worker is None:
             return self._step(found.id, _TAKE, by=worker, deaths=0)
         if not may_be_redrawn(found.attempts):
@@ -215,6 +218,10 @@ class ReleasesWriter(Releases):
         No attempt is counted: those are for draws that a process died of.
         """
         self._connection.execute(_HAND_BACK, {"wanted": release, "by": worker})
+
+    def leave_queue(self, release: str) -> None:
+        """Take a final release out of the queue: the lane that drew it is free again."""
+        jobs.leave(self._connection, release)
 
     def begin_attempt(self, release: str) -> ReleaseRecord:
         """Count one more attempt at drawing a release that a dead process left behind."""

@@ -17,6 +17,7 @@ from app.store.database import tables
 from app.store.ledger.accounts import AccountsWriter
 from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion
 from app.store.ledger.ids import release_ids
+from app.store.ledger.jobs import enter
 from app.store.ledger.records import ReleaseRecord
 from app.store.ledger.releases import ENDED_AS, ReleasesWriter
 
@@ -139,12 +140,19 @@ class ReviewsWriter(Reviews):
         return made
 
     def approve(
-        self, release: str, *, principal: str, reason: str | None = None, worker: str | None = None
+        self,
+        release: str,
+        *,
+        principal: str,
+        reason: str | None = None,
+        worker: str | None = None,
+        deadline_s: int | None = None,
     ) -> ReleaseRecord:
         """Spend what is reserved: the release is ``debited``, in its first attempt.
 
         The charge is the requester's; a system entry says that ``principal`` approved it,
-        and why. ``worker`` is who will draw it; without one it waits in the queue.
+        and why. ``worker`` is who will draw it; without one it waits in the queue, as a job
+        with a deadline of so many seconds.
 
         Raises
         ------
@@ -162,6 +170,8 @@ class ReviewsWriter(Reviews):
             found.account, EntryKind.DEBIT, self._amount(found), occasion, reserved=True
         )
         self._connection.execute(_APPROVE, {"wanted": found.id, "charge": entry.seq, "by": worker})
+        if deadline_s is not None:
+            enter(self._connection, [(found.number, deadline_s)])
         note = found.id if reason is None else f"{found.id}: {reason}"
         self._accounts.system_entry(APPROVED, principal=principal, note=note)
         return self._releases.get_all([found.id])[found.id]

@@ -1,0 +1,147 @@
+"""The queue: jobs that wait for a lane or occupy one, and whose turn it is.
+
+People take turns: next is who has been served least lately, then of that person's data
+sets the one served least lately, then the oldest release on it. So whoever asks for many
+jobs makes nobody else wait for more than one of them. Turns are counted where releases
+are claimed, in the claim's transaction, so all workers take part in one order.
+
+A job is in the queue from its charge until the lane that drew it is free again, which is
+a public moment; when its draw ended is not. How many a person has there may therefore be
+told, and has a bound. What was being drawn by a worker that has died counts no longer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from app.domain.problems import Problem
+from app.domain.releases import ReleaseState
+from app.store.database import tables
+from app.store.ledger.workers import LIVE_WORKERS
+
+LIMIT = "max_unfinished_jobs"
+"""The setting that bounds how many jobs a person may have in the queue."""
+
+_AT_MOST_S = 2**31
+_RETRY_AFTER_S = 10
+
+_release, _job, _turn = tables.release.c, tables.job.c, tables.turn.c
+_OWN = tables.turn.alias("own")
+_THEIRS = (
+    select(_turn.person, func.max(_turn.number).label("number"))
+    .group_by(_turn.person)
+    .subquery("theirs")
+)
+_IS_CHARGED: ColumnElement[bool] = _release.state == bindparam(
+    "debited", ReleaseState.DEBITED, literal_execute=True
+)
+_IS_LEFT = or_(_release.worker.is_(None), _release.worker.not_in(LIVE_WORKERS))
+_NEXT = (
+    select(_release.id)
+    .outerjoin(tables.job, _job.number == _release.number)
+    .outerjoin(_OWN, (_OWN.c.person == _release.principal) & (_OWN.c.dataset == _release.dataset))
+    .outerjoin(_THEIRS, _THEIRS.c.person == _release.principal)
+    .where(_IS_CHARGED, _IS_LEFT, func.coalesce(_job.deadline_s, 0) <= bindparam("longest_s"))
+    .order_by(func.coalesce(_THEIRS.c.number, 0), func.coalesce(_OWN.c.number, 0), _release.number)
+    .limit(1)
+)
+_NEXT_TURN = select(func.coalesce(func.max(_turn.number), 0) + 1).scalar_subquery()
+_AGAIN = (
+    update(tables.turn)
+    .where(_turn.person == bindparam("by"), _turn.dataset == bindparam("of"))
+    .values(number=_NEXT_TURN)
+)
+_FIRST = insert(tables.turn).values(
+    person=bindparam("by"), dataset=bindparam("of"), number=_NEXT_TURN
+)
+_OF_RELEASE = select(_release.number).where(
+    _release.id == bindparam("wanted"), ~_IS_CHARGED, _release.number == _job.number
+)
+_LEAVE = delete(tables.job).where(_OF_RELEASE.exists())
+_OVER = delete(tables.job).where(
+    select(_release.number).where(_release.number == _job.number, ~_IS_CHARGED, _IS_LEFT).exists()
+)
+_UNFINISHED = (
+    select(_release.principal, func.count().label("jobs"))
+    .join(tables.job, _job.number == _release.number)
+    .where(
+        _release.principal.in_(bindparam("people", expanding=True)),
+        or_(_IS_CHARGED, _release.worker.in_(LIVE_WORKERS)),
+    )
+    .group_by(_release.principal)
+)
+
+
+def next_to_draw(connection: Connection, *, longest_s: int | None = None) -> str | None:
+    """Return the charged release whose turn it is of those nobody draws, or None.
+
+    They are the queue, and what the dead have left. ``longest_s``: only jobs with a public
+    deadline of so many seconds or fewer.
+    """
+    wanted = {"longest_s": _AT_MOST_S if longest_s is None else longest_s}
+    found: str | None = connection.execute(_NEXT, wanted).scalar_one_or_none()
+    return found
+
+
+def take_turn(connection: Connection, *, person: str, dataset: str) -> None:
+    """Count a turn of a person and a data set; clear away jobs whose workers have died."""
+    connection.execute(_OVER)
+    served = {"by": person, "of": dataset}
+    if connection.execute(_AGAIN, served).rowcount == 0:
+        connection.execute(_FIRST, served)
+
+
+def enter(connection: Connection, jobs: Sequence[tuple[int, int]]) -> None:
+    """Put jobs into the queue: the numbers of releases, and their deadlines in seconds."""
+    if jobs:
+        rows = [{"number": number, "deadline_s": deadline_s} for number, deadline_s in jobs]
+        connection.execute(insert(tables.job), rows)
+
+
+def leave(connection: Connection, release: str) -> None:
+    """Take a job out of the queue if it is final: its lane is free again."""
+    connection.execute(_LEAVE, {"wanted": release})
+
+
+class Places:
+    """How many jobs some people have in the queue, while a transaction charges them."""
+
+    __slots__ = ("_taken",)
+
+    def __init__(self, connection: Connection, people: Collection[str]) -> None:
+        rows = connection.execute(_UNFINISHED, {"people": [*people]}) if people else ()
+        self._taken = Counter({row.principal: row.jobs for row in rows})
+
+    def check(self, person: str, most: int) -> None:
+        """Pass for a person who may queue one more job.
+
+        Raises
+        ------
+        Problem
+            ``too-many-jobs``.
+        """
+        if self._taken[person] >= most:
+            raise Problem(
+                "too-many-jobs",
+                f"You have {most} unfinished jobs, and may have no more. Nothing was charged.",
+                limit=LIMIT,
+                maximum=most,
+                retry_after=_RETRY_AFTER_S,
+            )
+
+    def take(self, person: str) -> None:
+        """Count a job of a person."""
+        self._taken[person] += 1
