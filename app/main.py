@@ -53,6 +53,7 @@ def create_app(settings: Settings) -> FastAPI:
                     in_background(services.budgets.keep_expiring()),
                     in_background(services.reviews.keep_expiring()),
                     in_background(services.erasing.keep_erasing()),
+                    in_background(services.unfinished.keep_clearing()),
                 ):
                     yield {"app": state}
             finally:

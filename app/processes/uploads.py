@@ -9,7 +9,9 @@ digests with those of earlier data is done in such a process too.
 
 Unlike a reader these are ours and are believed. They never see the database,
 have a bounded address space, run in spare time as long as there is any, and go when
-the server goes. One that dies leaves its upload unstored, and nothing in staging.
+the server goes. One that dies leaves its upload unstored, and nothing in staging;
+what a server leaves that is killed is the next one's to remove
+(:mod:`app.services.datasets.unfinished`).
 :mod:`app.processes.upload_storing_child` is the other end.
 """
 

@@ -19,6 +19,7 @@ from app.services.datasets.budgets import BudgetService
 from app.services.datasets.datasets import DatasetService
 from app.services.datasets.erasing import ErasingService
 from app.services.datasets.lineage import Comparing, LineageService
+from app.services.datasets.unfinished import UnfinishedUploads
 from app.services.health import HealthService
 from app.services.people.keys import KeyService
 from app.services.plans.lanes import CalculationQueue, Calculator
@@ -82,6 +83,7 @@ class Services:
     receipts: Receipts
     releases: ReleaseService
     reviews: ReviewService
+    unfinished: UnfinishedUploads
 
 
 def build_services(settings: Settings, store: Store, processes: HelperProcesses) -> Services:
@@ -96,8 +98,9 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         raise StoreError(
             "job_processes = 0 leaves jobs to `release-desk worker`, which needs PostgreSQL"
         )
-    data = _build_data(settings, store, processes)
-    drawing = _build_drawing(settings, store, processes, data)
+    worker = new_id("wrk")
+    data = _build_data(settings, store, processes, worker)
+    drawing = _build_drawing(settings, store, processes, data, worker)
     datasets, plans, releases = data.datasets, drawing.plans, drawing.releases
     return Services(
         archiving=ArchivingService(store, datasets, releases, data.erasing),
@@ -110,11 +113,12 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         health=HealthService(store, directories=written_directories(settings)),
         jobs=drawing.jobs,
         keys=KeyService(store),
-        lease=Lease(store, drawing.worker, lease_ms=int(1000 * settings.worker_lease_s)),
+        lease=Lease(store, worker, lease_ms=int(1000 * settings.worker_lease_s)),
         previews=PreviewService(datasets, plans),
         reading=CalculationQueue(processes.calculator, most=settings.max_waiting_plans),
         receipts=drawing.receipts,
         releases=releases,
+        unfinished=data.unfinished,
         reviews=ReviewService(
             store=store,
             datasets=datasets,
@@ -133,9 +137,10 @@ class _Data:
     plane: DataEngine
     datasets: DatasetService
     erasing: ErasingService
+    unfinished: UnfinishedUploads
 
 
-def _build_data(settings: Settings, store: Store, processes: HelperProcesses) -> _Data:
+def _build_data(settings: Settings, store: Store, processes: HelperProcesses, worker: str) -> _Data:
     vault, files = Vault(settings.data_dir), LineageFiles(settings.data_dir)
     readers = (processes.jobs, processes.small_draws)
     plane = DataEngine(
@@ -146,18 +151,25 @@ def _build_data(settings: Settings, store: Store, processes: HelperProcesses) ->
         vault, processes.uploads, limits=upload_limits(settings), lineage_key=files.key()
     )
     lineage = LineageService(store, files, processes.uploads.compare)
-    datasets = DatasetService(store, plane, intake, lineage, threads=settings.upload_threads)
-    data = _Data(plane=plane, datasets=datasets, erasing=ErasingService(store, plane))
+    unfinished = UnfinishedUploads(
+        store, staging=vault, published=plane, digests=files, worker=worker
+    )
+    datasets = DatasetService(store, intake, lineage, unfinished, threads=settings.upload_threads)
+    data = _Data(
+        plane=plane,
+        datasets=datasets,
+        erasing=ErasingService(store, plane),
+        unfinished=unfinished,
+    )
     if store.alone and store.frozen is None:
-        _clear_up(vault, data)
+        _clear_up(vault, files, data)
     return data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Drawing:
-    """What leads from a question to a stored answer; ``worker`` is this process's name there."""
+    """What leads from a question to a stored answer."""
 
-    worker: str
     plans: PlanService
     receipts: Receipts
     jobs: JobRunner
@@ -165,7 +177,7 @@ class _Drawing:
 
 
 def _build_drawing(
-    settings: Settings, store: Store, processes: HelperProcesses, data: _Data
+    settings: Settings, store: Store, processes: HelperProcesses, data: _Data, worker: str
 ) -> _Drawing:
     plans = PlanService(
         threads=settings.draw_threads,
@@ -180,7 +192,7 @@ def _build_drawing(
         plans=plans,
         charged_draws=ChargedDraws(data.plane, receipts),
         threads=settings.draw_threads,
-        worker=new_id("wrk"),
+        worker=worker,
         small_draws=processes.small_draws,
     )
     moments = PublicMoments(settings.response_slot_ms)
@@ -202,12 +214,12 @@ def _build_drawing(
         max_waiting=settings.max_waiting_draws,
         most_jobs=settings.max_unfinished_jobs,
     )
-    return _Drawing(
-        worker=draws.worker, plans=plans, receipts=receipts, jobs=jobs, releases=releases
-    )
+    return _Drawing(plans=plans, receipts=receipts, jobs=jobs, releases=releases)
 
 
-def _clear_up(vault: Vault, data: _Data) -> None:
+def _clear_up(vault: Vault, files: LineageFiles, data: _Data) -> None:
+    data.unfinished.clear_all()
+    files.sweep()
     unknown = vault.recover(keep=data.erasing.with_rows(), known=data.datasets.ids())
     for name in unknown:
         _LOG.warning(

@@ -17,6 +17,7 @@ from app.store.ledger.keys import Keys, KeysWriter
 from app.store.ledger.release_queries import Releases
 from app.store.ledger.releases import ReleasesWriter
 from app.store.ledger.reviews import Reviews, ReviewsWriter
+from app.store.ledger.uploads import Uploads, UploadsWriter
 from app.store.ledger.workers import WorkersWriter
 from app.store.verification.verify import Verification, verify
 
@@ -24,7 +25,16 @@ from app.store.verification.verify import Verification, verify
 class Reader:
     """All repositories over one snapshot of the database."""
 
-    __slots__ = ("accounts", "connection", "datasets", "entries", "keys", "releases", "reviews")
+    __slots__ = (
+        "accounts",
+        "connection",
+        "datasets",
+        "entries",
+        "keys",
+        "releases",
+        "reviews",
+        "uploads",
+    )
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -34,6 +44,7 @@ class Reader:
         self.keys = Keys(connection)
         self.releases = Releases(connection)
         self.reviews = Reviews(connection)
+        self.uploads = Uploads(connection)
 
     def verify(self, *, signed: bool = False, witness: Witness | None = None) -> Verification:
         """Walk every chain, sum and result; ``signed``: their receipts too. Ends the snapshot."""
@@ -51,6 +62,7 @@ class UnitOfWork:
         "keys",
         "releases",
         "reviews",
+        "uploads",
         "workers",
     )
 
@@ -62,6 +74,7 @@ class UnitOfWork:
         self.keys = KeysWriter(connection, self.accounts)
         self.releases = ReleasesWriter(connection, self.accounts)
         self.reviews = ReviewsWriter(connection, self.entries, self.accounts, self.releases)
+        self.uploads = UploadsWriter(connection)
         self.workers = WorkersWriter(connection)
 
     def begin(self) -> None:

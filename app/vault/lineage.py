@@ -11,7 +11,7 @@ names its key, so a file that is gone, altered or made under another key is noti
 The account is in the database too, and beside the digests for the day on which an older
 database is put in its place: people who have been forgotten are then still told.
 Nothing here is ever erased by the service but the file of an upload that was
-refused. Back the directory up with the database: without the key, uploads can
+refused or was cut off. Back the directory up with the database: without the key, uploads can
 no longer be compared with earlier data.
 """
 
@@ -123,16 +123,27 @@ class LineageFiles:
         return StoredFile(file, size, sha256).read()
 
     def forget(self, dataset: str) -> None:
-        """Remove the digests of an upload that was refused."""
-        self._file(dataset).unlink(missing_ok=True)
-        (self._directory / f"{dataset}{_ACCOUNT}").unlink(missing_ok=True)
+        """Remove the digests of an upload that was refused or cut off, half-written ones too."""
+        for file in self._directory.glob(f"{dataset}.*"):
+            file.unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Remove files that were cut off while they were written.
+
+        For the start of the service only, under its lock on the data directory.
+        """
+        whole = (_DIGESTS, _ACCOUNT)
+        for file in self._directory.glob("*"):
+            if file.name != "key" and file.suffix not in whole:
+                file.unlink(missing_ok=True)
 
     def _file(self, dataset: str) -> Path:
         return self._directory / f"{dataset}{_DIGESTS}"
 
     def _put(self, name: str, content: bytes) -> None:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=self._directory) as file:  # mode 0600
+        # of mode 0600, and with a name that tells whose it is if it is left
+        with tempfile.NamedTemporaryFile(dir=self._directory, prefix=f"{name}-") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -345,6 +345,15 @@ class Vault:
         shutil.rmtree(doomed, ignore_errors=True)
         flush(self._staging)
 
+    def staged(self) -> frozenset[str]:
+        """Return the ids of what is in staging: uploads in progress, and what was left."""
+        return frozenset(each.name.partition("-")[0] for each in self._staging.iterdir())
+
+    def unstage(self, dataset_id: str) -> None:
+        """Remove what is in staging of a data set; whoever still writes there finds it no more."""
+        for directory in self._staging.glob(f"{_checked_name(dataset_id)}-*"):
+            discard(directory)
+
     def recover(self, *, keep: Collection[str], known: Collection[str]) -> Sequence[str]:
         """Remove what a crash left: staging, and data sets not to ``keep``.
 

@@ -90,7 +90,7 @@ def test_a_job_is_drawn_in_a_process_that_may_die(tmp_path: Path) -> None:
             assert spawned._all.isdisjoint({process})
             # what the process cannot draw is void, and the process goes on
             facts = services.datasets.facts(dataset)
-            services.datasets.plane.erase(dataset)
+            services.erasing.plane.erase(dataset)
             failed = await final(services, (await ask(services, dataset, "c")).id)
             assert (failed.state, failed.attempts) == (ReleaseState.VOID, 1)
             assert await spawned.draw(second, facts.record) is None

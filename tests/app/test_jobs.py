@@ -442,7 +442,7 @@ def test_what_one_process_erases_others_let_go_of(
         async with opened(place, slow) as (_, first), opened(place, Fake()) as (store, second):
             first.jobs.start()
             dataset = await new_dataset(first)
-            plane: Any = second.datasets.plane
+            plane: Any = second.erasing.plane
 
             def forget(name: str) -> None:
                 told.append(name)

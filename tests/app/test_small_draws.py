@@ -262,7 +262,7 @@ def test_what_fails_there_is_void_and_the_process_goes_on(tmp_path: Path) -> Non
     async def scenario() -> None:
         async with opened(tmp_path, draw_process=True) as (store, services):
             dataset = await new_dataset(services)
-            plane = services.datasets.plane
+            plane = services.erasing.plane
             plane._vault.erase(dataset)  # type: ignore[attr-defined]
             [failed] = await ask_all(services, dataset, "a")
             assert (failed.state, failed.attempts) == (ReleaseState.VOID, 1)

@@ -149,3 +149,26 @@ def test_alone_everybody_else_is_dead(ledger: Ledger) -> None:
     assert claim(ledger, "one") is None
     with ledger.store.reading() as r:
         assert r.releases.get(mine.id) == mine
+
+
+def test_an_upload_belongs_to_a_living_worker(ledger: Ledger) -> None:
+    beat(ledger, "one")
+    beat(ledger, "two")
+
+    def take(worker: str) -> bool:
+        return ledger.store.write(lambda u: u.uploads.take_over("ds_a", worker=worker))
+
+    def end(worker: str) -> bool:
+        return ledger.store.write(lambda u: u.uploads.end("ds_a", worker=worker))
+
+    ledger.store.write(lambda u: u.uploads.begin("ds_a", worker="one"))
+    assert (take("two"), end("two"), take("one")) == (False, False, True)
+    with ledger.store.reading() as reader:
+        assert reader.uploads.left("two") == ()
+        assert [each.worker for each in reader.uploads.left("one")] == ["one"]
+        assert reader.uploads.left("one") == reader.uploads.under_way()
+    ledger.store.write(lambda u: u.workers.end("one"))
+    with ledger.store.reading() as reader:
+        assert [each.dataset for each in reader.uploads.left("two")] == ["ds_a"]
+    assert (take("two"), end("one"), end("two"), end("two")) == (True, False, True, False)
+    assert not take("two")

@@ -14,7 +14,6 @@ import anyio
 import anyio.to_thread
 
 from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
-from app.domain.errors import ProcessLostError
 from app.domain.ledger import Balance
 from app.domain.policies import Policy, Review
 from app.domain.problems import Problem
@@ -23,6 +22,7 @@ from app.engine.schema import schema_of
 from app.services.datasets.accounting import Meter, meter_of
 from app.services.datasets.accounts import delta_of, origin_of
 from app.services.datasets.lineage import Comparison, LineageService, require_unrelated
+from app.services.datasets.unfinished import UnfinishedUploads
 from app.services.people.keys import Caller
 from app.store import (
     DatasetRecord,
@@ -30,7 +30,6 @@ from app.store import (
     Reader,
     Store,
     UnitOfWork,
-    UnknownCommitError,
     new_id,
 )
 from app.vault.lineage import Origin
@@ -124,16 +123,16 @@ class DatasetService:
     def __init__(
         self,
         store: Store,
-        plane: DataPlane,
         intake: Intake,
         lineage: LineageService,
+        unfinished: UnfinishedUploads,
         *,
         threads: int = 1,
     ) -> None:
         self._store = store
-        self.plane = plane
         self._intake = intake
         self._lineage = lineage
+        self._unfinished = unfinished
         # reading an upload in takes memory and time: only so many at once, and
         # never all the threads that answer plain reads
         self._turns = anyio.CapacityLimiter(threads)
@@ -153,17 +152,11 @@ class DatasetService:
             caller.require(Role.ADMIN)
         origin = await anyio.to_thread.run_sync(self._check_free, new)
         dataset = new_id("ds")
-        stored = await anyio.to_thread.run_sync(
-            self._intake.store, dataset, stream, new.columns, limiter=self._turns
-        )
-        try:
+        async with self._unfinished.begun(dataset):
+            stored = await anyio.to_thread.run_sync(
+                self._intake.store, dataset, stream, new.columns, limiter=self._turns
+            )
             await self._admit(dataset, new, stored, caller.person, origin=origin)
-        except UnknownCommitError:
-            # It may be registered, and then needs its rows; else the next start sets them aside.
-            raise
-        except Exception:
-            await anyio.to_thread.run_sync(self.plane.erase, dataset)
-            raise
         _LOG.info("data set created", extra={"dataset": dataset})
         return await anyio.to_thread.run_sync(self.view, dataset)
 
@@ -173,27 +166,32 @@ class DatasetService:
         """Register a stored upload, once it has been compared with everything registered before."""
         digests, kept = stored.digests, None
         comparison = Comparison()
-        try:
-            if digests is not None:
-                keep = partial(self._lineage.keep, dataset, digests, origin)
-                kept = await anyio.to_thread.run_sync(keep)
-            while True:
-                if kept is not None:
-                    compare = partial(
-                        self._lineage.compare, kept, account=new.account, since=comparison
-                    )
-                    comparison = await anyio.to_thread.run_sync(compare, limiter=self._turns)
-                if new.overlap_reason is None:
-                    require_unrelated(comparison)
-                admission = _Admission(
-                    dataset=dataset, new=new, rows=stored.rows, person=person, origin=origin,
-                    sha256=None if kept is None else kept.sha256, comparison=comparison,
-                )  # fmt: skip
-                if await self._store.awrite(partial(_register, admission)):
-                    return
-        except (Problem, ProcessLostError):
-            await anyio.to_thread.run_sync(self._lineage.forget, dataset)
-            raise
+        if digests is not None:
+            keep = partial(self._lineage.keep, dataset, digests, origin)
+            kept = await anyio.to_thread.run_sync(keep)
+        while True:
+            if kept is not None:
+                compare = partial(
+                    self._lineage.compare, kept, account=new.account, since=comparison
+                )
+                comparison = await anyio.to_thread.run_sync(compare, limiter=self._turns)
+            if new.overlap_reason is None:
+                require_unrelated(comparison)
+            admission = _Admission(
+                dataset=dataset, new=new, rows=stored.rows, person=person, origin=origin,
+                sha256=None if kept is None else kept.sha256, comparison=comparison,
+            )  # fmt: skip
+            if await self._store.awrite(partial(self._register, admission)):
+                return
+
+    def _register(self, upload: _Admission, work: UnitOfWork) -> bool:
+        """Register an upload; False when another one came first and is to be compared with."""
+        upto = upload.comparison.upto
+        if upload.sha256 is not None and work.datasets.lineages(after=upto, limit=1):
+            return False
+        self._unfinished.register(upload.dataset, work)
+        _register(upload, work)
+        return True
 
     def _check_free(self, new: NewDataset) -> Origin:
         with self._store.reading() as reader:
@@ -345,11 +343,9 @@ class _Admission:
     comparison: Comparison
 
 
-def _register(upload: _Admission, work: UnitOfWork) -> bool:
-    """Register an upload; False when another one came first and is to be compared with."""
+def _register(upload: _Admission, work: UnitOfWork) -> None:
+    """Open an upload's account, unless it shares one, and register its data set."""
     new, person = upload.new, upload.person
-    if upload.sha256 is not None and work.datasets.lineages(after=upload.comparison.upto, limit=1):
-        return False
     origin = upload.origin
     if new.account is None:
         total = 0 if new.budget is None else meter_of(new.delta).opening(new.budget)
@@ -377,7 +373,6 @@ def _register(upload: _Admission, work: UnitOfWork) -> bool:
         principal=person,
         lineage=upload.sha256,
     )
-    return True
 
 
 def _occasion(new: NewDataset) -> str:

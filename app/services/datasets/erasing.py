@@ -27,7 +27,7 @@ class ErasingService:
 
     def __init__(self, store: Store, plane: DataPlane) -> None:
         self._store = store
-        self._plane = plane
+        self.plane = plane
 
     def with_rows(self) -> frozenset[str]:
         """Return the data sets whose rows must be kept: open ones, and what charges still need."""
@@ -46,7 +46,7 @@ class ErasingService:
         Then they go when the last of these is drawn.
         """
         if dataset not in await anyio.to_thread.run_sync(self.with_rows):
-            await anyio.to_thread.run_sync(self._plane.erase, dataset)
+            await anyio.to_thread.run_sync(self.plane.erase, dataset)
 
     async def erase_if_archived(self, dataset: str) -> None:
         """Erase the rows of a data set that was archived while they were still needed."""
@@ -88,7 +88,7 @@ class ErasingService:
     def _erased(self, dataset: str) -> bool:
         """Erase a data set, and return whether nothing is left of it."""
         try:
-            self._plane.erase(dataset)
+            self.plane.erase(dataset)
         except Exception as error:
             about = {"dataset": dataset, **describe(error)}
             _LOG.error("archived data not erased yet", extra=about)

@@ -144,10 +144,6 @@ class LineageService:
         """Store an upload's digests, and whose they are."""
         return Digested(dataset, self._files.keep(dataset, digests, origin))
 
-    def forget(self, dataset: str) -> None:
-        """Drop the digests of an upload that was refused."""
-        self._files.forget(dataset)
-
 
 def compare(files: LineageFiles, upload: Digested, earlier: Sequence[Digested]) -> Verdict:
     """Compare an upload with data sets one by one, until it overlaps one.

@@ -289,6 +289,18 @@ turn = Table(
     sqlite_with_rowid=False,
 )
 
+# Uploads under way. Like a release's, the ``worker`` may be gone.
+upload = Table(
+    "upload",
+    metadata,
+    Column("dataset", Text, nullable=False),
+    Column("worker", Text, nullable=False),
+    Column("begun_at", Text, nullable=False),
+    PrimaryKeyConstraint("dataset", name="pk_upload"),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
 api_key = Table(
     "api_key",
     metadata,
