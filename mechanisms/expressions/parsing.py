@@ -1,0 +1,273 @@
+"""From what people write to a :class:`~mechanisms.expressions.tree.Node`.
+
+Python's own parser reads a skeleton of the text, in which names and quoted values are blank
+ASCII letters of the same length; nothing is ever compiled or evaluated. What comes back is
+accepted node by node by the whitelist below, and names are taken from the text by their place.
+``^`` and ``**`` are both a power. A name that is no plain word is written in backticks.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+
+from mechanisms.expressions.refusals import ExpressionError, several_rows, unknown_function
+from mechanisms.expressions.tree import FUNCTIONS, Node, is_name_of_python
+
+LONGEST = 2_000
+"""Characters of one expression."""
+MOST_NODES = 500
+DEEPEST = 40
+LARGEST = Fraction(10**100)
+"""Magnitude of a number, and of any value."""
+
+_TOKEN = re.compile(
+    r"""(?P<quoted>"[^"\n]*"|'[^'\n]*')
+    |(?P<name>`[^`\n]+`)
+    |(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
+    |(?P<word>[^\W\d](?:\w|\.(?=\w))*)
+    |(?P<power>\^)
+    |(?P<space>\s+)
+    |(?P<sign>\*\*|[-+*/(),\[\]{}<>=!&|%:])""",
+    re.VERBOSE,
+)
+_COUNTS: Mapping[str, tuple[int, int]] = {
+    "abs": (1, 1),
+    "clip": (3, 3),
+    "exp": (1, 1),
+    "log": (1, 1),
+    "log1p": (1, 1),
+    "max": (2, 20),
+    "min": (2, 20),
+    "sqrt": (1, 1),
+}
+_BINARY: Mapping[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.Pow: "^",
+}
+_COMPARED: Mapping[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
+_FLIPPED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_OFFERED = (
+    "an expression holds columns, numbers, + - * / ^, comparisons, in, and, or, not, is missing, "
+    f"and {', '.join(FUNCTIONS)}"
+)
+
+
+def parse(text: str) -> Node:
+    """Read an expression; which columns there are is not asked here.
+
+    >>> str(parse("log( income+1 ) ** 2"))
+    'log(income + 1)^2'
+    >>> str(parse("18 <= age < 65 and sex in ['f', 'm']"))
+    'age >= 18 and age < 65 and sex in ("f", "m")'
+
+    Raises
+    ------
+    ExpressionError
+        It is too long, or is anything but columns, numbers and the operations on offer.
+    """
+    text = text.strip()
+    if not text:
+        raise ExpressionError("an expression is empty")
+    if len(text) > LONGEST:
+        raise ExpressionError(f"an expression has at most {LONGEST} characters")
+    skeleton, origin = _skeleton(text)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            tree = ast.parse(skeleton, mode="eval")
+    except SyntaxError as error:
+        offset = min(max(error.offset or 1, 1), len(origin)) - 1
+        raise ExpressionError(_unreadable(text), origin[offset] + 1) from None
+    except (RecursionError, MemoryError, ValueError):
+        raise _too_deep() from None
+    reader = _Reader(text, origin)
+    return reader.read(tree.body, 1)
+
+
+def _skeleton(text: str) -> tuple[str, list[int]]:
+    """Return the text as Python may read it, and where in the text each of its characters is."""
+    pieces: list[str] = []
+    origin: list[int] = []
+    end = 0
+    while end < len(text):
+        match = _TOKEN.match(text, end)
+        if match is None:
+            raise ExpressionError(_unreadable(text), end + 1)
+        kind, found = match.lastgroup, match.group()
+        after = text[match.end() : match.end() + 1]
+        if kind in ("word", "number") and (after in "\"'`" or after.isalnum()) and after:
+            raise ExpressionError("something is missing between two names", match.end() + 1)
+        pieces.append(_blank(str(kind), found))
+        # a power is the only piece that grows
+        origin += [end] * 2 if kind == "power" else range(end, match.end())
+        end = match.end()
+    return "".join(pieces), [*origin, len(text)]
+
+
+def _blank(kind: str, found: str) -> str:
+    if kind == "quoted":
+        return f'"{"x" * (len(found) - 2)}"'
+    if kind == "name" or (kind == "word" and (not _is_plain(found) or is_name_of_python(found))):
+        return "_" * len(found)
+    return {"power": "**", "space": " " * len(found)}.get(kind, found)
+
+
+def _is_plain(word: str) -> bool:
+    return word.isascii() and "." not in word
+
+
+def _unreadable(text: str) -> str:
+    if re.search(r"(?<![=<>!])=(?!=)", text):
+        return "it is not an expression; values are compared by =="
+    if re.search(r"&|\||!(?!=)", text):
+        return "it is not an expression; conditions are joined by and, or, not"
+    return "it is not an expression here"
+
+
+def _too_deep() -> ExpressionError:
+    return ExpressionError(
+        f"an expression has at most {MOST_NODES} parts, and {DEEPEST} inside one another"
+    )
+
+
+class _Reader:
+    """Accepts a tree of Python's node by node."""
+
+    def __init__(self, text: str, origin: list[int]) -> None:
+        self._text = text
+        self._origin = origin
+        self._nodes = 0
+        self._forms: Mapping[type[ast.expr], Callable[..., Node]] = {
+            ast.Constant: self._constant,
+            ast.Name: self._name,
+            ast.UnaryOp: self._unary,
+            ast.BinOp: self._binary,
+            ast.BoolOp: self._joined,
+            ast.Compare: self._compared,
+            ast.Call: self._called,
+        }
+
+    def read(self, node: ast.expr, depth: int) -> Node:
+        """Return what a node says, or refuse it."""
+        self._nodes += 1
+        if depth > DEEPEST or self._nodes > MOST_NODES:
+            raise _too_deep()
+        form = self._forms.get(type(node))
+        if form is None:
+            raise ExpressionError(f"that is not offered here: {_OFFERED}", self._place(node))
+        return form(node, depth + 1)
+
+    def _place(self, node: ast.expr) -> int:
+        return self._origin[node.col_offset] + 1
+
+    def _source(self, node: ast.expr) -> str:
+        end = node.end_col_offset or node.col_offset
+        return self._text[self._origin[node.col_offset] : self._origin[end]]
+
+    def _constant(self, node: ast.Constant, _depth: int) -> Node:
+        place, value = self._place(node), node.value
+        if isinstance(value, bool):
+            return Node("number", value=Fraction(int(value)), place=place)
+        if isinstance(value, str):
+            found = self._source(node)
+            if found[0] in found[1:-1]:
+                raise ExpressionError("two values stand side by side", place)
+            return Node("text", value=found[1:-1], place=place)
+        if not isinstance(value, int | float):
+            raise ExpressionError(f"that is not offered here: {_OFFERED}", place)
+        number = Fraction(self._source(node))
+        if number > LARGEST:
+            raise ExpressionError("a number is at most 1e100", place)
+        return Node("number", value=number, place=place)
+
+    def _name(self, node: ast.Name, _depth: int) -> Node:
+        return Node("column", value=self._source(node).strip("`"), place=self._place(node))
+
+    def _unary(self, node: ast.UnaryOp, depth: int) -> Node:
+        inner, place = self.read(node.operand, depth), self._place(node)
+        if isinstance(node.op, ast.UAdd):
+            return inner
+        if isinstance(node.op, ast.USub):
+            return Node("negative", (inner,), place=place)
+        if isinstance(node.op, ast.Not):
+            return Node("not", (inner,), place=place)
+        raise ExpressionError(f"that is not offered here: {_OFFERED}", place)
+
+    def _binary(self, node: ast.BinOp, depth: int) -> Node:
+        op = _BINARY.get(type(node.op))
+        if op is None:
+            if isinstance(node.op, ast.BitAnd | ast.BitOr):
+                raise ExpressionError("conditions are joined by and, or, not", self._place(node))
+            raise ExpressionError(f"that is not offered here: {_OFFERED}", self._place(node))
+        pair = self.read(node.left, depth), self.read(node.right, depth)
+        return Node(op, pair, place=self._place(node))
+
+    def _joined(self, node: ast.BoolOp, depth: int) -> Node:
+        op = "and" if isinstance(node.op, ast.And) else "or"
+        return Node(
+            op,
+            _spliced(op, [self.read(value, depth) for value in node.values]),
+            place=self._place(node),
+        )
+
+    def _compared(self, node: ast.Compare, depth: int) -> Node:
+        found, left = [], node.left
+        for op, right in zip(node.ops, node.comparators, strict=True):
+            found.append(self._pair(left, op, right, depth, self._place(node)))
+            left = right
+        return found[0] if len(found) == 1 else Node("and", tuple(found), place=self._place(node))
+
+    def _pair(self, left: ast.expr, op: ast.cmpop, right: ast.expr, depth: int, place: int) -> Node:
+        if isinstance(op, ast.In | ast.NotIn):
+            node = Node("in", (self.read(left, depth), *self._items(right, depth)), place=place)
+            return Node("not", (node,), place=place) if isinstance(op, ast.NotIn) else node
+        if isinstance(op, ast.Is | ast.IsNot):
+            if not (isinstance(right, ast.Name) and self._source(right) == "missing"):
+                raise ExpressionError('after "is" stands "missing"', self._place(right))
+            node = Node("missing", (self.read(left, depth),), place=place)
+            return Node("not", (node,), place=place) if isinstance(op, ast.IsNot) else node
+        name, one, two = _COMPARED[type(op)], self.read(left, depth), self.read(right, depth)
+        if one.op in ("number", "text") and two.op not in ("number", "text"):
+            name, one, two = _FLIPPED[name], two, one
+        return Node(name, (one, two), place=place)
+
+    def _items(self, node: ast.expr, depth: int) -> list[Node]:
+        if not isinstance(node, ast.Tuple | ast.List | ast.Set) or not node.elts:
+            if isinstance(node, ast.Constant | ast.UnaryOp):
+                return [self.read(node, depth)]  # in ("f"), which Python reads as "f"
+            raise ExpressionError('after "in" stands a list of values', self._place(node))
+        return [self.read(item, depth) for item in node.elts]
+
+    def _called(self, node: ast.Call, depth: int) -> Node:
+        place = self._place(node)
+        name = self._source(node.func) if isinstance(node.func, ast.Name) else ""
+        if name not in FUNCTIONS:
+            raise unknown_function(FUNCTIONS, name, place)
+        if node.keywords:
+            raise ExpressionError("values are given without names here", place)
+        least, most = _COUNTS[name]
+        if len(node.args) == 1 and least == 2:
+            raise several_rows(f"the {name} of one column", place)
+        if not least <= len(node.args) <= most:
+            wanted = f"{least}" if least == most else f"{least} to {most}"
+            raise ExpressionError(f"{name} takes {wanted} values", place)
+        return Node(name, tuple(self.read(arg, depth) for arg in node.args), place=place)
+
+
+def _spliced(op: str, args: list[Node]) -> tuple[Node, ...]:
+    """Return what is joined, those of an inner join of the same kind among them."""
+    return tuple(each for arg in args for each in (arg.args if arg.op == op else (arg,)))

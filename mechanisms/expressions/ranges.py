@@ -1,0 +1,335 @@
+"""Which values an expression can have, by interval arithmetic on the columns' public bounds.
+
+Rational operations are exact; ``log``, ``exp`` and the like are floats. A range depends on declared
+bounds alone, never on rows. A value outside can only come of rounding, and is clamped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from mechanisms.domain import CategoryColumn, Column
+from mechanisms.exact.decimals import decimal_text
+from mechanisms.expressions.parsing import LARGEST
+from mechanisms.expressions.refusals import ExpressionError, unknown_column
+from mechanisms.expressions.tree import COMPARISONS, Node, quoted_name
+from mechanisms.words import closest_first, listed
+
+Kind = Literal["number", "truth", "category", "text"]
+
+MOST_POWER = 64
+_MOST_BITS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What a node is, and the least and the largest value of a number or truth."""
+
+    kind: Kind
+    low: Fraction = Fraction(0)
+    high: Fraction = Fraction(1)
+
+
+def range_of(node: Node, columns: Mapping[str, Column], *, may_miss: bool) -> Range:
+    """Return what an expression of these columns can be.
+
+    Parameters
+    ----------
+    may_miss
+        Whether cells can be missing, so that ``is missing`` may be asked.
+
+    Raises
+    ------
+    ExpressionError
+        A column that there is not, an operation on what it is not for, or one without a
+        value somewhere within the columns' bounds; the message says how to clip.
+    """
+    return _Ranges(columns, may_miss=may_miss).of(node)
+
+
+def constant(node: Node) -> Fraction | None:
+    """Return the number that an expression without columns is, if it is a rational one."""
+    if node.op == "number":
+        return node.number
+    parts = [constant(arg) for arg in node.args]
+    numbers = [part for part in parts if part is not None]
+    if not parts or len(numbers) < len(parts) or node.op not in _EXACT:
+        return None
+    try:
+        return _EXACT[node.op](*numbers)
+    except (ArithmeticError, ValueError):
+        return None
+
+
+def _exact_power(base: Fraction, exponent: Fraction) -> Fraction:
+    if exponent.denominator > 1 or abs(exponent) > MOST_POWER:
+        raise ValueError("not exact")
+    return Fraction(base ** int(exponent))
+
+
+_EXACT: Mapping[str, Callable[..., Fraction]] = {
+    "+": lambda one, two: one + two,
+    "-": lambda one, two: one - two,
+    "*": lambda one, two: one * two,
+    "/": lambda one, two: one / two,
+    "^": _exact_power,
+    "negative": lambda one: -one,
+}
+
+
+class _Ranges:
+    def __init__(self, columns: Mapping[str, Column], *, may_miss: bool) -> None:
+        self._columns = columns
+        self._may_miss = may_miss
+
+    def of(self, node: Node) -> Range:
+        """Return the range of a node."""
+        if node.op in ("number", "text", "column"):
+            return self._leaf(node)
+        if node.op in COMPARISONS or node.op == "in":
+            return self._compared(node)
+        if node.op == "missing":
+            return self._missing(node)
+        if node.op in ("and", "or", "not"):
+            for arg in node.args:
+                if self.of(arg).kind != "truth":
+                    raise ExpressionError(
+                        f"{node.op} joins what is true or false, as comparisons are", arg.place
+                    )
+            return Range("truth")
+        ends = [self._number(arg) for arg in node.args]
+        return Range("number", *_bounded(node, self._reached(node, ends)))
+
+    def _leaf(self, node: Node) -> Range:
+        if node.op == "number":
+            kind: Kind = "truth" if node.number in (0, 1) else "number"
+            return Range(kind, node.number, node.number)
+        if node.op == "text":
+            return Range("text")
+        column = self._columns.get(node.name)
+        if column is None:
+            raise unknown_column(list(self._columns), node.name, node.place or None)
+        if isinstance(column, CategoryColumn):
+            return Range("category")
+        return Range("truth" if column.boolean else "number", column.lower, column.upper)
+
+    def _number(self, node: Node) -> tuple[Fraction, Fraction]:
+        found = self.of(node)
+        if found.kind == "category":
+            name = quoted_name(node.name)
+            raise ExpressionError(
+                f"{name} is a category, not a number; compare it with a value, as in "
+                f'{name} == "..."',
+                node.place,
+            )
+        if found.kind == "text":
+            raise ExpressionError("a quoted value can be compared with a category only", node.place)
+        return found.low, found.high
+
+    def _missing(self, node: Node) -> Range:
+        [arg] = node.args
+        if arg.op != "column":
+            raise ExpressionError('"is missing" is asked of a column', node.place)
+        self.of(arg)
+        if not self._may_miss:
+            raise ExpressionError(
+                "stored columns have no missing cells: ask this in the derive of the data set's "
+                "spec, where the file is read",
+                node.place,
+            )
+        return Range("truth")
+
+    def _compared(self, node: Node) -> Range:
+        first, *others = node.args
+        left = self.of(first)
+        if left.kind == "category":
+            column = self._columns[first.name]
+            assert isinstance(column, CategoryColumn)
+            self._with_values(node, quoted_name(first.name), column, others)
+            return Range("truth")
+        self._number(first)
+        for other in others:
+            if self.of(other).kind == "text":
+                raise ExpressionError("a number is compared with a number", other.place)
+            self._number(other)
+            if node.op == "in" and constant(other) is None:
+                raise ExpressionError('after "in" stands a list of values', other.place)
+        return Range("truth")
+
+    def _with_values(
+        self, node: Node, name: str, column: CategoryColumn, others: list[Node]
+    ) -> None:
+        if node.op not in ("==", "!=", "in"):
+            raise ExpressionError(f"{name} is a category, compared by ==, != or in", node.place)
+        for other in others:
+            written = other.name if other.op in ("text", "column") else ""
+            if other.op != "text" or written not in column.values:
+                there = listed([f'"{v}"' for v in closest_first(list(column.values), written)])
+                raise ExpressionError(
+                    f"that is not a declared value of {name}; those are {there}", other.place
+                )
+
+    def _reached(
+        self, node: Node, ends: list[tuple[Fraction, Fraction]]
+    ) -> tuple[Fraction, Fraction]:
+        """Return the least and the largest value of an operation on numbers."""
+        if node.op == "^":
+            return self._power(node, ends[0])
+        if node.op == "/":
+            return _divided(node, ends[0])
+        if node.op == "*" and node.args[0] == node.args[1]:
+            return _squared(ends[0], 2)
+        if node.op == "clip":
+            return _clipped(node, ends)
+        if node.op in _OF_ONE:
+            return _OF_ONE[node.op](node, *ends[0])
+        (one, two), more = ends[0], ends[1:]
+        for low, high in more:
+            one, two = _OF_TWO[node.op]((one, two), (low, high))
+        return one, two
+
+    def _power(self, node: Node, base: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
+        exponent, (low, high) = constant(node.args[1]), base
+        if exponent is None or abs(exponent) > MOST_POWER:
+            raise ExpressionError(
+                f"a power is a number between -{MOST_POWER} and {MOST_POWER}", node.args[1].place
+            )
+        if exponent < 0 and low <= 0 <= high:
+            raise _no_value(node, base, "a negative power of 0", f"max({node.args[0]}, 1)")
+        if exponent.denominator == 1:
+            return _squared(base, int(exponent))
+        if low < 0:
+            raise _no_value(
+                node, base, "a fractional power of a negative number", f"max({node.args[0]}, 0)"
+            )
+        edges = [Fraction(float(end) ** float(exponent)) for end in base]
+        return min(edges), max(edges)
+
+
+def _squared(base: tuple[Fraction, Fraction], power: int) -> tuple[Fraction, Fraction]:
+    """Return the range of a whole power; a negative one of what is not 0."""
+    low, high = base
+    widest = max(abs(low), abs(high))
+    if widest > 1 and widest ** abs(power) > LARGEST**2:
+        return -(LARGEST**2), LARGEST**2  # too much, whatever it is
+    one, two = Fraction(low**power), Fraction(high**power)
+    if power > 0 and power % 2 == 0 and low < 0 < high:
+        return Fraction(0), max(one, two)
+    return min(one, two), max(one, two)
+
+
+def _divided(node: Node, ends: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
+    by = constant(node.args[1])
+    if by is None:
+        other = node.args[1]
+        raise ExpressionError(
+            "division is by a number only; for one over a column that is never 0 write "
+            f"({other})^-1",
+            other.place,
+        )
+    if by == 0:
+        raise ExpressionError("division by 0", node.args[1].place)
+    low, high = sorted((ends[0] / by, ends[1] / by))
+    return low, high
+
+
+def _clipped(node: Node, ends: list[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
+    least, most = (constant(arg) for arg in node.args[1:])
+    if least is None or most is None or not least < most:
+        raise ExpressionError(
+            "clip takes what is clipped, then the least and the largest value as numbers",
+            node.place,
+        )
+    low, high = ends[0]
+    return min(max(low, least), most), min(max(high, least), most)
+
+
+def _log(node: Node, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
+    if low <= 0:
+        what = node.args[0]
+        raise _no_value(
+            node, (low, high), "log of 0 or less", f"log(max({what}, 1))", f"log1p({what})"
+        )
+    return Fraction(math.log(low)), Fraction(math.log(high))
+
+
+def _log1p(node: Node, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
+    if low <= -1:
+        raise _no_value(node, (low, high), "log1p of -1 or less", f"log1p(max({node.args[0]}, 0))")
+    return Fraction(math.log1p(low)), Fraction(math.log1p(high))
+
+
+def _sqrt(node: Node, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
+    if low < 0:
+        raise _no_value(
+            node, (low, high), "the root of a negative number", f"sqrt(max({node.args[0]}, 0))"
+        )
+    return Fraction(math.sqrt(low)), Fraction(math.sqrt(high))
+
+
+def _exp(node: Node, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
+    if high > 230:
+        raise _no_value(node, (low, high), "exp of more than 230", f"exp(min({node.args[0]}, 10))")
+    bottom = Fraction(math.exp(low)) if low > -700 else Fraction(0)
+    return bottom, Fraction(math.exp(high))
+
+
+def _abs(_node: Node, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
+    ends = sorted((abs(low), abs(high)))
+    return (Fraction(0) if low < 0 < high else ends[0]), ends[1]
+
+
+Ends = tuple[Fraction, Fraction]
+
+_OF_ONE: Mapping[str, Callable[[Node, Fraction, Fraction], Ends]] = {
+    "abs": _abs,
+    "exp": _exp,
+    "log": _log,
+    "log1p": _log1p,
+    "sqrt": _sqrt,
+    "negative": lambda _node, low, high: (-high, -low),
+}
+
+
+def _times(one: Ends, two: Ends) -> Ends:
+    corners = [left * right for left in one for right in two]
+    return min(corners), max(corners)
+
+
+_OF_TWO: Mapping[str, Callable[[Ends, Ends], Ends]] = {
+    "+": lambda one, two: (one[0] + two[0], one[1] + two[1]),
+    "-": lambda one, two: (one[0] - two[1], one[1] - two[0]),
+    "*": _times,
+    "max": lambda one, two: (max(one[0], two[0]), max(one[1], two[1])),
+    "min": lambda one, two: (min(one[0], two[0]), min(one[1], two[1])),
+}
+
+
+def _bounded(node: Node, ends: Ends) -> Ends:
+    """Return a range of numbers that are of a reasonable length, if they are small enough."""
+    low, high = ends
+    if max(abs(low), abs(high)) > LARGEST:
+        raise ExpressionError(
+            "values here could exceed 1e100; clip what they are made of", node.place
+        )
+    if max(end.denominator.bit_length() for end in ends) > _MOST_BITS:
+        return Fraction(float(low)), Fraction(float(high))
+    return low, high
+
+
+def _no_value(node: Node, ends: Ends, what: str, *ways: str) -> ExpressionError:
+    """Return what is said where an operation has no value for some values in the bounds."""
+    low, high = (_shown(end) for end in ends)
+    return ExpressionError(
+        f"{what} has no value, and {node.args[0]} lies between {low} and {high} by its bounds; "
+        f"write {' or '.join(ways)}",
+        node.place,
+    )
+
+
+def _shown(value: Fraction) -> str:
+    return decimal_text(value) if value.denominator == 1 else f"{float(value):.6g}"
