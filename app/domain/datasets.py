@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
@@ -110,8 +110,24 @@ ColumnSpec = NumberSpec | CategorySpec | BooleanSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DerivedSpec:
+    """A column that is computed from others of its row while a file is read.
+
+    ``expression`` is its canonical text, and the bounds are those that follow from it, or
+    narrower ones; a ``boolean`` one has 0 and 1.
+    """
+
+    expression: str
+    lower: Fraction
+    upper: Fraction
+    boolean: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnsSpec:
     """The declared columns, in order, with the adjacency and the public row bound.
+
+    ``derived`` are those computed from them, each from columns before it.
 
     Raises
     ------
@@ -124,11 +140,17 @@ class ColumnsSpec:
     columns: Mapping[str, ColumnSpec]
     adjacency: Adjacency
     max_rows: int | None = None
+    derived: Mapping[str, DerivedSpec] = field(default_factory=dict)
+
+    @property
+    def stored(self) -> Mapping[str, ColumnSpec | DerivedSpec]:
+        """Return every column that rows are stored with, those that were declared first."""
+        return {**self.columns, **self.derived}
 
     def __post_init__(self) -> None:
         if not self.columns:
             raise InvalidSpecError("columns", "declare at least one column")
-        if not all(_is_text(name, MAX_NAME_LENGTH) for name in self.columns):
+        if not all(_is_text(name, MAX_NAME_LENGTH) for name in self.stored):
             raise InvalidSpecError(
                 "columns", f"a name must be printable text of 1 to {MAX_NAME_LENGTH} characters"
             )
@@ -174,8 +196,11 @@ def parse_columns(
     *,
     adjacency: Adjacency,
     max_rows: int | None,
+    derived: Mapping[str, Mapping[str, object]] | None = None,
 ) -> ColumnsSpec:
     """Read the ``columns`` of a data set spec, as they stand in JSON.
+
+    ``derived`` are those computed from them, as :func:`derived_json` returns them.
 
     Raises
     ------
@@ -189,12 +214,38 @@ def parse_columns(
         except InvalidSpecError as error:
             place = ".".join(part for part in ("columns", name, error.field_name) if part)
             raise InvalidSpecError(place, error.detail) from None
-    return ColumnsSpec(columns=parsed, adjacency=adjacency, max_rows=max_rows)
+    made = {name: _parse_derived(column) for name, column in (derived or {}).items()}
+    return ColumnsSpec(columns=parsed, adjacency=adjacency, max_rows=max_rows, derived=made)
 
 
 def columns_json(spec: ColumnsSpec) -> dict[str, dict[str, object]]:
-    """Return the inverse of :func:`parse_columns`, ready for JSON."""
+    """Return the inverse of :func:`parse_columns`, ready for JSON; those derived are apart."""
     return {name: _column_json(column) for name, column in spec.columns.items()}
+
+
+def derived_json(spec: ColumnsSpec) -> dict[str, dict[str, object]]:
+    """Return the derived columns, ready for JSON."""
+    return {
+        name: {"type": "boolean", "expr": column.expression}
+        if column.boolean
+        else {
+            "type": "number",
+            "lower": _json_number(column.lower),
+            "upper": _json_number(column.upper),
+            "expr": column.expression,
+        }
+        for name, column in spec.derived.items()
+    }
+
+
+def _parse_derived(column: Mapping[str, object]) -> DerivedSpec:
+    boolean = column["type"] == "boolean"
+    return DerivedSpec(
+        expression=str(column["expr"]),
+        lower=Fraction(0) if boolean else _number("lower", column["lower"]),
+        upper=Fraction(1) if boolean else _number("upper", column["upper"]),
+        boolean=boolean,
+    )
 
 
 def _parse_column(column: Mapping[str, object]) -> ColumnSpec:

@@ -193,7 +193,10 @@ def stored_columns(stored: Stored) -> Mapping[str, Column]:
     """Return the columns a stored data set was declared with."""
     facts = stored.facts
     spec = parse_columns(
-        facts["columns"], adjacency=Adjacency(facts["adjacency"]), max_rows=facts["max_rows"]
+        facts["columns"],
+        adjacency=Adjacency(facts["adjacency"]),
+        max_rows=facts["max_rows"],
+        derived=facts.get("derive"),
     )
     return schema_of(spec, rows=None).columns
 

@@ -26,7 +26,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from app.domain.datasets import CategorySpec, ColumnSpec, ColumnsSpec
+from app.domain.datasets import CategorySpec, ColumnSpec, ColumnsSpec, DerivedSpec
 from app.domain.problems import Problem
 from app.processes.channel import Message, StarvedError, receive
 from app.processes.forking import Forks
@@ -144,17 +144,17 @@ def _received(channel: Connection, patience_s: float, *, spare: bool) -> tuple[M
 def _block(body: memoryview, spec: ColumnsSpec) -> Mapping[str, Codes]:
     """Return a block, once every code is one that the declaration can give."""
     try:
-        codes = np.frombuffer(body, dtype=np.int32).reshape(len(spec.columns), -1)
+        codes = np.frombuffer(body, dtype=np.int32).reshape(len(spec.stored), -1)
     except ValueError:
         raise _unreadable() from None
-    for column, own in zip(spec.columns.values(), codes, strict=True):
+    for column, own in zip(spec.stored.values(), codes, strict=True):
         low, high = _range(column)
         if len(own) and not low <= int(own.min()) <= int(own.max()) <= high:
             raise _unreadable()
-    return dict(zip(spec.columns, codes, strict=True))
+    return dict(zip(spec.stored, codes, strict=True))
 
 
-def _range(column: ColumnSpec) -> tuple[int, int]:
+def _range(column: ColumnSpec | DerivedSpec) -> tuple[int, int]:
     match column:
         case CategorySpec():
             return 0, len(column.values) - 1

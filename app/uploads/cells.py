@@ -19,7 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from app.domain.datasets import BooleanSpec, CategorySpec, ColumnSpec, ColumnsSpec, Fill, Missing
-from app.engine.schema import column_of
+from app.engine.schema import column_of, derived_of
 from app.uploads.row_digests import RowDigester
 from app.uploads.trouble import (
     MAX_LISTED,
@@ -32,6 +32,7 @@ from app.uploads.trouble import (
     Troubles,
 )
 from mechanisms.domain import CODE_MAX, NumberColumn
+from mechanisms.expressions.derived import DerivedColumn
 
 DROPPED = ""
 """The key of the count of rows left out; a column's name is the key of its filled cells."""
@@ -91,10 +92,12 @@ class Encoder:
 class RowEncoder:
     """Encodes rows of all declared columns; ``counts`` tallies what was filled or left out.
 
-    ``digester`` sees every row's cells as they are in the file.
+    ``derived`` says how more columns are made of those. ``digester`` sees every row's cells as
+    they are in the file.
     """
 
     encoders: Mapping[str, Encoder]
+    derived: Mapping[str, DerivedColumn]
     counts: Counter[str]
     digester: RowDigester | None = None
 
@@ -104,7 +107,7 @@ class RowEncoder:
     ) -> RowEncoder:
         """Return the encoder of a declaration."""
         encoders = {name: Encoder.of(column) for name, column in spec.columns.items()}
-        return cls(encoders, counts, digester)
+        return cls(encoders, derived_of(spec), counts, digester)
 
     def encode(
         self,
@@ -115,6 +118,8 @@ class RowEncoder:
     ) -> dict[str, Codes]:
         """Return the block of codes of some rows, and add to ``troubles`` what is refused.
 
+        Derived columns come last; they are made of the codes, with what is missing filled in.
+
         ``first_row`` is the number of the frame's first row. Where something
         is refused the codes mean nothing. The digester sees numbers of the columns
         that are ``looked_at``, as it would if none were declared.
@@ -123,11 +128,13 @@ class RowEncoder:
         plain = {}
         refused: list[Iterator[tuple[int, int, str, str]]] = []
         dropped: Mask | None = None
+        masks: dict[str, Mask] = {}
         for place, (name, encoder) in enumerate(self.encoders.items()):
             read = encoder.read(frame[name])
             codes, missing, reason = read.codes, read.missing, read.reason
             plain[name] = read.plain
             if missing is not None:
+                masks[name] = missing
                 if encoder.missing == "reject":
                     rows = np.flatnonzero(missing)[:MAX_LISTED].tolist()
                     refused.append(_listing(rows, place, name, reason))
@@ -142,6 +149,8 @@ class RowEncoder:
         )
         if self.digester is not None:
             self.digester.add(plain, {name: _numbers_of(frame[name])[:2] for name in looked_at})
+        for name, column in self.derived.items():
+            block[name] = column.codes(block, masks)
         if dropped is not None:
             self.counts[DROPPED] += int(dropped.sum())
             block = {name: codes[~dropped] for name, codes in block.items()}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
+from app.domain.datasets import ColumnsSpec, columns_json, derived_json, parse_columns
 from app.uploads.limits import Limits
 from app.uploads.row_digests import RowDigester, RowDigests
 from mechanisms.privacy import Adjacency
@@ -23,6 +23,7 @@ class ReadingTask:
     """
 
     columns: Mapping[str, Any]
+    derived: Mapping[str, Any]
     adjacency: str
     max_rows: int | None
     limits: Mapping[str, Any]
@@ -35,6 +36,7 @@ class ReadingTask:
         """Return the task to read a file under a spec and limits."""
         return cls(
             columns=columns_json(spec),
+            derived=derived_json(spec),
             adjacency=spec.adjacency.value,
             max_rows=spec.max_rows,
             limits={each.name: getattr(limits, each.name) for each in fields(limits)},
@@ -53,7 +55,10 @@ class ReadingTask:
     def spec(self) -> ColumnsSpec:
         """Return the declared columns."""
         return parse_columns(
-            self.columns, adjacency=Adjacency(self.adjacency), max_rows=self.max_rows
+            self.columns,
+            adjacency=Adjacency(self.adjacency),
+            max_rows=self.max_rows,
+            derived=self.derived,
         )
 
     def upload_limits(self) -> Limits:

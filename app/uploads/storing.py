@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from app.domain.datasets import ColumnsSpec, columns_json
+from app.domain.datasets import ColumnsSpec, columns_json, derived_json
 from app.engine.executor import Part
 from app.engine.schema import schema_of
 from app.uploads.cells import DROPPED
@@ -140,6 +140,7 @@ def _narrowed(codes: NDArray[np.int32], column: Column) -> NDArray[np.integer[An
 def _facts(spec: ColumnsSpec, counts: Counter[str]) -> dict[str, object]:
     return {
         "columns": columns_json(spec),
+        "derive": derived_json(spec),
         "adjacency": spec.adjacency.value,
         "max_rows": spec.max_rows,
         "filled": {name: count for name, count in counts.items() if name != DROPPED},

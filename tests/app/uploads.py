@@ -98,7 +98,7 @@ def encode(content: bytes, spec: ColumnsSpec, **limits: Any) -> Codes:
         name: np.concatenate([block[name] for block in blocks])
         if blocks
         else np.zeros(0, dtype=np.int32)
-        for name in spec.columns
+        for name in spec.stored
     }
 
 

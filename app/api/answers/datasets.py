@@ -10,7 +10,7 @@ from starlette.responses import Response
 from app.api.answers.base import Answer
 from app.api.answers.budgets import DatasetBudgetAnswer, budget_fields
 from app.api.answers.paging import Cut, json_page_of
-from app.domain.datasets import columns_json
+from app.domain.datasets import columns_json, derived_json
 from app.services.datasets.datasets import DatasetView, policy_json
 
 
@@ -30,7 +30,8 @@ class DatasetAnswer(Answer):
     max_rows: int | None
     """The declared bound on the row count; null where none was declared."""
     columns: dict[str, dict[str, Any]]
-    """The declared columns by name, as in the spec."""
+    """The columns by name, as in the spec. A derived one has its bounds and, as `expr`, what it is
+    made of."""
     status: Literal["active", "archived"]
     """Archived: its rows are erased, and its releases stay."""
     account: str
@@ -53,7 +54,7 @@ def dataset_answer(view: DatasetView) -> DatasetAnswer:
         adjacency=facts.schema.adjacency.value,
         rows=record.rows,
         max_rows=facts.columns.max_rows,
-        columns=columns_json(facts.columns),
+        columns=columns_json(facts.columns) | derived_json(facts.columns),
         status=record.status.value,
         account=record.account,
         budget=DatasetBudgetAnswer(**budget_fields(view.balance, facts.meter)),

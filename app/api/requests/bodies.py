@@ -52,7 +52,7 @@ def spec_in(content: bytes, max_columns: int) -> NewDataset:
         spec = read_model(DatasetSpec, content)
     except Problem as problem:
         raise problem.inside("spec") from None
-    if len(spec.columns) > max_columns:
+    if len(spec.columns) + len(spec.derive) > max_columns:
         raise invalid_request("spec.columns", f"must be at most {max_columns}")
     return spec.declared()
 

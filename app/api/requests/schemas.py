@@ -25,13 +25,15 @@ from app.api.requests.values import (
     Text,
     refusal,
 )
-from app.domain.datasets import InvalidSpecError, column_named, parse_columns
+from app.domain.datasets import InvalidSpecError, column_named
 from app.domain.policies import Policy, Review
 from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
 from app.services.datasets.datasets import NewDataset
+from app.services.datasets.declarations import declared_columns
 from app.services.plans.questions import POLICY_KINDS, AnyStatistic, Question
 from app.services.releases.reviews import Decision
+from mechanisms.expressions.parsing import LONGEST
 from mechanisms.privacy import MAX_EPSILON_NANOS, Adjacency, Epsilon
 from mechanisms.statistics.stack import MechanismName, NormName
 
@@ -141,6 +143,17 @@ class BooleanSpec(Request):
 ColumnSpec = Annotated[NumberSpec | CategorySpec | BooleanSpec, Field(discriminator="type")]
 
 
+class DeriveSpec(Request):
+    """A column computed from others of its row, with narrower bounds than follow from them."""
+
+    expr: str = Field(max_length=LONGEST, examples=["log(max(income, 1))"])
+    """The expression: columns, numbers, + - * / ^, functions, comparisons, in, and, or, not."""
+    lower: float | None = Field(default=None, examples=[5])
+    """The least value, if it is to be more than what follows from the columns' bounds."""
+    upper: float | None = Field(default=None, examples=[8])
+    """The largest value, if it is to be less than what follows from the columns' bounds."""
+
+
 class BudgetSpec(Request):
     """What a new account starts with, and how it counts."""
 
@@ -206,6 +219,11 @@ class DatasetSpec(Request):
     """Public bound on the row count, required under add_remove."""
     columns: dict[Name, ColumnSpec] = Field(min_length=1, examples=[_SPEC["columns"]])
     """The file's columns that may be asked about, by name; others are not stored."""
+    derive: dict[Name, Annotated[str, Field(max_length=LONGEST)] | DeriveSpec] = Field(
+        default={}, examples=[{"log_income": "log(income + 1)"}]
+    )
+    """Columns computed from those, each from one row alone, by name: an expression, or one with
+    narrower `lower` and `upper`. They are stored and may be asked about like any other."""
     budget: BudgetSpec | None = Field(default=None, examples=[_SPEC["budget"]])
     """What its account may spend. Required unless `account` names an existing budget."""
     account: Printable | None = Field(default=None, max_length=100, examples=["acc_2f7c"])
@@ -231,8 +249,14 @@ class DatasetSpec(Request):
             ``invalid-request`` when it contradicts itself.
         """
         columns = {name: column.model_dump() for name, column in self.columns.items()}
+        derive = {
+            name: {"expr": wanted} if isinstance(wanted, str) else wanted.model_dump()
+            for name, wanted in self.derive.items()
+        }
         try:
-            parsed = parse_columns(columns, adjacency=self.adjacency, max_rows=self.max_rows)
+            parsed = declared_columns(
+                columns, derive, adjacency=self.adjacency, max_rows=self.max_rows
+            )
         except InvalidSpecError as error:
             raise self._refusal(error) from None
         return NewDataset(
@@ -254,14 +278,17 @@ class DatasetSpec(Request):
         """Return what contradicts itself: a column by its position, and named in the message."""
         place, note = error.field_name, ""
         fits = [
-            (len(name), position, name)
-            for position, name in enumerate(self.columns)
-            if f"{place}.".startswith(f"columns.{name}.")
+            (len(name), position, name, field)
+            for field, names in (("columns", self.columns), ("derive", self.derive))
+            for position, name in enumerate(names)
+            if f"{place}.".startswith(f"{field}.{name}.")
         ]
         if fits:
-            _, position, name = max(fits)
-            place = f"columns[{position}]{place.removeprefix(f'columns.{name}')}"
-            note = column_named(name)
+            _, position, name, field = max(fits)
+            within = place.removeprefix(f"{field}.{name}").rstrip(".")
+            if field == "derive" and isinstance(self.derive[name], str):
+                within = ""
+            place, note = f"{field}[{position}]{within}", column_named(name)
         return invalid_request(f"spec.{place}", error.detail + note)
 
 

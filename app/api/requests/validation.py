@@ -190,7 +190,7 @@ class _Places:
         if finding["type"] in _TAGGED:
             tag = finding["ctx"]["discriminator"].strip("'")
             place += f".{tag}" if place else tag
-        if location[:1] == ("columns",) and isinstance(self._document, dict):
+        if location[:1] in (("columns",), ("derive",)) and isinstance(self._document, dict):
             self._notes[place] = _note(location[1:2])
         return place or "body"
 

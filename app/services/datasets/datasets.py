@@ -13,7 +13,7 @@ from typing import BinaryIO, Protocol
 import anyio
 import anyio.to_thread
 
-from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
+from app.domain.datasets import ColumnsSpec, columns_json, derived_json, parse_columns
 from app.domain.ledger import Balance
 from app.domain.policies import Policy, Review
 from app.domain.problems import Problem
@@ -279,7 +279,10 @@ def facts_of(record: DatasetRecord) -> DatasetFacts:
     """Return the public facts that a data set's record holds."""
     spec = json.loads(record.spec)
     columns = parse_columns(
-        spec["columns"], adjacency=Adjacency(spec["adjacency"]), max_rows=spec["max_rows"]
+        spec["columns"],
+        adjacency=Adjacency(spec["adjacency"]),
+        max_rows=spec["max_rows"],
+        derived=spec.get("derive"),
     )
     return DatasetFacts(
         record=record,
@@ -361,6 +364,7 @@ def _register(upload: _Admission, work: UnitOfWork) -> None:
         "adjacency": str(new.columns.adjacency),
         "max_rows": new.columns.max_rows,
         "columns": columns_json(new.columns),
+        "derive": derived_json(new.columns),
         "policy": policy_json(new.policy),
         "delta": origin.delta,
     }

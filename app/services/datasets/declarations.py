@@ -1,0 +1,51 @@
+"""What a curator declares about the columns of a data set, read as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from app.domain.datasets import ColumnsSpec, InvalidSpecError, exact, parse_columns
+from app.engine.schema import WantedColumn, with_derived
+from mechanisms.privacy import Adjacency
+
+
+def declared_columns(
+    columns: Mapping[str, Mapping[str, object]],
+    derive: Mapping[str, Mapping[str, object]],
+    *,
+    adjacency: Adjacency,
+    max_rows: int | None,
+) -> ColumnsSpec:
+    """Return the columns of a spec, and those it derives from them, as they stand in JSON.
+
+    Parameters
+    ----------
+    derive
+        By name: ``expr``, and ``lower`` and ``upper`` where they are narrowed.
+
+    Raises
+    ------
+    InvalidSpecError
+        Anything that is not a sound declaration; the place names the column.
+    """
+    spec = parse_columns(columns, adjacency=adjacency, max_rows=max_rows)
+    wanted = {
+        name: WantedColumn(
+            expression=str(column["expr"]),
+            lower=_bound(name, column, "lower"),
+            upper=_bound(name, column, "upper"),
+        )
+        for name, column in derive.items()
+    }
+    return with_derived(spec, wanted)
+
+
+def _bound(name: str, column: Mapping[str, object], end: str) -> Fraction | None:
+    value = column.get(end)
+    if value is None:
+        return None
+    try:
+        return exact(value)  # type: ignore[arg-type]
+    except InvalidSpecError as error:
+        raise InvalidSpecError(f"derive.{name}.{end}", error.detail) from None
