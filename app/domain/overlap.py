@@ -23,12 +23,24 @@ rows compared. Besides, two tables with the very same rows as often each overlap
 when chance would repeat their counts less than once in 2**20 cases; this is what
 tells a table of few different rows that comes back unchanged.
 
+*Columns that nobody declares.* A file may hold the same people though none of its
+declared columns is known. Its first columns are compared by what stands beside single
+values (:mod:`app.uploads.anchors`), and over all of them or all but one. Strangers share
+single columns: ranks, the days of a year, places. So it does not matter that values
+are shared, but what else agrees in their rows: a column counts as found when its cells
+agree in more rows than chance explains, as above, where ``r`` is now the chance that
+two rows of the column agree. The files overlap when the columns found are more than
+three quarters of all columns of one of the two files, by their number and by their
+bits. A column by which two rows agree often counts as the part of a column that its
+entropy is of one bit. A list of all numbers, or of all days, counts as none.
+
 Rows, shares and counts stay inside: what is told is that there is an overlap.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 MIN_SHARE = 0.1
@@ -37,6 +49,13 @@ MIN_BITS = 20.0
 _EVEN_SLACK = 64
 _ENOUGH_TWINS = 30
 _LEAST_CHANCE = 2.0**-40
+_COVERED = 0.75
+_FEWEST_COLUMNS = 1.5
+_MOST_COLUMN_BITS = 24.0
+_LIST_DENSITY = 0.25
+_CHANCE_OF_FEW = 3
+"""Pairs of equal cells that a column with none among so many pairs may have had all the same."""
+_MOST_CHANCE_OF_SUMS = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +99,88 @@ def chance_of_equal(*, smaller: TableShape, larger: TableShape) -> float:
     return max(_LEAST_CHANCE, chance)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnShape:
+    """What the rule knows of one column of a file.
+
+    Attributes
+    ----------
+    bits
+        Binary logarithm of the number of different values it could hold.
+    chance
+        That two rows agree in it.
+    is_list
+        Whether it numbers the rows, or lists the days: strangers share such columns.
+    """
+
+    bits: float
+    chance: float
+    is_list: bool
+
+    @property
+    def weight(self) -> float:
+        """Return as what part of a column it counts."""
+        return 0.0 if self.is_list else min(1.0, -math.log2(self.chance))
+
+    @property
+    def counted_bits(self) -> float:
+        """Return how many bits it counts."""
+        return 0.0 if self.is_list else min(_MOST_COLUMN_BITS, self.bits)
+
+
 def overlaps(*, smaller: TableShape, larger: TableShape, compared: int, common: int) -> bool:
     """Say whether ``common`` of ``compared`` rows of the smaller table are too many for chance."""
+    chance = chance_of_equal(smaller=smaller, larger=larger)
+    return beyond_chance(chance, compared=compared, common=common)
+
+
+def beyond_chance(chance: float, *, compared: int, common: int) -> bool:
+    """Say whether ``common`` of ``compared`` are too many, each of which has this chance."""
     if common < MIN_COMMON:
         return False
-    chance = chance_of_equal(smaller=smaller, larger=larger)
+    chance = min(1.0, max(_LEAST_CHANCE, chance))
     share = common / compared
-    if share - chance < (MIN_SHARE + chance / 2) * (1 - chance):
+    if chance == 1 or share - chance < (MIN_SHARE + chance / 2) * (1 - chance):
         return False
     return compared * _divergence_bits(share, chance) >= MIN_BITS
+
+
+def chance_of_pair(equal: int, *, rows: int, bits: float) -> float:
+    """Return the chance that two rows agree in a column, of whose rows so many pairs do.
+
+    >>> chance_of_pair(250_000, rows=1000, bits=1.0) > 0.5
+    True
+    >>> chance_of_pair(0, rows=1000, bits=20.0) < 1e-5
+    True
+    """
+    pairs = rows * (rows - 1) / 2
+    return 1.0 if not pairs else min(1.0, max((equal + _CHANCE_OF_FEW) / pairs, math.exp2(-bits)))
+
+
+def chance_of_columns(columns: Collection[ColumnShape]) -> float:
+    """Return the chance that a row which agrees in all columns but one agrees in that too."""
+    chances = [column.chance for column in columns if not column.is_list]
+    return min(_MOST_CHANCE_OF_SUMS, max(chances, default=1.0))
+
+
+def is_list(*, rows: int, distinct: int, bits: float) -> bool:
+    """Say whether a column takes nearly every value of its range, each about once.
+
+    >>> is_list(rows=365, distinct=365, bits=8.5), is_list(rows=365, distinct=365, bits=20.0)
+    (True, False)
+    """
+    return 2 * distinct > rows and distinct >= _LIST_DENSITY * 2.0**bits
+
+
+def covers(columns: Sequence[ColumnShape], found: Collection[int]) -> bool:
+    """Say whether the columns at these places are nearly all that a file tells."""
+    weight = sum(columns[place].weight for place in found)
+    bits = sum(columns[place].counted_bits for place in found)
+    return (
+        weight >= _FEWEST_COLUMNS
+        and weight > _COVERED * sum(column.weight for column in columns)
+        and bits > _COVERED * sum(column.counted_bits for column in columns)
+    )
 
 
 def repeat_bits(counts: list[int]) -> float:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from app.domain.datasets import BooleanSpec, CategorySpec, ColumnSpec, ColumnsSpec, Fill, Missing
 from app.engine.schema import column_of, derived_of
+from app.uploads.prf import BLANK
 from app.uploads.row_digests import RowDigester
 from app.uploads.trouble import (
     MAX_LISTED,
@@ -37,7 +38,6 @@ from mechanisms.expressions.derived import DerivedColumn
 DROPPED = ""
 """The key of the count of rows left out; a column's name is the key of its filled cells."""
 
-_BLANK = " \t"
 _BOOLEANS = pl.Enum(["false", "true", "0", "1"])
 
 Codes = NDArray[np.int32]
@@ -121,8 +121,8 @@ class RowEncoder:
         Derived columns come last; they are made of the codes, with what is missing filled in.
 
         ``first_row`` is the number of the frame's first row. Where something
-        is refused the codes mean nothing. The digester sees numbers of the columns
-        that are ``looked_at``, as it would if none were declared.
+        is refused the codes mean nothing. The digester sees the columns that are
+        ``looked_at`` as it would if none were declared.
         """
         block: dict[str, Codes] = {}
         plain = {}
@@ -148,7 +148,7 @@ class RowEncoder:
             Trouble(first_row + row, name, reason) for row, _, name, reason in heapq.merge(*refused)
         )
         if self.digester is not None:
-            self.digester.add(plain, {name: _numbers_of(frame[name])[:2] for name in looked_at})
+            self.digester.add(plain, {name: frame[name] for name in looked_at})
         for name, column in self.derived.items():
             block[name] = column.codes(block, masks)
         if dropped is not None:
@@ -170,7 +170,7 @@ def _read_number(cells: pl.Series, column: NumberColumn) -> _Read:
 
     def reason(row: int) -> str:
         text = cells[row]
-        if text is None or (isinstance(text, str) and not text.strip(_BLANK)):
+        if text is None or (isinstance(text, str) and not text.strip(BLANK)):
             return MISSING
         return NOT_A_NUMBER if read[row] is None or np.isnan(values[row]) else NOT_FINITE
 
@@ -180,7 +180,7 @@ def _read_number(cells: pl.Series, column: NumberColumn) -> _Read:
 def _numbers_of(cells: pl.Series) -> tuple[NDArray[np.float64], Mask | None, pl.Series]:
     """Return a column's numbers, which cells hold no finite one, and the cells as numbers."""
     if cells.dtype == pl.String:
-        cells = cells.str.strip_chars(_BLANK).cast(pl.Float64, strict=False)
+        cells = cells.str.strip_chars(BLANK).cast(pl.Float64, strict=False)
     values = (cells.fill_null(float("nan")) if cells.null_count() else cells).to_numpy()
     finite = np.isfinite(values)
     return values, None if finite.all() else ~finite, cells
@@ -192,7 +192,7 @@ def _encode(column: NumberColumn, values: NDArray[np.float64]) -> Codes:
 
 
 def _read_boolean(cells: pl.Series) -> _Read:
-    lowered = cells.str.strip_chars(_BLANK).str.to_lowercase()
+    lowered = cells.str.strip_chars(BLANK).str.to_lowercase()
     read = _read_enum(lowered, _BOOLEANS, NOT_A_BOOLEAN)
     return read._replace(codes=np.where(read.codes & 1, np.int32(CODE_MAX), np.int32(-CODE_MAX)))
 

@@ -19,7 +19,7 @@ from app.uploads.trouble import Trouble, Troubles, too_large
 
 ABSENT = "is not in the file; names match exactly, and commas separate columns"
 TWICE = "is in the file twice"
-_MOST_LOOKED_AT = 16
+MOST_LOOKED_AT = 24
 
 
 def csv_blocks(
@@ -68,11 +68,11 @@ def name_troubles(names: Sequence[str], spec: ColumnsSpec) -> Iterator[Trouble]:
 
 
 def first_columns(names: Sequence[str]) -> Sequence[str]:
-    """Return the columns whose numbers are looked at whatever is declared: the first so many.
+    """Return the columns that are looked at whatever is declared: the first so many.
 
     More would tell little more, and those that are not declared cost time and memory too.
     """
-    return tuple(dict.fromkeys(names[:_MOST_LOOKED_AT]))
+    return tuple(dict.fromkeys(names[:MOST_LOOKED_AT]))
 
 
 class _Parser:

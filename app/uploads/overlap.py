@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from app.domain.overlap import MIN_BITS, MIN_COMMON, overlaps
-from app.uploads.row_digests import SINGLE, Kept, RowDigests
+from app.uploads.file_overlap import NewFile
+from app.uploads.pools import Pool, in_both
+from app.uploads.row_digests import FILE, SINGLE, Kept, RowDigests
 
 
 class Newcomer:
@@ -22,12 +21,9 @@ class Newcomer:
 
     def __init__(self, digests: RowDigests) -> None:
         self._digests = digests
-        self._singles = _singles_of(digests)
-        joined = [kept.sample.digests for kept in self._singles]
-        found = np.concatenate([np.zeros(0, dtype=np.uint64), *joined])
-        owners = np.repeat(np.arange(len(joined)), [len(each) for each in joined])
-        order = np.argsort(found, kind="stable")
-        self._found, self._owners = found[order], owners[order]
+        self._singles = singles_of(digests)
+        self._pool = Pool([kept.sample.digests for kept in self._singles])
+        self._file = NewFile(digests.file)
 
     def overlaps(self, old: RowDigests) -> bool:
         """Say whether both hold largely the same rows; see :mod:`app.domain.overlap`."""
@@ -35,23 +31,13 @@ class Newcomer:
         if new.whole is not None and new.whole == old.whole and new.whole_bits >= MIN_BITS:
             return True
         pairs = (*_same_columns(new, old), *self._common_singles(old))
-        return any(_samples_overlap(*pair) for pair in pairs)
+        return any(_samples_overlap(*pair) for pair in pairs) or self._file.overlaps(old.file)
 
     def _common_singles(self, old: RowDigests) -> Iterator[tuple[Kept, Kept]]:
         """Yield the single columns of two tables that have digests in common at all."""
-        for theirs in _singles_of(old):
-            common = self._common(theirs.sample.digests)
-            for place in np.flatnonzero(common >= MIN_COMMON).tolist():
+        for theirs in singles_of(old):
+            for place in self._pool.sharing(theirs.sample.digests, MIN_COMMON):
                 yield self._singles[place], theirs
-
-    def _common(self, digests: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Return how many of these digests each single column has; both are in order."""
-        starts = np.searchsorted(self._found, digests, side="left")
-        stops = np.searchsorted(self._found, digests, side="right")
-        some = np.flatnonzero(stops > starts).tolist()
-        runs = [self._owners[starts[place] : stops[place]] for place in some]
-        owners = np.concatenate([np.zeros(0, dtype=np.intp), *runs])
-        return np.bincount(owners, minlength=len(self._singles))
 
 
 def tables_overlap(new: RowDigests, old: RowDigests) -> bool:
@@ -59,13 +45,16 @@ def tables_overlap(new: RowDigests, old: RowDigests) -> bool:
     return Newcomer(new).overlaps(old)
 
 
-def _singles_of(digests: RowDigests) -> Sequence[Kept]:
+def singles_of(digests: RowDigests) -> Sequence[Kept]:
+    """Return the samples of single columns."""
     return [kept for kept in digests.kept if SINGLE in kept.labels]
 
 
 def _same_columns(new: RowDigests, old: RowDigests) -> Iterator[tuple[Kept, Kept]]:
     """Yield the samples over columns that go by the same label in both tables."""
-    by_label = {label: kept for kept in old.kept for label in kept.labels if label != SINGLE}
+    # what earlier versions kept of a file's first columns is for them alone
+    without = {SINGLE, FILE} if new.file.columns and old.file.columns else {SINGLE}
+    by_label = {label: kept for kept in old.kept for label in kept.labels if label not in without}
     for kept in new.kept:
         yield from {
             id(by_label[label]): (kept, by_label[label])
@@ -85,13 +74,5 @@ def _samples_overlap(one: Kept, other: Kept) -> bool:
         smaller=smaller.shape,
         larger=larger.shape,
         compared=min(len(ours), len(theirs)),
-        common=_in_both(ours, theirs),
+        common=in_both(ours, theirs),
     )
-
-
-def _in_both(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> int:
-    """Return how many digests are in both samples, which are in order and hold each once."""
-    few, many = (one, other) if len(one) <= len(other) else (other, one)
-    places = np.searchsorted(many, few)
-    places[places == len(many)] = 0
-    return int(np.count_nonzero(many[places] == few))

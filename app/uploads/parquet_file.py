@@ -7,7 +7,7 @@ program for its decoder, and a few bytes can declare gigabytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 import polars as pl
@@ -25,6 +25,7 @@ _MAX_FOOTER_BYTES = 1 << 26
 _BATCH_ROWS = 1 << 16
 _BATCH_CELLS = 1 << 21
 MOST_VALUES = 1 << 26
+_VALUES_PER_TEXT = 4
 """In the columns that are looked at: all may be in one row group, which is in memory as a whole."""
 
 
@@ -61,10 +62,9 @@ def parquet_blocks(
     if declared > limits.max_upload_rows:
         raise too_large("max_upload_rows", limits.max_upload_rows)
     first = () if encoder.digester is None else first_columns(list(types))
-    most = MOST_VALUES // max(1, declared)
-    looked_at = [name for name in first if types[name].is_numeric()][:most]
+    looked_at = _affordable({name: types[name] for name in first}, declared)
     others = [name for name in looked_at if name not in spec.columns]
-    wanted = [*_casts(spec), *(_named(name).cast(pl.Float64, strict=False) for name in others)]
+    wanted = [*_casts(spec), *(_plain(name, types[name]) for name in others)]
     row = 1
     for batch in _batches(frame.select(wanted), len(wanted)):
         block = encoder.encode(batch, row, troubles, looked_at)
@@ -75,6 +75,19 @@ def parquet_blocks(
             yield block
     if row - 1 != declared:
         raise UnreadableError(UNREADABLE)
+
+
+def _affordable(types: Mapping[str, pl.DataType], rows: int) -> Sequence[str]:
+    """Return the columns that are looked at: of plain cells, and not too many of them."""
+    left = MOST_VALUES
+    chosen = []
+    for name, kind in types.items():
+        texts = isinstance(kind, pl.String | pl.Categorical | pl.Enum)
+        if texts or kind.is_numeric() or kind in (pl.Boolean, pl.Date, pl.Datetime):
+            left -= rows * (_VALUES_PER_TEXT if texts else 1)
+            if left >= 0:
+                chosen.append(name)
+    return chosen
 
 
 def _check_ends(file: BinaryIO, limits: Limits) -> None:
@@ -114,6 +127,16 @@ def _casts(spec: ColumnsSpec) -> list[pl.Expr]:
         _named(name).cast(pl.Float64 if isinstance(column, NumberSpec) else pl.String)
         for name, column in spec.columns.items()
     ]
+
+
+def _plain(name: str, kind: pl.DataType) -> pl.Expr:
+    """Read a column that nobody declares: as text, or as the numbers that a text stands for."""
+    column = _named(name)
+    if isinstance(kind, pl.String | pl.Categorical | pl.Enum):
+        return column.cast(pl.String)
+    if kind in (pl.Date, pl.Datetime):
+        return column.cast(pl.Datetime("us")).dt.epoch("us").cast(pl.Float64) / 1_000
+    return column.cast(pl.Float64, strict=False)
 
 
 def _named(name: str) -> pl.Expr:

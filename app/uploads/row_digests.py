@@ -15,11 +15,10 @@ nothing.
 *Subsets.* Rows are sampled over all declared columns; over 16 halves of the columns,
 told by 8 bits of each name's keyed hash, so that some halves survive when a few
 columns are dropped or added; and over every single number column, which finds
-people again by one telling column whatever else was dropped or renamed. And over the
-numbers in the first columns of the file, declared or not: whoever declares half a
-file's columns, and then the other half, brings the same people. They count together
-alone, since single columns that nobody declares are often shared by strangers: ranks,
-dates, places.
+people again by one telling column whatever else was dropped or renamed. What is kept
+of columns that nobody declares is in :mod:`app.uploads.file_columns`. Earlier versions
+kept a sum over the numbers in a file's first columns alone; it is made to this day, to
+be compared with theirs.
 """
 
 from __future__ import annotations
@@ -28,34 +27,34 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+import polars as pl
 from numpy.typing import NDArray
 
 from app.domain.datasets import CategorySpec, ColumnSpec, ColumnsSpec, NumberSpec
 from app.domain.overlap import TableShape, chance_of_equal, repeat_bits
+from app.uploads.file_cells import CellReader, FileCells
+from app.uploads.file_columns import FileDigester, FileDigests
+from app.uploads.grids import Grid
+from app.uploads.prf import Prf
 from app.uploads.samples import Digests, Sample, Sampler
 
 KEY_BYTES = 32
 ALL = "all"
 SINGLE = "single"
 FILE = "file"
-VERSION = 1
+VERSION = 2
+_WITHOUT_FILE = 1
 _HALVING_BITS = 8
+_FIRST_NUMBERS = 16
 _KEEP_ROWS = 1 << 17
 _KEEP_HALF = 1 << 12
 _KEEP_SINGLE = 1 << 11
 _KEEP_SINGLES = 1 << 18
 """Digests of single columns kept in all: what a table of very many columns may take."""
-_LOOKED_AT = 1 << 12
-_MOST_DECIMALS = 9
-_MOST_ZEROS = 6
-_INTEGER_BITS, _FLOAT_BITS = 50.0, 24.0
-_EXACT_INTEGERS = 2.0**53
-_BLANK = " \t"
 
 Values = NDArray[np.float64] | NDArray[np.int32]
 Cells = Mapping[str, tuple[Values, NDArray[np.bool_] | None]]
@@ -76,10 +75,11 @@ class Kept:
     @property
     def shape(self) -> TableShape:
         """Return what the public rule asks of a table."""
-        sample = self.sample
-        return TableShape(
-            rows=sample.rows, distinct=sample.distinct, twins=sample.twins, bits=self.bits
-        )
+        return self.sample.shape(self.bits)
+
+    def facts(self) -> dict[str, object]:
+        """Return all but the digests, JSON-ready."""
+        return {"labels": self.labels, "bits": self.bits, **self.sample.facts()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +88,15 @@ class RowDigests:
 
     ``key`` tells under which key they were made. ``whole`` is the digest of all
     rows with their counts, None when too many are different, and ``whole_bits``
-    how unlikely chance is to repeat them.
+    how unlikely chance is to repeat them. ``file`` is empty where an earlier version
+    made them.
     """
 
     key: str
     kept: tuple[Kept, ...]
     whole: str | None
     whole_bits: float
+    file: FileDigests = field(default_factory=FileDigests)
 
     def to_bytes(self) -> bytes:
         """Return the stored form: a line of JSON, then the samples' digests."""
@@ -103,10 +105,12 @@ class RowDigests:
             "key": self.key,
             "whole": self.whole,
             "whole_bits": self.whole_bits,
-            "samples": [_facts(kept) for kept in self.kept],
+            "samples": [kept.facts() for kept in self.kept],
+            "file": self.file.facts(),
         }
         body = b"".join(kept.sample.digests.astype("<u8").tobytes() for kept in self.kept)
-        return json.dumps(header, separators=(",", ":")).encode() + b"\n" + body
+        line = json.dumps(header, separators=(",", ":")).encode()
+        return line + b"\n" + body + self.file.body()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> RowDigests:
@@ -120,16 +124,27 @@ class RowDigests:
         line, _, body = content.partition(b"\n")
         try:
             header: dict[str, Any] = json.loads(line)
-            if header["version"] != VERSION:
+            if header["version"] not in (_WITHOUT_FILE, VERSION):
                 raise ValueError("another version")
             sizes = [int(facts["size"]) for facts in header["samples"]]
-            digests = np.frombuffer(body, dtype="<u8").astype(np.uint64, copy=False)
-            if min(sizes, default=0) < 0 or sum(sizes) != len(digests):
+            end = 8 * sum(sizes)
+            if min(sizes, default=0) < 0 or end > len(body):
                 raise ValueError("other sizes")
+            digests = np.frombuffer(body[:end], dtype="<u8").astype(np.uint64, copy=False)
             pieces = np.split(digests, np.cumsum(sizes)[:-1])
-            kept = tuple(map(_kept, header["samples"], pieces))
-            whole = header["whole"]
-            return cls(header["key"], kept, whole, float(header["whole_bits"]))
+            samples = map(Sample.of, header["samples"], pieces)
+            kept = tuple(
+                Kept(tuple(map(str, facts["labels"])), sample, float(facts["bits"]))
+                for facts, sample in zip(header["samples"], samples, strict=True)
+            )
+            file = header["file"] if header["version"] == VERSION else FileDigests().facts()
+            return cls(
+                header["key"],
+                kept,
+                header["whole"],
+                float(header["whole_bits"]),
+                FileDigests.of(file, body[end:]),
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise MalformedError("these are no row digests") from error
 
@@ -165,30 +180,36 @@ class RowDigester:
         numbers = [name for name, column in self._columns.items() if column.table is None]
         keep = max(64, min(_KEEP_SINGLE, _KEEP_SINGLES // max(1, len(numbers))))
         self._singles = {name: Sampler(keep) for name in numbers}
-        self._first: dict[str, _Column] = {}
-        self._file = Sampler(_KEEP_HALF)
+        self._prf = Prf(key)
+        self._readers: dict[str, CellReader] = {}
+        self._numbers = _FirstNumbers()
+        self._file = FileDigester(self._prf)
 
-    def add(self, cells: Cells, first: Cells | None = None) -> None:
+    def add(self, cells: Cells, first: Mapping[str, pl.Series] | None = None) -> None:
         """Take in some rows: per column plain values (numbers) or codes, and what is missing.
 
-        ``first`` are the numbers in the first columns of the file, whatever is declared.
+        ``first`` are the first columns of the file as they are there, whatever is declared.
         """
+        known: dict[str, Digests] = {}
         rows = len(next(iter(cells.values()))[0])
         sums = [np.zeros(rows, dtype=np.uint64) for _ in self._subsets]
         for name, column in self._columns.items():
             digests = column.digests(*cells[name])
             if name in self._singles:
                 self._singles[name].add(digests)
+                known[name] = digests
             for place, (columns, _, _) in enumerate(self._subsets):
                 if name in columns:
                     sums[place] += digests
-        for (_, _, sampler), found in zip(self._subsets, sums, strict=True):
-            sampler.add(found)
-        together = np.zeros(rows, dtype=np.uint64)
-        for name, (values, missing) in (first or {}).items():
-            column = self._first.setdefault(name, _Column(_Prf(self._key), None))
-            together += column.digests(values, missing)
-        self._file.add(together)
+        for (_, _, sampler), each in zip(self._subsets, sums, strict=True):
+            sampler.add(each)
+        if first:
+            readers = self._readers = self._readers or {
+                name: CellReader(self._prf) for name in first
+            }
+            found = [readers[name].read(each, known.get(name)) for name, each in first.items()]
+            self._numbers.add(found[:_FIRST_NUMBERS])
+            self._file.add(found)
 
     def finish(self) -> RowDigests:
         """Return the digests of everything that was added."""
@@ -203,18 +224,36 @@ class RowDigester:
             for name, sampler in self._singles.items()
             if (sample := sampler.sample()) is not None
         )
-        more = (*halves, *singles, *self._whole_file())
+        more = (*halves, *singles, *self._numbers.kept())
         kept = (rows, *(each for each in more if _is_telling(each)))
-        counts = self._subsets[0][2].counts()
+        counts, file = self._subsets[0][2].counts(), self._file.finish()
         if counts is None:
-            return RowDigests(key_name(self._key), kept, None, 0.0)
+            return RowDigests(key_name(self._key), kept, None, 0.0, file)
         whole = hashlib.sha256(rows.sample.digests.tobytes() + counts.tobytes()).hexdigest()
-        return RowDigests(key_name(self._key), kept, whole, repeat_bits(counts.tolist()))
+        return RowDigests(key_name(self._key), kept, whole, repeat_bits(counts.tolist()), file)
 
-    def _whole_file(self) -> Iterator[Kept]:
-        """Yield the sample over the file's first columns, if several of them hold numbers."""
-        found = [bits for column in self._first.values() if (bits := column.bits()) > 0]
-        sample = self._file.sample()
+
+class _FirstNumbers:
+    """The sum over the numbers in a file's first columns, as earlier versions kept it."""
+
+    def __init__(self) -> None:
+        self._sums = Sampler(_KEEP_HALF)
+        self._grids: list[Grid] = []
+
+    def add(self, columns: Sequence[FileCells]) -> None:
+        """Take in some rows."""
+        self._grids = self._grids or [Grid() for _ in columns]
+        together = np.zeros(len(columns[0].numeric), dtype=np.uint64)
+        for grid, column in zip(self._grids, columns, strict=True):
+            if len(column.read):
+                grid.add(column.read)
+                together += column.numeric
+        self._sums.add(together)
+
+    def kept(self) -> Iterator[Kept]:
+        """Yield the sample, if several columns hold numbers."""
+        found = [bits for grid in self._grids if (bits := grid.bits()) > 0]
+        sample = self._sums.sample()
         if len(found) > 1 and sample is not None:
             yield Kept((FILE,), sample, sum(found))
 
@@ -242,57 +281,15 @@ def _mark(key: bytes, name: str) -> int:
     return hashlib.blake2b(plain, digest_size=1, key=key, person=b"column name").digest()[0]
 
 
-class _Prf:
-    """A pseudo-random function of 64-bit words and of texts."""
-
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-        self._cipher = Cipher(algorithms.AES(key), modes.ECB())  # noqa: S305 - a PRF of one block each
-
-    def of_words(self, words: NDArray[np.uint64]) -> Digests:
-        """Return the first half of each block AES(word, 0)."""
-        blocks = np.zeros((len(words), 2), dtype=np.uint64)
-        blocks[:, 0] = words
-        sealed = self._cipher.encryptor().update(blocks.tobytes())
-        return np.frombuffer(sealed, dtype=np.uint64)[::2]
-
-    def of_text(self, text: str) -> int:
-        """Return a keyed hash of a text, or that of the number it reads as."""
-        plain = text.strip(_BLANK).casefold()
-        number = _TRUTHS.get(plain)
-        if number is None:
-            try:
-                number = float(plain)
-            except ValueError:
-                number = math.nan
-        if math.isfinite(number):
-            return int(self.of_numbers(np.array([number]))[0])
-        content = plain.encode("utf-8", "surrogatepass")
-        digest = hashlib.blake2b(content, digest_size=8, key=self._key, person=b"cell text")
-        return int.from_bytes(digest.digest(), "little")
-
-    def of_numbers(self, values: NDArray[np.float64]) -> Digests:
-        """Return the digests of finite numbers."""
-        with np.errstate(over="ignore"):
-            single = values.astype(np.float32).astype(np.float64)
-        whole = (np.rint(values) == values) & (np.abs(values) < _EXACT_INTEGERS)
-        # adding zero turns -0.0 into 0.0
-        return self.of_words((np.where(whole, values, single) + 0.0).view(np.uint64))
-
-
-_TRUTHS = {"true": 1.0, "false": 0.0}
-
-
 class _Column:
     """Digests of one column's cells, and how many bits its values could hold."""
 
-    def __init__(self, prf: _Prf, table: Digests | None, *, signed: bool = False) -> None:
+    def __init__(self, prf: Prf, table: Digests | None, *, signed: bool = False) -> None:
         self._prf = prf
         self.table = table
         self._signed = signed
         self._seen = np.zeros(0 if table is None else len(table), dtype=np.bool_)
-        self._low, self._high = math.inf, -math.inf
-        self._looked_at = np.zeros(0)
+        self._grid = Grid()
 
     def digests(self, values: Values, missing: NDArray[np.bool_] | None) -> Digests:
         """Return one digest per cell, 0 where it is missing."""
@@ -308,11 +305,7 @@ class _Column:
 
     def _numbers(self, values: Values) -> Digests:
         numbers = values.astype(np.float64, copy=False)
-        if len(numbers):
-            self._low = min(self._low, float(numbers.min()))
-            self._high = max(self._high, float(numbers.max()))
-        if (room := _LOOKED_AT - len(self._looked_at)) > 0:
-            self._looked_at = np.concatenate([self._looked_at, numbers[:room]])
+        self._grid.add(numbers)
         return self._prf.of_numbers(numbers)
 
     def _codes(self, codes: Values) -> Digests:
@@ -326,14 +319,11 @@ class _Column:
         """Return the logarithm of how many values the column could hold, as it is written."""
         if self.table is not None:
             return math.log2(max(1, int(self._seen.sum())))
-        if not self._low < self._high:
-            return 0.0
-        step, most = _step_of(self._looked_at)
-        return min(most, math.log2(1 + (self._high - self._low) / step))
+        return self._grid.bits()
 
 
 def _column_of(key: bytes, column: ColumnSpec) -> _Column:
-    prf = _Prf(key)
+    prf = Prf(key)
     match column:
         case NumberSpec():
             return _Column(prf, None)
@@ -341,37 +331,3 @@ def _column_of(key: bytes, column: ColumnSpec) -> _Column:
             texts = [prf.of_text(value) for value in column.values]
             return _Column(prf, np.array(texts, dtype=np.uint64))
     return _Column(prf, prf.of_numbers(np.array([0.0, 1.0])), signed=True)
-
-
-def _step_of(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the largest power of ten that all are multiples of, and the most bits to believe."""
-    for decimals in range(-_MOST_ZEROS, _MOST_DECIMALS + 1):
-        with np.errstate(over="ignore", invalid="ignore"):
-            scaled = values * 10.0**decimals
-            off = np.abs(scaled - np.rint(scaled))
-            fits = off <= 1e-9 * np.maximum(1.0, np.abs(scaled))
-        if fits.all():
-            return 10.0**-decimals, _INTEGER_BITS if decimals <= 0 else _FLOAT_BITS
-    return 10.0**-_MOST_DECIMALS, _FLOAT_BITS
-
-
-def _facts(kept: Kept) -> dict[str, object]:
-    sample = kept.sample
-    return {
-        "labels": kept.labels,
-        "size": len(sample.digests),
-        "limit": sample.limit,
-        "rows": sample.rows,
-        "twins": sample.twins,
-        "bits": kept.bits,
-    }
-
-
-def _kept(facts: Mapping[str, Any], digests: Digests) -> Kept:
-    sample = Sample(
-        digests=digests,
-        limit=int(facts["limit"]),
-        rows=int(facts["rows"]),
-        twins=float(facts["twins"]),
-    )
-    return Kept(tuple(map(str, facts["labels"])), sample, float(facts["bits"]))

@@ -7,10 +7,14 @@ smaller of their two limits both; which rows those are depends on nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from app.domain.overlap import TableShape
 
 Digests = NDArray[np.uint64]
 
@@ -39,6 +43,25 @@ class Sample:
         """Return the digests below another limit."""
         return self.digests[: int(np.searchsorted(self.digests, np.uint64(limit)))]
 
+    def shape(self, bits: float) -> TableShape:
+        """Return what the public rule asks of a table whose columns could hold so many bits."""
+        return TableShape(rows=self.rows, distinct=self.distinct, twins=self.twins, bits=bits)
+
+    def facts(self) -> dict[str, object]:
+        """Return all but the digests, JSON-ready."""
+        return {
+            "size": len(self.digests),
+            "limit": self.limit,
+            "rows": self.rows,
+            "twins": self.twins,
+        }
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any], digests: Digests) -> Sample:
+        """Return the inverse of :meth:`facts`."""
+        limit, rows, twins = int(facts["limit"]), int(facts["rows"]), float(facts["twins"])
+        return cls(digests=digests, limit=limit, rows=rows, twins=twins)
+
 
 class Sampler:
     """Collects a sample while digests stream by.
@@ -65,14 +88,17 @@ class Sampler:
 
     def add(self, digests: Digests) -> None:
         """Look at some more rows."""
-        if self._given_up:
-            return
-        self._rows += int(np.count_nonzero(digests))
-        if len(found := digests[digests < np.uint64(self._limit)]):
-            self._pending.append(found)
-            self._pending_rows += len(found)
-            if self._pending_rows > 2 * self._keep:
-                self._settle()
+        start, size = 0, 2 * self._keep
+        while start < len(digests) and not self._given_up:
+            # short pieces first: each lowers the limit that the next ones must come below
+            piece = digests[start : start + size]
+            self._rows += int(np.count_nonzero(piece))
+            if len(found := piece[piece < np.uint64(self._limit)]):
+                self._pending.append(found)
+                self._pending_rows += len(found)
+                if self._pending_rows > 2 * self._keep:
+                    self._settle()
+            start, size = start + size, 2 * size
 
     def sample(self) -> Sample | None:
         """Return the sample, unless it was given up."""

@@ -15,7 +15,8 @@ import pytest
 from app.domain.datasets import ColumnsSpec, parse_columns
 from app.domain.overlap import TableShape, chance_of_equal, overlaps
 from app.uploads.ingest import ingest
-from app.uploads.overlap import Newcomer, tables_overlap
+from app.uploads.overlap import tables_overlap
+from app.uploads.pools import Pool
 from app.uploads.row_digests import SINGLE, MalformedError, RowDigester, RowDigests
 from app.uploads.samples import Sampler
 from app.vault.lineage import LineageFiles, Origin
@@ -153,20 +154,19 @@ def test_a_file_whose_other_columns_are_declared_holds_the_same_people(
 
 
 def test_only_the_first_columns_of_a_file_are_looked_at() -> None:
-    def digested(seed: int, name: str) -> RowDigests:
-        chance, shared = np.random.default_rng(seed), np.random.default_rng(6)
-        first = {f"c{number}": shared.random(50).round(6) for number in range(16)}
-        later = {f"c{number}": chance.random(50).round(6) for number in range(16, 20)}
+    def digested(seed: int, name: str, shared: int = 24) -> RowDigests:
+        chance, same = np.random.default_rng(seed), np.random.default_rng(6)
+        first = {f"c{number}": same.random(50).round(6) for number in range(shared)}
+        later = {f"c{number}": chance.random(50).round(6) for number in range(shared, 30)}
         table = pl.DataFrame({**first, **later})
         return digests(csv_of(table), spec_of(table.select(name)))
 
-    assert tables_overlap(digested(1, "c16"), digested(2, "c17"))
-    assert tables_overlap(digested(1, "c3"), digested(2, "c17"))
-    # a sixteenth column that differs makes every row another one, unless others are declared
-    table = pl.DataFrame({f"c{number}": np.arange(50) * 1.5 + number for number in range(16)})
-    other = table.with_columns(pl.col("c15").reverse())
-    one, two = (spec_of(table.select(name)) for name in ("c0", "c15"))
-    assert not tables_overlap(digests(csv_of(other), two), digests(csv_of(table), one))
+    assert tables_overlap(digested(1, "c25"), digested(2, "c26"))
+    assert tables_overlap(digested(1, "c3"), digested(2, "c26"))
+    # a quarter of the columns that differs makes other people of them, unless others are declared
+    assert tables_overlap(digested(1, "c25", shared=19), digested(2, "c26", shared=19))
+    assert not tables_overlap(digested(1, "c25", shared=18), digested(2, "c26", shared=18))
+    assert tables_overlap(digested(1, "c3", shared=18), digested(2, "c3", shared=18))
 
 
 def test_of_a_long_parquet_file_fewer_columns_are_looked_at(
@@ -372,11 +372,13 @@ def test_one_telling_column_of_many_is_found() -> None:
     column = before["1-47"].shuffle(seed=1).alias("another name")
     assert found(others.with_columns(column), before)
     # each pair of columns has digests in common as often as sets have
-    newcomer, old = Newcomer(digests(others.with_columns(column))), digests(before)
-    singles = newcomer._singles
-    for theirs in (kept for kept in old.kept if SINGLE in kept.labels):
-        held = [np.isin(kept.sample.digests, theirs.sample.digests).sum() for kept in singles]
-        assert newcomer._common(theirs.sample.digests).tolist() == held
+    new, old = (
+        [kept.sample.digests for kept in digests(table).kept if SINGLE in kept.labels]
+        for table in (others.with_columns(column), before)
+    )
+    pool = Pool(new)
+    for theirs in old:
+        assert pool.common(theirs).tolist() == [np.isin(ours, theirs).sum() for ours in new]
 
 
 def test_wide_tables_are_compared_in_one_pass() -> None:

@@ -1,0 +1,102 @@
+"""Rows told by one cell: which other cells stand beside a value, for a few values of a column.
+
+An *anchor* is a column's sample of its smallest so many different digests, and for
+each of them a tag per column of the file: a keyed digest of this value and the one
+beside it. Two tables that hold the same rows choose the same values, and have equal
+tags for the columns they share, whatever these are called and wherever they stand.
+
+A value in several different rows says nothing of who is meant, and has no tags; rows
+that are equal in every column count once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.uploads.prf import Prf
+from app.uploads.samples import SPACE, Digests
+
+KEPT_VALUES = 1 << 8
+_FIRST_ROWS = 1 << 10
+_TELLS_AFTER_ROWS = 1 << 12
+_FEWEST_ALONE = 0.25
+
+Tags = NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """The values of one column that are of one row each, ascending, with a row of tags each."""
+
+    values: Digests
+    tags: Tags
+    limit: int
+
+
+class AnchorSampler:
+    """Collects an anchor while rows stream by.
+
+    Parameters
+    ----------
+    columns
+        How many columns the file has, as far as they are looked at.
+    """
+
+    def __init__(self, columns: int) -> None:
+        self._limit = 2**64 - 1
+        self._rows = 0
+        self._values = np.zeros(0, dtype=np.uint64)
+        self._counts = np.zeros(0, dtype=np.int64)
+        self._lows = np.zeros((0, columns), dtype=np.uint64)
+        self._highs = self._lows
+        self._given_up = False
+
+    def add(self, own: Digests, cells: Sequence[Digests]) -> None:
+        """Look at some more rows: the anchor's own cells, and those of every column."""
+        # as many as bring about as many values as are kept; short pieces first, since each
+        # lowers the limit that the next ones must come below
+        start, size = 0, max(_FIRST_ROWS, int(KEPT_VALUES * SPACE / self._limit))
+        while start < len(own) and not self._given_up:
+            chosen = start + np.flatnonzero(own[start : start + size] < np.uint64(self._limit))
+            chosen = chosen[own[chosen] != 0]
+            self._rows += min(size, len(own) - start)
+            if len(chosen):
+                self._merge(own[chosen], np.column_stack([each[chosen] for each in cells]))
+            start, size = start + size, 2 * size
+
+    def _merge(self, values: Digests, cells: NDArray[np.uint64]) -> None:
+        sums = cells + values[:, None]
+        both = np.concatenate([self._values, values])
+        order = np.argsort(both, kind="stable")
+        both = both[order]
+        starts = np.flatnonzero(np.diff(both, prepend=~both[:1]) != 0)
+        kept = starts[:KEPT_VALUES]
+        if len(starts) > KEPT_VALUES:
+            stop = int(starts[KEPT_VALUES])
+            self._limit = int(both[stop])
+            both, order = both[:stop], order[:stop]
+        ones = np.ones(len(values), dtype=np.int64)
+        self._values = both[kept]
+        self._counts = np.add.reduceat(np.concatenate([self._counts, ones])[order], kept)
+        lows, highs = (np.concatenate([x, sums])[order] for x in (self._lows, self._highs))
+        self._lows = np.minimum.reduceat(lows, kept, axis=0)
+        self._highs = np.maximum.reduceat(highs, kept, axis=0)
+        if self._rows > _TELLS_AFTER_ROWS:
+            self._given_up = int(self._alone().sum()) < _FEWEST_ALONE * len(kept)
+
+    def _alone(self) -> NDArray[np.bool_]:
+        """Say which values are of one row, or of several that are equal throughout."""
+        alone: NDArray[np.bool_] = (self._counts == 1) | (self._lows == self._highs).all(axis=1)
+        return alone
+
+    def anchor(self, prf: Prf) -> Anchor | None:
+        """Return the anchor, None where nearly all values are of several rows."""
+        alone = self._alone()
+        if self._given_up or not alone.any():
+            return None
+        tags = (prf.of_sums(self._lows[alone]) >> np.uint64(32)).astype(np.uint32)
+        return Anchor(self._values[alone], tags, self._limit)

@@ -1,0 +1,134 @@
+"""One column of a file, declared or not, as plain values: the same in every format.
+
+A number is a number in any spelling and of any type; true is 1 and false is 0. A date
+or a time is its milliseconds since 1970. Other texts count without surrounding blanks
+and without case. What is empty or no finite number counts as missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from app.uploads.prf import BLANK, Prf
+from app.uploads.samples import Digests
+
+_LOOKED_AT = 1 << 10
+_FEW = 0.25
+_DATE, _TIME = "%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f"
+_DATE_CHARS, _TIME_CHARS = 10, 19
+_TRUTHS = {"true": 1.0, "false": 0.0}
+
+Numbers = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class FileCells:
+    """The cells of one column in some rows.
+
+    ``digests`` are 0 where a cell is missing; ``numeric`` are those of what the file
+    has as numbers, 0 elsewhere. ``read`` are those numbers, and ``told`` dates and truths
+    too, each different one at least once. ``texts`` says which cells are neither, None
+    when none is.
+    """
+
+    digests: Digests
+    numeric: Digests
+    read: Numbers
+    told: Numbers
+    texts: Mask | None = None
+
+
+class CellReader:
+    """Reads one column, which arrives in blocks."""
+
+    def __init__(self, prf: Prf) -> None:
+        self._prf = prf
+        self._known = pl.Enum([])
+        self._table: FileCells | None = None
+
+    def read(self, cells: pl.Series, numeric: Digests | None = None) -> FileCells:
+        """Return a block's plain cells; the column holds numbers or texts.
+
+        ``numeric`` are the digests of its numbers where they are known already.
+        """
+        cells = cells.alias("")  # a name that is spelt like a pattern would be one
+        if cells.dtype != pl.String:
+            return self._numbers(_floats(cells), numeric)
+        head = cells.head(_LOOKED_AT)
+        if len(cells) > _LOOKED_AT and head.n_unique() < _FEW * len(head):
+            return self._few(cells)
+        return self._texts(cells, numeric)
+
+    def _few(self, cells: pl.Series) -> FileCells:
+        """Return the cells of a column of few different texts, each of which is read once."""
+        places = cells.cast(self._known, strict=False)
+        if self._table is None or places.null_count() != cells.null_count():
+            different = cells.unique().drop_nulls()
+            if len(different) >= _FEW * len(cells):
+                return self._texts(cells, None)
+            self._known, self._table = pl.Enum(different), self._texts(different, None)
+            places = cells.cast(self._known)
+        codes, table = places.to_physical(), self._table
+        if codes.null_count():
+            codes = codes.fill_null(len(self._known.categories))
+        rows = codes.to_numpy()
+        texts = None if table.texts is None else np.append(table.texts, False)[rows]
+        digests, numeric = (
+            np.append(x, np.uint64(0))[rows] for x in (table.digests, table.numeric)
+        )
+        return FileCells(digests, numeric, table.read, table.told, texts)
+
+    def _numbers(self, numbers: Numbers, numeric: Digests | None) -> FileCells:
+        finite = np.isfinite(numbers)
+        read = numbers if finite.all() else numbers[finite]
+        if numeric is None:
+            numeric = np.zeros(len(numbers), dtype=np.uint64)
+            numeric[finite] = self._prf.of_numbers(read)
+        return FileCells(numeric, numeric, read, read)
+
+    def _texts(self, cells: pl.Series, numeric: Digests | None) -> FileCells:
+        stripped = cells.str.strip_chars(BLANK)
+        numbers = stripped.cast(pl.Float64, strict=False)
+        found = self._numbers(_floats(numbers), numeric)
+        if numbers.null_count() == cells.null_count():
+            return found
+        others = (numbers.is_null() & (stripped != "")).fill_null(value=False)
+        left = stripped.filter(others).str.to_lowercase()
+        values = _times(left)
+        for text, truth in _TRUTHS.items():
+            values[(left == text).to_numpy()] = truth
+        told = np.isfinite(values)
+        more = np.empty(len(left), dtype=np.uint64)
+        more[told] = self._prf.of_numbers(values[told])
+        more[~told] = self._prf.of_texts(left.filter(pl.Series(~told)))
+        rows = others.to_numpy()
+        digests, texts = found.digests.copy(), rows.copy()
+        digests[rows], texts[rows] = more, ~told
+        both = np.concatenate([found.read, values[told]])
+        return FileCells(digests, found.numeric, found.read, both, texts)
+
+
+def _floats(cells: pl.Series) -> Numbers:
+    """Return a column's numbers, NaN where there is none."""
+    numbers = cells.cast(pl.Float64)
+    return (numbers.fill_null(float("nan")) if numbers.null_count() else numbers).to_numpy()
+
+
+def _times(texts: pl.Series) -> Numbers:
+    """Return the milliseconds of what is an ISO date, or a time of one; NaN elsewhere."""
+    values = np.full(len(texts), np.nan)
+    dated = texts.str.slice(4, 1) == "-"
+    if not dated.any():
+        return values
+    sizes = texts.str.len_chars()
+    for size, form, kind in ((_DATE_CHARS, _DATE, pl.Date), (_TIME_CHARS, _TIME, pl.Datetime)):
+        chosen = dated & ((sizes == size) if kind is pl.Date else (sizes >= size))
+        some = texts.filter(chosen).str.replace("t", " ", literal=True)
+        times = some.str.strptime(kind, form, strict=False).cast(pl.Datetime("us"))
+        values[chosen.to_numpy()] = _floats(times.dt.epoch("us")) / 1_000
+    return values

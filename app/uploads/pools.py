@@ -1,0 +1,54 @@
+"""Which of many samples have digests in common with another one, found in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.uploads.samples import Digests
+
+
+class Pool:
+    """Several samples, put in order together once.
+
+    Parameters
+    ----------
+    samples
+        Digests; each sample holds each of its own once.
+    """
+
+    def __init__(self, samples: Sequence[Digests]) -> None:
+        found = np.concatenate([np.zeros(0, dtype=np.uint64), *samples])
+        owners = np.repeat(np.arange(len(samples)), [len(each) for each in samples])
+        order = np.argsort(found, kind="stable")
+        self._found, self._owners = found[order], owners[order]
+        self._samples = len(samples)
+
+    def common(self, digests: Digests) -> NDArray[np.intp]:
+        """Return how many of these digests each sample has."""
+        starts = np.searchsorted(self._found, digests, side="left")
+        stops = np.searchsorted(self._found, digests, side="right")
+        some = np.flatnonzero(stops > starts).tolist()
+        runs = [self._owners[starts[place] : stops[place]] for place in some]
+        owners = np.concatenate([np.zeros(0, dtype=np.intp), *runs])
+        return np.bincount(owners, minlength=self._samples)
+
+    def sharing(self, digests: Digests, least: int) -> Sequence[int]:
+        """Return the places of the samples that have so many of these digests, or more."""
+        found: list[int] = np.flatnonzero(self.common(digests) >= least).tolist()
+        return found
+
+
+def in_both(one: Digests, other: Digests) -> int:
+    """Return how many digests are in both samples, which are in order and hold each once."""
+    few, many = (one, other) if len(one) <= len(other) else (other, one)
+    return int(np.count_nonzero(places_in(many, few)[1]))
+
+
+def places_in(many: Digests, few: Digests) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return where in some ordered digests others would be, and which of these are there."""
+    places = np.searchsorted(many, few)
+    places[places == len(many)] = 0
+    return places, many[places] == few
