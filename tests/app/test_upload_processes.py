@@ -212,6 +212,7 @@ def test_an_upload_that_gets_no_time_is_begun_again(
     assert list((tmp_path / "staging").iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("starving", ["reader", "both"])
 def test_an_upload_is_stored_where_there_is_no_spare_time(
     tmp_path: Path, storing: StoringProcesses, monkeypatch: pytest.MonkeyPatch, starving: str
