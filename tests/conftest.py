@@ -7,6 +7,7 @@ machine, with ``make test-all ARGS=--record-durations``.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -33,6 +34,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def longest_first(files: list[str], seconds: dict[str, float]) -> list[str]:
     """Return files by falling duration; one that nobody has timed yet comes first."""
     return sorted(files, key=lambda name: -seconds.get(name, float("inf")))
+
+
+WHOLLY_SLOW = re.compile(r"^pytestmark = .*\bpytest\.mark\.slow\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out a file of slow tests where none is wanted: to import some takes seconds."""
+    if "not slow" not in config.option.markexpr or collection_path.suffix != ".py":
+        return None
+    return WHOLLY_SLOW.search(collection_path.read_text("utf-8")) is not None or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
