@@ -54,6 +54,7 @@ def create_app(settings: Settings) -> FastAPI:
                     in_background(services.reviews.keep_expiring()),
                     in_background(services.erasing.keep_erasing()),
                     in_background(services.unfinished.keep_clearing()),
+                    in_background(services.readable.keep_looking()),
                 ):
                     yield {"app": state}
             finally:

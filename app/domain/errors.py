@@ -2,6 +2,28 @@
 
 from __future__ import annotations
 
+import errno
+
 
 class ProcessLostError(Exception):
     """A process of ours failed or died; what there is to say is in its own log."""
+
+
+class StorageError(Exception):
+    """A disk, a file or memory does not do what it should. It may be over soon."""
+
+
+_OF_STORAGE = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EROFS}
+)
+
+
+class DataUnreadableError(StorageError):
+    """The files of a data set cannot be opened and checked; nothing has come of reading them."""
+
+
+def is_of_storage(error: BaseException) -> bool:
+    """Return whether disks, files or memory are to blame for an error, and not what was asked."""
+    if isinstance(error, OSError):
+        return error.errno in _OF_STORAGE
+    return isinstance(error, StorageError | MemoryError)

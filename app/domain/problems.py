@@ -192,6 +192,7 @@ _KINDS = (
             "accounts": "instead, accounts that a reconciliation has opened again, of which "
             "nobody can tell whose they are until a data set is attached to them",
         },
+        retry_after_s=60,
     ),
     ProblemKind(
         "budget-exceeded",
@@ -309,9 +310,11 @@ _KINDS = (
         "not-ready",
         503,
         "The service is not ready",
-        "The service runs, and something that releases need is missing: the newest schema, or "
-        "room on a disk.",
-        "Tell the operator.",
+        "The service runs, and something that releases need is missing: the newest schema, room "
+        "on a disk, a disk that works, a file to open, or a data set's files.",
+        "Tell the operator. A request under the same Idempotency-Key may be sent again after "
+        "`Retry-After` seconds.",
+        {"unreadable_datasets": "of a probe, how many data sets cannot be read, if any"},
         retry_after_s=10,
     ),
     ProblemKind(
@@ -321,6 +324,16 @@ _KINDS = (
         "Too many requests are waiting. Nothing was charged.",
         "Send the same request again after `Retry-After` seconds.",
         retry_after_s=1,
+    ),
+    ProblemKind(
+        "dataset-unreadable",
+        503,
+        "The data set cannot be read",
+        "The stored files of this data set cannot be opened, or are not those that were stored. "
+        "Nothing was charged, and nothing is until they can be read again.",
+        "Tell the operator, who may have a backup of the files. Send the same request again "
+        "after `Retry-After` seconds.",
+        retry_after_s=10,
     ),
     ProblemKind(
         "internal",
@@ -404,6 +417,11 @@ class BudgetExceededError(Problem):
         super().__init__("budget-exceeded", detail)
         self.requested = requested
         self.remaining = remaining
+
+
+def storage_problem() -> Problem:
+    """Return what is told of a disk, or of too few descriptors or too little memory."""
+    return Problem("not-ready", "A disk is full or fails, or no file can be opened.")
 
 
 def invalid_request(field_name: str, message: str) -> Problem:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial, reduce
 from threading import Lock
 from typing import Any, Protocol, TypeVar, cast
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.domain.datasets import parse_columns
+from app.domain.errors import DataUnreadableError
 from app.engine.executor import Executor, Part, SerialExecutor
 from app.engine.schema import schema_of
 from app.engine.sketch_files import (
@@ -59,6 +60,7 @@ class Stored(Protocol):
     def parts(self) -> Sequence[Part]: ...
     @property
     def attached(self) -> Mapping[str, File]: ...
+    def check(self) -> None: ...
     def verify(self) -> None: ...
 
 
@@ -109,8 +111,13 @@ class VaultData:
 
     def ordered(self, column: str) -> Ordered:
         """Return a number column's distinct codes, ascending, and their counts."""
-        file = self._stored.attached[column_file(self._places[column] - 1)]
-        return self._cache.get((self._key, column), lambda: read_column(file.read()), _ordered_size)
+
+        def load() -> Ordered:
+            with _told_as_unreadable():
+                name = column_file(self._places[column] - 1)
+                return read_column(self._stored.attached[name].read())
+
+        return self._cache.get((self._key, column), load, _ordered_size)
 
     def category_counts(self, column: str) -> NDArray[np.int64]:
         """Return how often each declared value of a category column occurs."""
@@ -155,12 +162,33 @@ class DataEngine:
         self._executor = executor or SerialExecutor()
 
     def open(self, dataset_id: str) -> VaultData:
-        """Return a stored data set for draws."""
-        return self._cache.get(
-            (dataset_id, None),
-            lambda: VaultData(dataset_id, self._vault.open(dataset_id), self._cache),
-            VaultData.size,
-        )
+        """Return a stored data set for draws.
+
+        Raises
+        ------
+        DataUnreadableError
+            Its files cannot be opened, or are not what was stored.
+        """
+
+        def load() -> VaultData:
+            with _told_as_unreadable():
+                return VaultData(dataset_id, self._vault.open(dataset_id), self._cache)
+
+        return self._cache.get((dataset_id, None), load, VaultData.size)
+
+    def require_readable(self, dataset_id: str) -> None:
+        """Pass for a data set whose files are all there, can be opened, and are what was stored.
+
+        What has been hashed before and looks the same since is not hashed again.
+
+        Raises
+        ------
+        DataUnreadableError
+            It is not one.
+        """
+        with _told_as_unreadable():
+            self._vault.open(dataset_id).check()
+        self.open(dataset_id)
 
     def erase(self, dataset_id: str) -> None:
         """Remove a data set from disk and memory; nothing happens when there is none."""
@@ -199,6 +227,18 @@ def stored_columns(stored: Stored) -> Mapping[str, Column]:
         derived=facts.get("derive"),
     )
     return schema_of(spec, rows=None).columns
+
+
+@contextmanager
+def _told_as_unreadable() -> Iterator[None]:
+    """Tell whatever goes wrong in opening stored files as one thing: nothing has been drawn yet."""
+    try:
+        yield
+    except DataUnreadableError:
+        raise
+    except Exception as error:
+        failure = type(error).__name__
+        raise DataUnreadableError(f"a data set cannot be opened: {failure}") from None
 
 
 def _same(sketch: Sketch, data: VaultData) -> bool:

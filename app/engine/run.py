@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from app.domain.errors import DataUnreadableError
 from app.domain.problems import Problem
 from mechanisms.contract import Data, Outcome, Plan
 from mechanisms.randomness import system_randomness
@@ -16,13 +17,17 @@ def run(plan: Plan, data: Data) -> Outcome:
 
     Raises
     ------
+    DataUnreadableError
+        The data could not be read. What was drawn until then is nobody's: it may be drawn again.
+    MemoryError
+        There was too little memory, as when a process dies of that.
     Problem
-        ``release-void``, the same whatever went wrong. The log gets the name
+        ``release-void``, the same whatever else went wrong. The log gets the name
         of the exception's class: its message, its frames and its chain may
         hold values, so they end here.
 
     **Privacy.** By the plan's theorem; that a draw failed says no more than
-    one fixed problem.
+    one fixed problem. That files cannot be read does not depend on what is in them.
     """
     try:
         return plan.draw(data, system_randomness())
@@ -30,5 +35,13 @@ def run(plan: Plan, data: Data) -> Outcome:
         raise
     except BaseException as error:  # a panic of the Parquet reader is no Exception
         failure = type(error).__name__
+        told = _told(error)
     _log.error("draw failed", extra={"failure": failure})
-    raise Problem("release-void")
+    raise told
+
+
+def _told(error: BaseException) -> Exception:
+    """Return what is told of an error: its kind, and nothing it holds."""
+    if isinstance(error, DataUnreadableError):
+        return DataUnreadableError("the data could not be read")
+    return MemoryError() if isinstance(error, MemoryError) else Problem("release-void")

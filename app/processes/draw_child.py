@@ -20,7 +20,7 @@ from app.engine.data import DataEngine
 from app.logs import describe
 from app.processes.channel import pickled, unpickled
 from app.processes.child import prepare
-from app.processes.draw_orders import Answers, Batch, DrawOrder
+from app.processes.draw_orders import Answers, Batch, DrawOrder, NoAnswer
 from app.services.releases.batches import take_steps
 from app.services.releases.charged_draws import ChargedDraws
 from app.services.releases.receipts import Signer
@@ -62,12 +62,15 @@ def charged_draws(order: DrawOrder) -> ChargedDraws:
 
 
 def answers(draws: ChargedDraws, batch: Batch) -> Answers:
-    """Return the signed answers of charged releases."""
+    """Return the signed answers of charged releases, or why there are none."""
     outcomes = take_steps([draws.steps(record, dataset) for record, dataset in batch])
     for (record, _), outcome in zip(batch, outcomes, strict=True):
         if outcome.error is not None:
             _LOG.error("draw failed", extra={"release": record.id, **describe(outcome.error)})
     return [
-        (record.id, None if outcome.error is not None else outcome.value)
+        (
+            record.id,
+            outcome.value if outcome.error is None else NoAnswer.for_want_of(outcome.error),
+        )
         for (record, _), outcome in zip(batch, outcomes, strict=True)
     ]

@@ -11,16 +11,57 @@ from __future__ import annotations
 import atexit
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 
+from app.domain.errors import DataUnreadableError
 from app.processes.forking import Forks
+from app.services.releases.draws import DrawDiedError
 from app.store import DatasetRecord, LedgerIdentity, ReleaseRecord, SigningKey
 
 Batch = Sequence[tuple[ReleaseRecord, DatasetRecord]]
 """Charged releases, each with its data set."""
 
-Answers = Sequence[tuple[str, bytes | None]]
-"""Releases and their signed answers, None where a draw has failed."""
+
+class NoAnswer(Enum):
+    """Why there is no answer."""
+
+    FAILED = auto()
+    """The draw has failed, for good."""
+    UNREAD = auto()
+    """The data could not be read; nothing has been drawn."""
+    STARVED = auto()
+    """There was too little memory, of which a process may also die."""
+
+    @classmethod
+    def for_want_of(cls, error: BaseException) -> NoAnswer:
+        """Return what is said of an error."""
+        if isinstance(error, DataUnreadableError):
+            return cls.UNREAD
+        return cls.STARVED if isinstance(error, MemoryError) else cls.FAILED
+
+
+Answers = Sequence[tuple[str, bytes | NoAnswer]]
+"""Releases and their signed answers, or why there is none."""
+
+
+def answer_of(answered: bytes | NoAnswer) -> bytes | None:
+    """Return a signed answer, or None when the draw has failed for good.
+
+    Raises
+    ------
+    DataUnreadableError, DrawDiedError
+        It may be drawn again.
+    """
+    match answered:
+        case NoAnswer.UNREAD:
+            raise DataUnreadableError("a draw process could not read the data")
+        case NoAnswer.STARVED:
+            raise DrawDiedError
+        case NoAnswer.FAILED:
+            return None
+    return answered
+
 
 FORKS = Forks("app.processes.draw_child", quiet=False)
 atexit.register(FORKS.close)

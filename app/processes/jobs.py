@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from app.domain.errors import ProcessLostError
 from app.processes.channel import pickled, unpickled
 from app.processes.crews import Crew
-from app.processes.draw_orders import FORKS, Answers, DrawOrder
+from app.processes.draw_orders import FORKS, Answers, DrawOrder, NoAnswer, answer_of
 from app.services.releases.draws import DrawDiedError, NoDrawProcessError
 from app.store import DatasetRecord, ReleaseRecord
 
@@ -53,6 +53,8 @@ class JobProcesses:
             The process died, or all have been stopped.
         NoDrawProcessError
             There is none to be had.
+        DataUnreadableError
+            It could not read the data.
         """
         if self._stopped:
             raise DrawDiedError
@@ -62,7 +64,7 @@ class JobProcesses:
     def _draw(self, record: ReleaseRecord, dataset: DatasetRecord) -> bytes | None:
         process = self._take(dataset.id)
         try:
-            answer = self._ask(process, record, dataset)
+            answered = self._ask(process, record, dataset)
         except BaseException:
             with self._lock:
                 self._all.discard(process)
@@ -71,7 +73,7 @@ class JobProcesses:
         with self._lock:
             self._idle.append(process)
         self._end_what_read_erased()
-        return answer
+        return answer_of(answered)
 
     def _take(self, dataset: str) -> _Process:
         """Return a process that is about to read a data set."""
@@ -89,7 +91,7 @@ class JobProcesses:
 
     def _ask(
         self, process: _Process, record: ReleaseRecord, dataset: DatasetRecord
-    ) -> bytes | None:
+    ) -> bytes | NoAnswer:
         try:
             if not process.ready:
                 process.channel.recv_bytes()
@@ -100,8 +102,8 @@ class JobProcesses:
             if process.ready or self._stopped:
                 raise DrawDiedError from None
             raise NoDrawProcessError from None
-        [(_, answer)] = answers
-        return answer
+        [(_, answered)] = answers
+        return answered
 
     def forget(self, dataset: str) -> None:
         """End the processes that have read a data set, once they have drawn; any thread may ask."""

@@ -24,9 +24,10 @@ from typing import cast
 
 import anyio.to_thread
 
+from app.domain.errors import DataUnreadableError
 from app.logs import describe
 from app.processes.channel import Frames, framed, pickled, unpickled
-from app.processes.draw_orders import FORKS, Answers, DrawOrder
+from app.processes.draw_orders import FORKS, Answers, DrawOrder, NoAnswer, answer_of
 from app.services.releases.batches import packed
 from app.services.releases.draws import DrawDiedError, NoDrawProcessError
 from app.store import DatasetRecord, ReleaseRecord
@@ -78,6 +79,8 @@ class SmallDraws:
             The process died.
         NoDrawProcessError
             There is none to be had, or it died before it was asked.
+        DataUnreadableError
+            It could not read the data.
         asyncio.CancelledError
             This has been closed.
         """
@@ -251,9 +254,8 @@ class _Channel(asyncio.Protocol):
                 self._transport.abort()
                 return
             self._answered = True
-            for asked, (_, answer) in zip(self._sent.popleft(), answers, strict=True):
-                if not asked.waiter.done():
-                    asked.waiter.set_result(answer)
+            for asked, (_, answered) in zip(self._sent.popleft(), answers, strict=True):
+                _tell(asked.waiter, answered)
         if self.retired and not (self._waiting or self._sent):
             self._transport.close()
 
@@ -294,6 +296,15 @@ class _Channel(asyncio.Protocol):
         for batch, frame in frames:
             self._sent.append(batch)
             self._transport.write(frame)
+
+
+def _tell(waiter: asyncio.Future[bytes | None], answered: bytes | NoAnswer) -> None:
+    if waiter.done():
+        return
+    try:
+        waiter.set_result(answer_of(answered))
+    except (DataUnreadableError, DrawDiedError) as error:
+        waiter.set_exception(error)
 
 
 def _frame_of(content: object) -> bytes:

@@ -12,7 +12,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from app.domain.problems import Problem
+from app.domain.errors import StorageError, is_of_storage
+from app.domain.problems import Problem, storage_problem
 from app.logs import describe
 from app.processes.channel import Message, StarvedError, problem_json, send
 from app.processes.child import prepare
@@ -48,7 +49,10 @@ def work(*descriptors: int) -> None:
             send(answering, Message.STARVED, b"")
         except Exception as error:
             _LOG.error("upload failed", extra={"dataset": order.dataset, **describe(error)})
-            send(answering, Message.FAILED, b"")
+            if isinstance(error, OSError | StorageError) and is_of_storage(error):
+                send(answering, Message.PROBLEM, problem_json(storage_problem()))
+            else:  # too little memory included: that much is for the upload to have
+                send(answering, Message.FAILED, b"")
 
 
 def _store(order: StoringOrder, reading: Connection, answering: Connection) -> None:

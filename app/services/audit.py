@@ -15,8 +15,9 @@ from app.engine.data import DataEngine
 from app.engine.executor import ProcessExecutor
 from app.services.datasets.datasets import DatasetService
 from app.store import Store, StoreError, Verification, inspecting, read_past
+from app.vault.errors import VaultError
 from app.vault.lineage import LineageFiles
-from app.vault.vault import Vault, VaultError
+from app.vault.vault import Vault
 
 __all__ = ["AuditService", "Verification", "check_lineage", "check_stored_data"]
 

@@ -19,6 +19,7 @@ from app.services.datasets.budgets import BudgetService
 from app.services.datasets.datasets import DatasetService
 from app.services.datasets.erasing import ErasingService
 from app.services.datasets.lineage import Comparing, LineageService
+from app.services.datasets.readable import ReadableData
 from app.services.datasets.unfinished import UnfinishedUploads
 from app.services.health import HealthService
 from app.services.people.keys import KeyService
@@ -80,6 +81,7 @@ class Services:
     previews: PreviewService
     reading: CalculationQueue
     """Where long bodies of requests are read."""
+    readable: ReadableData
     receipts: Receipts
     releases: ReleaseService
     reviews: ReviewService
@@ -110,18 +112,20 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         datasets=datasets,
         derivations=DerivationService(releases, datasets, plans),
         erasing=data.erasing,
-        health=HealthService(store, directories=written_directories(settings)),
+        health=HealthService(store, data.readable, directories=written_directories(settings)),
         jobs=drawing.jobs,
         keys=KeyService(store),
         lease=Lease(store, worker, lease_ms=int(1000 * settings.worker_lease_s)),
         previews=PreviewService(datasets, plans),
         reading=CalculationQueue(processes.calculator, most=settings.max_waiting_plans),
+        readable=data.readable,
         receipts=drawing.receipts,
         releases=releases,
         unfinished=data.unfinished,
         reviews=ReviewService(
             store=store,
             datasets=datasets,
+            readable=data.readable,
             plans=plans,
             jobs=drawing.jobs,
             moments=releases.moments,
@@ -136,6 +140,7 @@ class _Data:
 
     plane: DataEngine
     datasets: DatasetService
+    readable: ReadableData
     erasing: ErasingService
     unfinished: UnfinishedUploads
 
@@ -158,6 +163,7 @@ def _build_data(settings: Settings, store: Store, processes: HelperProcesses, wo
     data = _Data(
         plane=plane,
         datasets=datasets,
+        readable=ReadableData(store, plane),
         erasing=ErasingService(store, plane),
         unfinished=unfinished,
     )
@@ -199,6 +205,7 @@ def _build_drawing(
     jobs = JobRunner(
         store=store,
         datasets=data.datasets,
+        readable=data.readable,
         erasing=data.erasing,
         draws=draws,
         processes=processes.jobs,
@@ -207,6 +214,7 @@ def _build_drawing(
     releases = ReleaseService(
         store=store,
         datasets=data.datasets,
+        readable=data.readable,
         plans=plans,
         draws=draws,
         jobs=jobs,

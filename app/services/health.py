@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.domain.problems import Problem
+from app.services.datasets.readable import ReadableData
 from app.store import Store
 
 MIN_FREE_BYTES = 1 << 26
@@ -27,12 +28,17 @@ class HealthService:
     ----------
     store
         The ledger.
+    readable
+        Which data sets cannot be read.
     directories
         Where the service writes.
     """
 
-    def __init__(self, store: Store, *, directories: tuple[Path, ...]) -> None:
+    def __init__(
+        self, store: Store, readable: ReadableData, *, directories: tuple[Path, ...]
+    ) -> None:
         self._store = store
+        self._readable = readable
         self._directories = directories
 
     def check(self) -> Readiness:
@@ -51,7 +57,15 @@ class HealthService:
             raise Problem("not-ready", "A disk is full.")
         if self._store.failing:
             raise Problem("not-ready", "The last write to the ledger failed.")
+        if unreadable := self._readable.unreadable:
+            raise Problem("not-ready", _told(unreadable), unreadable_datasets=unreadable)
         return Readiness(anchor=self._store.anchored)
+
+
+def _told(unreadable: int) -> str:
+    if unreadable == 1:
+        return "1 data set cannot be read: its files are damaged, gone or cannot be opened."
+    return f"{unreadable} data sets cannot be read: files are damaged, gone or cannot be opened."
 
 
 def _has_room(directory: Path) -> bool:

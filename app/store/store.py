@@ -17,6 +17,7 @@ from app.logs import describe
 from app.store.anchor.standing import Anchor, Standing
 from app.store.database.engines import is_shared, reading_engine
 from app.store.database.migrate import is_newest
+from app.store.disk_errors import disk_errors_told
 from app.store.errors import StoreError
 from app.store.guard import Guard
 from app.store.ledger.signing import KEY_NAME, SigningKey, record_key, recorded_keys
@@ -172,7 +173,7 @@ class Store:
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
         try:
-            with self.readers.connect() as connection:
+            with disk_errors_told(), self.readers.connect() as connection:
                 yield connection
         finally:
             # Asked once the connection is in the pool again, so close() finds it there, or we do.
@@ -186,14 +187,18 @@ class Store:
         ------
         Problem
             ``ledger-frozen``; ``busy`` when too much waits; else whatever the task raised.
+        DiskError
+            The disk did not take it; nothing has been written.
         """
         self._guard.require_open()
-        return self.writer.write(task)
+        with disk_errors_told():
+            return self.writer.write(task)
 
     async def awrite(self, task: Task[T]) -> T:
         """Do what :meth:`write` does without holding a thread while it waits."""
         self._guard.require_open()
-        return await self.writer.awrite(task)
+        with disk_errors_told():
+            return await self.writer.awrite(task)
 
     def write_later(self, function: Task[object]) -> None:
         """Have a function run when the writer gets to it; for notes that may be lost."""

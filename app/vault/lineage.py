@@ -27,8 +27,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from app.vault.errors import VaultError, trouble_of
 from app.vault.flushing import flush
-from app.vault.vault import StoredFile, TamperedError, VaultError
+from app.vault.stored import StoredFile
 
 KEY_BYTES = 32
 _DIGESTS, _ACCOUNT = ".digests", ".account"
@@ -100,11 +101,19 @@ class LineageFiles:
         return hashlib.sha256(self._file(dataset).read_bytes()).hexdigest()
 
     def origin(self, dataset: str) -> Origin | None:
-        """Return whose digests these are, None where nobody can tell."""
+        """Return whose digests these are, None where nobody can tell.
+
+        Raises
+        ------
+        UnreadableError
+            The system does not give the file now.
+        """
         try:
             text = (self._directory / f"{dataset}{_ACCOUNT}").read_text("utf-8")
-        except (OSError, UnicodeDecodeError):
+        except (FileNotFoundError, UnicodeDecodeError):
             return None
+        except OSError as error:
+            raise trouble_of(f"{dataset}{_ACCOUNT}", error) from None
         return Origin.of_text(text)
 
     def read(self, dataset: str, sha256: str) -> bytes:
@@ -114,12 +123,14 @@ class LineageFiles:
         ------
         TamperedError
             They are gone or differ from what was kept.
+        UnreadableError
+            The system does not give them now.
         """
         file = self._file(dataset)
         try:
             size = file.stat().st_size
-        except OSError:
-            raise TamperedError(f"{file.name} cannot be read") from None
+        except OSError as error:
+            raise trouble_of(file.name, error) from None
         return StoredFile(file, size, sha256).read()
 
     def forget(self, dataset: str) -> None:

@@ -10,9 +10,8 @@
 
 A data set is written in staging, by whatever process takes the upload in, and
 flushed to disk; then it becomes visible by one rename, so a crash at any
-instant leaves either all of it or nothing. It never changes afterwards. A part
-is hashed the first time this process reads it and again whenever its size or
-time stamp has changed. What is attached lies in one file, since a thousand
+instant leaves either all of it or nothing. It never changes afterwards
+(:mod:`app.vault.stored`). What is attached lies in one file, since a thousand
 files would be flushed one by one; data sets stored by version 1 of the
 manifest have a file each.
 
@@ -21,6 +20,7 @@ The vault knows bytes and integers, not what they mean.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -34,8 +34,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.vault.errors import AbsentError, TamperedError, VaultError, trouble_of
 from app.vault.flushing import flush
 from app.vault.staging import discard, staged
+from app.vault.stored import Attached, StoredDataset, StoredFile, StoredPart, StoredPiece
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,142 +51,6 @@ MANIFEST_VERSION = 2
 _FILE_EACH = 1
 """The manifest's version that kept every attached file by itself."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
-
-
-class VaultError(Exception):
-    """The vault cannot give what was asked; the message names files, never contents."""
-
-
-class AbsentError(VaultError):
-    """There is no such data set, or none any more."""
-
-
-class TamperedError(VaultError):
-    """A file is gone, or its bytes are not those that were published."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A published file and what its bytes must hash to."""
-
-    path: Path
-    size: int
-    sha256: str
-
-    def read(self) -> bytes:
-        """Return the bytes, after checking them.
-
-        Raises
-        ------
-        TamperedError
-            The file is gone or differs from what was published.
-        """
-        return self.checked(_bytes_of(self.path))
-
-    def checked(self, content: bytes) -> bytes:
-        """Return the bytes, if they are those that were published.
-
-        Raises
-        ------
-        TamperedError
-            They are not.
-        """
-        if len(content) != self.size or hashlib.sha256(content).hexdigest() != self.sha256:
-            raise TamperedError(f"{self.path.name} differs from what was published")
-        return content
-
-    def check(self) -> None:
-        """Hash the file unless this process has already seen these very bytes.
-
-        Raises
-        ------
-        TamperedError
-            The file is gone or differs from what was published.
-        """
-        try:
-            stat = self.path.stat()
-        except OSError:
-            raise TamperedError(f"{self.path.name} cannot be read") from None
-        seen = (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-        if _CHECKED.get((self.path, self.sha256)) != seen:
-            self.read()
-            _CHECKED[self.path, self.sha256] = seen
-
-
-_CHECKED: dict[tuple[Path, str], tuple[int, int, int, int]] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPiece:
-    """A run of bytes in a published file, and what it must hash to."""
-
-    run: StoredFile
-    start: int
-
-    def read(self) -> bytes:
-        """Return the bytes, after checking them.
-
-        Raises
-        ------
-        TamperedError
-            The file is gone, or this run of it differs from what was published.
-        """
-        return self.run.checked(_bytes_of(self.run.path, self.start, self.run.size))
-
-
-Attached = StoredFile | StoredPiece
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPart:
-    """One part: a run of rows, in stored order."""
-
-    file: StoredFile
-    rows: int
-
-    def read(self, columns: Sequence[str]) -> dict[str, NDArray[np.int32]]:
-        """Return the named columns' codes, each of shape (rows,).
-
-        Raises
-        ------
-        TamperedError
-            The file is gone or differs from what was published.
-        """
-        import polars as pl  # noqa: PLC0415 - only who reads rows waits for it to load
-
-        self.file.check()
-        frame = pl.read_parquet(self.file.path, columns=list(columns), glob=False)
-        return {name: frame[name].to_numpy().astype("int32", copy=False) for name in columns}
-
-
-@dataclass(frozen=True, slots=True)
-class StoredDataset:
-    """A published data set: its facts, its parts in order, its attached files by name."""
-
-    id: str
-    rows: int
-    facts: Mapping[str, Any]
-    parts: tuple[StoredPart, ...]
-    attached: Mapping[str, Attached]
-
-    def verify(self) -> None:
-        """Read and hash everything.
-
-        Raises
-        ------
-        TamperedError
-            A file is gone or differs from what was published.
-        """
-        for part in self.parts:
-            part.file.read()
-        ends: dict[Path, int] = {}
-        for file in self.attached.values():
-            file.read()
-            if isinstance(file, StoredPiece):
-                ends[file.run.path] = file.start + file.run.size
-        for path, end in ends.items():
-            if path.stat().st_size != end:
-                raise TamperedError(f"{path.name} differs from what was published")
 
 
 @dataclass(slots=True)
@@ -300,7 +166,9 @@ class Vault:
         target = self._datasets / writer.id
         try:
             writer.directory.rename(target)
-        except OSError:
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+                raise  # a full disk, say
             raise VaultError("the data set cannot be published under this id") from None
         flush(self._datasets)
         flush(self._staging)
@@ -314,13 +182,17 @@ class Vault:
         AbsentError
             There is none, or it has been erased.
         TamperedError
-            The manifest cannot be read.
+            The manifest is not one.
+        UnreadableError
+            The system does not give it now.
         """
         directory = self._datasets / _checked_name(dataset_id)
         try:
             content = (directory / MANIFEST).read_bytes()
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             raise AbsentError("there is no such data set") from None
+        except (OSError, MemoryError) as error:
+            raise trouble_of(MANIFEST, error) from None
         try:
             return _stored_dataset(directory, json.loads(content))
         except (KeyError, TypeError, ValueError):
@@ -424,15 +296,6 @@ def _stored_file(directory: Path, entry: Mapping[str, Any]) -> StoredFile:
 
 def _entry(name: str, file: StoredFile) -> dict[str, object]:
     return {"file": name, "size": file.size, "sha256": file.sha256}
-
-
-def _bytes_of(path: Path, start: int = 0, size: int = -1) -> bytes:
-    try:
-        with path.open("rb") as file:
-            file.seek(start)
-            return file.read(size)
-    except OSError:
-        raise TamperedError(f"{path.name} cannot be read") from None
 
 
 def _checked_name(name: str) -> str:

@@ -36,6 +36,7 @@ ERRORS: dict[str, tuple[type[apsw.Error], int]] = {
     "EIO": (apsw.IOError, errno.EIO),
     "ENOSPC": (apsw.FullError, errno.ENOSPC),
 }
+CODES = {apsw.IOError: sqlite3.SQLITE_IOERR, apsw.FullError: sqlite3.SQLITE_FULL}
 
 
 @dataclass(frozen=True)
@@ -272,7 +273,9 @@ def _translated() -> Iterator[None]:
     except (apsw.CorruptError, apsw.NotADBError) as error:
         raise sqlite3.DatabaseError(str(error)) from error
     except apsw.Error as error:
-        raise sqlite3.OperationalError(str(error)) from error
+        told = sqlite3.OperationalError(str(error))
+        told.sqlite_errorcode = CODES.get(type(error), sqlite3.SQLITE_ERROR)
+        raise told from error
 
 
 @contextmanager

@@ -19,7 +19,8 @@ from app.engine.schema import schema_of
 from app.uploads import sketching, storing
 from app.uploads.limits import Limits
 from app.uploads.storing import Ingested, part_rows, regroup
-from app.vault.vault import AbsentError, TamperedError, Vault
+from app.vault.errors import AbsentError, TamperedError
+from app.vault.vault import Vault
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData, Sketch
 from tests.app.uploads import DataHere, columns_spec, plainly, sample_csv

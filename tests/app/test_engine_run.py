@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from app.domain.errors import DataUnreadableError
 from app.domain.problems import Problem
 from app.engine.run import run
 from app.logs import AllowListFormatter
@@ -52,7 +53,6 @@ def test_a_draw_reads_the_operating_systems_randomness() -> None:
     "error",
     [
         ValueError(SENTINEL),
-        MemoryError(SENTINEL),
         RecursionError(SENTINEL),
         KeyError(SENTINEL),
         Problem("invalid-upload", SENTINEL),
@@ -81,6 +81,22 @@ def test_whatever_fails_is_one_problem_that_says_nothing(
     line = AllowListFormatter().format(record)
     assert type(error).__name__ in line
     told = [line, *map(str, vars(record).values()), *traceback.format_exception(problem)]
+    assert not any(SENTINEL in text for text in told)
+
+
+@pytest.mark.parametrize("error", [MemoryError(SENTINEL), DataUnreadableError(SENTINEL)])
+def test_what_may_be_drawn_again_is_told_apart_and_says_nothing(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    def draw(data: Data, randomness: Randomness) -> Outcome:
+        raise error from ValueError(SENTINEL)
+
+    with pytest.raises(type(error)) as caught:
+        run(_plan(draw), DATA)
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
+    (record,) = caplog.records
+    told = [str(vars(record)), *traceback.format_exception(caught.value)]
     assert not any(SENTINEL in text for text in told)
 
 

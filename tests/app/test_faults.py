@@ -7,11 +7,13 @@ again, under its old charge where there is one.
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import random
 import shutil
 import signal
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,15 +21,20 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
+from app.engine.data import DataEngine
+from app.services.datasets.readable import ReadableData
 from app.services.health import HealthService
 from app.store import Debit, Finish, ReleaseRecord, Store, StoreError
 from app.store.anchor.standing import AnchorError
+from app.store.disk_errors import DiskError, disk_errors_told
+from app.vault.vault import Vault
 from tests.app.disk import ERRORS, Tape, image, recorded
 from tests.app.homes import Home
 from tests.app.ledgers import ANALYST, Ledger, Place, found_by_key, opened, url_of
@@ -128,7 +135,8 @@ def test_a_commit_that_cannot_be_taken_back_is_a_failed_one_all_the_same(
     """COMMIT fails and the anchor is gone too: the first error is told, the second is logged."""
     with opened(home, total=10**6) as ledger:
         store, writer = ledger.store, ledger.store.writer
-        health = HealthService(store, directories=(home.directory,))
+        readable = ReadableData(store, DataEngine(Vault(home.directory)))
+        health = HealthService(store, readable, directories=(home.directory,))
         release(store, ledger.dataset, "warm up")
         health.check()
         take_back = writer.rolled_back
@@ -224,6 +232,36 @@ def faulty(ledger: Ledger, directory: Path) -> Iterator[tuple[Tape, Ledger]]:
             yield tape, replace(ledger, store=store, place=place)
         finally:
             store.close()
+
+
+def of_driver(orig: Exception, **known: object) -> DBAPIError:
+    for name, value in known.items():
+        setattr(orig, name, value)
+    return DBAPIError("COMMIT", None, orig)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (of_driver(sqlite3.OperationalError(), sqlite_errorcode=sqlite3.SQLITE_FULL), True),
+        (of_driver(sqlite3.OperationalError(), sqlite_errorcode=sqlite3.SQLITE_BUSY), False),
+        (of_driver(psycopg.errors.DiskFull()), True),
+        (of_driver(psycopg.errors.SerializationFailure()), False),
+        (OSError(errno.EMFILE, "too many"), True),
+        (OSError(errno.EPERM, "not yours"), False),
+        (AnchorError("not the disk's"), False),
+    ],
+)
+def test_the_disk_is_told_apart(error: Exception, told: bool) -> None:
+    with pytest.raises(DiskError if told else type(error)), disk_errors_told():
+        raise error
+
+
+def test_a_full_disk_of_the_anchor_is_told_too() -> None:
+    anchor = AnchorError("cannot be written")
+    anchor.__cause__ = OSError(errno.ENOSPC, "full")
+    with pytest.raises(DiskError), disk_errors_told():
+        raise anchor
 
 
 def attempt(ledger: Ledger, idem: str) -> bool:

@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.errors import DataUnreadableError
 from app.domain.releases import ReleaseState
 from app.processes import jobs as job_processes
 from app.processes.draw_orders import DrawOrder
 from app.processes.jobs import JobProcesses
+from app.services.datasets import readable
 from app.services.releases.draws import DrawDiedError
 from app.store import LedgerIdentity, SigningKey
 from tests.app.forks import forked, own_host, wait
@@ -70,7 +72,10 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
-def test_a_job_is_drawn_in_a_process_that_may_die(tmp_path: Path) -> None:
+def test_a_job_is_drawn_in_a_process_that_may_die(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readable, "SOUND_S", 60)
     place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
 
     async def scenario() -> None:
@@ -88,12 +93,16 @@ def test_a_job_is_drawn_in_a_process_that_may_die(tmp_path: Path) -> None:
             second = await final(services, (await ask(services, dataset, "b")).id)
             assert (second.state, second.attempts) == (ReleaseState.RELEASED, 2)
             assert spawned._all.isdisjoint({process})
-            # what the process cannot draw is void, and the process goes on
+            # what the process cannot read is put off, and the process goes on
             facts = services.datasets.facts(dataset)
             services.erasing.plane.erase(dataset)
-            failed = await final(services, (await ask(services, dataset, "c")).id)
-            assert (failed.state, failed.attempts) == (ReleaseState.VOID, 1)
-            assert await spawned.draw(second, facts.record) is None
+            put_off = (await ask(services, dataset, "c")).id
+            while services.readable.unreadable == 0:
+                await asyncio.sleep(0.01)
+            found = await services.releases.get(put_off, caller=BOB)
+            assert (found.state, found.attempts) == (ReleaseState.DEBITED, 1)
+            with pytest.raises(DataUnreadableError):
+                await spawned.draw(second, facts.record)
             assert store.verify().ok
             with store.reading() as reader:
                 assert len(reader.releases.list(principal=BOB.person)) == 3

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,13 +17,14 @@ import pytest
 
 from app.domain.datasets import ColumnsSpec, parse_columns
 from app.domain.overlap import TableShape, chance_of_equal, overlaps
+from app.services.datasets.lineage import Digested, compare
 from app.uploads.ingest import ingest
 from app.uploads.overlap import tables_overlap
 from app.uploads.pools import Pool
 from app.uploads.row_digests import SINGLE, MalformedError, RowDigester, RowDigests
 from app.uploads.samples import Sampler
+from app.vault.errors import TamperedError, UnreadableError, VaultError
 from app.vault.lineage import LineageFiles, Origin
-from app.vault.vault import TamperedError, VaultError
 from mechanisms.privacy import Adjacency
 
 KEY = bytes(range(32))
@@ -485,3 +489,30 @@ def test_digests_are_read_as_they_were_kept_or_not_at_all(tmp_path: Path) -> Non
     for broken in (b"", b"[]", b"{}", b"\xff"):
         (tmp_path / "lineage" / "ds_1.account").write_bytes(broken)
         assert files.origin("ds_1") is None
+
+
+def test_digests_that_the_system_does_not_give_are_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = LineageFiles(tmp_path)
+    content = digests(csv_of(people(300)), spec_of(people(300))).to_bytes()
+    one, other = (Digested(name, files.keep(name, content, ORIGIN)) for name in ("ds_1", "ds_2"))
+    assert compare(files, one, [other]).found == "ds_2"
+
+    def refusing(system: Any) -> Any:
+        def refuse(path: Any, *arguments: Any, **options: Any) -> Any:
+            if "ds_2" in str(path):
+                raise OSError(errno.EMFILE, "too many open files")
+            return system(path, *arguments, **options)
+
+        return refuse
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refusing(os.open))
+        patched.setattr(io, "open", refusing(io.open))
+        with pytest.raises(UnreadableError):
+            files.origin("ds_2")
+        with pytest.raises(UnreadableError):
+            compare(files, one, [other])
+    files.forget("ds_2")
+    assert compare(files, one, [other]).lost == ("ds_2",)

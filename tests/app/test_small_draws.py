@@ -20,6 +20,7 @@ from app.domain.releases import ReleaseState
 from app.processes import small_draws
 from app.processes.channel import framed, pickled
 from app.services.build import Services
+from app.services.datasets import readable
 from app.services.releases.draws import DrawDiedError, NoDrawProcessError
 from app.services.releases.receipts import Receipts, sent_answer
 from app.settings import Settings
@@ -258,14 +259,20 @@ def test_an_answer_is_told_to_nobody_but_who_asked_for_it(tmp_path: Path) -> Non
     asyncio.run(scenario())
 
 
-def test_what_fails_there_is_void_and_the_process_goes_on(tmp_path: Path) -> None:
+def test_what_cannot_be_read_there_is_put_off_and_the_process_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readable, "SOUND_S", 60)
+
     async def scenario() -> None:
         async with opened(tmp_path, draw_process=True) as (store, services):
             dataset = await new_dataset(services)
             plane = services.erasing.plane
+            await services.readable.require(dataset)
             plane._vault.erase(dataset)  # type: ignore[attr-defined]
-            [failed] = await ask_all(services, dataset, "a")
-            assert (failed.state, failed.attempts) == (ReleaseState.VOID, 1)
+            [put_off] = await ask_all(services, dataset, "a")
+            assert (put_off.state, put_off.attempts) == (ReleaseState.DEBITED, 1)
+            assert services.readable.unreadable == 1
             assert spent(services, dataset) == 10**8
             begun = processes()
             [other] = await ask_all(services, await new_dataset(services, name="other"), "b")

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import io
 import json
 import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
-from app.vault.vault import (
-    MAX_PART_ROWS,
-    AbsentError,
-    StoredFile,
-    TamperedError,
-    Vault,
-    VaultError,
-    VaultWriter,
-)
+from app.vault.errors import AbsentError, TamperedError, UnreadableError, VaultError
+from app.vault.vault import MAX_PART_ROWS, Vault, VaultWriter
 
 BLOCK = {"a": np.arange(5, dtype=np.int32), "b": np.array([0, 255, 1, 2, 3], dtype=np.uint8)}
 
@@ -298,13 +300,13 @@ def test_a_part_is_hashed_once_until_it_changes(
     vault = Vault(tmp_path)
     _publish(vault)
     hashed: list[Path] = []
-    read = StoredFile.read
+    digest = hashlib.file_digest
 
-    def noted(self: StoredFile) -> bytes:
-        hashed.append(self.path)
-        return read(self)
+    def noted(file: BufferedReader, kind: str) -> Any:
+        hashed.append(Path(f"/proc/self/fd/{file.fileno()}").readlink())
+        return digest(file, kind)
 
-    monkeypatch.setattr(StoredFile, "read", noted)
+    monkeypatch.setattr(hashlib, "file_digest", noted)
     part = vault.open("ds_1").parts[0]
     for _ in range(3):
         part.read(["a"])
@@ -312,3 +314,95 @@ def test_a_part_is_hashed_once_until_it_changes(
     os.utime(part.file.path)
     part.read(["a"])
     assert hashed == [part.file.path] * 2
+
+
+@contextmanager
+def refusing(monkeypatch: pytest.MonkeyPatch, code: int) -> Iterator[None]:
+    """Let the system open no file, for a reason."""
+
+    def refuse(*_: Any, **__: Any) -> int:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        patched.setattr(io, "open", refuse)
+        yield
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO, errno.ENOMEM, errno.EACCES])
+def test_what_the_system_does_not_give_is_neither_gone_nor_altered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    vault = Vault(tmp_path)
+    _publish(vault)
+    stored = vault.open("ds_1")
+    with refusing(monkeypatch, code):
+        for read in (
+            partial(vault.open, "ds_1"),
+            stored.check,
+            stored.verify,
+            stored.attached["sketch.json"].read,
+            partial(stored.parts[0].read, ["a"]),
+        ):
+            with pytest.raises(UnreadableError):
+                read()
+    stored.check()
+    (tmp_path / "datasets" / "ds_1" / "part-00000.parquet").unlink()
+    with pytest.raises(TamperedError):
+        stored.check()
+
+
+@pytest.mark.parametrize("panic", [pl.exceptions.PanicException("24"), OSError(24, "files")])
+def test_a_checked_part_that_cannot_be_parsed_is_unreadable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, panic: BaseException
+) -> None:
+    vault = Vault(tmp_path)
+    _publish(vault)
+    part = vault.open("ds_1").parts[0]
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise panic
+
+    monkeypatch.setattr(pl, "read_parquet", fail)
+    with pytest.raises(UnreadableError):
+        part.read(["a"])
+    panic = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        part.read(["a"])
+
+
+@pytest.mark.parametrize("name", ["attached.bin", "part-00001.parquet"])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_check_hashes_what_has_changed(tmp_path: Path, name: str, version: int) -> None:
+    vault = Vault(tmp_path)
+    _publish(vault)
+    place = tmp_path / "datasets" / "ds_1"
+    if version == 1:
+        manifest = json.loads((place / "manifest.json").read_bytes())
+        (place / "attached.bin").rename(place / "sketch.json")
+        (place / "manifest.json").write_text(json.dumps(manifest | {"version": 1}))
+        name = name.replace("attached.bin", "sketch.json")
+    stored = vault.open("ds_1")
+    stored.check()
+    stored.check()
+    content = (place / name).read_bytes()
+    (place / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(TamperedError):
+        stored.check()
+    (place / name).write_bytes(content)
+    stored.check()
+
+
+def test_a_disk_without_room_for_a_rename_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    vault = Vault(tmp_path)
+    with vault.writer("ds_1") as writer:
+        writer.write(BLOCK)
+        writer.finish({})
+        monkeypatch.setattr(Path, "rename", full)
+        with pytest.raises(OSError, match="no space"):
+            vault.publish(writer)

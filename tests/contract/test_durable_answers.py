@@ -305,7 +305,11 @@ def test_no_answer_from_a_disk_that_fails(
         assert ask(client, dataset, key="before").status_code == 201
         tape.operations, tape.fail_at, tape.fail_for, tape.error = 0, 0, float("inf"), error
         for _ in range(2):
-            assert_problem(ask(client, dataset, key="meanwhile"), 500, "internal")
+            refused = ask(client, dataset, key="meanwhile")
+            assert_problem(refused, 503, "not-ready")
+            assert refused.headers["retry-after"] == "10"
+            upload_refused = send_upload(client)
+            assert_problem(upload_refused, 503, "not-ready")
         assert_problem(httpx.get(f"{server.url}/readyz"), 503, "not-ready")
         assert client.get(f"/v1/datasets/{dataset}").status_code == 200, "reads go on"
         assert ask(client, dataset, key="before").status_code == 201, "and what is kept is told"

@@ -29,6 +29,8 @@ ADDED = (
     r'.*\[\{"\$ref": "#/components/schemas/Std"\}\]',
     # what to do about a refusal
     r'/components/schemas/ProblemAnswer/(properties/remedy|required\["remedy"\])',
+    # every refusal for a while says for how long
+    r"/paths//v1/datasets/post/responses/503/headers",
     # what the catalog says of a statistic's cost
     r"/components/schemas/Catalog\w*/(properties|required).*",
     # whom a person may be taken for

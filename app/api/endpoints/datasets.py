@@ -52,7 +52,7 @@ _UPLOAD = {
     responses=documented(
         "malformed-request", "name-taken",
         "invalid-upload", "overlapping-dataset",
-        "lineage-lost", "busy",
+        "lineage-lost", "busy", "not-ready",
         answers={201: {"headers": carrying("Location")}},
     ),
 )  # fmt: skip

@@ -46,7 +46,7 @@ _APPROVED = (
     openapi_extra=_IF_MATCH,
     responses=documented(
         "own-request", "not-found", "not-awaiting-review",
-        "plan-changed", "precondition", "precondition-missing", "busy",
+        "plan-changed", "precondition", "precondition-missing", "busy", "dataset-unreadable",
         answers={
             200: {
                 "model": ReleaseAnswer,

@@ -16,7 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.answers.problems import problem_response
 from app.api.counts import Counts
-from app.domain.problems import Problem
+from app.domain.errors import is_of_storage
+from app.domain.problems import Problem, storage_problem
 from app.logs import describe
 
 _LOG = logging.getLogger("app.requests")
@@ -78,9 +79,10 @@ class RequestContext:
             status = 499  # for the log alone: nobody is left to be answered
         except Exception as error:  # the boundary: nothing passes it
             _LOG.error("request failed", extra={"request_id": request_id, **describe(error)})
-            scope["problem"] = "internal"
+            problem = _problem_of(error)
+            scope["problem"] = problem.code
             if status == 0:
-                failure = problem_response(Problem("internal"), request_id)
+                failure = problem_response(problem, request_id)
                 await failure(scope, receive, send_with_headers)
         finally:
             found = scope.get("route")
@@ -102,3 +104,8 @@ class RequestContext:
                         "key": caller.key if (caller := scope.get("caller")) else None,
                     },
                 )
+
+
+def _problem_of(error: Exception) -> Problem:
+    """Return what a client is told of an error that nobody has answered."""
+    return storage_problem() if is_of_storage(error) else Problem("internal")

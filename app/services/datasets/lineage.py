@@ -19,8 +19,8 @@ from app.domain.problems import Problem
 from app.store import DigestHistory, LineageRecord, Store, read_past
 from app.uploads.overlap import Newcomer
 from app.uploads.row_digests import MalformedError, RowDigests
+from app.vault.errors import UnreadableError, VaultError
 from app.vault.lineage import LineageFiles, Origin
-from app.vault.vault import VaultError
 
 _LOG = logging.getLogger(__name__)
 _PAGE = 1_000
@@ -151,7 +151,7 @@ def compare(files: LineageFiles, upload: Digested, earlier: Sequence[Digested]) 
     Raises
     ------
     VaultError, MalformedError
-        The upload's own digests are not what they were a moment ago.
+        The upload's own digests are not what they were a moment ago, or others cannot be read.
     """
     digests = RowDigests.from_bytes(files.read(upload.dataset, upload.sha256))
     newcomer = Newcomer(digests)
@@ -166,9 +166,17 @@ def compare(files: LineageFiles, upload: Digested, earlier: Sequence[Digested]) 
 
 
 def _read(files: LineageFiles, kept: Digested, key: str) -> RowDigests | None:
-    """Return a data set's digests, or None when they are not what they were."""
+    """Return a data set's digests, or None when they are not what they were.
+
+    Raises
+    ------
+    UnreadableError
+        The system does not give them now.
+    """
     try:
         digests = RowDigests.from_bytes(files.read(kept.dataset, kept.sha256))
+    except UnreadableError:
+        raise  # they are not lost: the system does not give them now
     except (VaultError, MalformedError):
         _LOG.error("row digests lost", extra={"dataset": kept.dataset})
         return None

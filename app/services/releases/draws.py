@@ -1,7 +1,10 @@
 """Draws: from a charged release to a durable answer, once.
 
 A release is charged before it comes here. What leaves is a record that is
-final and on disk: ``released``, or ``void`` whatever went wrong.
+final and on disk: ``released``, or ``void`` whatever went wrong in the draw. Where the
+data could not be read, or the outcome not be written, nothing has been shown to
+anybody: that leaves as a :class:`~app.domain.errors.StorageError`, and the
+release is to be drawn again (:mod:`app.services.releases.put_off`).
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from typing import Protocol, TypeVar
 
 import anyio.to_thread
 
+from app.domain.errors import ProcessLostError, StorageError
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState, may_be_redrawn
 from app.logs import describe
@@ -55,6 +59,8 @@ class SmallDrawProcess(Protocol):
             The process died.
         NoDrawProcessError
             There is none to be had.
+        DataUnreadableError
+            It could not read the data.
         """
 
     def forget(self, dataset: str) -> None:
@@ -101,7 +107,13 @@ class DrawService:
     async def draw(
         self, record: ReleaseRecord, facts: DatasetFacts, question: Question, plan: Plan
     ) -> ReleaseRecord:
-        """Draw, make the result durable, and only then return it."""
+        """Draw, make the result durable, and only then return it.
+
+        Raises
+        ------
+        StorageError
+            The data could not be read, or the outcome not be written.
+        """
         expected_ms = batched_ms(plan)
         small = self.small_draws
         if small is not None and _is_small(question, facts, expected_ms) and small.prepare():
@@ -120,14 +132,31 @@ class DrawService:
             result = await self._batches.submit(
                 *self._charged_draws.steps(record, facts.record, ready), expected_ms=expected_ms
             )
+        except StorageError:
+            raise
+        except MemoryError:  # a process of its own would have died
+            return await self._starved(record)
         except Exception as error:
             return await self.void(record, error)
         return await self._store_result(record, result)
+
+    async def _starved(self, record: ReleaseRecord) -> ReleaseRecord:
+        """Return a release for which there was no memory, if that was its last attempt."""
+        _LOG.error("no memory for a draw", extra={"release": record.id})
+        record = await self.count_attempt(record)
+        if record.state is ReleaseState.DEBITED:
+            raise StorageError("there is no memory for a draw")
+        return record
 
     async def redraw(self, record: ReleaseRecord) -> ReleaseRecord:
         """Draw a release from what is stored of it, unless it is final; its attempt counts.
 
         One that would not be drawn as what it was charged for is void.
+
+        Raises
+        ------
+        StorageError
+            As :meth:`draw`.
         """
         if record.state is not ReleaseState.DEBITED:
             return record
@@ -137,6 +166,8 @@ class DrawService:
             plan = offer.plan
             if plan is None:  # no job in the version that charged it, and one in this
                 plan = await anyio.to_thread.run_sync(make_plan, facts, question)
+        except (ProcessLostError, StorageError) as error:
+            raise StorageError("a plan could not be made again") from error
         except Exception as error:
             return await self.void(record, error)
         return await self.draw(record, facts, question, plan)

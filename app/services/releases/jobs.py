@@ -24,14 +24,17 @@ from typing import Protocol
 
 import anyio.to_thread
 
+from app.domain.errors import DataUnreadableError, StorageError
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.domain.timing import Schedule
 from app.logs import describe
 from app.services.datasets.datasets import DatasetService
 from app.services.datasets.erasing import ErasingService
+from app.services.datasets.readable import ReadableData
 from app.services.releases.draws import DrawDiedError, DrawService, NoDrawProcessError
 from app.services.releases.public_moments import job_of_record
+from app.services.releases.put_off import PutOff
 from app.store import DatasetRecord, ReleaseRecord, Store, Task
 
 SHORT_JOB_S = 4
@@ -58,6 +61,8 @@ class JobDrawing(Protocol):
             The process died.
         NoDrawProcessError
             There is none to be had.
+        DataUnreadableError
+            It could not read the data.
         """
 
     def forget(self, dataset: str) -> None:
@@ -93,7 +98,7 @@ class JobRunner:
 
     Parameters
     ----------
-    store, datasets, erasing, draws, processes
+    store, datasets, readable, erasing, draws, processes
         What it works with. Without a process it claims nothing.
     taken_ms
         For how long a release takes its lane, a public time in milliseconds: so long, or
@@ -108,6 +113,7 @@ class JobRunner:
         *,
         store: Store,
         datasets: DatasetService,
+        readable: ReadableData,
         erasing: ErasingService,
         draws: DrawService,
         processes: JobDrawing,
@@ -116,6 +122,7 @@ class JobRunner:
     ) -> None:
         self._store = store
         self._datasets = datasets
+        self._readable = readable
         self._erasing = erasing
         self.draws = draws
         self._processes = processes
@@ -126,6 +133,7 @@ class JobRunner:
         self._working: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
+        self._put_off = PutOff(draws, self._hand_back, self._stopping)
 
     def start(self) -> None:
         """Begin to claim, first of all what a dead process left behind."""
@@ -139,8 +147,15 @@ class JobRunner:
             lanes.something.set()
 
     def has(self, release: str) -> bool:
-        """Return whether this process draws, or may just be claiming, a release."""
-        return any(lanes.claiming for lanes in self._lanes) or release in self._working
+        """Return whether this process draws, puts off, or may just be claiming, a release."""
+        claiming = any(lanes.claiming for lanes in self._lanes)
+        return claiming or release in self._working or release in self._put_off
+
+    def put_off(self, record: ReleaseRecord, error: StorageError) -> None:
+        """Have a charged release of this process drawn later, which storage was in the way of."""
+        if isinstance(error, DataUnreadableError):
+            self._readable.failed(record.dataset)
+        self._put_off.add(record, error)
 
     async def idle(self) -> None:
         """Wait until nothing is left that this process could draw."""
@@ -158,6 +173,7 @@ class JobRunner:
         self._stopping.set()
         await self._processes.stop()
         await self._settled(_PAUSE_S)
+        await self._put_off.settled(_PAUSE_S)
         for task in (*self._working.values(), *self._taken):
             task.cancel()
 
@@ -239,7 +255,10 @@ class JobRunner:
                 await self.draws.redraw(record)
             else:
                 await self._draw(record)
+            self._put_off.forget(record.id)
             await self._erasing.erase_if_archived(record.dataset)
+        except StorageError as error:
+            self.put_off(record, error)
         except Exception as error:
             _LOG.error("draw not stored", extra={"release": record.id, **describe(error)})
             await asyncio.sleep(_PAUSE_S)

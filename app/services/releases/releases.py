@@ -9,16 +9,20 @@ durable first and is replayed for ever. A client that goes away stops nothing.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 import anyio.to_thread
 
+from app.domain.errors import StorageError
 from app.domain.policies import Ask, enforce
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState, request_fingerprint
 from app.domain.roles import Role
 from app.services.datasets.accounting import refusal_of
 from app.services.datasets.datasets import DatasetFacts, DatasetService, require_active
+from app.services.datasets.readable import ReadableData
 from app.services.people.keys import Caller
 from app.services.plans.plans import Offer, PlanService
 from app.services.plans.questions import Question, read_question
@@ -48,7 +52,7 @@ class ReleaseService:
 
     Parameters
     ----------
-    store, datasets, plans, draws, jobs, moments
+    store, datasets, readable, plans, draws, jobs, moments
         What it works with.
     max_waiting
         How many requests may be under way; above it one is refused as
@@ -63,6 +67,7 @@ class ReleaseService:
         *,
         store: Store,
         datasets: DatasetService,
+        readable: ReadableData,
         plans: PlanService,
         draws: DrawService,
         jobs: JobRunner,
@@ -72,6 +77,7 @@ class ReleaseService:
     ) -> None:
         self._store = store
         self._datasets = datasets
+        self._readable = readable
         self._plans = plans
         self.draws = draws
         self._jobs = jobs
@@ -150,23 +156,35 @@ class ReleaseService:
             else:
                 charged = await self._store.awrite(charge)
             if charged.fresh and offer.job is None:
-                plan = offer.drawn_here()
-                return await self.draws.draw(charged.record, facts, question, plan)
+                draw = self.draws.draw(charged.record, facts, question, offer.drawn_here())
+                return await self._drawn(charged.record, draw)
             found = charged.record
         _require_same(found, facts.id, request)
         return await self._found(found)
+
+    async def _drawn(
+        self, record: ReleaseRecord, draw: Coroutine[Any, Any, ReleaseRecord]
+    ) -> ReleaseRecord:
+        """Return what a draw comes to, or a release that is under way if it has to be put off."""
+        try:
+            return await draw
+        except StorageError as error:
+            self._jobs.put_off(record, error)
+            return record
 
     def _known(self, principal: str, idem: str) -> ReleaseRecord | None:
         with self._store.reading() as reader:
             return reader.releases.known({(principal, idem)}).get((principal, idem))
 
     async def _prepare(self, facts: DatasetFacts, question: Question, *, person: str) -> Offer:
-        """Judge everything that can be judged without the data."""
+        """Judge everything that can be judged without the data, and look that it is there."""
         if len(self._running) > self._max_waiting:
             raise Problem("busy")
         require_active(facts.record)
         enforce(facts.policy, Ask(kinds=question.kinds, epsilon=question.epsilon))
-        return await self._plans.offer(facts, question, person=person)
+        offer = await self._plans.offer(facts, question, person=person)
+        await self._readable.require(facts.id)  # last: what cannot be drawn now is not charged
+        return offer
 
     async def _found(self, known: ReleaseRecord) -> ReleaseRecord:
         """Return a release that is charged and not drawn here and now, as it may be shown.
@@ -183,7 +201,7 @@ class ReleaseService:
         while known.state is ReleaseState.DEBITED and loop.time() < until:
             if known.worker == self.draws.worker and not self._jobs.has(known.id):
                 # drawn here, and the outcome could not be stored: nobody else will draw it
-                return await self.draws.again(known)
+                return await self._drawn(known, self.draws.again(known))
             self._jobs.wake()
             await asyncio.sleep(_LOOK_AGAIN_S)
             found = await anyio.to_thread.run_sync(self._get, known.id)

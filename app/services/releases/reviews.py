@@ -22,6 +22,7 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.logs import describe
 from app.services.datasets.datasets import DatasetService, require_active
+from app.services.datasets.readable import ReadableData
 from app.services.people.keys import Caller
 from app.services.plans.charged_plan import PlanChangedError
 from app.services.plans.plans import PlanService
@@ -47,7 +48,7 @@ class ReviewService:
 
     Parameters
     ----------
-    store, datasets, plans, jobs, moments
+    store, datasets, readable, plans, jobs, moments
         What it works with.
     longest
         After which time a release that nobody has decided on is given back.
@@ -58,6 +59,7 @@ class ReviewService:
         *,
         store: Store,
         datasets: DatasetService,
+        readable: ReadableData,
         plans: PlanService,
         jobs: JobRunner,
         moments: PublicMoments,
@@ -65,6 +67,7 @@ class ReviewService:
     ) -> None:
         self._store = store
         self._datasets = datasets
+        self._readable = readable
         self._plans = plans
         self._jobs = jobs
         self._moments = moments
@@ -88,7 +91,8 @@ class ReviewService:
         ------
         Problem
             ``not-found``; ``own-request``; ``precondition``; ``not-awaiting-review``;
-            ``plan-changed``, where it would now be drawn otherwise than it says.
+            ``plan-changed``, where it would now be drawn otherwise than it says;
+            ``dataset-unreadable``.
         """
         await self.expire_due()
         found = await anyio.to_thread.run_sync(self._get, release)
@@ -105,6 +109,7 @@ class ReviewService:
                 release, ReleaseState.REJECTED, principal=caller.person, reason=reason
             )
         await self._check_plan(found)
+        await self._readable.require(found.dataset)
         # A client that goes away must not leave it in a queue that nobody looks into.
         approving = self._approve(found, principal=caller.person, reason=reason)
         return await asyncio.shield(asyncio.ensure_future(approving))

@@ -1,0 +1,222 @@
+"""Published files as they are read: every byte is checked against its hash first.
+
+What the system does not give is told apart from what is not as it was published: the
+first may be over soon (:mod:`app.vault.errors`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.vault.errors import TamperedError, UnreadableError, trouble_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_Seen = tuple[int, int, int, int]
+_CHECKED: dict[tuple[Path, str], _Seen] = {}
+"""What this process has hashed: a file and what it is to hash to, and what it looked like."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A published file and what its bytes must hash to."""
+
+    path: Path
+    size: int
+    sha256: str
+
+    def read(self) -> bytes:
+        """Return the bytes, after checking them.
+
+        Raises
+        ------
+        TamperedError
+            The file is gone or differs from what was published.
+        UnreadableError
+            The system does not give it.
+        """
+        return self.checked(_bytes_of(self.path))
+
+    def checked(self, content: bytes) -> bytes:
+        """Return the bytes, if they are those that were published.
+
+        Raises
+        ------
+        TamperedError
+            They are not.
+        """
+        self._require(len(content), hashlib.sha256(content).hexdigest())
+        return content
+
+    def check(self) -> None:
+        """Hash the file unless this process has already seen these very bytes.
+
+        Raises
+        ------
+        TamperedError, UnreadableError
+            As :meth:`read`.
+        """
+        _once(self.path, self.sha256, self._hash)
+
+    def _hash(self) -> None:
+        with _opened(self.path) as descriptor, os.fdopen(descriptor, "rb", closefd=False) as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            size = file.tell()
+        self._require(size, digest)
+
+    def _require(self, size: int, digest: str) -> None:
+        if (size, digest) != (self.size, self.sha256):
+            raise TamperedError(f"{self.path.name} differs from what was published")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPiece:
+    """A run of bytes in a published file, and what it must hash to."""
+
+    run: StoredFile
+    start: int
+
+    def read(self) -> bytes:
+        """Return the bytes, after checking them.
+
+        Raises
+        ------
+        TamperedError
+            The file is gone, or this run of it differs from what was published.
+        UnreadableError
+            The system does not give it.
+        """
+        return self.run.checked(_bytes_of(self.run.path, self.start, self.run.size))
+
+
+Attached = StoredFile | StoredPiece
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """One part: a run of rows, in stored order."""
+
+    file: StoredFile
+    rows: int
+
+    def read(self, columns: Sequence[str]) -> dict[str, NDArray[np.int32]]:
+        """Return the named columns' codes, each of shape (rows,).
+
+        Raises
+        ------
+        TamperedError, UnreadableError
+            As :meth:`StoredFile.read`.
+        """
+        import polars as pl  # noqa: PLC0415 - only who reads rows waits for it to load
+
+        self.file.check()
+        try:
+            frame = pl.read_parquet(self.file.path, columns=list(columns), glob=False)
+            return {name: frame[name].to_numpy().astype("int32", copy=False) for name in columns}
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # its panics are no exceptions
+            # the bytes are those that were published: the system does not let them be read
+            raise UnreadableError(f"{self.file.path.name} cannot be read") from None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDataset:
+    """A published data set: its facts, its parts in order, its attached files by name."""
+
+    id: str
+    rows: int
+    facts: Mapping[str, Any]
+    parts: tuple[StoredPart, ...]
+    attached: Mapping[str, Attached]
+
+    def check(self) -> None:
+        """Hash every file that this process has not yet seen as it is now.
+
+        Raises
+        ------
+        TamperedError, UnreadableError
+            As :meth:`StoredFile.read`.
+        """
+        for part in self.parts:
+            part.file.check()
+        for path, files in self._attached_by_path().items():
+            wanted = hashlib.sha256("".join(_sha256_of(each) for each in files).encode())
+            _once(path, wanted.hexdigest(), partial(self._verify_attached, path, files))
+
+    def verify(self) -> None:
+        """Read and hash everything.
+
+        Raises
+        ------
+        TamperedError, UnreadableError
+            As :meth:`StoredFile.read`.
+        """
+        for part in self.parts:
+            part.file.read()
+        for path, files in self._attached_by_path().items():
+            self._verify_attached(path, files)
+
+    def _attached_by_path(self) -> Mapping[Path, Sequence[Attached]]:
+        found: dict[Path, list[Attached]] = {}
+        for file in self.attached.values():
+            path = file.run.path if isinstance(file, StoredPiece) else file.path
+            found.setdefault(path, []).append(file)
+        return found
+
+    @staticmethod
+    def _verify_attached(path: Path, files: Sequence[Attached]) -> None:
+        for file in files:
+            file.read()
+        last = files[-1]
+        end = last.start + last.run.size if isinstance(last, StoredPiece) else last.size
+        if _look_of(path)[1] != end:
+            raise TamperedError(f"{path.name} differs from what was published")
+
+
+def _sha256_of(file: Attached) -> str:
+    return file.run.sha256 if isinstance(file, StoredPiece) else file.sha256
+
+
+def _once(path: Path, wanted: str, check: Callable[[], None]) -> None:
+    """Check a file unless this process has checked it for the same, and it looks the same."""
+    seen = _look_of(path)
+    if _CHECKED.get((path, wanted)) != seen:
+        check()
+        _CHECKED[path, wanted] = seen
+
+
+def _look_of(path: Path) -> _Seen:
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise trouble_of(path.name, error) from None
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """Open a file for reading; tell whatever goes wrong with it in the vault's words."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+    except (OSError, MemoryError) as error:
+        raise trouble_of(path.name, error) from None
+
+
+def _bytes_of(path: Path, start: int = 0, size: int = -1) -> bytes:
+    with _opened(path) as descriptor, os.fdopen(descriptor, "rb", closefd=False) as file:
+        file.seek(start)
+        return file.read(size)
