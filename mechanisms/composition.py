@@ -62,10 +62,7 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
     require_valid(statistic, schema, "composition", norm)
     # Exact fractions that sum to epsilon: no part is charged by a rounded share.
     shares = split(epsilon, statistic.exact_shares())
-    plans = tuple(
-        _calibrate_part(index, part, schema, share)
-        for index, (part, share) in enumerate(zip(statistic.parts, shares, strict=True))
-    )
+    plans = _calibrate_parts(statistic.parts, shares, schema)
     return Plan(
         mechanism="composition",
         norm=None,
@@ -119,6 +116,22 @@ class _StackDraw:
             value={"parts": [outcome.value for outcome in outcomes]},
             noise=_joined([outcome.noise for outcome in outcomes]),
         )
+
+
+def _calibrate_parts(
+    parts: Sequence[Part], shares: Sequence[PrivacyLoss], schema: Schema
+) -> tuple[Plan, ...]:
+    """Return each part's plan; of equal parts with equal shares it is made once.
+
+    A plan holds nothing of a draw, so drawing by one plan again takes fresh bits.
+    """
+    plans: list[Plan] = []
+    for index, (part, share) in enumerate(zip(parts, shares, strict=True)):
+        # parts may hold what cannot be hashed, and there are few
+        same = (at for at in range(index) if (parts[at], shares[at]) == (part, share))
+        known = next(same, None)
+        plans.append(_calibrate_part(index, part, schema, share) if known is None else plans[known])
+    return tuple(plans)
 
 
 def _calibrate_part(index: int, part: Part, schema: Schema, epsilon: PrivacyLoss) -> Plan:

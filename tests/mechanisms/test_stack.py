@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mechanisms import composition
 from mechanisms.catalog import MECHANISMS, calibrate
 from mechanisms.composition import THEOREM
 from mechanisms.contract import InvalidStatisticError, Statistic
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.knorm import IntegerNoise
-from mechanisms.privacy import Adjacency, Epsilon, EpsilonShare, split
+from mechanisms.privacy import Adjacency, Epsilon, EpsilonShare, PrivacyLoss, split
+from mechanisms.single import calibrate_by
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.count import Count
@@ -102,7 +104,7 @@ def test_the_joint_loss_never_exceeds_epsilon(adjacency: Adjacency) -> None:
 
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])
 def test_a_part_is_drawn_as_it_would_be_alone(adjacency: Adjacency) -> None:
-    question = stack((MEAN, 1), (HISTOGRAM, 0.5), (QUANTILE, 3))
+    question = stack((MEAN, 1), (HISTOGRAM, 0.5), (MEAN, 1), (QUANTILE, 3), (MEAN, 2))
     made, epsilon = schema(adjacency), Epsilon.parse("1")
     together = calibrate(question, made, epsilon)
     drawn = together.draw(data(), seeded_randomness(5))
@@ -124,6 +126,20 @@ def test_a_part_is_drawn_as_it_would_be_alone(adjacency: Adjacency) -> None:
         assert facts[index]["theorem"] == MECHANISMS[alone.mechanism].THEOREM
         assert facts[index]["details"] == alone.details
         assert together.grid["parts"][index] == alone.grid  # type: ignore[index]
+
+
+def test_equal_parts_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[Statistic, PrivacyLoss]] = []
+
+    def counted(known: Any, statistic: Statistic, public: Schema, epsilon: Any, **how: str) -> Any:
+        made.append((statistic, epsilon))
+        return calibrate_by(known, statistic, public, epsilon, **how)
+
+    monkeypatch.setattr(composition, "calibrate_by", counted)
+    parts = [(MEAN, 1), (HISTOGRAM, 1), (MEAN, 1), (MEAN, 2), (HISTOGRAM, 1)]
+    calibrate(stack(*parts), schema(), Epsilon.parse("1"))
+    assert [statistic for statistic, _ in made] == [MEAN, HISTOGRAM, MEAN]
+    assert made[0][1] != made[2][1]
 
 
 def test_the_plan_of_a_stack() -> None:
