@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from app.cli.ledger import audit, ledger
+from app.cli.pauses import pauses
 from app.cli.remote import datasets, keys, releases
 from app.cli.running import backup, demo, migrate, serve, worker
 
@@ -17,5 +18,8 @@ def main() -> None:
     """Run a Release Desk service, or talk to one."""
 
 
-for command in (serve, worker, migrate, backup, demo, ledger, audit, keys, datasets, releases):
+_RUNNING = (serve, worker, migrate, backup, demo, ledger, audit)
+_REMOTE = (keys, pauses, datasets, releases)
+
+for command in (*_RUNNING, *_REMOTE):
     main.add_command(command)

@@ -79,7 +79,7 @@ def keys_create(
 def keys_list(desk: ReleaseDesk, *, as_json: bool) -> None:
     """List every key, without secrets."""
     columns = ("id", "name", "person", "role", "expires", "last_used_at")
-    _print(desk.keys(), columns, as_json=as_json)
+    print_rows(desk.keys(), columns, as_json=as_json)
 
 
 @keys.command("twins")
@@ -123,7 +123,7 @@ def datasets_upload(desk: ReleaseDesk, *, file: Path, spec: Iterable[str]) -> No
 @connected
 def datasets_list(desk: ReleaseDesk, *, as_json: bool) -> None:
     """List the data sets."""
-    _print(desk.datasets(), ("id", "name", "adjacency", "rows", "status"), as_json=as_json)
+    print_rows(desk.datasets(), ("id", "name", "adjacency", "rows", "status"), as_json=as_json)
 
 
 @datasets.command("budget")
@@ -176,7 +176,7 @@ def datasets_cap(
 @connected
 def datasets_caps(desk: ReleaseDesk, *, dataset: str, as_json: bool) -> None:
     """List the caps on the budget of DATASET."""
-    _print(desk.caps(dataset), ("person", "epsilon", "used"), as_json=as_json)
+    print_rows(desk.caps(dataset), ("person", "epsilon", "used"), as_json=as_json)
 
 
 @datasets.command("archive")
@@ -261,7 +261,7 @@ def releases_preview(
 def releases_list(desk: ReleaseDesk, *, as_json: bool) -> None:
     """List your releases; a curator sees everybody's."""
     columns = ("id", "dataset", "status", "mechanism", "norm", "epsilon")
-    _print(desk.releases(), columns, as_json=as_json)
+    print_rows(desk.releases(), columns, as_json=as_json)
 
 
 @releases.command("reviews")
@@ -270,7 +270,7 @@ def releases_list(desk: ReleaseDesk, *, as_json: bool) -> None:
 def releases_reviews(desk: ReleaseDesk, *, as_json: bool) -> None:
     """List the releases that await a review; a curator sees everybody's."""
     columns = ("id", "dataset", "requested_by", "mechanism", "norm", "epsilon")
-    _print(desk.releases(status=_AWAITING_REVIEW), columns, as_json=as_json)
+    print_rows(desk.releases(status=_AWAITING_REVIEW), columns, as_json=as_json)
 
 
 @releases.command("approve")
@@ -407,7 +407,8 @@ def _parsed(text: str, name: str) -> dict[str, object]:
     return value
 
 
-def _print(items: Iterable[Answer], columns: Sequence[str], *, as_json: bool) -> None:
+def print_rows(items: Iterable[Answer], columns: Sequence[str], *, as_json: bool) -> None:
+    """Print some columns of answers side by side, or the whole answers as JSON."""
     if as_json:
         for item in items:
             click.echo(item.model_dump_json())

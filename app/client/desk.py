@@ -26,6 +26,7 @@ from app.client.models import (
     Derivation,
     Entry,
     Key,
+    Pause,
     Preview,
     ReceiptCheck,
     Release,
@@ -311,6 +312,25 @@ class ReleaseDesk:
     def revoke_key(self, key: str) -> None:
         """Revoke a key by its id (admins)."""
         self._send("DELETE", f"/v1/keys/{key}")
+
+    def pause(self, what: str, name: str, *, reason: str, cancel_waiting: bool = False) -> int:
+        """Pause a person (by name) or a data set (by id); return how many were cancelled (admins).
+
+        Nothing is charged meanwhile, and jobs charged before wait. ``cancel_waiting`` rejects
+        what waits for a review, which has not been charged.
+        """
+        body = {"what": what, "name": name, "paused": True, "reason": reason}
+        body["cancel_waiting"] = cancel_waiting
+        return int(self._repeatable("PUT", "/v1/pauses", json=body).json()["cancelled"])
+
+    def resume(self, what: str, name: str, *, reason: str) -> None:
+        """Let a paused person or data set go on (admins)."""
+        body = {"what": what, "name": name, "paused": False, "reason": reason}
+        self._repeatable("PUT", "/v1/pauses", json=body)
+
+    def pauses(self) -> Iterator[Pause]:
+        """Yield what is paused (admins)."""
+        return map(Pause.model_validate, self._items("/v1/pauses"))
 
     def catalog(self) -> Iterator[dict[str, Any]]:
         """Yield every statistic and mechanism on offer, with its norms, theorem and limits."""

@@ -43,6 +43,16 @@ class Cap(Answer):
     used: str
 
 
+class Pause(Answer):
+    """A person or a data set (``what``) that an operator has paused."""
+
+    what: str
+    name: str
+    reason: str
+    paused_by: str
+    paused_at: str
+
+
 class Dataset(Answer):
     """The public facts of a data set; ``rows`` is None under add_remove."""
 

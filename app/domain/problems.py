@@ -276,6 +276,15 @@ _KINDS = (
         {"retry_after": "the same number of seconds as in `Retry-After`"},
     ),
     ProblemKind(
+        "paused",
+        409,
+        "An operator has paused this",
+        "Your releases, or the releases of this data set, have been paused. Nothing was charged. "
+        "What had been charged before waits, and is drawn once they are resumed.",
+        "Ask the operator.",
+        {"what": "person or dataset: which of the two is paused"},
+    ),
+    ProblemKind(
         "too-many-jobs",
         429,
         "You have too many unfinished jobs",

@@ -31,6 +31,7 @@ from app.services.releases.derivations import DerivationService
 from app.services.releases.draws import DrawService, SmallDrawProcess
 from app.services.releases.jobs import JobDrawing, JobRunner
 from app.services.releases.leases import Lease
+from app.services.releases.pauses import PauseService
 from app.services.releases.public_moments import PublicMoments
 from app.services.releases.receipts import Receipts
 from app.services.releases.releases import ReleaseService
@@ -78,6 +79,7 @@ class Services:
     jobs: JobRunner
     keys: KeyService
     lease: Lease
+    pauses: PauseService
     previews: PreviewService
     reading: CalculationQueue
     """Where long bodies of requests are read."""
@@ -116,6 +118,7 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         jobs=drawing.jobs,
         keys=KeyService(store),
         lease=Lease(store, worker, lease_ms=int(1000 * settings.worker_lease_s)),
+        pauses=PauseService(store, drawing.jobs),
         previews=PreviewService(datasets, plans),
         reading=CalculationQueue(processes.calculator, most=settings.max_waiting_plans),
         readable=data.readable,

@@ -21,6 +21,7 @@ refused; a PostgreSQL database may be open in many processes (``store.shared``):
         r.reviews.waiting_since(time) / .waiting_for(dataset)   -> ids of what is reserved
         r.datasets.get(id) / .by_name(name) / .list(before=number, limit=)
         r.keys.get(id) / .by_secret_hash(hash) / .list(before=number, limit=) / .count()
+        r.pauses.list(after=number, limit=) / .get(what, name)
         r.verify()                                    -> Verification of this snapshot
 
 *Writing*: hand the writer a function of the unit of work. It runs in the writer
@@ -51,6 +52,7 @@ effects. A full queue refuses with the problem ``busy``::
     u.datasets.archive(id, principal=)       -> DatasetRecord (idempotent)
     u.keys.insert(name=, role=, person=, secret_hash=, expires_at=, principal=) -> KeyRecord
     u.keys.revoke(id, principal=)            -> KeyRecord (idempotent)
+    u.pauses.pause(what, name, principal=, reason=) -> PauseRecord; .resume(what, name, ...)
     u.accounts.system_entry(kind, principal=, fingerprint=, note=)   -> Entry on account 0
 
 All amounts are integers of the account's unit: 1e-9 epsilon, or 1e-12 rho in zCDP. ``u``

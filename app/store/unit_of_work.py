@@ -14,6 +14,7 @@ from app.store.ledger.accounts import Accounts, AccountsWriter
 from app.store.ledger.datasets import Datasets, DatasetsWriter
 from app.store.ledger.entries import Entries, EntriesWriter, LedgerIdentity
 from app.store.ledger.keys import Keys, KeysWriter
+from app.store.ledger.pauses import Pauses, PausesWriter
 from app.store.ledger.release_queries import Releases
 from app.store.ledger.releases import ReleasesWriter
 from app.store.ledger.reviews import Reviews, ReviewsWriter
@@ -31,6 +32,7 @@ class Reader:
         "datasets",
         "entries",
         "keys",
+        "pauses",
         "releases",
         "reviews",
         "uploads",
@@ -42,6 +44,7 @@ class Reader:
         self.datasets = Datasets(connection)
         self.entries = Entries(connection)
         self.keys = Keys(connection)
+        self.pauses = Pauses(connection)
         self.releases = Releases(connection)
         self.reviews = Reviews(connection)
         self.uploads = Uploads(connection)
@@ -60,6 +63,7 @@ class UnitOfWork:
         "datasets",
         "entries",
         "keys",
+        "pauses",
         "releases",
         "reviews",
         "uploads",
@@ -72,6 +76,7 @@ class UnitOfWork:
         self.accounts = AccountsWriter(connection, self.entries)
         self.datasets = DatasetsWriter(connection, self.accounts)
         self.keys = KeysWriter(connection, self.accounts)
+        self.pauses = PausesWriter(connection, self.accounts)
         self.releases = ReleasesWriter(connection, self.accounts)
         self.reviews = ReviewsWriter(connection, self.entries, self.accounts, self.releases)
         self.uploads = UploadsWriter(connection)

@@ -17,7 +17,8 @@ from app.domain.roles import Role
 from app.services.people.keys import Caller
 from app.services.releases.jobs import SHORT_JOB_S
 from app.store import Charged, Debit, ReleaseRecord
-from tests.app.ledgers import Ledger, Place, opened
+from app.store.ledger.pauses import PAUSE_SET, Paused
+from tests.app.ledgers import Ledger, Place, opened, raw
 from tests.app.test_jobs import ANSWER, BOB, Fake, final, new_dataset, question
 from tests.app.test_jobs import opened as serving
 
@@ -189,6 +190,9 @@ class Timed(Fake):
 
 
 LANE_MS = 120
+INSERT_PAUSE = """
+INSERT INTO pause (number, what, name, reason, paused_by, paused_at)
+VALUES (9, 'person', 'dan', 'r', 'cleo', '2026-01-01T00:00:00Z')"""
 
 
 def probes_begin(place: Place, *, draws_s: float, lane_ms: int) -> Sequence[float]:
@@ -250,3 +254,53 @@ def test_a_draw_beyond_its_deadline_has_the_lane_until_a_doubling(tmp_path: Path
     place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
     begins = probes_begin(place, draws_s=0.15, lane_ms=100)
     assert 0.2 <= begins[0] < 0.3
+
+
+@pytest.mark.parametrize("what", [*Paused])
+def test_what_is_paused_waits_and_is_not_charged(ledger: Ledger, what: Paused) -> None:
+    other = another_dataset(ledger, "other")
+    name = {Paused.PERSON: "ann", Paused.DATASET: ledger.dataset}[what]
+    queue(ledger, "ann", "a")
+    left = ledger.debit("left", principal="ann", worker="dead")
+    ledger.store.write(lambda u: u.pauses.pause(what, name, principal="cleo", reason="flood"))
+    assert claim(ledger) is None
+    with pytest.raises(Problem, match="paused") as refused:
+        queue(ledger, "ann", "b")
+    assert refused.value.extras == {"what": what.value}
+    queue(ledger, "bob", "b", dataset=other)
+    assert claims(ledger, "one", "two") == [f"bob {other}", "-"]
+    assert queue(ledger, "ann", "a").principal == "ann", "a replay is no charge"
+    ledger.store.write(lambda u: u.pauses.resume(what, name, principal="cleo", reason="over"))
+    found = [claim(ledger), claim(ledger)]
+    assert left.id in {each.id for each in found if each}
+    assert ledger.balance()[1] == 3
+    assert ledger.store.verify().ok
+
+
+def test_a_pause_is_an_entry_and_cannot_be_edited(ledger: Ledger) -> None:
+    def pause(name: str, reason: str) -> None:
+        ledger.store.write(
+            lambda u: u.pauses.pause(Paused.PERSON, name, principal="cleo", reason=reason)
+        )
+
+    pause("ann", "first")
+    pause("ann", "second")
+    pause("bob", "another")
+    for _ in range(2):
+        ledger.store.write(
+            lambda u: u.pauses.resume(Paused.PERSON, "bob", principal="cleo", reason="over")
+        )
+    with ledger.store.reading() as reader:
+        [kept] = reader.pauses.list()
+        entries = [e for e in reader.entries.list("0") if e.kind == PAUSE_SET]
+    assert (kept.name, kept.reason, kept.paused_by) == ("ann", "second", "cleo")
+    assert len(entries) == 4
+    edits = [
+        ("UPDATE pause SET reason = 'none'", "a pause has been edited"),
+        ("DELETE FROM pause", "a pause is missing"),
+        (INSERT_PAUSE, "a pause has been edited"),
+    ]
+    for statement, fault in edits:
+        with raw(ledger.place) as db:
+            db.execute(statement)
+        assert fault in str(ledger.store.verify())

@@ -28,6 +28,7 @@ from app.services.releases.receipts import Receipts
 from app.store import StoreError, Verification, inspecting
 from app.store.database.engines import migrating_engine
 from app.store.database.tables import metadata
+from app.store.ledger.pauses import Paused
 from app.store.verification.verify import verify
 from tests.app.ledgers import REFUSALS, Ledger, Place, Raw, opened, place_on, raw, unguarded
 
@@ -41,8 +42,9 @@ NOT_THE_LEDGER = {
     "release": {"worker"},
     # when a key was used last, to the minute
     "key_use": {"used_at"},
-    # in which order caps are listed
+    # in which order caps and pauses are listed
     "cap": {"number"},
+    "pause": {"number"},
 }
 ANSWER = b'{"id":"rel","value":{"income":%d}}'
 
@@ -98,6 +100,13 @@ def everything(ledger: Ledger) -> None:
         lambda u: u.accounts.set_cap(
             ledger.account, "person_ann", 60, principal="person_cleo", reason="a slice"
         )
+    )
+    for what, name in ((Paused.PERSON, "person_dan"), (Paused.DATASET, "ds_none")):
+        write(
+            lambda u, w=what, n=name: u.pauses.pause(w, n, principal="person_cleo", reason="flood")
+        )
+    write(
+        lambda u: u.pauses.resume(Paused.DATASET, "ds_none", principal="person_cleo", reason="over")
     )
     other = write(lambda u: u.accounts.open(total=7, principal="person_cleo", reason="another"))
     upload = write(
@@ -338,7 +347,8 @@ def outside(file: Path, before: dict[str, list[tuple[object, ...]]]) -> bool:
 def stripped(found: dict[str, list[tuple[object, ...]]]) -> dict[str, Any]:
     ledger = dict(found)
     ledger["key_use"] = [row[:1] for row in found["key_use"]]
-    ledger["cap"] = [row[1:] for row in found["cap"]]
+    for listed in ("cap", "pause"):
+        ledger[listed] = [row[1:] for row in found[listed]]
     # white space between the words of a statement means nothing to the database
     ledger["schema"] = [(*row[:-1], str(row[-1]).split()) for row in found["schema"]]
     for running in ("worker", "job", "turn"):

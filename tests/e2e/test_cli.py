@@ -101,6 +101,7 @@ def test_the_contract_s_commands_are_there() -> None:
         "demo",
         "ledger",
         "keys",
+        "pauses",
         "datasets",
         "releases",
         "audit",

@@ -46,7 +46,8 @@ _APPROVED = (
     openapi_extra=_IF_MATCH,
     responses=documented(
         "own-request", "not-found", "not-awaiting-review",
-        "plan-changed", "precondition", "precondition-missing", "busy", "dataset-unreadable",
+        "plan-changed", "precondition", "precondition-missing", "busy", "paused",
+        "dataset-unreadable",
         answers={
             200: {
                 "model": ReleaseAnswer,

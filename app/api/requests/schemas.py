@@ -32,6 +32,7 @@ from app.domain.roles import Role
 from app.services.datasets.datasets import NewDataset
 from app.services.datasets.declarations import declared_columns
 from app.services.plans.questions import POLICY_KINDS, AnyStatistic, Question
+from app.services.releases.pauses import Paused
 from app.services.releases.reviews import Decision
 from mechanisms.expressions.parsing import LONGEST
 from mechanisms.privacy import MAX_EPSILON_NANOS, Adjacency, Epsilon
@@ -330,6 +331,22 @@ class CapRequest(Request):
     """0 bars the person; null lifts the cap."""
     reason: Reason = Field(examples=["the first study only"])
     """Kept in the ledger."""
+
+
+class PauseRequest(Request):
+    """A person or a data set to pause, or to resume."""
+
+    what: Paused = Field(examples=["person"])
+    """Which of the two it is."""
+    name: Person = Field(examples=["an analyst"])
+    """The `person` of a key, or the id of a data set."""
+    paused: bool = Field(examples=[False])
+    """False resumes."""
+    reason: Reason = Field(examples=["the queue is empty again"])
+    """Kept in the ledger."""
+    cancel_waiting: bool = Field(default=False, examples=[False])
+    """Whether to reject, with the same reason, all of theirs that waits for a review. What is
+    charged is not cancelled: it waits."""
 
 
 class KeyRequest(Request):

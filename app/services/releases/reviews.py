@@ -91,7 +91,7 @@ class ReviewService:
         ------
         Problem
             ``not-found``; ``own-request``; ``precondition``; ``not-awaiting-review``;
-            ``plan-changed``, where it would now be drawn otherwise than it says;
+            ``plan-changed``, where it would now be drawn otherwise than it says; ``paused``;
             ``dataset-unreadable``.
         """
         await self.expire_due()
@@ -199,7 +199,8 @@ async def reserve(store: Store, wanted: Debit) -> Charged:
     Raises
     ------
     Problem
-        ``not-found``, ``dataset-archived``; ``budget-exceeded`` with nothing written.
+        ``not-found``, ``dataset-archived``, ``paused``; ``budget-exceeded`` with nothing
+        written.
     """
     return await store.awrite(partial(_reserve, wanted))
 
@@ -210,6 +211,7 @@ def _reserve(wanted: Debit, work: UnitOfWork) -> Charged:
     if known is not None:
         return Charged(known, fresh=False)
     dataset = require_active(work.datasets.get(wanted.dataset))
+    work.pauses.check(person=wanted.principal, dataset=wanted.dataset)
     record = work.reviews.reserve(
         account=dataset.account,
         amount=wanted.amount,

@@ -23,6 +23,7 @@ _OTHERS: Mapping[str, str] = {
     "upload": "SELECT, INSERT, UPDATE, DELETE",
     "worker": "SELECT, INSERT, UPDATE, DELETE",
     "job": "SELECT, INSERT, DELETE",
+    "pause": "SELECT, INSERT, DELETE",
 }
 
 _STANDING = text(

@@ -276,6 +276,22 @@ job = Table(
     sqlite_strict=True,
 )
 
+# What an operator has paused: a person by name, or a data set by id.
+pause = Table(
+    "pause",
+    metadata,
+    Column("number", _Int, nullable=False),
+    Column("what", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("paused_by", Text, nullable=False),
+    Column("paused_at", Text, nullable=False),
+    PrimaryKeyConstraint("number", name="pk_pause"),
+    UniqueConstraint("what", "name", name="uq_pause_what"),
+    CheckConstraint("what IN ('person', 'dataset')", name="ck_pause_what"),
+    sqlite_strict=True,
+)
+
 # When a release of each person on each data set was claimed last: the count of all claims.
 turn = Table(
     "turn",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from app.store.ledger.entries import Chain, EntriesWriter, Occasion
 from app.store.ledger.ids import now, release_ids
 from app.store.ledger.jobs import Places, enter
 from app.store.ledger.multi_row import select_rows
+from app.store.ledger.pauses import all_paused, require_running
 from app.store.ledger.records import AccountRecord, DatasetStatus, ReleaseRecord
 from app.store.ledger.releases import ReleasesWriter
 
@@ -32,6 +33,7 @@ _FACTS = (
     " EXISTS (SELECT 1 FROM expiring WHERE expiring.account = account.id"
     " AND expired_seq IS NULL AND expires_at <= asked.column2) AS due,"
     " EXISTS (SELECT 1 FROM cap WHERE cap.account = account.id AND amount IS NOT NULL) AS capped,"
+    " EXISTS (SELECT 1 FROM pause) AS pauses,"
     " (SELECT coalesce(max(number), 0) FROM release) AS last_release"
     " FROM (VALUES {values}) AS asked JOIN dataset ON dataset.id = asked.column1"
     " JOIN account ON account.id = dataset.account"
@@ -97,8 +99,17 @@ class BatchWriter:
         places = Places(
             self._connection, {debit.principal for debit in debits if debit.most_jobs is not None}
         )
+        paused = all_paused(self._connection) if rows and rows[0].pauses else ()
         last = rows[0].last_release if rows else 0
-        batch = _Batch(self._entries, slices, places, at, last, most=len(debits))
+        batch = _Batch(
+            self._entries,
+            slices,
+            places,
+            paused=paused,
+            at=at,
+            last_release=last,
+            most=len(debits),
+        )
         outcomes: list[Outcome] = []
         for debit in debits:
             key = debit.principal, debit.idem
@@ -124,14 +135,16 @@ class _Batch:
         entries: EntriesWriter,
         slices: PersonCaps,
         places: Places,
+        *,
+        paused: Collection[tuple[str, str]],
         at: str,
         last_release: int,
-        *,
         most: int,
     ) -> None:
         self._entries = entries
         self._slices = slices
         self._places = places
+        self._paused = paused
         self._at = at
         self._last_release = last_release
         self._ids = release_ids(last_release + 1, most)
@@ -148,6 +161,7 @@ class _Batch:
         try:
             chain = self._chain(dataset)
             account, balance = chain.before.id, chain.balance
+            require_running(self._paused, person=person, dataset=debit.dataset)
             if debit.most_jobs is not None:
                 self._places.check(person, debit.most_jobs)
             self._slices.check(account, person, amount, remaining=balance.remaining)

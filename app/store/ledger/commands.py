@@ -52,8 +52,8 @@ class Debit(Command[Charged]):
     Raises
     ------
     Problem
-        ``not-found``, ``dataset-archived``, ``too-many-jobs``; ``budget-exceeded`` with
-        nothing written.
+        ``not-found``, ``dataset-archived``, ``paused``, ``too-many-jobs``;
+        ``budget-exceeded`` with nothing written.
     """
 
     dataset: str

@@ -2,8 +2,9 @@
 
 People take turns: next is who has been served least lately, then of that person's data
 sets the one served least lately, then the oldest release on it. So whoever asks for many
-jobs makes nobody else wait for more than one of them. Turns are counted where releases
-are claimed, in the claim's transaction, so all workers take part in one order.
+jobs makes nobody else wait for more than one of them. What is paused waits. Turns are
+counted where releases are claimed, in the claim's transaction, so all workers take part in
+one order.
 
 A job is in the queue from its charge until the lane that drew it is free again, which is
 a public moment; when its draw ended is not. How many a person has there may therefore be
@@ -30,6 +31,7 @@ from sqlalchemy import (
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.store.database import tables
+from app.store.ledger.pauses import is_paused
 from app.store.ledger.workers import LIVE_WORKERS
 
 LIMIT = "max_unfinished_jobs"
@@ -54,7 +56,12 @@ _NEXT = (
     .outerjoin(tables.job, _job.number == _release.number)
     .outerjoin(_OWN, (_OWN.c.person == _release.principal) & (_OWN.c.dataset == _release.dataset))
     .outerjoin(_THEIRS, _THEIRS.c.person == _release.principal)
-    .where(_IS_CHARGED, _IS_LEFT, func.coalesce(_job.deadline_s, 0) <= bindparam("longest_s"))
+    .where(
+        _IS_CHARGED,
+        _IS_LEFT,
+        func.coalesce(_job.deadline_s, 0) <= bindparam("longest_s"),
+        ~is_paused(),
+    )
     .order_by(func.coalesce(_THEIRS.c.number, 0), func.coalesce(_OWN.c.number, 0), _release.number)
     .limit(1)
 )

@@ -160,6 +160,18 @@ class CapRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PauseRecord:
+    """A person (by name) or a data set (by id) that an operator has paused, and why."""
+
+    number: int
+    what: str
+    name: str
+    reason: str
+    paused_by: str
+    paused_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LineageRecord:
     """Which digests a data set's rows have: the SHA-256 of their file, None without one."""
 

@@ -18,6 +18,7 @@ from app.store.ledger.accounts import AccountsWriter
 from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion
 from app.store.ledger.ids import release_ids
 from app.store.ledger.jobs import enter
+from app.store.ledger.pauses import Pauses
 from app.store.ledger.records import ReleaseRecord
 from app.store.ledger.releases import ENDED_AS, ReleasesWriter
 
@@ -51,6 +52,7 @@ _WAITING_SINCE = _WAITING.where(_release.created_at <= bindparam("since")).limit
 # An expression, so that the index of a data set's releases is not: of those there may be many.
 _WAITING_ON = _WAITING.where(func.coalesce(_release.account, "") == bindparam("of"))
 _WAITING_FOR = _WAITING.where(func.coalesce(_release.dataset, "") == bindparam("of"))
+_WAITING_OF = _WAITING.where(func.coalesce(_release.principal, "") == bindparam("by"))
 
 
 class Reviews:
@@ -69,6 +71,10 @@ class Reviews:
     def waiting_for(self, dataset: str) -> Sequence[str]:
         """Return the ids of a data set's, oldest first."""
         return self._connection.execute(_WAITING_FOR, {"of": dataset}).scalars().all()
+
+    def waiting_of(self, person: str) -> Sequence[str]:
+        """Return the ids of those a person asked for, oldest first."""
+        return self._connection.execute(_WAITING_OF, {"by": person}).scalars().all()
 
 
 class ReviewsWriter(Reviews):
@@ -160,6 +166,7 @@ class ReviewsWriter(Reviews):
             ``not-found``; ``precondition`` when it is no longer reserved.
         """
         found = self._reserved(release)
+        Pauses(self._connection).check(person=found.principal, dataset=found.dataset)
         occasion = Occasion(
             principal=found.principal,
             release=found.id,

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, select
 
 from app.domain.ledger import SYSTEM_ACCOUNT
 from app.store.database import tables
-from app.store.ledger import caps, expiries
+from app.store.ledger import caps, expiries, pauses
 from app.store.ledger.datasets import dataset_of
 from app.store.ledger.entries import entry_of
 from app.store.ledger.ids import shown
@@ -72,6 +72,7 @@ class Register:
         yield from self._releases()
         yield from expiries.faults(self._connection)
         yield from caps.faults(self._connection, self._recorded[caps.CAP_SET])
+        yield from pauses.faults(self._connection, self._recorded[pauses.PAUSE_SET])
 
     def _datasets(self) -> Iterator[str]:
         records = [dataset_of(row) for row in self._connection.execute(select(tables.dataset))]

@@ -1,0 +1,49 @@
+"""Pauses: stopping a person or a data set, and letting them go on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from app.api.answers.paging import Page, Paging, page_of
+from app.api.answers.pauses import PauseAnswer, SetPauseAnswer, pause_answer, set_pause_answer
+from app.api.answers.problems import documented
+from app.api.dependencies import Admin, State, json_body
+from app.api.endpoint import router_of
+from app.api.requests.schemas import PauseRequest
+
+router = router_of("/v1/pauses", "pauses")
+
+
+@router.put(
+    "",
+    operation_id="setPause",
+    responses=documented("busy"),
+)
+async def set_pause(
+    caller: Admin, body: Annotated[PauseRequest, json_body(PauseRequest)], state: State
+) -> SetPauseAnswer:
+    """Pause a person or a data set, or resume them (admins). Nothing is charged meanwhile; jobs
+    charged before wait, and are drawn once they are resumed."""
+    pauses = state.services.pauses
+    if not body.paused:
+        await pauses.resume(body.what, body.name, reason=body.reason, caller=caller)
+        return SetPauseAnswer(what=body.what.value, name=body.name, paused=False, cancelled=0)
+    record, cancelled = await pauses.pause(
+        body.what,
+        body.name,
+        reason=body.reason,
+        cancel_waiting=body.cancel_waiting,
+        caller=caller,
+    )
+    return set_pause_answer(record, cancelled)
+
+
+@router.get(
+    "",
+    operation_id="listPauses",
+)
+def list_pauses(caller: Admin, cut: Paging, state: State) -> Page[PauseAnswer]:
+    """List what is paused, oldest first (admins)."""
+    del caller
+    records = state.services.pauses.list(after=cut.position, limit=cut.limit + 1)
+    return page_of([(record.number, pause_answer(record)) for record in records], cut)
