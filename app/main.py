@@ -12,7 +12,9 @@ from fastapi import FastAPI
 from app.api.application import bare_application
 from app.api.requests.uploads import UploadGate
 from app.api.serving.clock import PublicClock
+from app.api.serving.crowd import Crowd
 from app.api.state import AppState, LifespanState
+from app.descriptors import HEAD_ROOM
 from app.logs import configure_logs
 from app.places import open_store
 from app.processes.build import build_processes
@@ -46,6 +48,7 @@ def create_app(settings: Settings) -> FastAPI:
                     services=services,
                     settings=settings,
                     clock=PublicClock(settings.response_slot_ms),
+                    crowd=_crowd(settings),
                     rates=RateLimiter(settings.rate_limit_per_minute),
                     uploads=UploadGate(settings.max_waiting_uploads),
                 )
@@ -82,6 +85,11 @@ def keep_in_memory() -> None:
 def _build(settings: Settings, store: Store) -> Services:
     processes = build_processes(settings, store, calculated=("app.api.requests.bodies",))
     return build_services(settings, store, processes)
+
+
+def _crowd(settings: Settings) -> Crowd:
+    most, most_each = settings.resolved_max_connections
+    return Crowd(most=most, most_each=most_each, head_room=HEAD_ROOM)
 
 
 def _bootstrap_secret(settings: Settings) -> str | None:

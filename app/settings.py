@@ -18,6 +18,8 @@ from pydantic import Field, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from app.descriptors import most_connections
+
 PREFIX = "RELEASE_DESK_"
 
 
@@ -152,10 +154,19 @@ class Settings(BaseSettings):
     max_head_bytes: int = Field(
         default=2**16, ge=2**10, description="Largest request line and headers, in bytes."
     )
-    max_connections: int = Field(
-        default=2_000,
+    max_connections: int | None = Field(
+        default=None,
         ge=1,
-        description="Connections served at once; further ones are answered 503 busy.",
+        description="Connections served at once, by each process; by default, and at most, as many "
+        "as the limit on open files leaves room for, up to 10,000. For a further one the oldest "
+        "goes that has no request; where all have one, it is answered 503 busy.",
+    )
+    max_connections_per_address: int | None = Field(
+        default=None,
+        ge=1,
+        description="Connections of one address (of IPv6, of a /64 network) served at once; by "
+        "default half of `max_connections`. Behind a proxy all have the proxy's address: set it to "
+        "`max_connections` there, and limit clients in the proxy.",
     )
     head_timeout_s: float = Field(
         default=10.0,
@@ -281,6 +292,14 @@ class Settings(BaseSettings):
         if self.job_processes is not None:
             return self.job_processes
         return min((os.cpu_count() or 1) + 1, 8)
+
+    @property
+    def resolved_max_connections(self) -> tuple[int, int]:
+        """Return how many connections are served, and of one address, defaults filled in."""
+        room = most_connections()
+        most = room if self.max_connections is None else min(self.max_connections, room)
+        each = self.max_connections_per_address
+        return most, max(most // 2, 1) if each is None else min(each, most)
 
     @property
     def resolved_database_url(self) -> str:

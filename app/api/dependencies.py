@@ -48,11 +48,14 @@ async def caller_of(request: Request, role: Role) -> Caller:
     ------
     Problem
         ``unauthorized``, ``rate-limited``, ``forbidden``; ``invalid-request``
-        for a query parameter that the route does not have.
+        for a query parameter that the route does not have; ``busy`` in the head room
+        beyond the most connections, which is for admins.
     """
     state = state_of(request)
     known = await state.services.keys.recognise(_bearer(request))
     request.scope["caller"] = known
+    if request.scope.get("crowded") and not known.role.may_act_as(Role.ADMIN):
+        raise Problem("busy")
     state.rates.take(known.key)
     known.require(role)
     if request.scope["query_string"]:

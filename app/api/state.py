@@ -7,6 +7,7 @@ from typing import TypedDict
 
 from app.api.requests.uploads import UploadGate
 from app.api.serving.clock import PublicClock
+from app.api.serving.crowd import Crowd
 from app.services.build import Services
 from app.services.people.rates import RateLimiter
 from app.settings import Settings
@@ -19,6 +20,7 @@ class AppState:
     services: Services
     settings: Settings
     clock: PublicClock
+    crowd: Crowd
     rates: RateLimiter
     uploads: UploadGate
 

@@ -20,6 +20,7 @@ from app.cli.local import (
     system_errors,
 )
 from app.cli.remote import refusals
+from app.descriptors import most_accepted, raise_descriptor_limit
 from app.settings import PREFIX, Settings
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def serve(host: str, port: int, workers: int) -> None:
     """Migrate the database, then serve the API until Ctrl-C or SIGTERM."""
     import uvicorn  # noqa: PLC0415
 
+    raise_descriptor_limit()
     settings = settings_of_environment()
     if workers > 1 and settings.resolved_database_url.startswith("sqlite"):
         raise click.UsageError(
@@ -87,6 +89,7 @@ def _options(settings: Settings) -> dict[str, Any]:
         "ws": "none",
         "access_log": False,
         "server_header": False,
+        "backlog": most_accepted(),
         "log_level": settings.log_level,
         "timeout_graceful_shutdown": math.ceil(settings.drain_timeout_s),
     }
@@ -102,6 +105,7 @@ def worker(processes: int | None) -> None:
     """Draw jobs from a PostgreSQL database until Ctrl-C or SIGTERM, beside `serve`."""
     from app.worker import run_worker  # noqa: PLC0415
 
+    raise_descriptor_limit()
     settings = settings_of_environment()
     if settings.resolved_database_url.startswith("sqlite"):
         raise click.UsageError(

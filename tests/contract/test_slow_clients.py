@@ -349,24 +349,6 @@ def test_an_answer_that_nobody_reads_is_dropped(
     assert held.transport.is_closing()
 
 
-def test_one_connection_too_many_is_told_so(service: Service) -> None:
-    time.sleep(0.5)
-    held = [connect(service) for _ in range(30)]
-    try:
-        time.sleep(0.2)
-        with connect(service) as connection:
-            connection.sendall(LISTING)
-            answer = rest(connection)
-        problem(answer, 503, "busy")
-        assert b"retry-after: 1" in answer.lower()
-    finally:
-        for each in held:
-            each.close()
-    time.sleep(0.5)
-    with service.client() as client:
-        assert client.get("/livez").status_code == 200
-
-
 def ten_releases_s(admin: httpx.Client, dataset: str) -> float:
     """Return how long ten releases at once take."""
     found: list[int] = []

@@ -3,8 +3,9 @@
 What uvicorn leaves open is closed here, below the application, so that a
 client who dawdles costs one socket for a bounded time and never a thread, a
 task or memory: a request head that does not end, a body that trickles, an
-answer nobody reads, heads without bound, and connections without number. What
-leaves instead of an answer is a problem like any other.
+answer nobody reads, heads without bound, and connections without number
+(:mod:`app.api.serving.crowd`). What leaves instead of an answer is a problem like any
+other.
 
 A connection looks at itself once a second; a request costs it a few
 assignments.
@@ -18,10 +19,11 @@ import secrets
 from enum import Enum, auto
 from typing import Any
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from app.api.answers.problems import problem_response
+from app.api.serving.crowd import Crowd, Entry
 from app.api.serving.middleware import SAFE_HEADERS
 from app.domain.problems import Problem
 from app.settings import Settings
@@ -44,19 +46,24 @@ class PatientProtocol(HttpToolsProtocol):
     """One connection; its limits are settings of the application it serves."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start to watch the clock, and turn one connection too many away."""
+        """Start to watch the clock, and come in if there is room."""
         super().connection_made(transport)
         self._settings: Settings = self.app_state["app"].settings
+        self._crowd: Crowd = self.app_state["app"].crowd
         self._unread_s = 0.0
         self._behind = False
         self._await(_Phase.HEAD)
         self._watch = self.loop.call_later(_TICK_S, self._look)
-        if len(self.connections) > self._settings.max_connections:
-            self.app = _Refusal(Problem("busy"))
+        entry = self._crowd.enter(self, self.client[0] if self.client else "")
+        if entry is Entry.REFUSED:
+            self._refuse(Problem("busy"))
+        elif entry is Entry.HEAD_ROOM:
+            self.app = _InHeadRoom(self.app)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop watching."""
+        """Stop watching, and leave."""
         self._watch.cancel()
+        self._crowd.leave(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -91,6 +98,7 @@ class PatientProtocol(HttpToolsProtocol):
             self.app = _Refusal(_head_too_long(limit))
         self._behind = False
         self._await(_Phase.BODY)
+        self._crowd.is_served(self)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -107,6 +115,14 @@ class PatientProtocol(HttpToolsProtocol):
         """Give a client who is still sending a moment to read the answer."""
         super().on_response_complete()
         self._since = self.loop.time()
+        if not self.pipeline and self.cycle.response_complete:
+            self._crowd.is_quiet(self)
+
+    def dismiss(self) -> None:
+        """Close a connection that is quiet, for another's sake, with a word if it has begun."""
+        self._refuse(Problem("busy") if self._bytes and self._phase is _Phase.HEAD else None)
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()  # it reads nothing: its descriptor is needed now
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP."""
@@ -184,6 +200,21 @@ def _last_words(problem: Problem) -> bytes:
     ]
     lines = [b"%s: %s\r\n" % header for header in headers]
     return b"".join([STATUS_LINE[problem.status], *lines, b"\r\n", bytes(answer.body)])
+
+
+class _InHeadRoom:
+    """Serves one request of a connection beyond the most, which only some are answered in."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_the_last(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message.setdefault("headers", []).append((b"connection", b"close"))
+            await send(message)
+
+        await self._app({**scope, "crowded": True}, receive, send_the_last)
 
 
 def _head_too_long(limit: int) -> Problem:

@@ -1,0 +1,137 @@
+"""All connections of a server: who may come in, and who has to go for that.
+
+A connection is *quiet* while no request of its own is being answered: it has just been made,
+its head has not ended yet, or its last answer is out. Whoever opens many and says
+nothing loses the oldest of them to whoever comes next. So connections that say nothing
+keep nobody out, wherever they come from; those with a request are bounded for each address.
+
+Beyond the most that are served there is head room: there probes are answered, and who
+has an admin key. An address is the other end's: an IPv4 address, or the first 64 bits of
+an IPv6 address. Behind a proxy that is the proxy's, for all clients.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import Enum, auto
+from ipaddress import IPv6Address, ip_address
+from typing import Protocol
+
+_NETWORK_BITS = 64
+"""Of an IPv6 address; who has one has all of its network."""
+
+
+class Guest(Protocol):
+    """A connection."""
+
+    def dismiss(self) -> None:
+        """Close it now, for another's sake."""
+
+
+class Entry(Enum):
+    """How a connection comes in."""
+
+    SERVED = auto()
+    HEAD_ROOM = auto()
+    REFUSED = auto()
+
+
+class Crowd:
+    """The connections that are open, by address.
+
+    Parameters
+    ----------
+    most, most_each
+        How many are served, and of one address.
+    head_room
+        How many more may come in.
+    """
+
+    def __init__(self, *, most: int, most_each: int, head_room: int) -> None:
+        self._most = most
+        self._most_each = most_each
+        self._head_room = head_room
+        self._addresses: dict[Guest, str] = {}
+        self._beyond: set[Guest] = set()
+        self._served: Counter[str] = Counter()
+        self._quiet: dict[str, dict[Guest, None]] = {}
+
+    def enter(self, guest: Guest, host: str) -> Entry:
+        """Let a connection in, which is quiet at first; another may be dismissed for it."""
+        address = address_of(host)
+        entry = Entry.SERVED
+        if not self._is_room(address):
+            full = len(self._beyond) >= self._head_room
+            entry = Entry.REFUSED if full else Entry.HEAD_ROOM
+        if entry is Entry.HEAD_ROOM:
+            self._beyond.add(guest)
+        elif entry is Entry.SERVED:
+            self._served[address] += 1
+        if entry is not Entry.REFUSED:
+            self._addresses[guest] = address
+            self.is_quiet(guest)
+        return entry
+
+    def _is_room(self, address: str) -> bool:
+        """Return whether one more is served, which another may be dismissed for."""
+        if self._served[address] >= self._most_each:
+            return self._make_room(address)
+        return len(self._addresses) - len(self._beyond) < self._most or self._make_room(
+            self._noisiest()
+        )
+
+    def is_quiet(self, guest: Guest) -> None:
+        """Hear that no request of a connection is being answered."""
+        address = self._addresses.get(guest)
+        if address is not None:
+            self._quiet.setdefault(address, {}).setdefault(guest)
+
+    def is_served(self, guest: Guest) -> None:
+        """Hear that a request of a connection is being answered."""
+        address = self._addresses.get(guest)
+        if address is not None and (quiet := self._quiet.get(address)) is not None:
+            quiet.pop(guest, None)
+            if not quiet:
+                del self._quiet[address]
+
+    def leave(self, guest: Guest) -> None:
+        """Hear that a connection is closed."""
+        self.is_served(guest)
+        address = self._addresses.pop(guest, None)
+        if guest in self._beyond:
+            self._beyond.discard(guest)
+        elif address is not None:
+            self._served[address] -= 1
+            if not self._served[address]:
+                del self._served[address]
+
+    def _noisiest(self) -> str | None:
+        """Return the address with the most quiet connections."""
+        return max(self._quiet, key=lambda each: len(self._quiet[each]), default=None)
+
+    def _make_room(self, address: str | None) -> bool:
+        """Dismiss the oldest quiet connection of an address, if there is one."""
+        for guest in self._quiet.get(address or "", ()):
+            self.leave(guest)
+            guest.dismiss()
+            return True
+        return False
+
+
+def address_of(host: str) -> str:
+    """Return what counts as one address: of IPv6, a network.
+
+    >>> address_of("2001:db8::1") == address_of("2001:db8::2:3:4")
+    True
+    >>> address_of("::ffff:192.0.2.1")
+    '192.0.2.1'
+    """
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:  # a socket in the file system: everybody's
+        return host
+    if not isinstance(address, IPv6Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(int(address) >> _NETWORK_BITS)

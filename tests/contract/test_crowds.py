@@ -1,0 +1,194 @@
+"""Who comes in when there are too many: nobody is kept out by connections that say nothing."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.api.serving.crowd import Crowd, Entry, address_of
+from app.descriptors import HEAD_ROOM, most_accepted, most_connections
+from app.settings import Settings
+from tests.contract.service import ADMIN_KEY, Service, make_key, running
+
+BODY_TO_COME = (
+    "POST /v1/keys HTTP/1.1\r\nHost: h\r\n"
+    f"Authorization: Bearer {ADMIN_KEY}\r\n"
+    "Content-Type: application/json\r\nContent-Length: 10\r\n\r\n"
+).encode()
+
+
+class Connection:
+    def __init__(self, name: str, gone: list[str]) -> None:
+        self._name, self._gone = name, gone
+
+    def dismiss(self) -> None:
+        self._gone.append(self._name)
+
+
+def crowd_of(most: int, most_each: int, head_room: int = 0) -> Crowd:
+    return Crowd(most=most, most_each=most_each, head_room=head_room)
+
+
+def test_the_oldest_quiet_one_of_the_same_address_goes() -> None:
+    gone: list[str] = []
+    crowd = crowd_of(10, 3)
+    held = {name: Connection(name, gone) for name in "abcdef"}
+    for name in "abc":
+        assert crowd.enter(held[name], "192.0.2.1") is Entry.SERVED
+    crowd.is_served(held["a"])
+    assert crowd.enter(held["d"], "192.0.2.1") is Entry.SERVED
+    assert gone == ["b"]
+    crowd.leave(held["b"])  # told twice: by us, and once it is closed
+    assert crowd.enter(held["e"], "192.0.2.2") is Entry.SERVED
+    for name in "cd":
+        crowd.is_served(held[name])
+    assert crowd.enter(held["f"], "192.0.2.1") is Entry.REFUSED
+    crowd.is_quiet(held["d"])
+    assert crowd.enter(held["f"], "192.0.2.1") is Entry.SERVED
+    assert gone == ["b", "d"]
+
+
+def test_the_noisiest_address_makes_room_for_others() -> None:
+    gone: list[str] = []
+    crowd = crowd_of(4, 4)
+    for name in "abc":
+        crowd.enter(Connection(name, gone), "192.0.2.1")
+    crowd.enter(Connection("x", gone), "192.0.2.2")
+    assert crowd.enter(Connection("y", gone), "192.0.2.3") is Entry.SERVED
+    assert gone == ["a"]
+
+
+def test_head_room_is_beyond_the_most_and_bounded() -> None:
+    crowd = crowd_of(2, 2, head_room=1)
+    held = [Connection(str(number), []) for number in range(5)]
+    for number, each in enumerate(held[:2]):
+        crowd.enter(each, f"192.0.2.{number}")
+        crowd.is_served(each)
+    assert crowd.enter(held[2], "192.0.2.9") is Entry.HEAD_ROOM
+    crowd.is_served(held[2])
+    assert crowd.enter(held[3], "192.0.2.8") is Entry.REFUSED
+    crowd.leave(held[3])
+    crowd.leave(held[0])
+    assert crowd.enter(held[4], "192.0.2.8") is Entry.SERVED
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("2001:db8::1", "2001:db8::ffff:1", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("::ffff:192.0.2.1", "192.0.2.1", True),
+        ("fe80::1%eth0", "fe80::2%eth1", True),
+        ("192.0.2.1", "192.0.2.2", False),
+        ("", "", True),
+    ],
+)
+def test_what_counts_as_one_address(one: str, other: str, same: bool) -> None:
+    assert (address_of(one) == address_of(other)) is same
+
+
+@contextmanager
+def limited(soft: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize(("limit", "least"), [(256, 60), (1024, 400), (4096, 2500)])
+def test_connections_follow_from_the_limit_on_open_files(limit: int, least: int) -> None:
+    with limited(limit):
+        most, each = Settings().resolved_max_connections
+        assert least <= most == most_connections() < limit - most_accepted() - HEAD_ROOM
+        assert each == most // 2
+        assert Settings(max_connections=10**6).resolved_max_connections[0] == most
+        assert Settings(max_connections=1).resolved_max_connections == (1, 1)
+        few = Settings(max_connections=50, max_connections_per_address=80)
+        assert few.resolved_max_connections == (50, 50)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    directory = tmp_path_factory.mktemp("crowd") / "data"
+    with running(directory, max_connections=20, max_connections_per_address=20) as found:
+        yield found
+
+
+def connected(service: Service, stack: ExitStack, count: int, said: bytes) -> list[socket.socket]:
+    """Hold connections that have said something."""
+    host, port = service.url.removeprefix("http://").split(":")
+    held = []
+    for _ in range(count):
+        each = stack.enter_context(socket.create_connection((host, int(port))))
+        each.settimeout(10)
+        each.sendall(said)
+        held.append(each)
+    time.sleep(0.3)
+    return held
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /v1/datasets HTTP/1.1\r\nHost: h\r\n"])
+def test_half_open_connections_keep_nobody_out(service: Service, said: bytes) -> None:
+    with ExitStack() as stack:
+        connected(service, stack, 60, said)
+        for _ in range(10):
+            with service.client() as client:
+                assert client.get("/v1/datasets").status_code == 200
+
+
+def test_connections_between_requests_keep_nobody_out(service: Service) -> None:
+    with ExitStack() as stack:
+        for _ in range(40):
+            client = stack.enter_context(service.client())
+            assert client.get("/livez").status_code == 200
+
+
+def test_where_all_have_a_request_there_is_room_for_probes_and_admins(tmp_path: Path) -> None:
+    with (
+        running(tmp_path / "data", max_connections=10, max_connections_per_address=40) as full,
+        ExitStack() as stack,
+    ):
+        with full.client() as admin:
+            key = make_key(admin, "analyst")["secret"]
+        connected(full, stack, 10, BODY_TO_COME)
+        for path in ("/livez", "/readyz"):
+            answer = httpx.get(f"{full.url}{path}")
+            assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+        with full.client() as admin:
+            assert admin.get("/v1/datasets").status_code == 200
+        with full.client(key) as analyst:
+            refused = analyst.get("/v1/datasets")
+            assert (refused.status_code, refused.json()["code"]) == (503, "busy")
+            assert refused.headers["retry-after"] == "1"
+
+
+def test_an_address_has_a_bound_of_its_own(tmp_path: Path) -> None:
+    with (
+        running(tmp_path / "data", max_connections=40, max_connections_per_address=5) as service,
+        ExitStack() as stack,
+    ):
+        with service.client() as admin:
+            key = make_key(admin, "analyst")["secret"]
+        time.sleep(0.1)
+        connected(service, stack, 5, BODY_TO_COME)
+        with service.client(key) as analyst:
+            assert analyst.get("/v1/datasets").status_code == 503
+        connected(service, stack, HEAD_ROOM, BODY_TO_COME)
+        [refused] = connected(service, stack, 1, b"")
+        assert refused.recv(1 << 16).startswith(b"HTTP/1.1 503 ")
+        port = int(service.url.rpartition(":")[2])
+        other = stack.enter_context(
+            socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.2", 0))
+        )
+        other.settimeout(10)
+        other.sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert other.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
