@@ -26,6 +26,7 @@ from mechanisms.geometry.balls import NoiseLaw
 from mechanisms.geometry.combinations import combination_factor
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.privacy import Adjacency
+from mechanisms.statistics.conditions import Condition
 
 Coordinates = Sequence[Fraction]
 Slopes = Mapping[int, Fraction]
@@ -91,6 +92,8 @@ class AdditiveForm:
         As how many single coordinates the noise counts when the time of a draw is reckoned.
     columns_read
         How many columns a draw reads row by row; 0 where the sketches hold the sum.
+    where
+        The conditions by which a draw selects rows.
     linear
         Whether all answers have the same numbers with the same slopes and limits.
     """
@@ -103,6 +106,7 @@ class AdditiveForm:
     details: Json
     noise_size: int
     columns_read: int = 0
+    where: Sequence[Condition] = ()
     linear: bool = False
 
 

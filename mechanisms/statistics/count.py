@@ -18,9 +18,10 @@ from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, constant_slopes
 from mechanisms.statistics.conditions import (
     Condition,
+    Selection,
     check_conditions,
     condition_columns,
-    selected,
+    values_ms,
 )
 from mechanisms.statistics.second_order import MomentReader
 
@@ -59,7 +60,7 @@ class Count:
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
-        return 1.0
+        return 1 + values_ms(self.where)
 
     def moment_columns(self, schema: Schema, /) -> tuple[str, ...] | None:
         """Return no column where moments hold the count: private, and of every record."""
@@ -95,16 +96,17 @@ class Count:
             details={},
             noise_size=1,
             columns_read=len(condition_columns(self.where)),
+            where=self.where,
             linear=True,
         )
 
     def _total(self, data: Data, schema: Schema) -> int:
         if not self.where:
             return data.rows
-        total = 0
+        total, selection = 0, Selection.of(self.where, schema)
         for block in data.blocks(condition_columns(self.where)):
             rows = len(block[self.where[0].column])
-            total += int(selected(self.where, block, schema, rows).sum())
+            total += int(selection.among(block, rows).sum())
         return total
 
 

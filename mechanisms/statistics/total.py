@@ -34,9 +34,10 @@ from mechanisms.statistics.additive import (
 )
 from mechanisms.statistics.conditions import (
     Condition,
+    Selection,
     check_conditions,
     condition_columns,
-    selected,
+    values_ms,
 )
 from mechanisms.statistics.readings import Reading, covers, of_columns
 from mechanisms.statistics.second_order import MomentReader
@@ -76,7 +77,7 @@ class Sum:
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
-        return 1 + 0.15 * len(self.columns)
+        return 1 + 0.15 * len(self.columns) + values_ms(self.where)
 
     def moment_columns(self, _schema: Schema, /) -> tuple[str, ...] | None:
         """Return the columns whose moments determine the answer; None under conditions."""
@@ -157,6 +158,7 @@ class Sum:
             offsets=[Fraction(0)] * len(parts),
             units=[part.unit / weight for part, weight in zip(parts, weights, strict=True)],
             columns_read=len(self._columns_read) if self.where else 0,
+            where=self.where,
         )
 
     @property
@@ -169,8 +171,9 @@ class Sum:
             gram = data.gram(self.columns)
             return gram[0][0], gram[0][1:]
         count, sums = 0, [0] * len(self.columns)
+        selection = Selection.of(self.where, schema)
         for block in data.blocks(self._columns_read):
-            chosen = selected(self.where, block, schema, len(block[self.columns[0]]))
+            chosen = selection.among(block, len(block[self.columns[0]]))
             count += int(chosen.sum())
             for index, name in enumerate(self.columns):
                 sums[index] += int(block[name][chosen].sum(dtype=np.int64))
@@ -254,6 +257,7 @@ def linear_form(
     offsets: list[Fraction],
     units: list[Fraction],
     columns_read: int = 0,
+    where: Sequence[Condition] = (),
 ) -> AdditiveForm:
     """Return the form whose answer is ``{name: offset + unit * coordinate}``."""
 
@@ -278,5 +282,6 @@ def linear_form(
         details={},
         noise_size=len(names),
         columns_read=columns_read,
+        where=where,
         linear=True,
     )
