@@ -134,8 +134,22 @@ class Settings(BaseSettings):
     max_category_values: int = Field(
         default=10_000, ge=1, description="Most values one category column may declare."
     )
+    max_question_bytes: int = Field(
+        default=2**16,
+        ge=2**10,
+        description="Largest question of a release or preview as it is kept, all defaults filled "
+        "in, in bytes. Larger ones are answered 413 and nothing is charged.",
+    )
+    max_stored_bytes_per_day: int = Field(
+        default=2**28,
+        ge=0,
+        description="Bytes that one person's releases may take in the database in a day (UTC): "
+        "questions, plans, answers as they are reckoned beforehand, and 4 KiB each for entries; "
+        "0 for any number. Above it releases are answered 429 too-much-stored, and nothing is "
+        "charged.",
+    )
     rate_limit_per_minute: int = Field(
-        default=0,
+        default=6_000,
         ge=0,
         description="Requests that one key may send per minute and server process; 0 for any "
         "number. Above it requests are answered 429.",

@@ -116,6 +116,7 @@ def _serve(data_dir: str, port: int) -> None:
     os.environ["RELEASE_DESK_BOOTSTRAP_KEY"] = KEY
     os.environ["RELEASE_DESK_DATA_DIR"] = data_dir
     os.environ["RELEASE_DESK_RESPONSE_SLOT_MS"] = "0"
+    os.environ["RELEASE_DESK_RATE_LIMIT_PER_MINUTE"] = "0"
     app = create_app(Settings())
 
     async def bare(body: ReleaseRequest) -> dict[str, str]:

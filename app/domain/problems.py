@@ -29,6 +29,11 @@ class ProblemKind:
     retry_after_s: int | None = None
 
 
+_LIMITED = {
+    "limit": "the setting that was exceeded",
+    "maximum": "its value",
+    "retry_after": "the same number of seconds as in `Retry-After`",
+}
 _KINDS = (
     ProblemKind(
         "invalid-request",
@@ -133,10 +138,8 @@ _KINDS = (
         "name-confusable",
         409,
         "The name looks like another person's",
-        "Somebody has a name that people could take for this one, and budgets and reviews tell "
-        "persons apart by their names alone. No key was made.",
-        "Give the key to that person (`person`), if it is theirs. For a new person choose a name "
-        "that differs in more than look-alike letters, capitals or spaces.",
+        "Caps and reviews tell persons apart by their names, and this one could be mistaken.",
+        "Give the key to that `person` if it is theirs, or choose a clearly different name.",
         {"person": "whose name it looks like"},
     ),
     ProblemKind(
@@ -285,6 +288,15 @@ _KINDS = (
         {"what": "person or dataset: which of the two is paused"},
     ),
     ProblemKind(
+        "too-much-stored",
+        429,
+        "You have had too much stored today",
+        "What is asked and answered is kept for good, and a person may have so many bytes of it "
+        "stored in a day. This release would be more. Nothing was charged.",
+        "Ask again tomorrow (UTC), or ask the operator to raise the limit named in `limit`.",
+        _LIMITED,
+    ),
+    ProblemKind(
         "too-many-jobs",
         429,
         "You have too many unfinished jobs",
@@ -292,11 +304,7 @@ _KINDS = (
         "already. Nothing was charged.",
         "Wait for one of them to end, or ask the operator to raise the limit named in `limit`. "
         "Releases that are no jobs are answered meanwhile.",
-        {
-            "limit": "the setting that was exceeded",
-            "maximum": "its value",
-            "retry_after": "the same number of seconds as in `Retry-After`",
-        },
+        _LIMITED,
     ),
     ProblemKind(
         "release-void",

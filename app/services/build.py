@@ -193,6 +193,7 @@ def _build_drawing(
         max_waiting=settings.max_waiting_draws,
         max_waiting_costly=settings.max_waiting_plans,
         calculator=processes.calculator,
+        most_bytes=settings.max_question_bytes,
     )
     receipts = Receipts(store)
     draws = DrawService(
@@ -224,6 +225,7 @@ def _build_drawing(
         moments=moments,
         max_waiting=settings.max_waiting_draws,
         most_jobs=settings.max_unfinished_jobs,
+        most_bytes=settings.max_stored_bytes_per_day or None,
     )
     return _Drawing(plans=plans, receipts=receipts, jobs=jobs, releases=releases)
 

@@ -47,7 +47,7 @@ class Service:
 @contextmanager
 def running(data_dir: Path, **settings: Any) -> Iterator[Service]:
     """Serve a data directory until the block ends; at once, unless a test is about time."""
-    chosen = {"response_slot_ms": 0, **settings}
+    chosen = {"response_slot_ms": 0, "rate_limit_per_minute": 0, **settings}
     app = create_app(Settings(data_dir=data_dir, bootstrap_key=ADMIN_KEY, **chosen))
     config = uvicorn.Config(
         app,

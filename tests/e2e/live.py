@@ -72,6 +72,7 @@ class LiveServer:
             "RELEASE_DESK_DATA_DIR": str(data_dir),
             "RELEASE_DESK_BOOTSTRAP_KEY": ADMIN_KEY,
             "RELEASE_DESK_RESPONSE_SLOT_MS": "0",
+            "RELEASE_DESK_RATE_LIMIT_PER_MINUTE": "0",
             **environment,
         }
         self._process: Any = None

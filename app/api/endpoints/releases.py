@@ -78,8 +78,8 @@ _PARAMETERS = {
         "idempotency-key-missing", "not-found", "budget-exceeded",
         "dataset-archived",
         "policy-refused", "empty-dataset", "idempotency-key-reused", "release-closed",
-        "release-void", "internal", "busy", "too-many-jobs", "paused", "dataset-unreadable",
-        "not-ready",
+        "release-void", "internal", "busy", "too-many-jobs", "too-much-stored", "paused",
+        "dataset-unreadable", "not-ready",
         answers={
             201: {"model": ReleaseAnswer, "headers": carrying("Location", "ETag")},
             202: {

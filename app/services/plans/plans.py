@@ -24,6 +24,7 @@ from app.services.plans.lanes import (
     Lane,
 )
 from app.services.plans.questions import Question, read_question
+from app.services.plans.sizes import answer_bytes, require_storable
 from app.store import ReleaseRecord
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Plan
@@ -42,7 +43,8 @@ class Offer:
     ``plan`` is how it is drawn here, None where it was made in another process:
     what is costly to plan is a job, and a job is not drawn here. ``reviewed``
     says whether it waits for a review first. ``cost`` is in the account's unit;
-    ``text`` is what the release keeps of plan and job, as JSON.
+    ``text`` is what the release keeps of plan and job, as JSON. ``answer_bytes`` is
+    about how much the answer takes.
     """
 
     plan: Plan | None
@@ -50,6 +52,7 @@ class Offer:
     reviewed: bool
     cost: int
     text: str
+    answer_bytes: int
 
     def drawn_here(self) -> Plan:
         """Return the plan.
@@ -75,11 +78,20 @@ class PlanService:
         How many may be made or wait for it: here, and of one person's in the calculator.
     calculator
         Where the costly ones are made, one at a time.
+    most_bytes
+        How large a question may be that is asked anew.
     """
 
     def __init__(
-        self, *, threads: int, max_waiting: int, max_waiting_costly: int, calculator: Calculator
+        self,
+        *,
+        threads: int,
+        max_waiting: int,
+        max_waiting_costly: int,
+        calculator: Calculator,
+        most_bytes: int,
     ) -> None:
+        self._most_bytes = most_bytes
         self._short = Lane(threads=threads, most=max_waiting)
         self._costly = FairLane(most=max_waiting_costly)
         self._calculator = calculator
@@ -94,8 +106,9 @@ class PlanService:
         ------
         Problem
             ``invalid-request`` when the question does not fit the data set's
-            public description or is not offered; ``empty-dataset``; ``busy``.
+            public description or is not offered; ``empty-dataset``; ``too-large``; ``busy``.
         """
+        require_storable(question, self._most_bytes)
         return await self._offer(facts, question, person=person, patient=False)
 
     async def _offer(
@@ -165,6 +178,7 @@ class PlanService:
         Problem
             As :meth:`offer`, and what the function raises.
         """
+        require_storable(question, self._most_bytes)
         if expected_ms <= LONGEST_SHORT_MS:
             offer = await self.offer(facts, question, person=person)
             return await self._short.run(function, offer, facts, question, *arguments)
@@ -238,8 +252,14 @@ def make_offer(facts: DatasetFacts, question: Question) -> Offer:
         **plan_json(plan, question.epsilon),
         "job": None if job is None else job.to_json(),
     }
-    cost = facts.meter.cost(plan.guarantee)
-    return Offer(plan, job, reviewed, cost, json.dumps(kept, allow_nan=False))
+    return Offer(
+        plan=plan,
+        job=job,
+        reviewed=reviewed,
+        cost=facts.meter.cost(plan.guarantee),
+        text=json.dumps(kept, allow_nan=False),
+        answer_bytes=answer_bytes(question.statistic, facts.schema),
+    )
 
 
 def _offer_alone(facts: DatasetFacts, question: Question) -> Offer:

@@ -60,6 +60,9 @@ class ReleaseService:
     most_jobs
         How many unfinished jobs a person may have; one more is refused as
         ``too-many-jobs`` before any charge.
+    most_bytes
+        How many bytes a person may have stored in a day, None for any number; above it a
+        release is refused as ``too-much-stored`` before any charge.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class ReleaseService:
         moments: PublicMoments,
         max_waiting: int,
         most_jobs: int,
+        most_bytes: int | None,
     ) -> None:
         self._store = store
         self._datasets = datasets
@@ -83,6 +87,7 @@ class ReleaseService:
         self._jobs = jobs
         self._max_waiting = max_waiting
         self._most_jobs = most_jobs
+        self._most_bytes = most_bytes
         self._running: dict[tuple[str, str], _Running] = {}
         self.moments = moments
 
@@ -150,6 +155,8 @@ class ReleaseService:
                 worker=self.draws.worker if offer.job is None else None,
                 deadline_s=None if offer.job is None else offer.job.deadline_s,
                 most_jobs=None if offer.job is None else self._most_jobs,
+                answer_bytes=offer.answer_bytes,
+                most_bytes=self._most_bytes,
             )
             if offer.reviewed:
                 charged = await reserve(self._store, charge)

@@ -199,8 +199,8 @@ async def reserve(store: Store, wanted: Debit) -> Charged:
     Raises
     ------
     Problem
-        ``not-found``, ``dataset-archived``, ``paused``; ``budget-exceeded`` with nothing
-        written.
+        ``not-found``, ``dataset-archived``, ``paused``, ``too-much-stored``;
+        ``budget-exceeded`` with nothing written.
     """
     return await store.awrite(partial(_reserve, wanted))
 
@@ -220,5 +220,7 @@ def _reserve(wanted: Debit, work: UnitOfWork) -> Charged:
         request=wanted.request,
         plan=wanted.plan,
         idem=wanted.idem,
+        size=wanted.size,
+        most_bytes=wanted.most_bytes,
     )
     return Charged(record, fresh=True)

@@ -109,6 +109,7 @@ _CONDITIONS: Mapping[str, str] = {
         " AND ((result IS NULL) = (result_hash IS NULL)))"
     ),
     "ck_release_attempts": "((attempts >= 0) AND (attempts <= 3))",
+    "ck_allowance_bytes": "(bytes >= 0)",
     "ck_worker_lease": "(lease_until_ms >= 0)",
     "ck_job_deadline": "(deadline_s >= 1)",
     "ck_turn_number": "(number >= 1)",

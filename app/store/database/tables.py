@@ -305,6 +305,19 @@ turn = Table(
     sqlite_with_rowid=False,
 )
 
+# How many bytes each person has had stored on their last day.
+allowance = Table(
+    "allowance",
+    metadata,
+    Column("person", Text, nullable=False),
+    Column("day", Text, nullable=False),
+    Column("bytes", _Int, nullable=False),
+    PrimaryKeyConstraint("person", name="pk_allowance"),
+    CheckConstraint("bytes >= 0", name="ck_allowance_bytes"),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
 # Uploads under way. Like a release's, the ``worker`` may be gone.
 upload = Table(
     "upload",

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row
 from app.domain.ledger import EntryKind
 from app.domain.problems import Problem
 from app.domain.releases import plan_digest, request_fingerprint
+from app.store.ledger.allowances import Allowances
 from app.store.ledger.caps import PersonCaps
 from app.store.ledger.commands import Charged, Command, Debit, Finish, Void
 from app.store.ledger.entries import Chain, EntriesWriter, Occasion
@@ -100,11 +101,14 @@ class BatchWriter:
             self._connection, {debit.principal for debit in debits if debit.most_jobs is not None}
         )
         paused = all_paused(self._connection) if rows and rows[0].pauses else ()
+        counted = {debit.principal for debit in debits if debit.most_bytes is not None}
+        allowances = Allowances(self._connection, counted, at=at)
         last = rows[0].last_release if rows else 0
         batch = _Batch(
             self._entries,
             slices,
             places,
+            allowances,
             paused=paused,
             at=at,
             last_release=last,
@@ -122,6 +126,7 @@ class BatchWriter:
         if chains := [chain for chain in batch.chains.values() if chain.rows]:
             self._entries.write_all(chains)
             slices.write()
+            allowances.write()
             self._releases.insert([*batch.made.values()])
             enter(self._connection, batch.jobs)
         return outcomes
@@ -135,6 +140,7 @@ class _Batch:
         entries: EntriesWriter,
         slices: PersonCaps,
         places: Places,
+        allowances: Allowances,
         *,
         paused: Collection[tuple[str, str]],
         at: str,
@@ -145,6 +151,7 @@ class _Batch:
         self._slices = slices
         self._places = places
         self._paused = paused
+        self._allowances = allowances
         self._at = at
         self._last_release = last_release
         self._ids = release_ids(last_release + 1, most)
@@ -164,11 +171,15 @@ class _Batch:
             require_running(self._paused, person=person, dataset=debit.dataset)
             if debit.most_jobs is not None:
                 self._places.check(person, debit.most_jobs)
+            if debit.most_bytes is not None:
+                self._allowances.check(person, debit.size, debit.most_bytes)
             self._slices.check(account, person, amount, remaining=balance.remaining)
             after = balance.after(EntryKind.DEBIT, amount)
         except Problem as refused:
             return refused
         self._slices.take(account, person, amount)
+        if debit.most_bytes is not None:
+            self._allowances.take(person, debit.size)
         self._last_release += 1
         if debit.deadline_s is not None:
             self._places.take(person)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from app.store.ledger.allowances import ENTRY_BYTES
 from app.store.ledger.records import ReleaseRecord
 
 T = TypeVar("T")
@@ -46,13 +47,17 @@ class Debit(Command[Charged]):
         Who will draw it; without one it waits in the queue.
     deadline_s
         The public deadline of a job, in seconds; None for what is no job.
+    answer_bytes
+        About how many bytes its answer will take.
+    most_bytes
+        How many bytes the person may have stored in a day; None for any number.
     most_jobs
         How many jobs the person may have in the queue, this one included.
 
     Raises
     ------
     Problem
-        ``not-found``, ``dataset-archived``, ``paused``, ``too-many-jobs``;
+        ``not-found``, ``dataset-archived``, ``paused``, ``too-many-jobs``, ``too-much-stored``;
         ``budget-exceeded`` with nothing written.
     """
 
@@ -65,6 +70,13 @@ class Debit(Command[Charged]):
     worker: str | None = None
     deadline_s: int | None = None
     most_jobs: int | None = None
+    answer_bytes: int = 0
+    most_bytes: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Return about how many bytes are stored for it, in the end."""
+        return len(self.request) + len(self.plan) + self.answer_bytes + ENTRY_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,9 @@ from app.domain.problems import Problem
 from app.domain.releases import GIVEN_BACK, ReleaseState, plan_digest, request_fingerprint
 from app.store.database import tables
 from app.store.ledger.accounts import AccountsWriter
+from app.store.ledger.allowances import Allowances
 from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion
-from app.store.ledger.ids import release_ids
+from app.store.ledger.ids import now, release_ids
 from app.store.ledger.jobs import enter
 from app.store.ledger.pauses import Pauses
 from app.store.ledger.records import ReleaseRecord
@@ -104,17 +105,24 @@ class ReviewsWriter(Reviews):
         request: str,
         plan: str,
         idem: str,
+        size: int = 0,
+        most_bytes: int | None = None,
     ) -> ReleaseRecord:
         """Set budget aside for a release; its state is ``reserved``, and nothing is drawn.
 
-        The arguments are those of :meth:`ReleasesWriter.debit`, and so is the rule on
-        the Idempotency-Key: look it up first.
+        The arguments are those of :class:`~app.store.ledger.commands.Debit`, and so is the
+        rule on the Idempotency-Key: look it up first.
 
         Raises
         ------
         Problem
-            ``not-found``; ``budget-exceeded`` with nothing written.
+            ``not-found``; ``too-much-stored``; ``budget-exceeded`` with nothing written.
         """
+        if most_bytes is not None:
+            allowances = Allowances(self._connection, [principal], at=now())
+            allowances.check(principal, size, most_bytes)
+            allowances.take(principal, size)
+            allowances.write()
         number = self._releases.next_number()
         (release,) = release_ids(number)
         fingerprint = request_fingerprint(dataset=dataset, request=request)
