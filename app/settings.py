@@ -207,6 +207,13 @@ class Settings(BaseSettings):
         le=64,
         description="Uploads that are read in at once; further ones wait on disk.",
     )
+    max_overlaps_per_day: int = Field(
+        default=10,
+        ge=1,
+        description="How many of a person's uploads may be refused within 24 hours because they "
+        "overlap data that somebody else has uploaded, each of which tells something of it. Then "
+        "the person's uploads answer 429 too-many-overlaps.",
+    )
     max_waiting_uploads: int = Field(
         default=16,
         ge=1,

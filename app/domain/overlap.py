@@ -34,6 +34,12 @@ three quarters of all columns of one of the two files, by their number and by th
 bits. A column by which two rows agree often counts as the part of a column that its
 entropy is of one bit. A list of all numbers, or of all days, counts as none.
 
+*Other people's data.* What is told of a comparison tells something of earlier data. Who
+uploaded that has seen it; nobody else may ask for single persons by uploads of a few
+rows. So with the data of others nothing is compared below :data:`OTHERS`, and an upload
+that could tell persons and is smaller is not compared with them at all: it is refused
+whatever they hold.
+
 Rows, shares and counts stay inside: what is told is that there is an overlap.
 """
 
@@ -41,10 +47,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MIN_SHARE = 0.1
-MIN_COMMON = 2
 MIN_BITS = 20.0
 _EVEN_SLACK = 64
 _ENOUGH_TWINS = 30
@@ -56,6 +61,20 @@ _LIST_DENSITY = 0.25
 _CHANCE_OF_FEW = 3
 """Pairs of equal cells that a column with none among so many pairs may have had all the same."""
 _MOST_CHANCE_OF_SUMS = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """How many different rows must be compared, and be in common, before anything is told."""
+
+    compared: int
+    common: int
+
+
+OWN = Floor(compared=1, common=2)
+"""For data of one's own."""
+OTHERS = Floor(compared=20, common=5)
+"""For data that somebody else has uploaded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,15 +147,33 @@ class ColumnShape:
         return 0.0 if self.is_list else min(_MOST_COLUMN_BITS, self.bits)
 
 
-def overlaps(*, smaller: TableShape, larger: TableShape, compared: int, common: int) -> bool:
+def overlaps(
+    *, smaller: TableShape, larger: TableShape, compared: int, common: int, floor: Floor = OWN
+) -> bool:
     """Say whether ``common`` of ``compared`` rows of the smaller table are too many for chance."""
     chance = chance_of_equal(smaller=smaller, larger=larger)
-    return beyond_chance(chance, compared=compared, common=common)
+    return beyond_chance(chance, compared=compared, common=common, floor=floor)
 
 
-def beyond_chance(chance: float, *, compared: int, common: int) -> bool:
+def is_below(floor: Floor, table: TableShape) -> bool:
+    """Say whether a table is too small to be compared, and could tell single persons if it were.
+
+    >>> income = TableShape(rows=2, distinct=2, twins=0.0, bits=20.0)
+    >>> coins = TableShape(rows=2, distinct=2, twins=0.0, bits=1.0)
+    >>> is_below(OTHERS, income), is_below(OTHERS, coins)
+    (True, False)
+    """
+    if not 0 < table.distinct < floor.compared:
+        return False
+    # rows written several times are no less told by one of them
+    once = replace(table, rows=math.ceil(table.distinct), twins=0.0)
+    chance = chance_of_equal(smaller=once, larger=once)
+    return -table.distinct * math.log2(chance) >= MIN_BITS
+
+
+def beyond_chance(chance: float, *, compared: int, common: int, floor: Floor = OWN) -> bool:
     """Say whether ``common`` of ``compared`` are too many, each of which has this chance."""
-    if common < MIN_COMMON:
+    if compared < floor.compared or common < floor.common:
         return False
     chance = min(1.0, max(_LEAST_CHANCE, chance))
     share = common / compared

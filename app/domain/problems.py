@@ -183,6 +183,22 @@ _KINDS = (
         },
     ),
     ProblemKind(
+        "too-few-rows",
+        409,
+        "Too few rows to be compared with other people's data",
+        "An answer could tell whether single persons are in it. Nothing was compared or stored.",
+        "Upload more rows, or ask an admin to upload it with `overlap` and a reason.",
+        {"minimum": "how many different rows are compared with what others have uploaded"},
+    ),
+    ProblemKind(
+        "too-many-overlaps",
+        429,
+        "Too many of your uploads overlapped other people's data",
+        "Each such refusal tells something of that data, so there are few in 24 hours.",
+        "Wait as long as `Retry-After` says, or ask an admin to upload it with a reason.",
+        {"maximum": "how many", "retry_after": "the same number of seconds as in `Retry-After`"},
+    ),
+    ProblemKind(
         "lineage-lost",
         503,
         "Nobody can tell whether these rows belong to an earlier data set",

@@ -18,7 +18,7 @@ class StoringOrder:
     spare: bool
     task: str | None = None
     sha256: str = ""
-    earlier: Sequence[Sequence[str]] = ()
+    earlier: Sequence[tuple[str, str, bool]] = ()
 
     def to_json(self) -> bytes:
         """Return the order as it is sent."""

@@ -71,5 +71,5 @@ def _compare(order: StoringOrder, answering: Connection) -> None:
     files = LineageFiles(Path(order.directory))
     earlier = [Digested(*each) for each in order.earlier]
     verdict = compare(files, Digested(order.dataset, order.sha256), earlier)
-    outcome = {"found": verdict.found, "lost": verdict.lost}
+    outcome = {"found": verdict.found, "lost": verdict.lost, "withheld": verdict.withheld}
     send(answering, Message.OUTCOME, json.dumps(outcome).encode())

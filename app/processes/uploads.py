@@ -108,14 +108,14 @@ class StoringProcesses:
                 directory=str(self._data_dir.absolute()),
                 dataset=upload.dataset,
                 sha256=upload.sha256,
-                earlier=[(each.dataset, each.sha256) for each in earlier],
+                earlier=[(each.dataset, each.sha256, each.own) for each in earlier],
                 spare=spare,
             )
             outcome, _ = self._finish(self._start(order))
             return outcome
 
         outcome = self._crew.in_spare_time(attempt)
-        return Verdict(outcome["found"], tuple(outcome["lost"]))
+        return Verdict(outcome["found"], tuple(outcome["lost"]), outcome["withheld"])
 
     def close(self) -> None:
         """End every process; what waits for one hears that it is lost, once it is gone."""

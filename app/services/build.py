@@ -20,6 +20,7 @@ from app.services.datasets.datasets import DatasetService
 from app.services.datasets.erasing import ErasingService
 from app.services.datasets.lineage import Comparing, LineageService
 from app.services.datasets.readable import ReadableData
+from app.services.datasets.refusals import OverlapRefusals
 from app.services.datasets.unfinished import UnfinishedUploads
 from app.services.health import HealthService
 from app.services.people.keys import KeyService
@@ -162,7 +163,14 @@ def _build_data(settings: Settings, store: Store, processes: HelperProcesses, wo
     unfinished = UnfinishedUploads(
         store, staging=vault, published=plane, digests=files, worker=worker
     )
-    datasets = DatasetService(store, intake, lineage, unfinished, threads=settings.upload_threads)
+    datasets = DatasetService(
+        store,
+        intake,
+        lineage,
+        unfinished,
+        OverlapRefusals(most_per_day=settings.max_overlaps_per_day),
+        threads=settings.upload_threads,
+    )
     data = _Data(
         plane=plane,
         datasets=datasets,

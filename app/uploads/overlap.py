@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from app.domain.overlap import MIN_BITS, MIN_COMMON, overlaps
+from app.domain.overlap import MIN_BITS, OTHERS, OWN, Floor, is_below, overlaps
 from app.uploads.file_overlap import NewFile
 from app.uploads.pools import Pool, in_both
-from app.uploads.row_digests import FILE, SINGLE, Kept, RowDigests
+from app.uploads.row_digests import ALL, FILE, SINGLE, Kept, RowDigests
 
 
 class Newcomer:
@@ -25,18 +25,28 @@ class Newcomer:
         self._pool = Pool([kept.sample.digests for kept in self._singles])
         self._file = NewFile(digests.file)
 
-    def overlaps(self, old: RowDigests) -> bool:
+    @property
+    def is_small(self) -> bool:
+        """Say whether it is too small to be compared with what others have uploaded."""
+        rows = [kept.shape for kept in self._digests.kept if ALL in kept.labels]
+        file = self._digests.file
+        rows += [file.shape(each) for each in file.sums if each.left_out is None]
+        return any(is_below(OTHERS, shape) for shape in rows)
+
+    def overlaps(self, old: RowDigests, floor: Floor = OWN) -> bool:
         """Say whether both hold largely the same rows; see :mod:`app.domain.overlap`."""
         new = self._digests
         if new.whole is not None and new.whole == old.whole and new.whole_bits >= MIN_BITS:
-            return True
-        pairs = (*_same_columns(new, old), *self._common_singles(old))
-        return any(_samples_overlap(*pair) for pair in pairs) or self._file.overlaps(old.file)
+            return new.kept[0].sample.rows >= floor.compared
+        pairs = (*_same_columns(new, old), *self._common_singles(old, floor))
+        return any(_samples_overlap(*pair, floor) for pair in pairs) or self._file.overlaps(
+            old.file, floor
+        )
 
-    def _common_singles(self, old: RowDigests) -> Iterator[tuple[Kept, Kept]]:
+    def _common_singles(self, old: RowDigests, floor: Floor) -> Iterator[tuple[Kept, Kept]]:
         """Yield the single columns of two tables that have digests in common at all."""
         for theirs in singles_of(old):
-            for place in self._pool.sharing(theirs.sample.digests, MIN_COMMON):
+            for place in self._pool.sharing(theirs.sample.digests, floor.common):
                 yield self._singles[place], theirs
 
 
@@ -63,7 +73,7 @@ def _same_columns(new: RowDigests, old: RowDigests) -> Iterator[tuple[Kept, Kept
         }.values()
 
 
-def _samples_overlap(one: Kept, other: Kept) -> bool:
+def _samples_overlap(one: Kept, other: Kept, floor: Floor) -> bool:
     limit = min(one.sample.limit, other.sample.limit)
     ours, theirs = one.sample.below(limit), other.sample.below(limit)
     if not len(ours) or not len(theirs):
@@ -75,4 +85,5 @@ def _samples_overlap(one: Kept, other: Kept) -> bool:
         larger=larger.shape,
         compared=min(len(ours), len(theirs)),
         common=in_both(ours, theirs),
+        floor=floor,
     )

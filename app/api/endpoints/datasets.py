@@ -52,6 +52,7 @@ _UPLOAD = {
     responses=documented(
         "malformed-request", "name-taken",
         "invalid-upload", "overlapping-dataset",
+        "too-few-rows", "too-many-overlaps",
         "lineage-lost", "busy", "not-ready",
         answers={201: {"headers": carrying("Location")}},
     ),

@@ -22,6 +22,7 @@ from app.engine.schema import schema_of
 from app.services.datasets.accounting import Meter, meter_of
 from app.services.datasets.accounts import delta_of, origin_of
 from app.services.datasets.lineage import Comparison, LineageService, require_unrelated
+from app.services.datasets.refusals import OverlapRefusals
 from app.services.datasets.unfinished import UnfinishedUploads
 from app.services.people.keys import Caller
 from app.store import (
@@ -126,6 +127,7 @@ class DatasetService:
         intake: Intake,
         lineage: LineageService,
         unfinished: UnfinishedUploads,
+        refusals: OverlapRefusals,
         *,
         threads: int = 1,
     ) -> None:
@@ -133,6 +135,7 @@ class DatasetService:
         self._intake = intake
         self._lineage = lineage
         self._unfinished = unfinished
+        self._refusals = refusals
         # reading an upload in takes memory and time: only so many at once, and
         # never all the threads that answer plain reads
         self._turns = anyio.CapacityLimiter(threads)
@@ -146,11 +149,12 @@ class DatasetService:
         Problem
             ``name-taken``, ``forbidden`` (an overlap override by a curator),
             ``invalid-request`` (an account it cannot have), what ingest
-            refuses, ``overlapping-dataset`` or ``lineage-lost``.
+            refuses, ``overlapping-dataset``, ``too-few-rows``, ``too-many-overlaps`` or
+            ``lineage-lost``.
         """
         if new.overlap_reason is not None:
             caller.require(Role.ADMIN)
-        origin = await anyio.to_thread.run_sync(self._check_free, new)
+        origin = await anyio.to_thread.run_sync(self._check_free, new, caller.person)
         dataset = new_id("ds")
         async with self._unfinished.begun(dataset):
             stored = await anyio.to_thread.run_sync(
@@ -172,10 +176,18 @@ class DatasetService:
         while True:
             if kept is not None:
                 compare = partial(
-                    self._lineage.compare, kept, account=new.account, since=comparison
+                    self._lineage.compare,
+                    kept,
+                    account=new.account,
+                    person=person,
+                    since=comparison,
                 )
                 comparison = await anyio.to_thread.run_sync(compare, limiter=self._turns)
             if new.overlap_reason is None:
+                if comparison.found is not None:
+                    await self._store.awrite(
+                        partial(self._refusals.record, person=person, comparison=comparison)
+                    )
                 require_unrelated(comparison)
             admission = _Admission(
                 dataset=dataset, new=new, rows=stored.rows, person=person, origin=origin,
@@ -193,8 +205,10 @@ class DatasetService:
         _register(upload, work)
         return True
 
-    def _check_free(self, new: NewDataset) -> Origin:
+    def _check_free(self, new: NewDataset, person: str) -> Origin:
         with self._store.reading() as reader:
+            if new.overlap_reason is None:
+                self._refusals.require_left(reader, person)
             if reader.datasets.by_name(new.name) is not None:
                 raise Problem("name-taken", "Another data set has this name.")
             return _origin(reader, new)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from app.domain.overlap import OTHERS, OWN
 from app.domain.problems import Problem
 from app.store import DigestHistory, LineageRecord, Store, read_past
 from app.uploads.overlap import Newcomer
@@ -32,18 +33,26 @@ _UNTOLD = (
 
 @dataclass(frozen=True, slots=True)
 class Digested:
-    """A data set whose rows' digests are kept, and the SHA-256 of their file."""
+    """A data set whose rows' digests are kept, and the SHA-256 of their file.
+
+    ``own`` says whether whoever uploads now has uploaded it too, and so has seen its rows.
+    """
 
     dataset: str
     sha256: str
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Which of some data sets an upload overlaps, the first of them, and whose digests are lost."""
+    """Which of some data sets an upload overlaps, the first of them, and whose digests are lost.
+
+    ``withheld`` says that it is too small to be compared with those of others, and was not.
+    """
 
     found: str | None = None
     lost: tuple[str, ...] = ()
+    withheld: bool = False
 
 
 Comparing = Callable[[Digested, Sequence[Digested]], Verdict]
@@ -56,7 +65,9 @@ class Comparison:
 
     ``accounts`` are the ones that what was found may be in. ``lost`` names the data
     sets whose digests can no longer be used, ``untold`` the accounts opened again of
-    which nobody can tell whose they are.
+    which nobody can tell whose they are. ``withheld`` says that the upload is too small
+    to be compared with what others have uploaded. ``own`` says that what was found is
+    the uploader's own.
     """
 
     upto: int = 0
@@ -64,13 +75,15 @@ class Comparison:
     accounts: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     untold: tuple[str, ...] = ()
+    withheld: bool = False
+    own: bool = False
 
     @property
     def named(self) -> str:
         """Return what was found, for the record of an override."""
         if self.found is not None:
             return self.found
-        return "what cannot be told" if self.lost or self.untold else "nothing"
+        return "what cannot be told" if self.lost or self.untold or self.withheld else "nothing"
 
 
 class LineageService:
@@ -93,15 +106,17 @@ class LineageService:
         self._files = files
         self._compare = comparing or partial(compare, files)
 
-    def compare(self, upload: Digested, *, account: str | None, since: Comparison) -> Comparison:
-        """Compare an upload with what came since an earlier comparison, and what is forgotten.
+    def compare(
+        self, upload: Digested, *, account: str | None, person: str, since: Comparison
+    ) -> Comparison:
+        """Compare a person's upload with what came since a comparison, and what is forgotten.
 
         What it is compared with is not of the ``account`` that it is attached to.
         """
         found = since
         while records := self._registered(after=found.upto):
             registered = {
-                Digested(each.dataset, each.sha256): (each.account,)
+                Digested(each.dataset, each.sha256, each.person == person): (each.account,)
                 for each in records
                 if each.sha256 is not None
             }
@@ -124,13 +139,15 @@ class LineageService:
         if since.found is not None or not others:
             return since
         verdict = self._compare(upload, list(others))
-        places = {each.dataset: accounts for each, accounts in others.items()}
-        return replace(
+        compared = replace(
             since,
-            found=verdict.found,
-            accounts=() if verdict.found is None else places[verdict.found],
             lost=(*since.lost, *verdict.lost),
+            withheld=since.withheld or verdict.withheld,
         )
+        for each, accounts in others.items():
+            if each.dataset == verdict.found:
+                return replace(compared, found=each.dataset, accounts=accounts, own=each.own)
+        return compared
 
     def _past(self) -> DigestHistory:
         with self._store.reading() as reader:
@@ -148,6 +165,8 @@ class LineageService:
 def compare(files: LineageFiles, upload: Digested, earlier: Sequence[Digested]) -> Verdict:
     """Compare an upload with data sets one by one, until it overlaps one.
 
+    One that is too small is not compared with those of others.
+
     Raises
     ------
     VaultError, MalformedError
@@ -156,13 +175,16 @@ def compare(files: LineageFiles, upload: Digested, earlier: Sequence[Digested]) 
     digests = RowDigests.from_bytes(files.read(upload.dataset, upload.sha256))
     newcomer = Newcomer(digests)
     lost: list[str] = []
+    withheld = newcomer.is_small and not all(each.own for each in earlier)
     for each in earlier:
+        if withheld and not each.own:
+            continue
         old = _read(files, each, digests.key)
         if old is None:
             lost.append(each.dataset)
-        elif newcomer.overlaps(old):
-            return Verdict(each.dataset, tuple(lost))
-    return Verdict(None, tuple(lost))
+        elif newcomer.overlaps(old, OWN if each.own else OTHERS):
+            return Verdict(each.dataset, tuple(lost), withheld)
+    return Verdict(None, tuple(lost), withheld)
 
 
 def _read(files: LineageFiles, kept: Digested, key: str) -> RowDigests | None:
@@ -189,12 +211,15 @@ def require_unrelated(comparison: Comparison) -> None:
     Raises
     ------
     Problem
-        ``overlapping-dataset``; ``lineage-lost`` when nobody can tell.
+        ``overlapping-dataset``; ``too-few-rows`` when it was not to be compared;
+        ``lineage-lost`` when nobody can tell.
     """
     if comparison.found is not None:
         accounts = comparison.accounts
         place = {"account": accounts[0]} if len(accounts) == 1 else {"accounts": [*accounts]}
         raise Problem("overlapping-dataset", dataset=comparison.found, **place)
+    if comparison.withheld:
+        raise Problem("too-few-rows", minimum=OTHERS.compared)
     if comparison.lost:
         raise Problem("lineage-lost", dataset=comparison.lost[0])
     if comparison.untold:

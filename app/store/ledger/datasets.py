@@ -24,7 +24,13 @@ _FIRST_OF = (
 )
 _ARCHIVED = select(_dataset.id).where(_dataset.status == DatasetStatus.ARCHIVED.value)
 _LINEAGES = (
-    select(_dataset.number, _dataset.id.label("dataset"), _dataset.account, tables.lineage.c.sha256)
+    select(
+        _dataset.number,
+        _dataset.id.label("dataset"),
+        _dataset.account,
+        _dataset.created_by.label("person"),
+        tables.lineage.c.sha256,
+    )
     .outerjoin(tables.lineage, tables.lineage.c.dataset == _dataset.id)
     .where(_dataset.number > bindparam("after"))
     .order_by(_dataset.number)

@@ -173,11 +173,15 @@ class PauseRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineageRecord:
-    """Which digests a data set's rows have: the SHA-256 of their file, None without one."""
+    """Which digests a data set's rows have: the SHA-256 of their file, None without one.
+
+    ``person`` has uploaded them.
+    """
 
     number: int
     dataset: str
     account: str
+    person: str
     sha256: str | None
 
 
