@@ -1,7 +1,7 @@
-# syntax=docker/dockerfile:1
 # Two stages: the first has the resolver's hashes and the build tools, the second only what runs.
+# Both begin from one image, named by its digest: docs/operations.md says how to take a newer one.
 
-FROM python:3.12-slim AS build
+FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea AS build
 WORKDIR /src
 # Every file is checked against a hash of requirements.lock as it arrives. What is installed later
 # comes from this directory alone, so it is pinned to the same hashes, development tools left out.
@@ -21,7 +21,7 @@ RUN python -m venv /tools \
     && python -m pip --python /opt/release-desk/bin/python install --quiet --no-index \
         --find-links /wheels --compile /dist/*.whl
 
-FROM python:3.12-slim
+FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea
 LABEL org.opencontainers.image.title="Release Desk" \
       org.opencontainers.image.licenses="MIT"
 COPY --from=build /opt/release-desk /opt/release-desk

@@ -145,6 +145,13 @@ def test_data_sets_are_listed_and_found(place: Place) -> None:
             page = r.datasets.list(limit=2)
             rest = r.datasets.list(before=page[-1].number)
             assert [x.name for x in (*page, *rest)] == ["d2", "d1", "d0", "people"]
+            for most, names in ((1, ["d2"]), (2 * 1_031, ["d2", "d1"]), (10**6, ["d2", "d1"])):
+                shown = r.datasets.page(before=None, limit=2, most_bytes=most)
+                assert ([x.name for x in shown.records], shown.more) == (names, True)
+            last = r.datasets.page(before=page[-1].number, limit=2, most_bytes=10**6)
+            assert ([x.name for x in last.records], last.more) == (["d0", "people"], False)
+            none = r.datasets.page(before=rest[-1].number, limit=2, most_bytes=10**6)
+            assert (none.records, none.more) == ((), False)
             assert r.datasets.by_name("d1") == added[1] == r.datasets.get("ds_1")
             assert r.datasets.by_name("D1") is None
 

@@ -81,3 +81,28 @@ def test_the_client_goes_on_until_there_is_no_more(large: Service) -> None:
     with ReleaseDesk(large.url, ADMIN_KEY) as desk:
         ids = [release.id for release in desk.releases()]
     assert len(ids) == len(set(ids)) == LARGE + 1
+
+
+def test_a_page_of_data_sets_is_bounded_in_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.api.endpoints.datasets.MOST_BYTES", 30_000)
+    with running(tmp_path / "data") as service, service.client() as client:
+        names = []
+        for number in range(4):
+            wide = {"c": {"type": "category", "values": ["é" * 20 + str(i) for i in range(300)]}}
+            rows = "c\n" + wide["c"]["values"][number] + "\n"
+            names.append(upload(client, rows, columns=wide, name=f"{number}")["name"])
+        seen, cursor = [], None
+        while True:
+            params = {"limit": "200"} if cursor is None else {"limit": "200", "cursor": cursor}
+            answer = client.get("/v1/datasets", params=params)
+            page = answer.json()
+            assert len(page["items"]) == 1
+            seen += [item["name"] for item in page["items"]]
+            cursor = page["next"]
+            if cursor is None:
+                break
+        assert seen == names[::-1]
+        monkeypatch.setattr("app.api.endpoints.datasets.MOST_BYTES", 10**7)
+        assert len(client.get("/v1/datasets").json()["items"]) == 4

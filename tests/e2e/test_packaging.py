@@ -306,6 +306,27 @@ def compose_file() -> Any:
     return yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 
 
+def test_every_image_is_named_by_its_digest() -> None:
+    named = [instruction(stage, "FROM").split()[0] for stage in stages()]
+    named += [
+        service["image"]
+        for service in compose_file()["services"].values()
+        if "build" not in service
+    ]
+    assert len(named) == 4
+    for image in named:
+        assert re.fullmatch(r"[a-z]+:[\w.-]+@sha256:[0-9a-f]{64}", image)
+    assert "syntax=" not in DOCKERFILE, "that would be an image too"
+
+
+@pytest.mark.parametrize("name", compose_file()["services"])
+def test_compose_bounds_files_memory_and_processes(name: str) -> None:
+    service = compose_file()["services"][name]
+    assert service["ulimits"]["nofile"]["soft"] == service["ulimits"]["nofile"]["hard"] >= 16_384
+    assert re.fullmatch(r"\d+g", service["mem_limit"])
+    assert 256 <= service["pids_limit"] <= 4_096
+
+
 @pytest.mark.parametrize("name", ["release-desk", "release-desk-postgres"])
 def test_compose_gives_away_nothing(name: str) -> None:
     compose = compose_file()

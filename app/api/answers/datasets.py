@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from app.api.answers.base import Answer
 from app.api.answers.budgets import DatasetBudgetAnswer, budget_fields
-from app.api.answers.paging import Cut, json_page_of
+from app.api.answers.paging import json_page_of
 from app.domain.datasets import columns_json, derived_json
 from app.services.datasets.datasets import DatasetView, policy_json
 
@@ -63,11 +63,11 @@ def dataset_answer(view: DatasetView) -> DatasetAnswer:
     )
 
 
-def datasets_answer(views: Sequence[DatasetView], cut: Cut) -> Response:
-    """Return a page of data sets, of which one more than is shown was read."""
+def datasets_answer(views: Sequence[DatasetView], *, more: bool) -> Response:
+    """Return a page of data sets."""
     # wide ones are written one by one, and not on the event loop
     items = [
         (view.facts.record.number, dataset_answer(view).model_dump_json().encode())
         for view in views
     ]
-    return json_page_of(items[: cut.limit], more=len(items) > cut.limit)
+    return json_page_of(items, more=more)

@@ -6,7 +6,7 @@ from fastapi import Response
 from starlette.requests import Request
 
 from app.api.answers.datasets import DatasetAnswer, dataset_answer, datasets_answer
-from app.api.answers.paging import Page, Paging
+from app.api.answers.paging import MOST_BYTES, Page, Paging
 from app.api.answers.problems import carrying, documented
 from app.api.dependencies import Analyst, Curator, Id, State
 from app.api.endpoint import router_of, untimed
@@ -84,8 +84,10 @@ async def create_dataset(
 def list_datasets(caller: Analyst, cut: Paging, state: State) -> Response:
     """List the public facts of every data set, newest first."""
     del caller
-    views = state.services.datasets.list(before=cut.position, limit=cut.limit + 1)
-    return datasets_answer(views, cut)
+    views, more = state.services.datasets.list(
+        before=cut.position, limit=cut.limit, most_bytes=MOST_BYTES
+    )
+    return datasets_answer(views, more=more)
 
 
 @router.get(

@@ -258,17 +258,20 @@ class DatasetService:
             facts = self._facts[dataset] = facts_of(record)  # archived by another process
         return DatasetView(facts, balance)
 
-    def list(self, *, before: int | None, limit: int) -> Sequence[DatasetView]:
-        """Return data sets, newest first."""
+    def list(
+        self, *, before: int | None, limit: int, most_bytes: int
+    ) -> tuple[Sequence[DatasetView], bool]:
+        """Return data sets, newest first, so many bytes at most, and whether there are more."""
         with self._store.reading() as reader:
-            records = reader.datasets.list(before=before, limit=limit)
+            records, more = reader.datasets.page(before=before, limit=limit, most_bytes=most_bytes)
             balances = {
                 account: reader.accounts.balance(account)
                 for account in {record.account for record in records}
             }
-        return [
+        views = [
             DatasetView(self._remembered(record), balances[record.account]) for record in records
         ]
+        return views, more
 
     def remember(self, record: DatasetRecord) -> None:
         """Know a data set from now on as this record says, since it has been archived."""

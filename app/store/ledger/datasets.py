@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
 
 from app.domain.problems import Problem
 from app.store.database import tables
 from app.store.ledger.accounts import AccountsWriter
 from app.store.ledger.ids import new_id, now
-from app.store.ledger.records import DatasetRecord, DatasetStatus, LineageRecord
+from app.store.ledger.records import DatasetRecord, DatasetStatus, LineageRecord, fitting
 
 _dataset = tables.dataset.c
 
@@ -43,6 +43,24 @@ _ARCHIVE = (
 )
 
 
+_ROW_BYTES = 1_024
+_SIZE = func.length(_dataset.spec) + _ROW_BYTES
+"""What is shown of a data set, in bytes: it is not longer than its spec and a little more."""
+
+
+class DatasetPage(NamedTuple):
+    """Some data sets of a list, newest first, and whether there are more after them."""
+
+    records: tuple[DatasetRecord, ...]
+    more: bool
+
+
+def _below(query: Select[Any], before: int | None) -> Select[Any]:
+    """Return a query of data sets, newest first, whose number is below ``before``."""
+    newest_first = query.order_by(_dataset.number.desc())
+    return newest_first if before is None else newest_first.where(_dataset.number < before)
+
+
 class Datasets:
     """Data sets by id, by name, or newest first."""
 
@@ -61,10 +79,18 @@ class Datasets:
 
     def list(self, *, before: int | None = None, limit: int = 100) -> tuple[DatasetRecord, ...]:
         """Return data sets, newest first, whose number is below ``before``."""
-        query = select(tables.dataset).order_by(_dataset.number.desc()).limit(limit)
-        if before is not None:
-            query = query.where(_dataset.number < before)
+        query = _below(select(tables.dataset), before).limit(limit)
         return tuple(dataset_of(row) for row in self._connection.execute(query))
+
+    def page(self, *, before: int | None, limit: int, most_bytes: int) -> DatasetPage:
+        """Return what :meth:`list` does, and no more than so many bytes of it, but one at least.
+
+        Lengths are asked for first, so no more than that is read.
+        """
+        sizes = self._connection.execute(_below(select(_SIZE), before).limit(limit + 1))
+        found = sizes.scalars().all()
+        shown = min(fitting(found, most_bytes), limit)
+        return DatasetPage(self.list(before=before, limit=shown), more=shown < len(found))
 
     def archived(self) -> frozenset[str]:
         """Return the ids of all data sets that have been archived."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
 from typing import NamedTuple
 
 from app.domain.ledger import Balance, digest_of
@@ -211,3 +213,12 @@ class KeyRecord:
             self.number, self.id, self.name, self.role.value, self.person, self.secret_hash,
             self.expires_at,
         )  # fmt: skip
+
+
+def fitting(sizes: Sequence[int], most: int) -> int:
+    """Return how many of the first items are no larger than so much together, one at least.
+
+    >>> [fitting([3, 4, 5], most) for most in (2, 6, 7, 100)]
+    [1, 1, 2, 3]
+    """
+    return max(1, sum(total <= most for total in accumulate(sizes)))

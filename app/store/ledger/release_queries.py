@@ -8,7 +8,6 @@ then are the ones of a release still under way: none of them reads a result.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, bindparam, func, select
@@ -17,7 +16,7 @@ from app.domain.releases import ReleaseState
 from app.store.database import tables
 from app.store.ledger.jobs import next_to_draw
 from app.store.ledger.multi_row import select_rows
-from app.store.ledger.records import ReleaseRecord
+from app.store.ledger.records import ReleaseRecord, fitting
 from app.store.ledger.release_columns import RELEASE, release_of
 
 Shown = Callable[[ReleaseRecord], ReleaseRecord]
@@ -126,10 +125,10 @@ class Releases:
         ).all()
         own = [row.size for row in sizes[:limit]]
         query = _listed(select(*RELEASE), principal, dataset, state, before)
-        found = self._heads(query.limit(_fitting(own, most_bytes)), shown=shown)
+        found = self._heads(query.limit(fitting(own, most_bytes)), shown=shown)
         lengths = self._lengths(found)
         each = [size + lengths.get(head.id, 0) for size, head in zip(own, found, strict=False)]
-        records = self._with_results(found[: _fitting(each, most_bytes)])
+        records = self._with_results(found[: fitting(each, most_bytes)])
         return ReleasePage(tuple(records), more=len(records) < len(sizes))
 
     def to_draw(self, *, longest_s: int | None = None) -> ReleaseRecord | None:
@@ -195,15 +194,6 @@ def _listed(
     if before is not None:
         query = query.where(_release.number < before)
     return query
-
-
-def _fitting(sizes: Sequence[int], most: int) -> int:
-    """Return how many of the first items are no larger than so much together, one at least.
-
-    >>> [_fitting([3, 4, 5], most) for most in (2, 6, 7, 100)]
-    [1, 1, 2, 3]
-    """
-    return max(1, sum(total <= most for total in accumulate(sizes)))
 
 
 def _only(records: Sequence[ReleaseRecord]) -> ReleaseRecord | None:
