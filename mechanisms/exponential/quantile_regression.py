@@ -9,7 +9,8 @@ with l the check loss and the counting measure on the public grid of
 |y - x'theta| <= 1 + B: replacing, adding or removing one moves l(theta) by at most
 Delta = M (1 + B) at every theta. (The paper's supplement has twice that.) So the unnormalised
 weights of neighbours are within exp(eps / 2), their sums as well, and the law is eps-DP.
-The draw is exact (:mod:`mechanisms.samplers.boxes`); nothing of it but theta is released.
+The draw is exact (:mod:`mechanisms.samplers.boxes`, and where distinct rows are few
+:mod:`mechanisms.samplers.polytopes`: a choice of cost only); nothing of it but theta is released.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from fractions import Fraction
 from mechanisms.contract import Alternative, Data, Outcome, Plan, no_noise
 from mechanisms.domain import Schema
 from mechanisms.exponential.theorem import THEOREM
-from mechanisms.objectives.check_loss import LossLaw
+from mechanisms.objectives.check_loss import MOST_LOSS_ROWS, LossCells, LossLaw, few_rows
 from mechanisms.objectives.losses import largest_weight
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import draw, expected_ms
+from mechanisms.samplers.polytopes import draw_on_polytopes
 from mechanisms.statistics.designs.boxes import read_records, require_drawable
 from mechanisms.statistics.designs.grids import grid_bits
 from mechanisms.statistics.designs.scaling import RegressionScaling
@@ -105,8 +107,11 @@ class LossDraw:
         """Return one release."""
         records = read_records(self.scaling, data, bound=self.bound)
         law = LossLaw(records, tau=self.tau, rate=self.rate)
-        theta = [index * self.step for index in draw(law, records.space, randomness)]
-        return self.scaling.released(theta)
+        if few_rows(records, MOST_LOSS_ROWS):
+            point = draw_on_polytopes(LossCells(law), randomness)
+        else:
+            point = draw(law, records.space, randomness)
+        return self.scaling.released([index * self.step for index in point])
 
     @property
     def step(self) -> Fraction:

@@ -27,8 +27,8 @@ signs of the rest, differ by 2 sigma(rho) there. The others are upper bounds. Be
 are within exp(eps / 2), their sums over the grid as well, and the law is eps-DP; Delta(theta) and
 the measure are public. Records enter as integers: codes, or without an intercept their quotients by
 the public extent, rounded record by record to multiples of 2**-20, |x| <= 1. The draw is exact
-(:mod:`mechanisms.samplers.boxes`, :mod:`mechanisms.objectives.logistic_boxes`); nothing of it but
-theta is released.
+(:mod:`mechanisms.samplers.boxes`, :mod:`mechanisms.objectives.logistic_boxes`; where distinct rows
+are few, in turns with :mod:`mechanisms.samplers.polytopes`); nothing of it but theta is released.
 
 *Norms.* The changes fill the linf ball's directions all at once (the corners sigma(rho) zeta are
 gradients), so linf has the smallest ball around them of the three, and is at least as good in every
@@ -63,11 +63,14 @@ from mechanisms.domain import CODE_MAX, Schema
 from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.logistic_boxes import LogisticLaw, NormName
 from mechanisms.objectives.logistic_expansion import SignedRecords
+from mechanisms.objectives.logistic_polytopes import MOST_LOGISTIC_ROWS, LogisticPolytopes
 from mechanisms.objectives.losses import records_changed
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.boxes import draw, expected_ms
+from mechanisms.samplers.boxes import Cover, expected_ms
+from mechanisms.samplers.envelopes import Trial, first_kept
+from mechanisms.samplers.polytopes import PolytopeCover
 from mechanisms.statistics.designs.boxes import require_drawable
 from mechanisms.statistics.designs.grids import grid_bits
 from mechanisms.statistics.designs.rows import scaled_codes
@@ -140,8 +143,12 @@ class LogisticDraw:
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
         law = self.law(data)
-        theta = [index * self.step for index in draw(law, law.records.space, randomness)]
-        return self.scaling.released(theta)
+        trials: list[Trial] = [Cover(law, law.records.space)]
+        # Few distinct rows may leave directions open: polytopes follow them, boxes do the rest.
+        if len(law.records.zeta) <= MOST_LOGISTIC_ROWS:
+            trials.append(PolytopeCover(LogisticPolytopes(law)))
+        point = first_kept(trials, randomness)
+        return self.scaling.released([index * self.step for index in point])
 
     @property
     def step(self) -> Fraction:

@@ -17,7 +17,8 @@ by ``a x``) with a, a' in [-tau, 1 - tau], whose norm is at most Delta
 unnormalised weights are within exp(eps / 2), their sums over the grid as well, and the law
 is eps-DP. Records enter as integers: codes, or without an intercept their quotients by
 the public extent, rounded to multiples of 2**-20 record by record, which keeps |x| <= 1.
-The draw is exact (:mod:`mechanisms.samplers.boxes`); nothing of it but theta is released.
+The draw is exact (:mod:`mechanisms.samplers.boxes`, and where distinct rows are few
+:mod:`mechanisms.samplers.polytopes`: a choice of cost only); nothing of it but theta is released.
 
 *Norms.* ``linf``: Delta = 2 M, M = max(tau, 1 - tau); M under add-remove. ``optimal``: the
 hull of all differences. With an intercept a change is u = a (1, x) - a' (1, x'), so
@@ -40,12 +41,18 @@ from mechanisms.contract import Data, Outcome, Plan, no_noise
 from mechanisms.domain import Schema
 from mechanisms.exact.decimals import decimal_text
 from mechanisms.kng.theorem import THEOREM
-from mechanisms.objectives.check_loss import GradientLaw
+from mechanisms.objectives.check_loss import (
+    MOST_GRADIENT_ROWS,
+    GradientCells,
+    GradientLaw,
+    few_rows,
+)
 from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHullNorm, Linf
 from mechanisms.objectives.losses import gradient_sensitivity, largest_weight
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import draw, expected_ms
+from mechanisms.samplers.polytopes import draw_on_polytopes
 from mechanisms.statistics.designs.boxes import read_records, require_drawable
 from mechanisms.statistics.designs.grids import grid_bits
 from mechanisms.statistics.designs.scaling import RegressionScaling
@@ -104,8 +111,11 @@ class QuantileRegressionDraw:
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
         law = self.law(data)
-        theta = [index * self.step for index in draw(law, law.records.space, randomness)]
-        return self.scaling.released(theta)
+        if few_rows(law.records, MOST_GRADIENT_ROWS):
+            point = draw_on_polytopes(GradientCells(law), randomness)
+        else:
+            point = draw(law, law.records.space, randomness)
+        return self.scaling.released([index * self.step for index in point])
 
     @property
     def step(self) -> Fraction:

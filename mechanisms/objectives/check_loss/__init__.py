@@ -4,15 +4,34 @@
 
 :mod:`records` keeps the data as integers, :mod:`law` what its two laws share (which records are
 decided on a box), :mod:`narrowing` starts a draw near the minimiser. The laws themselves are
-:mod:`gradient` (the K-norm gradient mechanism's) and :mod:`loss` (the exponential mechanism's).
+:mod:`gradient` (the K-norm gradient mechanism's) and :mod:`loss` (the exponential mechanism's);
+:mod:`cells` has them on polytopes, for few distinct rows.
 
-May enter: what bounds this loss or its gradient on boxes. May import: the box engine, ``exact``,
-and the objectives beside it.
+May enter: what bounds this loss or its gradient on boxes and polytopes. May import: their engines,
+``exact``, and the objectives beside it.
 """
 
+from mechanisms.objectives.check_loss.cells import (
+    MOST_GRADIENT_ROWS,
+    MOST_LOSS_ROWS,
+    GradientCells,
+    LossCells,
+    few_rows,
+)
 from mechanisms.objectives.check_loss.gradient import GradientLaw
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.objectives.check_loss.loss import LossLaw
 from mechanisms.objectives.check_loss.records import Records
 
-__all__ = ["CheckLossLaw", "GradientLaw", "LossLaw", "Records", "Undecided"]
+__all__ = [
+    "MOST_GRADIENT_ROWS",
+    "MOST_LOSS_ROWS",
+    "CheckLossLaw",
+    "GradientCells",
+    "GradientLaw",
+    "LossCells",
+    "LossLaw",
+    "Records",
+    "Undecided",
+    "few_rows",
+]

@@ -109,8 +109,14 @@ class GradientLaw(CheckLossLaw):
         each of u's, in which open records far from the others weigh little.
         """
         indices, reached, gathered = self.decide(known, centres, half)
+        return Children(self.least(indices, reached, gathered), self.knowledge(indices, reached))
+
+    def least(
+        self, indices: Sequence[NDArray[np.int32]], reached: Floats, gathered: Floats
+    ) -> Floats:
+        """Return lower bounds of E where :meth:`decide` has found open and reached records."""
         above, below = np.hsplit(gathered, 2)
-        d = centres.shape[1]
+        d = len(self.directions)
         settled = reached[:, :d] - float(self.tau) * self.total[:d]
         # the float of tau, products and sums: within some u of the sizes added
         sizes = (np.abs(self.total[:d]) + np.abs(reached[:, :d])) @ np.abs(self.directions)
@@ -125,8 +131,7 @@ class GradientLaw(CheckLossLaw):
                 sums = settled[box] + _SUBSETS[len(index)] @ self.xy[index, :d]
                 exact = self.norm.floats(np.maximum(0, np.abs(sums) - rounding[box, :d])).min()
                 norms[box] = max(norms[box], exact)
-        low = norms / CODE_MAX * float(self.rate) * (1 - 16 * SPACING)
-        return Children(low, self.knowledge(indices, reached))
+        return np.asarray(norms / CODE_MAX * float(self.rate) * (1 - 16 * SPACING))
 
     def exponent(self, known: Undecided, point: Sequence[int], bits: int) -> arb:  # noqa: ARG002
         """Return rate * N(theta), from integers."""

@@ -44,7 +44,7 @@ class LossLaw(CheckLossLaw):
 
     def beyond(self, rise: Floats, largest: Floats) -> Floats:  # noqa: ARG002
         """Return ``rate (l(b) - l(p))``."""
-        return np.asarray(rise * self._unit())
+        return np.asarray(rise * self.unit)
 
     def least_at(self, known: Undecided, point: Floats) -> float:
         """Return a lower bound of E there."""
@@ -85,10 +85,24 @@ class LossLaw(CheckLossLaw):
         sizes = np.abs(reached) + np.abs(self.total)
         size = np.abs(sizes[:-1] @ np.abs(shear)) @ (np.abs(centre) + half)
         size += np.ldexp(sizes[-1], self.records.grid_bits)
-        low = (value - 32 * SPACING * size) * self._unit()
+        low = (value - 32 * SPACING * size) * self.unit
         return max(self.floor, float(low) - 8 * SPACING * abs(float(low)))
 
-    def _unit(self) -> float:
+    def planes(self, reached: Floats, places: Floats) -> Floats:
+        """Return certified lower bounds at places (k x d, theta) of the plane with these weights.
+
+        ``reached`` are the sums over the records whose weight is 1 - tau, the rest having -tau.
+        """
+        weighted = reached - float(self.tau) * self.total
+        value = places @ weighted[:-1] - np.ldexp(weighted[-1], self.records.grid_bits)
+        sizes = np.abs(reached) + np.abs(self.total)
+        size = np.abs(places) @ sizes[:-1] + np.ldexp(sizes[-1], self.records.grid_bits)
+        low = (value - 32 * SPACING * size) * self.unit
+        return np.asarray(low - 8 * SPACING * np.abs(low))
+
+    @property
+    def unit(self) -> float:
+        """What a code times a grid step of the loss adds to E."""
         return float(self.rate) / CODE_MAX * 2.0**-self.records.grid_bits
 
     def exponent(self, known: Undecided, point: Sequence[int], bits: int) -> arb:  # noqa: ARG002

@@ -140,6 +140,33 @@ class Space:
         rounding = _SLACK * (np.abs(centres) + half) @ np.abs(self.shear).sum(axis=0)
         return np.asarray(size - reach - rounding > self.radius)
 
+    def faces(self, box: Box) -> list[tuple[tuple[int, ...], int]]:
+        """Return integers w and b such that a box holds the theta with ``w'theta >= b`` for all.
+
+        Coordinate j of u is row j of the inverse of V times theta, a multiple of
+        ``2**-(SHEAR_BITS (d - 1))``.
+        """
+        scale = SHEAR_BITS * (self.dimension - 1)
+        found = []
+        for row, low, side in zip(self._inverse(), box.lower, box.sides, strict=True):
+            found.append((tuple(row), low << scale))
+            found.append((tuple(-entry for entry in row), 1 - ((low + side) << scale)))
+        return found
+
+    def _inverse(self) -> list[list[int]]:
+        """Return the inverse of V times ``2**(SHEAR_BITS (d - 1))``, exactly."""
+        d = self.dimension
+        shear = (self.shear * 2.0**SHEAR_BITS).astype(np.int64).tolist()
+        scale = SHEAR_BITS * (d - 1)
+        rows = [[(j == k) << scale for k in range(d)] for j in range(d)]
+        for j in reversed(range(d)):
+            for i in range(j + 1, d):
+                rows[j] = [
+                    a - (shear[j][i] * b >> SHEAR_BITS)
+                    for a, b in zip(rows[j], rows[i], strict=True)
+                ]
+        return rows
+
     def draw_point(self, box: Box, randomness: Randomness) -> tuple[int, ...]:
         """Return one of the box's grid points, each with the same probability."""
         return self.point(box, [randomness.below(side) for side in box.sides])

@@ -1,0 +1,9 @@
+"""Envelopes of a law on a grid: pieces with weights, from which points are drawn and kept or not.
+
+May enter: what adaptive rejection needs whatever the shape of its pieces. May import: ``exact`` and
+``randomness``.
+"""
+
+from mechanisms.samplers.envelopes.envelope import Envelope, Trial, first_kept
+
+__all__ = ["Envelope", "Trial", "first_kept"]

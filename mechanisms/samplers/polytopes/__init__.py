@@ -1,0 +1,25 @@
+"""Exact draws from a law on a public grid, by adaptive rejection on polytopes.
+
+``draw_on_polytopes(law, randomness)`` returns one grid point with probability exactly proportional
+to ``exp(-E(theta))``, where the law bounds E below on polytopes and says where to cut them
+(:class:`~mechanisms.samplers.polytopes.law.PolytopeLaw`). It is for records of few distinct
+rows, whose hyperplanes are the cuts; :mod:`mechanisms.samplers.boxes` is for many.
+
+May enter: what the engine itself needs; laws live in ``objectives``. May import: ``envelopes``,
+``exact`` and ``randomness``.
+"""
+
+from mechanisms.samplers.polytopes.law import FLAT_NATS, Part, PolytopeLaw, View
+from mechanisms.samplers.polytopes.polytope import Cut, Polytope
+from mechanisms.samplers.polytopes.rejection import PolytopeCover, draw_on_polytopes
+
+__all__ = [
+    "FLAT_NATS",
+    "Cut",
+    "Part",
+    "Polytope",
+    "PolytopeCover",
+    "PolytopeLaw",
+    "View",
+    "draw_on_polytopes",
+]

@@ -1,0 +1,52 @@
+"""What the polytope engine asks of a law: bounds of its exponent, and where to cut next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from flint import arb
+
+from mechanisms.samplers.polytopes.polytope import Cut, Polytope
+
+Knowledge = TypeVar("Knowledge")
+
+FLAT_NATS = 0.25
+"""A polytope on which E varies by less is not worth a cut."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View(Generic[Knowledge]):
+    """What a law says of a polytope: a certified lower bound of E, and what it knows there.
+
+    ``cut`` would sharpen the bound most; None where E is as good as constant.
+    """
+
+    exponent: float
+    known: Knowledge
+    cut: Cut | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part(Generic[Knowledge]):
+    """A polytope to begin with, a lower bound of E on it, and what is known there."""
+
+    polytope: Polytope
+    exponent: float
+    known: Knowledge
+
+
+class PolytopeLaw(Protocol[Knowledge]):
+    """A law on the grid points of a polytope, ``P(theta) ∝ exp(-E(theta))``."""
+
+    floor: float
+
+    def start(self) -> Sequence[Part[Knowledge]]:
+        """Return polytopes that cover Theta without overlap; E is at least ``floor`` everywhere."""
+
+    def view(self, known: Knowledge, polytope: Polytope) -> View[Knowledge]:
+        """Bound E on a polytope inside the one known; ``floor`` or more, finite."""
+
+    def exponent(self, known: Knowledge, point: Sequence[int], bits: int) -> arb:
+        """Return a ball around E at a grid point of the polytope, at ``bits`` working bits."""

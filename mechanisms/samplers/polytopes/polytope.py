@@ -1,0 +1,173 @@
+"""Convex polytopes given by their exact vertices, and the two halves a cut makes of one.
+
+*Conventions.* A vertex is a rational point: integers ``place`` over a positive integer ``scale``.
+A cut is an integer functional w and a level b: the grid points above it have ``w'theta >= b``,
+those below ``w'theta <= b - 1``. Both are closed half-spaces, they do not overlap, and every
+integer point is in one of them.
+
+*Vertices of a half.* They are the vertices on its side, and the points where edges cross the
+cut. Two vertices span an edge where no third one has all the walls they share. A point inside
+an edge has exactly the walls of the edge, so the lists of walls stay complete, whatever is
+degenerate. All of it is in integers: a polytope holds what it is said to hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from operator import mul
+from typing import NamedTuple
+
+import numpy as np
+
+from mechanisms.exact.arrays import Floats
+
+_NORMAL_BITS = 20
+
+
+class Cut(NamedTuple):
+    """The functional w (d integers) and the level b of ``w'theta >= b``."""
+
+    functional: tuple[int, ...]
+    level: int
+
+    @classmethod
+    def middle(cls, direction: Floats, places: Floats) -> Cut | None:
+        """Return a cut halfway between what a direction is at places (k x d), or None if flat.
+
+        The direction is rounded to integers: where a cut lies is a choice of cost only.
+        """
+        largest = float(np.abs(direction).max())
+        if not largest:
+            return None
+        whole = np.rint(direction * (2.0**_NORMAL_BITS / largest))
+        along = places @ whole
+        low, high = float(along.min()), float(along.max())
+        return cls(tuple(map(int, whole.tolist())), int((low + high) / 2)) if high > low else None
+
+    def side(self, vertex: Vertex) -> int:
+        """Return how far above the cut a vertex is, times the vertex's scale."""
+        return self._along(vertex.place) - self.level * vertex.scale
+
+    def _along(self, place: Sequence[int]) -> int:
+        return sum(map(mul, self.functional, place))
+
+    def opposite(self) -> Cut:
+        """Return the cut whose upper side is the lower side of this one."""
+        return Cut(tuple(-entry for entry in self.functional), 1 - self.level)
+
+    def holds(self, point: Sequence[int]) -> bool:
+        """Say whether a grid point is on the upper side."""
+        return self._along(point) >= self.level
+
+
+class Vertex(NamedTuple):
+    """The point ``place / scale``, and the walls it lies on, one bit each."""
+
+    place: tuple[int, ...]
+    scale: int
+    walls: int
+
+
+@dataclass(frozen=True)
+class Polytope:
+    """Walls (their upper sides intersected) and the vertices of what they hold.
+
+    ``walls`` has None in the places of walls that no vertex lies on any more.
+    """
+
+    walls: tuple[Cut | None, ...]
+    vertices: tuple[Vertex, ...]
+
+    @classmethod
+    def cross(cls, dimension: int, radius: int) -> Polytope:
+        """Return the l1 ball of this radius, in grid steps."""
+        walls = tuple(Cut(signs, -radius) for signs in product((1, -1), repeat=dimension))
+        corners = [
+            tuple(side * radius * (k == j) for k in range(dimension))
+            for j in range(dimension)
+            for side in (1, -1)
+        ]
+        return cls(walls, tuple(_corner(walls, corner) for corner in corners))
+
+    @classmethod
+    def cube(cls, dimension: int, radius: int) -> Polytope:
+        """Return the cube of this half width, in grid steps."""
+        walls = tuple(
+            Cut(tuple(side * (k == j) for k in range(dimension)), -radius)
+            for j in range(dimension)
+            for side in (1, -1)
+        )
+        corners = product((radius, -radius), repeat=dimension)
+        return cls(walls, tuple(_corner(walls, corner) for corner in corners))
+
+    @cached_property
+    def floats(self) -> Floats:
+        """The vertices (k x d), each entry rounded to nearest."""
+        return np.array([[entry / v.scale for entry in v.place] for v in self.vertices])
+
+    def holds(self, point: Sequence[int]) -> bool:
+        """Say whether a grid point is inside."""
+        return all(wall.holds(point) for wall in self.walls if wall is not None)
+
+    def above(self, cut: Cut) -> Polytope | None:
+        """Return the part on the upper side of a cut, or None where nothing is."""
+        sides = [cut.side(vertex) for vertex in self.vertices]
+        if min(sides) >= 0:
+            return self
+        bit = 1 << len(self.walls)
+        kept = [
+            Vertex(v.place, v.scale, v.walls | bit) if side == 0 else v
+            for v, side in zip(self.vertices, sides, strict=True)
+            if side >= 0
+        ]
+        if not kept:
+            return None
+        crossed = (self._edge(i, j, sides, bit) for i, j in self._crossed(sides))
+        return _less_walls((*self.walls, cut), (*kept, *crossed))
+
+    def _crossed(self, sides: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the edges from above a cut to below it."""
+        dimension = len(self.vertices[0].place)
+        walls = [v.walls for v in self.vertices]
+        upper = [i for i, side in enumerate(sides) if side > 0]
+        lower = [j for j, side in enumerate(sides) if side < 0]
+        found = []
+        for i in upper:
+            for j in lower:
+                shared = walls[i] & walls[j]
+                if shared.bit_count() < dimension - 1:
+                    continue
+                # an edge unless a third vertex lies on all the walls these two share
+                if sum(shared & each == shared for each in walls) == 2:
+                    found.append((i, j))
+        return found
+
+    def _edge(self, i: int, j: int, sides: Sequence[int], bit: int) -> Vertex:
+        """Return where the edge from vertex i (above) to j (below) meets the cut."""
+        one, two, up, down = self.vertices[i], self.vertices[j], sides[i], -sides[j]
+        place = [up * b + down * a for a, b in zip(one.place, two.place, strict=True)]
+        scale = up * two.scale + down * one.scale
+        common = math.gcd(scale, *place)
+        return Vertex(
+            tuple(entry // common for entry in place),
+            scale // common,
+            (one.walls & two.walls) | bit,
+        )
+
+
+def _corner(walls: Sequence[Cut], corner: tuple[int, ...]) -> Vertex:
+    vertex = Vertex(corner, 1, 0)
+    return vertex._replace(walls=sum((w.side(vertex) == 0) << k for k, w in enumerate(walls)))
+
+
+def _less_walls(walls: tuple[Cut | None, ...], vertices: tuple[Vertex, ...]) -> Polytope:
+    """Return the polytope without walls no vertex lies on: they hold everywhere inside."""
+    used = 0
+    for vertex in vertices:
+        used |= vertex.walls
+    kept = tuple(wall if used >> k & 1 else None for k, wall in enumerate(walls))
+    return Polytope(kept, vertices)

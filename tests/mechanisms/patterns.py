@@ -1,0 +1,71 @@
+"""Regressions on true-or-false columns with few distinct rows, and what their draws take."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from mechanisms.catalog import calibrate
+from mechanisms.contract import Statistic
+from mechanisms.domain import NumberColumn, Schema
+from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.sketches import ArrayData
+from mechanisms.statistics.logistic_regression import LogisticRegression
+from mechanisms.statistics.quantile_regression import QuantileRegression
+from mechanisms.testing import seeded_randomness
+
+FLAG = NumberColumn(Fraction(0), Fraction(1), boolean=True)
+KINDS = ("gradient", "loss", "logistic")
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """How often each row (its features, then its target, as 0s and 1s) occurs, and the question."""
+
+    kind: str
+    counts: Mapping[str, int]
+    epsilon: str
+    tau: float = 0.5
+    norm: str = "auto"
+
+    def seconds(self, seed: int = 1) -> float:
+        """Return the processor time of one draw."""
+        width = len(next(iter(self.counts)))
+        names = [*(f"x{j}" for j in range(width - 1)), "y"]
+        rows = np.array([[int(c) for c in row] for row, n in self.counts.items() for _ in range(n)])
+        schema = Schema(dict.fromkeys(names, FLAG), Adjacency.REPLACE_ONE, len(rows))
+        values = {name: rows[:, j].astype(float).tolist() for j, name in enumerate(names)}
+        data = ArrayData.from_values(schema, values)
+        epsilon = Epsilon.parse(self.epsilon)
+        mechanism = "exponential" if self.kind == "loss" else "kng"
+        asked = self._statistic(tuple(names[:-1]))
+        plan = calibrate(asked, schema, epsilon, mechanism=mechanism, norm=self.norm)
+        start = time.process_time()
+        plan.draw(data, seeded_randomness(seed))
+        return time.process_time() - start
+
+    def _statistic(self, features: tuple[str, ...]) -> Statistic:
+        if self.kind == "logistic":
+            return LogisticRegression(target="y", features=features)
+        return QuantileRegression(target="y", features=features, tau=self.tau)
+
+
+def drawn(kind: str, rng: random.Random) -> Pattern:
+    """Return two to six distinct rows of four columns, 50 to 1500 of each."""
+    rows = rng.sample(range(16), rng.randint(2, 6))
+    return Pattern(
+        kind=kind,
+        counts={format(row, "04b"): rng.randint(50, 1500) for row in rows},
+        epsilon=rng.choice(["0.5", "1", "2", "5"]),
+        tau=rng.choice([0.1, 0.25, 0.5, 0.9]),
+    )
+
+
+def even(kind: str, rows: int, epsilon: str) -> Pattern:
+    """Return every row equally often."""
+    return Pattern(kind, {format(row, "04b"): rows // 16 for row in range(16)}, epsilon)

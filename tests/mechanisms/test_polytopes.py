@@ -1,0 +1,254 @@
+"""The polytope engine: exact halves, frames that hold them, true bounds, draws by enumeration."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mechanisms.domain import CODE_MAX
+from mechanisms.exact.rounding import working_precision
+from mechanisms.objectives.check_loss import (
+    GradientCells,
+    GradientLaw,
+    LossCells,
+    LossLaw,
+    Records,
+)
+from mechanisms.objectives.gradient_norms import InterceptHullNorm, Linf
+from mechanisms.objectives.logistic_boxes import LogisticLaw, NormName
+from mechanisms.objectives.logistic_expansion import SignedRecords
+from mechanisms.objectives.logistic_polytopes import LogisticPolytopes
+from mechanisms.objectives.rows import distinct_rows
+from mechanisms.samplers.boxes import Box, Cover, Space
+from mechanisms.samplers.envelopes import Trial, first_kept
+from mechanisms.samplers.polytopes import Cut, Polytope, PolytopeCover, PolytopeLaw
+from mechanisms.samplers.polytopes.frame import Frame
+from mechanisms.testing import Law, check_draws, draws_needed, seeded_randomness
+from tests.mechanisms.patterns import KINDS, Pattern, drawn, even
+
+Cuts = st.lists(
+    st.tuples(st.tuples(*[st.integers(-5, 5)] * 3), st.integers(-9, 9)), min_size=1, max_size=7
+)
+
+
+def ball(dimension: int, radius: int) -> list[tuple[int, ...]]:
+    every = itertools.product(range(-radius, radius + 1), repeat=dimension)
+    return [point for point in every if sum(map(abs, point)) <= radius]
+
+
+# 1. Polytopes and frames --------------------------------------------------------------------
+
+
+@settings(max_examples=40)
+@given(cuts=Cuts, root=st.sampled_from([Polytope.cross, Polytope.cube]))
+def test_the_halves_of_a_cut_hold_each_grid_point_once(
+    cuts: list[tuple[tuple[int, ...], int]], root: object
+) -> None:
+    """Degenerate cuts as well: through corners, along walls, beside everything."""
+    assert callable(root)
+    whole = root(3, 3)
+    points = [p for p in itertools.product(range(-4, 5), repeat=3) if whole.holds(p)]
+    parts = [whole]
+    for functional, level in cuts:
+        cut = Cut(functional, level)
+        halves = [part.above(half) for part in parts for half in (cut, cut.opposite())]
+        parts = [half for half in halves if half is not None]
+    for point in points:
+        assert sum(part.holds(point) for part in parts) == 1
+    for part in parts:
+        inside = [point for point in points if part.holds(point)]
+        frame = Frame.around(part)
+        held = {frame.point(place) for place in itertools.product(*map(range, frame.sides))}
+        assert len(held) == frame.points
+        assert held.issuperset(inside)
+
+
+@given(cuts=Cuts)
+def test_vertices_span_the_polytope(cuts: list[tuple[tuple[int, ...], int]]) -> None:
+    """Each lies on its walls and above all others; every grid point is below their support."""
+    part: Polytope | None = Polytope.cross(3, 4)
+    rng = np.random.default_rng(1)
+    for functional, level in cuts:
+        smaller = part and part.above(Cut(functional, level))
+        part = smaller if smaller is not None else part
+    assert part is not None
+    points = np.array([p for p in ball(3, 4) if part.holds(p)])
+    for vertex in part.vertices:
+        for k, wall in enumerate(part.walls):
+            if wall is not None:
+                assert (wall.side(vertex) == 0) == bool(vertex.walls >> k & 1)
+                assert wall.side(vertex) >= 0
+    for direction in rng.normal(size=(20, 3)) if len(points) else ():
+        assert (points @ direction).max() <= (part.floats @ direction).max() + 1e-9
+
+
+def test_a_thin_and_slanted_polytope_has_a_thin_frame() -> None:
+    """A box of theta's own directions around this one would hold 10**7 times its points."""
+    thin: Polytope | None = Polytope.cross(4, 10 << 34)
+    for functional in ((3, -2, 1, 5), (1, 4, -3, 2)):
+        for sign in (1, -1):
+            thin = thin and thin.above(Cut(tuple(sign * w for w in functional), -(1 << 12)))
+    assert thin is not None
+    frame = Frame.around(thin)
+    assert frame.points < 2**26 * 2**76
+    randomness, inside = seeded_randomness(1), 0
+    for _ in range(400):
+        inside += thin.holds(frame.draw_point(randomness))
+    assert inside > 20
+
+
+def test_a_box_s_faces_hold_what_the_box_holds() -> None:
+    shear = np.array([[1.0, -0.75, 1.5], [0.0, 1.0, 2.0**-12 * 777], [0.0, 0.0, 1.0]])
+    space, box = Space(radius=100, shear=shear), Box((-3, 1, -2), (3, 2, 4))
+    places = itertools.product(*map(range, box.sides))
+    inside = {space.point(box, place) for place in places}
+    cuts = [Cut(*face) for face in space.faces(box)]
+    found = {p for p in ball(3, 16) if all(cut.holds(p) for cut in cuts)}
+    assert found == inside
+
+
+# 2. Bounds ----------------------------------------------------------------------------------
+
+ROWS = [(4, 4, -4, 4), (4, -4, 4, -4), (4, 4, 4, 4), (4, 4, -4, 4), (4, -1, 3, 0), (4, 4, 4, -4)]
+HIGH = Fraction(9, 10)
+
+
+def records(rows: Sequence[tuple[int, ...]], *, grid_bits: int, radius: int) -> Records:
+    codes = np.array(rows, dtype=np.int64) * (CODE_MAX // 4)
+    x, y = np.ascontiguousarray(codes[:, :-1]), np.ascontiguousarray(codes[:, -1])
+    return Records.build(x, y, grid_bits=grid_bits, radius=radius, spread=grid_bits > 8)
+
+
+def logistic(rows: Sequence[tuple[int, ...]], name: NormName, **grid: int) -> LogisticPolytopes:
+    codes = np.array(rows, dtype=np.int64) * (CODE_MAX // 4)
+    signed = codes[:, :-1] * np.where(codes[:, -1:] > 0, -1, 1)
+    built = SignedRecords.build(*distinct_rows(signed), **grid)  # type: ignore[arg-type]
+    return LogisticPolytopes(LogisticLaw(built, rate=Fraction(2), norm=name))
+
+
+def laws(grid_bits: int, radius: int) -> dict[str, PolytopeLaw[object]]:
+    built = records(ROWS, grid_bits=grid_bits, radius=radius)
+    gradient = {
+        name: GradientCells(GradientLaw(built, tau=HIGH, rate=Fraction(3), norm=norm))
+        for name, norm in (("linf", Linf()), ("hull", InterceptHullNorm(HIGH)))
+    }
+    loss = LossCells(LossLaw(built, tau=HIGH, rate=Fraction(3)))
+    names: tuple[NormName, ...] = ("linf", "l2", "l1")
+    smooth = {n: logistic(ROWS, n, grid_bits=grid_bits, radius=radius) for n in names}
+    found = {f"gradient {name}": law for name, law in gradient.items()}
+    found |= {f"logistic {name}": law for name, law in smooth.items()}
+    return found | {"loss": loss}
+
+
+@pytest.mark.parametrize("name", laws(2, 5))
+def test_bounds_on_polytopes_are_below_every_point(name: str) -> None:
+    """Down random paths of cuts, on a grid so fine that polytopes hold points of every size."""
+    law, rng, randomness = laws(34, 10 << 34)[name], random.Random(3), seeded_randomness(3)
+    informative = 0
+    for part in list(law.start()) * 4:
+        polytope, known, exponent = part.polytope, part.known, part.exponent
+        for _ in range(25):
+            view = law.view(known, polytope)
+            known, exponent = view.known, max(exponent, view.exponent)
+            informative += exponent > 0.1
+            frame = Frame.around(polytope)
+            for point in (frame.draw_point(randomness) for _ in range(6)):
+                if polytope.holds(point):
+                    with working_precision(128):
+                        assert exponent <= float(law.exponent(known, point, 128).upper())
+            cut = view.cut or frame.halving(len(polytope.walls))
+            halves = [polytope.above(half) for half in (cut, cut.opposite())] if cut else []
+            kept = [half for half in halves if half is not None]
+            if not kept:
+                break
+            polytope = rng.choice(kept)
+    assert informative > 20
+
+
+# 3. Distribution ----------------------------------------------------------------------------
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", laws(2, 5))
+def test_draws_follow_the_law_and_no_other(name: str) -> None:
+    """On a coarse grid of all three coefficients, against every point's own exponent."""
+    law, points = laws(1, 4)[name], ball(3, 4)
+    [known, *_] = [part.known for part in law.start()]
+    with working_precision(128):
+        values = {p: float(law.exponent(known, p, 128)) for p in points}
+    order = {point: i for i, point in enumerate(sorted(points, key=values.__getitem__))}
+    exact, *twins = (
+        Law.discrete(list(order.values()), [math.exp(-scale * values[p]) for p in order])
+        for scale in (1.0, 0.3, 3.0)
+    )
+    gap = min(exact.gap(twin, list(order.values())) for twin in twins)
+    randomness, count = seeded_randomness(5), draws_needed(gap) + 200
+    covers = [PolytopeCover(law) for _ in range(count // 200 + 1)]
+    draws = [order[cover.draw(randomness)] for cover in covers for _ in range(200)]
+    check_draws(draws, exact, twins=twins)
+
+
+@pytest.mark.statistical
+def test_envelopes_that_take_turns_draw_from_the_one_law() -> None:
+    """Boxes and polytopes are fresh after a few draws, so that either may end one."""
+    polytopes = logistic(ROWS, "linf", grid_bits=1, radius=3)
+    law, points = polytopes.law, ball(3, 3)
+    with working_precision(128):
+        values = {p: float(polytopes.exponent(None, p, 128)) for p in points}
+    order = {point: i for i, point in enumerate(sorted(points, key=values.__getitem__))}
+    exact, *twins = (
+        Law.discrete(list(order.values()), [math.exp(-scale * values[p]) for p in order])
+        for scale in (1.0, 0.4, 2.5)
+    )
+    randomness = seeded_randomness(7)
+    draws = []
+    for _ in range(
+        draws_needed(min(exact.gap(twin, list(order.values())) for twin in twins)) // 20 + 1
+    ):
+        trials: list[Trial] = [Cover(law, law.records.space), PolytopeCover(polytopes)]
+        draws += [order[first_kept(trials, randomness)] for _ in range(20)]
+    check_draws(draws, exact, twins=twins)
+
+
+# 4. Patterns that boxes alone could not end -------------------------------------------------
+
+NAMED = {"0101": 1171, "0011": 236, "1011": 238, "0000": 595, "0010": 149, "1101": 660}
+WORST = [
+    Pattern("gradient", NAMED, "1"),
+    Pattern(
+        "gradient",
+        {"1101": 970, "1110": 1319, "1011": 1419, "1111": 1137, "0100": 454, "0010": 786},
+        "0.5",
+    ),
+    Pattern("loss", {"0010": 789, "0001": 396}, "10000"),
+    Pattern("logistic", {"0101": 405, "1111": 329}, "10000"),
+    Pattern("logistic", {"1011": 292, "0000": 1300, "1000": 800}, "10000"),
+    Pattern("logistic", {"1100": 1266, "0110": 582, "1101": 666, "0010": 1066, "1001": 564}, "5"),
+    Pattern("logistic", {"0001": 1308, "1111": 1372, "1101": 277, "1110": 325, "0011": 649}, "5"),
+]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("pattern", WORST, ids=lambda p: f"{p.kind} {len(p.counts)} {p.epsilon}")
+def test_a_few_distinct_rows_do_not_hold_a_draw_up(pattern: Pattern) -> None:
+    """Each took boxes alone from ten seconds to minutes."""
+    assert min(pattern.seconds(seed) for seed in (1, 2)) < 4
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_random_pattern_takes_much_longer_than_even_rows(kind: str) -> None:
+    rng = random.Random(11)
+    usual = max(even(kind, rows, e).seconds() for rows in (800, 3200) for e in ("0.5", "5"))
+    for _ in range(60):
+        pattern = drawn(kind, rng)
+        assert pattern.seconds() < 4 * max(usual, 0.25), pattern
