@@ -11,7 +11,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from studies import accuracy, boxes, draws, ledger, service, tilt_share, upload
+from studies import accuracy, boxes, draws, ledger, patterns, service, tilt_share, upload
 
 _KNG_PROTOTYPE = {"n=1000": (1.85, 0.17), "n=10000": (0.37, 0.060), "n=100000": (0.044, 0.019)}
 
@@ -102,6 +102,18 @@ def bench_boxes() -> None:
         )
 
 
+def bench_patterns() -> None:
+    """Print the times of draws from random patterns of few distinct rows."""
+    _say("Time per draw, 2 to 6 distinct rows of four true-or-false columns, processor time")
+    for row in patterns.table(patterns=250, seed=1):
+        _say(
+            f"  {row.kind:<9} median {row.median_s:6.3f} s   slowest {row.slowest_s:6.2f} s"
+            f"   even rows {row.even_s:6.2f} s"
+            f"   ratio {row.slowest_s / row.even_s:5.2f}   [at most 4]"
+        )
+        _say(f"    slowest: epsilon {row.slowest.epsilon}, {dict(row.slowest.counts)}")
+
+
 def bench_service() -> None:
     """Print the two ratios of the service under load."""
     _say("The service over HTTP")
@@ -135,6 +147,7 @@ def bench_upload() -> None:
 SECTIONS: dict[str, Callable[[], None]] = {
     "draws": bench_draws,
     "boxes": bench_boxes,
+    "patterns": bench_patterns,
     "linear": bench_linear,
     "logistic": bench_logistic,
     "tilt": bench_tilt,

@@ -50,7 +50,7 @@ def calibrate_quantile_regression(
         set may have too many rows for an exact draw.
     """
     scaling = statistic.scaling(schema)
-    require_drawable(scaling.dimension, schema)
+    require_drawable(scaling.dimension, schema, epsilon)
     delta = loss_sensitivity(statistic.exact_tau, statistic.exact_bound)
     drawn = LossDraw(
         scaling=scaling,

@@ -39,6 +39,7 @@ from mechanisms.objectives.geometric_median import MedianLaw
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import Space, draw, expected_ms
+from mechanisms.statistics.designs.boxes import require_effort
 from mechanisms.statistics.geometric_median import GeometricMedian, gradient_sensitivity
 
 # By the number of columns: more rows would take too long.
@@ -66,6 +67,7 @@ def calibrate_geometric_median(
             "(or max_rows); use fewer columns, or quantile at level 0.5 of each",
             field_name="columns",
         )
+    require_effort(epsilon, schema, "columns")
     delta = gradient_sensitivity(schema.adjacency)
     drawn = MedianDraw(
         columns=dict(zip(statistic.columns, columns, strict=True)),

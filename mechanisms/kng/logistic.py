@@ -94,7 +94,7 @@ def calibrate_logistic(
     if statistic.q != "auto":
         raise InvalidStatisticError("kng has no q; leave it at auto", field_name="q")
     scaling = statistic.scaling(schema)
-    require_drawable(scaling.dimension, schema)
+    require_drawable(scaling.dimension, schema, epsilon)
     bound = statistic.exact_bound
     drawn = LogisticDraw(
         statistic=statistic,

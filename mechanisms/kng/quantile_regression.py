@@ -71,7 +71,7 @@ def calibrate_quantile_regression(
         set may have too many rows for an exact draw.
     """
     scaling = statistic.scaling(schema)
-    require_drawable(scaling.dimension, schema)
+    require_drawable(scaling.dimension, schema, epsilon)
     tau = statistic.exact_tau
     weight = largest_weight(tau)
     hull = (

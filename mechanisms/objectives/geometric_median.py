@@ -89,6 +89,10 @@ class MedianLaw:
                 moves += np.where(inside, 2.0, turn).sum(axis=1)
         return sums, moves + 2 * self.error * (len(self.points) > 0)
 
+    def size(self, known: None) -> int:  # noqa: ARG002
+        """Return 0: nothing is known of one piece."""
+        return 0
+
     def exponent(self, known: None, point: Sequence[int], bits: int) -> arb:  # noqa: ARG002
         """Return a ball around rate * N(theta)."""
         rate = rational(self.rate)

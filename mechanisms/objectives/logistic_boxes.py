@@ -64,6 +64,7 @@ _ENOUGH_OUTSIDE = 0.75  # of the nats wanted: then no wider box is tried
 _WORTH_WIDENING = 1.2  # a wider box must bound what is outside so much better
 _TAIL_NATS = 30.0  # what lies outside then weighs exp(-30) of the whole
 _WIDENINGS = 4  # a doubling of the sides each
+_EXPANSION_BYTES = 3000
 _EXPANSION_BITS = 128  # up to here the expansion known on the box decides
 _FLOAT_BITS = 192  # up to here one at the point itself; beyond, balls row by row
 
@@ -280,6 +281,10 @@ class LogisticLaw:
         rise = np.maximum(0, square) * bent_share - slope
         dual = self.norm.dual(largest) * (1 + MARGIN)
         return float((rise / dual).min()) * float(self.rate) * (1 - MARGIN)
+
+    def size(self, known: Local) -> int:  # noqa: ARG002
+        """Return the bytes of an expansion, though the parts of a box may share theirs."""
+        return _EXPANSION_BYTES
 
     def exponent(self, known: Local, point: Sequence[int], bits: int) -> arb:
         """Return a ball around E at a grid point: by the expansion, in floats, or row by row."""

@@ -135,6 +135,10 @@ class LogisticPolytopes:
             return Cut.middle(affine.slopes[int(np.argmax(spread))], polytope.floats)
         return Cut.middle(records.zeta[int(np.argmax(bent))], polytope.floats)
 
+    def size(self, known: None) -> int:  # noqa: ARG002
+        """Return 0: nothing is known of one piece."""
+        return 0
+
     def exponent(self, known: None, point: Sequence[int], bits: int) -> arb:  # noqa: ARG002
         """Return a ball around E at a grid point, row by row."""
         records = self.law.records

@@ -121,6 +121,9 @@ class Cone:
         distance = np.maximum(0, np.abs(centres - [1, -2]) - half).sum(axis=1)
         return Children(self.rate * distance * 0.9 + 799.0, [None] * len(centres))
 
+    def size(self, known: None) -> int:
+        return 0
+
     def value(self, point: Sequence[int]) -> float:
         return self.rate * (abs(point[0] - 1) + abs(point[1] + 2))
 
@@ -143,3 +146,28 @@ def test_draws_follow_a_law_far_from_its_first_bound() -> None:
     }
     check_draws(draws, laws[1.0], twins=[laws[0.7], laws[1.3]])
     assert draw(cone, space, randomness) in order
+
+
+@pytest.mark.statistical
+def test_an_envelope_of_few_bytes_draws_from_the_same_law() -> None:
+    """Parts are put together again and again, and what is held stays below the bound."""
+    space, cone, most = Space.plain(2, 9), Cone(0.5), 100 * 2000
+    points = [p for p in itertools.product(range(-9, 10), repeat=2) if sum(map(abs, p)) <= 9]
+    order: dict[tuple[int, ...], int] = {p: i for i, p in enumerate(sorted(points, key=cone.value))}
+    randomness, draws, free = seeded_randomness(3), [], 0
+    cover = Cover(cone, space, most_bytes=most)
+    for _ in range(4000):
+        before = cover.envelope.size
+        draws.append(order[cover.draw(randomness)])
+        assert cover.envelope.size <= most
+        free += cover.envelope.size < before
+    assert free
+    unbounded = Cover(cone, space)
+    for _ in range(400):
+        unbounded.draw(randomness)
+    assert unbounded.envelope.size > most
+    laws = {
+        scale: Law.discrete(list(order.values()), [math.exp(-scale * cone.value(p)) for p in order])
+        for scale in (0.7, 1.0, 1.3)
+    }
+    check_draws(draws, laws[1.0], twins=[laws[0.7], laws[1.3]])

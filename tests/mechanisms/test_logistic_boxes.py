@@ -523,6 +523,9 @@ def test_what_cannot_be_drawn_is_refused_by_public_facts() -> None:
     ):
         with pytest.raises(InvalidStatisticError, match="rows"):
             plan_for(large)
+    assert plan_for(Schema(columns, REPLACE, 100_000), epsilon="10000").drawn_on_boxes
+    with pytest.raises(InvalidStatisticError, match="epsilon times rows"):
+        plan_for(Schema(columns, REPLACE, 110_000), epsilon="10000")
     with pytest.raises(InvalidStatisticError, match="norm"):
         plan_for(Schema(columns, REPLACE, 5), norm="optimal")
 

@@ -107,6 +107,10 @@ class GradientCells:
         low = self.law.least([found.index], found.reached[None, :], gathered)
         return View(float(low[0]), found, self.arrangement.heaviest(found.index))
 
+    def size(self, known: Undecided) -> int:
+        """Return the bytes of what is known of one polytope."""
+        return known.size
+
     def exponent(self, known: Undecided, point: Sequence[int], bits: int) -> arb:
         """Return E at a point, from integers."""
         return self.law.exponent(known, point, bits)
@@ -153,6 +157,10 @@ class LossCells:
         if most >= spread:
             return self.arrangement.hyperplane(int(index[np.argmax(bent)]))
         return Cut.middle(slope, places)
+
+    def size(self, known: Undecided) -> int:
+        """Return the bytes of what is known of one polytope."""
+        return known.size
 
     def exponent(self, known: Undecided, point: Sequence[int], bits: int) -> arb:
         """Return E at a point, from integers."""

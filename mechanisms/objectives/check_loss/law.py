@@ -31,6 +31,11 @@ class Undecided:
     reached: Floats
     width: Floats
 
+    @property
+    def size(self) -> int:
+        """The bytes it takes, the arrays' own heads included."""
+        return self.index.nbytes + self.reached.nbytes + self.width.nbytes + 500
+
 
 class CheckLossLaw(ABC):
     """What the two laws share: which records are decided where, and a start near the minimiser."""
@@ -88,6 +93,10 @@ class CheckLossLaw(ABC):
     def widths(self, known: Undecided) -> Floats | None:
         """Return how far a unit of each coordinate moves the open records."""
         return known.width if len(known.index) else None
+
+    def size(self, known: Undecided) -> int:
+        """Return the bytes of what is known of one box."""
+        return known.size
 
     def decide(
         self, known: Undecided, centres: Floats, half: Floats

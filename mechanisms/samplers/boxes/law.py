@@ -51,6 +51,9 @@ class BoxLaw(Protocol[Knowledge]):
     def widths(self, known: Knowledge) -> Floats | None:
         """Return how much each coordinate of a box matters, per unit of width; None: equally."""
 
+    def size(self, known: Knowledge) -> int:
+        """Return about how many bytes the knowledge of one box takes, beside what boxes share."""
+
     def split(self, known: Knowledge, centres: Floats, half: Floats) -> Children[Knowledge]:
         """Bound E on the boxes ``|u - centre| <= half`` inside the box known.
 

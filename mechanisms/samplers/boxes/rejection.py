@@ -11,6 +11,7 @@ certified lower bound of the exponent. A try that fails splits its box, which ra
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic
@@ -22,7 +23,7 @@ from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes.law import BoxLaw, Knowledge
 from mechanisms.samplers.boxes.space import Box, Space
-from mechanisms.samplers.envelopes import Envelope, first_kept
+from mechanisms.samplers.envelopes import MOST_BYTES, Envelope, Piece, first_kept
 
 LEAST_MS = 100.0
 """No draw is reckoned to be shorter than this."""
@@ -39,15 +40,13 @@ def expected_ms(*, dimension: int, rows: int) -> float:
     return max(LEAST_MS, 10.0 ** (dimension - 1) * (1 + 0.1 * math.sqrt(rows)))
 
 
-@dataclass(slots=True)
-class _Cell(Generic[Knowledge]):
-    box: Box
-    exponent: float
-    known: Knowledge
+_CELL_BYTES = 2000  # a box with its place in the envelope
 
-    @property
-    def points(self) -> int:
-        return self.box.points
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Cell(Piece, Generic[Knowledge]):
+    box: Box
+    known: Knowledge
 
 
 class Cover(Generic[Knowledge]):
@@ -56,13 +55,13 @@ class Cover(Generic[Knowledge]):
     It may serve several draws: each has the law whatever the cover it starts from.
     """
 
-    def __init__(self, law: BoxLaw[Knowledge], space: Space) -> None:
+    def __init__(
+        self, law: BoxLaw[Knowledge], space: Space, *, most_bytes: int = MOST_BYTES
+    ) -> None:
         self.law = law
         self.space = space
-        self.envelope: Envelope[_Cell[Knowledge]] = Envelope(law.floor)
-        for part in law.start(space):
-            self.envelope.add(_Cell(part.box, part.exponent, part.known))
-        self.envelope.rebase()
+        parts = [self._cell(part.box, part.exponent, part.known) for part in law.start(space)]
+        self.envelope = Envelope(law.floor, parts, most_bytes=most_bytes)
 
     def draw(self, randomness: Randomness) -> tuple[int, ...]:
         """Return the first point kept."""
@@ -75,15 +74,13 @@ class Cover(Generic[Knowledge]):
         exponent = partial(self.law.exponent, cell.known, point)
         if self.space.holds(point) and self.envelope.keeps(cell, exponent, randomness):
             return point
-        self.split(slot, cell)
-        self.envelope.rebase()
+        self.envelope.replace(slot, list(self._parts(cell)))
         return None
 
-    def split(self, slot: int, cell: _Cell[Knowledge]) -> None:
-        """Replace a box by its parts, less those outside Theta; a point by its exact bound."""
-        self.envelope.remove(slot)
-        if cell.box.points == 1:
-            self._settle(cell)
+    def _parts(self, cell: _Cell[Knowledge]) -> Iterator[_Cell[Knowledge]]:
+        """Yield the parts of a box, less those outside Theta; a point with its exact bound."""
+        if cell.points == 1:
+            yield from self._settled(cell)
             return
         boxes = cell.box.parts(_counts(cell.box, self.law.widths(cell.known)))
         lower = np.array([box.lower for box in boxes], dtype=np.float64)
@@ -97,17 +94,21 @@ class Cover(Generic[Knowledge]):
         for box, exponent, known in zip(
             inside, children.exponents.tolist(), children.knowledge, strict=True
         ):
-            self.envelope.add(_Cell(box, max(exponent, cell.exponent), known))
+            yield self._cell(box, max(exponent, cell.exponent), known)
 
-    def _settle(self, cell: _Cell[Knowledge]) -> None:
-        """Put back a single point with (nearly) its own exponent, or drop it outside Theta."""
+    def _settled(self, cell: _Cell[Knowledge]) -> Iterator[_Cell[Knowledge]]:
+        """Yield a single point with (nearly) its own exponent, or nothing outside Theta."""
         point = self.space.point(cell.box, [0] * self.space.dimension)
         if self.space.holds(point):
             with working_precision(128):
                 low = math.nextafter(
                     float(self.law.exponent(cell.known, point, 128).lower()), -math.inf
                 )
-            self.envelope.add(_Cell(cell.box, max(low, cell.exponent), cell.known))
+            yield self._cell(cell.box, max(low, cell.exponent), cell.known)
+
+    def _cell(self, box: Box, exponent: float, known: Knowledge) -> _Cell[Knowledge]:
+        size = _CELL_BYTES + self.law.size(known)
+        return _Cell(exponent=exponent, points=box.points, size=size, box=box, known=known)
 
 
 def draw(law: BoxLaw[Knowledge], space: Space, randomness: Randomness) -> tuple[int, ...]:

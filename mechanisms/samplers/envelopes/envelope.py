@@ -18,6 +18,9 @@ the draw ends, not what it is, and are not released.
 
 Several envelopes of one law may take turns: which of them is tried next is part of the history.
 
+*Memory* is bounded. Pieces that were split are remembered; where those held have become too large
+in all, parts are put together again, of the lightest pieces first. That too is history.
+
 The choice is by exact integers. The ratio is irrational and is compared with a uniform number in
 ball arithmetic, with more bits of both until it is decided.
 """
@@ -25,8 +28,9 @@ ball arithmetic, with more bits of both until it is decided.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar, cast
 
 from flint import arb
 
@@ -34,22 +38,27 @@ from mechanisms.exact.certainty import exceeds, settled
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.envelopes.tree import SumTree
 
+MOST_BYTES = 1 << 28
+"""What an envelope holds stays below this; the pieces that were split take about as much again."""
+
 _GUARD_BITS = 64  # more than the exponential of an exponent can lose
 _SCALE = 512  # bits of a piece's integer weight
 _LEAST = -318.0  # lighter pieces are weighed as if this heavy; e**-318 > 2**(52 - _SCALE)
 _REBASE_BITS = 120  # the weights are written anew before they outgrow the scale
 
 
-class Weighed(Protocol):
-    """What an envelope asks of a piece."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class Piece:
+    """A piece: its bound e_b, the size of Q_b, about how many bytes it takes, and whence it came.
 
-    @property
-    def exponent(self) -> float:
-        """A certified lower bound of E on the piece."""
+    ``parts`` counts the pieces it was split into of which something is left.
+    """
 
-    @property
-    def points(self) -> int:
-        """The size of Q_b."""
+    exponent: float
+    points: int
+    size: int
+    whole: Piece | None = None
+    parts: int = 0
 
 
 class Trial(Protocol):
@@ -68,35 +77,81 @@ def first_kept(trials: Sequence[Trial], randomness: Randomness) -> tuple[int, ..
                 return point
 
 
-Piece = TypeVar("Piece", bound=Weighed)
+Held = TypeVar("Held", bound=Piece)
 
 
-class Envelope(Generic[Piece]):
+class Envelope(Generic[Held]):
     """The pieces held, with their weights relative to a reference exponent."""
 
-    def __init__(self, floor: float) -> None:
+    def __init__(
+        self, floor: float, pieces: Iterable[Held], *, most_bytes: int = MOST_BYTES
+    ) -> None:
         self.reference = floor
-        self._pieces: list[Piece | None] = []
+        self.size = 0
+        self._most_bytes = most_bytes
+        self._pieces: list[Held | None] = []
         self._tree = SumTree()
         self._free: list[int] = []
+        for piece in pieces:
+            self._add(piece)
+        self._rebase()
 
-    def add(self, piece: Piece) -> None:
-        """Hold a piece."""
+    def replace(self, slot: int, parts: Sequence[Held]) -> None:
+        """Hold, instead of a piece, parts that cover what of it is in Theta."""
+        whole: Piece | None = self._pieces[slot]
+        assert whole is not None
+        self._remove(slot)
+        whole.parts = len(parts)
+        for part in parts:
+            part.whole = whole
+            self._add(part)
+        while whole.whole is not None and not whole.parts:
+            whole = whole.whole
+            whole.parts -= 1
+        if self.size > self._most_bytes:
+            self._put_together()
+        self._rebase()
+
+    def _add(self, piece: Held) -> None:
+        self.size += piece.size
         if self._free:
             slot = self._free.pop()
             self._pieces[slot] = piece
         else:
             slot = len(self._pieces)
             self._pieces.append(piece)
-        self._tree.set(slot, piece.points * self.weight(piece))
+        self._tree.set(slot, self._mass(piece))
 
-    def remove(self, slot: int) -> None:
-        """Drop the piece of a slot."""
+    def _remove(self, slot: int) -> None:
+        piece = self._pieces[slot]
+        assert piece is not None
+        self.size -= piece.size
         self._pieces[slot] = None
         self._tree.set(slot, 0)
         self._free.append(slot)
 
-    def choose(self, randomness: Randomness) -> tuple[int, Piece]:
+    def _put_together(self) -> None:
+        """Hold wholes instead of their parts, the lightest first, until half the bytes are free."""
+        while self.size > self._most_bytes // 2:
+            parts: dict[Held, list[int]] = {}
+            for slot, piece in enumerate(self._pieces):
+                if piece is not None and piece.whole is not None:
+                    parts.setdefault(cast(Held, piece.whole), []).append(slot)
+            ready = [whole for whole, slots in parts.items() if len(slots) == whole.parts]
+            if not ready:
+                return
+            for whole in sorted(ready, key=self._mass):
+                for slot in parts[whole]:
+                    self._remove(slot)
+                whole.parts = 0
+                self._add(whole)
+                if self.size <= self._most_bytes // 2:
+                    break
+
+    def _mass(self, piece: Piece) -> int:
+        return piece.points * self.weight(piece)
+
+    def choose(self, randomness: Randomness) -> tuple[int, Held]:
         """Return a slot and its piece, with probability exactly in proportion to its weight."""
         slot = self._tree.choose(randomness)
         piece = self._pieces[slot]
@@ -110,7 +165,7 @@ class Envelope(Generic[Piece]):
         mantissa = math.ceil(2.0 ** (log2 - whole) * (1 + 2.0**-36) * 2.0**52)
         return int(mantissa) << (_SCALE - 52 + whole)
 
-    def rebase(self) -> None:
+    def _rebase(self) -> None:
         """Measure from the least exponent held once all weights have become small."""
         if self._tree.total.bit_length() >= _SCALE - _REBASE_BITS:
             return
@@ -119,7 +174,7 @@ class Envelope(Generic[Piece]):
         self.reference = min(piece.exponent for piece in held)
         self._pieces = list(held)
         self._free = []
-        self._tree = SumTree(piece.points * self.weight(piece) for piece in held)
+        self._tree = SumTree(map(self._mass, held))
 
     def keeps(self, piece: Piece, exponent: Callable[[int], arb], randomness: Randomness) -> bool:
         """Decide ``u W_b < 2**_SCALE exp(reference - E(theta))`` for a lazily drawn uniform u.

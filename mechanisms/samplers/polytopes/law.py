@@ -48,5 +48,8 @@ class PolytopeLaw(Protocol[Knowledge]):
     def view(self, known: Knowledge, polytope: Polytope) -> View[Knowledge]:
         """Bound E on a polytope inside the one known; ``floor`` or more, finite."""
 
+    def size(self, known: Knowledge) -> int:
+        """Return about how many bytes the knowledge of one polytope takes."""
+
     def exponent(self, known: Knowledge, point: Sequence[int], bits: int) -> arb:
         """Return a ball around E at a grid point of the polytope, at ``bits`` working bits."""

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Generic
 
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.envelopes import Envelope, first_kept
+from mechanisms.samplers.envelopes import MOST_BYTES, Envelope, Piece, first_kept
 from mechanisms.samplers.polytopes.frame import Frame
 from mechanisms.samplers.polytopes.law import Knowledge, PolytopeLaw
 from mechanisms.samplers.polytopes.polytope import Cut, Polytope
@@ -25,18 +25,17 @@ from mechanisms.samplers.polytopes.polytope import Cut, Polytope
 _MISSES = 16  # a cut costs about as much time as so many points that miss their polytope
 
 
-@dataclass(slots=True)
-class _Cell(Generic[Knowledge]):
+_CELL_BYTES = 4000  # a polytope with its frame, its walls and its place in the envelope
+_VERTEX_BYTES = 500
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Cell(Piece, Generic[Knowledge]):
     polytope: Polytope
     frame: Frame
-    exponent: float
     known: Knowledge
     cut: Cut | None
     misses: int = 0
-
-    @property
-    def points(self) -> int:
-        return self.frame.points
 
 
 class PolytopeCover(Generic[Knowledge]):
@@ -45,12 +44,10 @@ class PolytopeCover(Generic[Knowledge]):
     It may serve several draws: each has the law whatever the cover it starts from.
     """
 
-    def __init__(self, law: PolytopeLaw[Knowledge]) -> None:
+    def __init__(self, law: PolytopeLaw[Knowledge], *, most_bytes: int = MOST_BYTES) -> None:
         self.law = law
-        self.envelope: Envelope[_Cell[Knowledge]] = Envelope(law.floor)
-        for part in law.start():
-            self._add(part.polytope, part.known, part.exponent)
-        self.envelope.rebase()
+        parts = [self._cell(part.polytope, part.known, part.exponent) for part in law.start()]
+        self.envelope = Envelope(law.floor, parts, most_bytes=most_bytes)
 
     def draw(self, randomness: Randomness) -> tuple[int, ...]:
         """Return the first point kept."""
@@ -65,26 +62,33 @@ class PolytopeCover(Generic[Knowledge]):
         if inside and self.envelope.keeps(cell, exponent, randomness):
             return point
         cell.misses += not inside
-        if inside or cell.points == 1 or cell.misses >= _MISSES:
-            self._split(slot, cell, empty=not inside and cell.points == 1)
+        if cell.points == 1 and not inside:  # its frame holds all of it: there is nothing
+            self.envelope.replace(slot, [])
+        elif inside or cell.misses >= _MISSES:
+            self._split(slot, cell)
         return None
 
-    def _split(self, slot: int, cell: _Cell[Knowledge], *, empty: bool) -> None:
+    def _split(self, slot: int, cell: _Cell[Knowledge]) -> None:
         """Replace a polytope by its halves, less what holds nothing."""
         cut = cell.cut or cell.frame.halving(len(cell.polytope.walls))
-        if cut is None and not empty:  # one point, and its exponent is known
+        if cut is None:  # one point, and its exponent is known
             return
-        self.envelope.remove(slot)
-        for half in (cut, cut.opposite()) if cut is not None and not empty else ():
-            polytope = cell.polytope.above(half)
-            if polytope is not None:
-                self._add(polytope, cell.known, cell.exponent)
-        self.envelope.rebase()
+        halves = [cell.polytope.above(half) for half in (cut, cut.opposite())]
+        parts = [self._cell(h, cell.known, cell.exponent) for h in halves if h is not None]
+        self.envelope.replace(slot, parts)
 
-    def _add(self, polytope: Polytope, known: Knowledge, least: float) -> None:
-        view = self.law.view(known, polytope)
-        frame = Frame.around(polytope)
-        self.envelope.add(_Cell(polytope, frame, max(view.exponent, least), view.known, view.cut))
+    def _cell(self, polytope: Polytope, known: Knowledge, least: float) -> _Cell[Knowledge]:
+        view, frame = self.law.view(known, polytope), Frame.around(polytope)
+        vertices = len(polytope.vertices) * _VERTEX_BYTES
+        return _Cell(
+            exponent=max(view.exponent, least),
+            points=frame.points,
+            size=_CELL_BYTES + vertices + self.law.size(view.known),
+            polytope=polytope,
+            frame=frame,
+            known=view.known,
+            cut=view.cut,
+        )
 
 
 def draw_on_polytopes(law: PolytopeLaw[Knowledge], randomness: Randomness) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 from mechanisms.contract import Data, InvalidStatisticError
 from mechanisms.domain import CODE_MAX, Schema
 from mechanisms.objectives.check_loss import Records
+from mechanisms.privacy import PrivacyLoss
 from mechanisms.statistics.designs.grids import grid_bits
 from mechanisms.statistics.designs.rows import scaled_codes
 from mechanisms.statistics.designs.scaling import RegressionScaling
@@ -17,9 +18,28 @@ MAX_DIMENSION = 4  # the number of boxes grows too fast beyond
 # By the number of coefficients: more rows would take too long.
 MOST_ROWS = {1: 4_000_000, 2: 2_000_000, 3: 1_000_000, 4: 200_000}
 
+MOST_INFORMATION = 1 << 30
+"""Of epsilon times rows: a law is about that much narrower than Theta, and 2**34 grid steps are
+across a unit of it. Beyond, boxes would have to follow what is hardly wider than the grid."""
 
-def require_drawable(dimension: int, schema: Schema) -> None:
+
+def require_effort(epsilon: PrivacyLoss, schema: Schema, field_name: str) -> None:
+    """Raise :class:`InvalidStatisticError` where epsilon times the rows is beyond any draw's reach.
+
+    How long a draw on boxes takes cannot be proved but for few distinct rows, which is private.
+    So what is offered is bounded by public facts: rows, dimension and epsilon.
+    """
+    if epsilon.fraction * schema.row_bound > MOST_INFORMATION:
+        raise InvalidStatisticError(
+            f"an exact draw on boxes takes at most {MOST_INFORMATION:,} of epsilon times rows "
+            "(or max_rows); ask with a smaller epsilon",
+            field_name=field_name,
+        )
+
+
+def require_drawable(dimension: int, schema: Schema, epsilon: PrivacyLoss) -> None:
     """Raise :class:`InvalidStatisticError` where a draw could outlast its public limits."""
+    require_effort(epsilon, schema, "features")
     if dimension > MAX_DIMENSION:
         raise InvalidStatisticError(
             f"exact draws on boxes reach at most {MAX_DIMENSION} coefficients, the intercept "

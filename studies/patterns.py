@@ -1,10 +1,15 @@
-"""Regressions on true-or-false columns with few distinct rows, and what their draws take."""
+"""Time of exact draws where distinct rows are few, beside rows spread evenly.
+
+Regressions on true-or-false columns, as people make of categories. Few distinct rows leave some
+directions of the coefficients open and make others thin, in whatever way they fall; a random search
+finds the ways that are slow. Processor time.
+"""
 
 from __future__ import annotations
 
-import random
+import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -55,14 +60,42 @@ class Pattern:
         return QuantileRegression(target="y", features=features, tau=self.tau)
 
 
-def drawn(kind: str, rng: random.Random) -> Pattern:
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Times of random patterns, the slowest time of even rows, and the slowest pattern."""
+
+    kind: str
+    median_s: float
+    slowest_s: float
+    even_s: float
+    slowest: Pattern
+
+
+def table(*, patterns: int, seed: int) -> Iterator[Row]:
+    """Yield, for each kind of law, the times of random patterns beside those of even rows."""
+    for kind in KINDS:
+        rng = np.random.default_rng(seed)
+        usual = [even(kind, n, epsilon).seconds() for n in (800, 3200) for epsilon in ("0.5", "5")]
+        found = [drawn(kind, rng) for _ in range(patterns)]
+        times = sorted((pattern.seconds(), index) for index, pattern in enumerate(found))
+        seconds = [time for time, _ in times]
+        yield Row(
+            kind=kind,
+            median_s=statistics.median(seconds),
+            slowest_s=seconds[-1],
+            even_s=max(usual),
+            slowest=found[times[-1][1]],
+        )
+
+
+def drawn(kind: str, rng: np.random.Generator) -> Pattern:
     """Return two to six distinct rows of four columns, 50 to 1500 of each."""
-    rows = rng.sample(range(16), rng.randint(2, 6))
+    rows = rng.permutation(16)[: rng.integers(2, 7)]
     return Pattern(
         kind=kind,
-        counts={format(row, "04b"): rng.randint(50, 1500) for row in rows},
-        epsilon=rng.choice(["0.5", "1", "2", "5"]),
-        tau=rng.choice([0.1, 0.25, 0.5, 0.9]),
+        counts={format(row, "04b"): int(rng.integers(50, 1501)) for row in rows.tolist()},
+        epsilon=str(rng.choice(["0.5", "1", "2", "5"])),
+        tau=float(rng.choice([0.1, 0.25, 0.5, 0.9])),
     )
 
 
