@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
-from studies import accuracy, boxes, draws, ledger, patterns, service, tilt_share, upload
+from studies import accuracy, boxes, draws, jobs, ledger, patterns, service, tilt_share, upload
 
 _KNG_PROTOTYPE = {"n=1000": (1.85, 0.17), "n=10000": (0.37, 0.060), "n=100000": (0.044, 0.019)}
 
@@ -117,7 +119,7 @@ def bench_patterns() -> None:
 def bench_service() -> None:
     """Print the two ratios of the service under load."""
     _say("The service over HTTP")
-    with service.server() as port:
+    with tempfile.TemporaryDirectory() as folder, service.server(Path(folder), {}) as port:
         ratio = service.rows_ratio(port)
         _say(f"  a mean at 20,000 rows over one at 200 rows: {ratio:5.3f}   [at most 1.1]")
         result = service.throughput(port)
@@ -132,6 +134,16 @@ def bench_service() -> None:
             spent = service.processor_us(runs)
             parts = ", ".join(f"{kind} {spent[kind]:.0f}" for kind in spent)
             _say(f"  processor time per {what}: {sum(spent.values()):.0f} us ({parts})")
+
+
+def bench_jobs() -> None:
+    """Print what it costs to keep a lane until a public moment."""
+    _say("Jobs on one lane, from one draw's end to the next")
+    for price in jobs.lane_prices():
+        _say(
+            f"  {price.what:<31} free at once {price.free_s:6.2f} s"
+            f"   kept {price.kept_s:6.2f} s   share {price.share:5.3f}"
+        )
 
 
 def bench_upload() -> None:
@@ -154,6 +166,7 @@ SECTIONS: dict[str, Callable[[], None]] = {
     "upload": bench_upload,
     "ledger": bench_ledger,
     "service": bench_service,
+    "jobs": bench_jobs,
 }
 
 

@@ -106,7 +106,7 @@ def _beside() -> float:
     return total_s
 
 
-def _serve(data_dir: str, port: int) -> None:
+def _serve(data_dir: Path, port: int, settings: Mapping[str, int]) -> None:
     import uvicorn  # noqa: PLC0415
 
     from app.api.requests.schemas import ReleaseRequest  # noqa: PLC0415
@@ -114,9 +114,10 @@ def _serve(data_dir: str, port: int) -> None:
     from app.settings import Settings  # noqa: PLC0415
 
     os.environ["RELEASE_DESK_BOOTSTRAP_KEY"] = KEY
-    os.environ["RELEASE_DESK_DATA_DIR"] = data_dir
-    os.environ["RELEASE_DESK_RESPONSE_SLOT_MS"] = "0"
-    os.environ["RELEASE_DESK_RATE_LIMIT_PER_MINUTE"] = "0"
+    os.environ["RELEASE_DESK_DATA_DIR"] = str(data_dir)
+    chosen = {"response_slot_ms": 0, "rate_limit_per_minute": 0, **settings}
+    for name, value in chosen.items():
+        os.environ[f"RELEASE_DESK_{name.upper()}"] = str(value)
     app = create_app(Settings())
 
     async def bare(body: ReleaseRequest) -> dict[str, str]:
@@ -145,22 +146,21 @@ def _serve(data_dir: str, port: int) -> None:
 
 
 @contextmanager
-def server() -> Iterator[int]:
-    """Run the service in a process of its own over a temporary directory; yield its port."""
+def server(directory: Path, settings: Mapping[str, int]) -> Iterator[int]:
+    """Run the service in a process of its own over a directory; yield its port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    with tempfile.TemporaryDirectory() as folder:
-        process = multiprocessing.get_context("spawn").Process(
-            target=_serve, args=(folder, port), daemon=True
-        )
-        process.start()
-        try:
-            _wait_until_ready(port)
-            yield port
-        finally:
-            process.terminate()
-            process.join(15)
+    process = multiprocessing.get_context("spawn").Process(
+        target=_serve, args=(directory, port, settings), daemon=True
+    )
+    process.start()
+    try:
+        _wait_until_ready(port)
+        yield port
+    finally:
+        process.terminate()
+        process.join(15)
 
 
 def _wait_until_ready(port: int) -> None:
@@ -177,18 +177,21 @@ def _wait_until_ready(port: int) -> None:
 def upload(port: int, rows: int) -> str:
     """Upload one column of random numbers; return the data set's id."""
     values = np.random.default_rng(rows).uniform(0, 100, rows)
+    columns = {"x": {"type": "number", "lower": 0, "upper": 100}}
+    return send_upload(port, f"bench {rows}", columns, "x\n" + "\n".join(map(str, values)) + "\n")
+
+
+def send_upload(port: int, name: str, columns: Mapping[str, object], rows: str) -> str:
+    """Upload rows of CSV; return the data set's id."""
     spec = {
-        "name": f"bench {rows}",
+        "name": name,
         "adjacency": "replace_one",
-        "columns": {"x": {"type": "number", "lower": 0, "upper": 100}},
+        "columns": columns,
         "budget": {"epsilon": "10000"},
     }
     answer = httpx.post(
         f"http://127.0.0.1:{port}/v1/datasets",
-        files={
-            "file": ("x.csv", "x\n" + "\n".join(map(str, values)) + "\n"),
-            "spec": (None, json.dumps(spec)),
-        },
+        files={"file": ("x.csv", rows), "spec": (None, json.dumps(spec))},
         headers={"Authorization": f"Bearer {KEY}"},
         timeout=120,
     )

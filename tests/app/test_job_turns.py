@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +189,6 @@ class Timed(Fake):
         return await super().draw(record, dataset)
 
 
-LANE_MS = 120
 INSERT_PAUSE = """
 INSERT INTO pause (number, what, name, reason, paused_by, paused_at)
 VALUES (9, 'person', 'dan', 'r', 'cleo', '2026-01-01T00:00:00Z')"""
@@ -230,30 +229,43 @@ async def final_of(services: Any, release: str) -> ReleaseRecord:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("draws_s", [0.0, 0.08])
 @pytest.mark.parametrize(
     ("lane_ms", "told"),
-    [pytest.param(LANE_MS, False, id="held"), pytest.param(0, True, id="twin: freed at once")],
+    [pytest.param(600_000, False, id="kept"), pytest.param(0, True, id="twin: freed at once")],
 )
-def test_a_draw_within_its_deadline_shows_in_nobody_elses_begin(
-    tmp_path: Path, lane_ms: int, told: bool
+def test_the_end_of_a_draw_begins_nobody_elses(
+    tmp_path: Path, lane_ms: int, told: bool, draws_s: float
+) -> None:
+    async def scenario() -> None:
+        timed = Timed(draws_s=draws_s)
+        place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+        async with serving(place, timed) as (_, services):
+            services.jobs.taken_ms = lambda _: lane_ms
+            dataset = await new_dataset(services)
+            target, probe = [
+                await services.releases.submit(dataset, question("1"), idem="a", caller=caller)
+                for caller in (BOB, DAN)
+            ]
+            services.jobs.start()
+            assert (await final(services, target.id)).state is ReleaseState.RELEASED
+            if told:
+                assert (await final_of(services, probe.id)).state is ReleaseState.RELEASED
+                return
+            await asyncio.sleep(0.3)
+            assert probe.id not in timed.begun
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("draws_s", "least_s"), [(0.0, 0.1), (0.08, 0.1), (0.15, 0.2)])
+def test_a_lane_is_kept_until_a_deadline_or_a_doubling(
+    tmp_path: Path, draws_s: float, least_s: float
 ) -> None:
     place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    where = [replace(place, directory=tmp_path / name) for name in ("quick", "slow")]
-    begins = []
-    for each, draws_s in zip(where, (0.0, 0.08), strict=True):
-        each.directory.mkdir()
-        at = replace(each, url=f"sqlite:///{each.directory / 'ledger.sqlite'}")
-        begins.append(probes_begin(at, draws_s=draws_s, lane_ms=lane_ms))
-    quick, slow = begins
-    apart = [abs(one - other) for one, other in zip(quick, slow, strict=True)]
-    assert (min(apart) > 0.04) == told
-    assert all(begin >= lane_ms / 1000 - 0.001 for begin in (*quick, *slow))
-
-
-def test_a_draw_beyond_its_deadline_has_the_lane_until_a_doubling(tmp_path: Path) -> None:
-    place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    begins = probes_begin(place, draws_s=0.15, lane_ms=100)
-    assert 0.2 <= begins[0] < 0.3
+    begins = probes_begin(place, draws_s=draws_s, lane_ms=100)
+    for number, begin in enumerate(begins):  # a busy machine makes them later, never earlier
+        assert begin >= least_s + 0.1 * number - 0.005
 
 
 @pytest.mark.parametrize("what", [*Paused])
