@@ -116,7 +116,7 @@ class DrawService:
         """
         expected_ms = batched_ms(plan)
         small = self.small_draws
-        if small is not None and _is_small(question, facts, expected_ms) and small.prepare():
+        if small is not None and is_small(question, facts, expected_ms) and small.prepare():
             try:
                 answer = await small.draw(record, facts.record, expected_ms=expected_ms)
                 return await self.finish(record, answer)
@@ -228,7 +228,7 @@ class DrawService:
             self.small_draws.close()
 
 
-def _is_small(question: Question, facts: DatasetFacts, expected_ms: float) -> bool:
+def is_small(question: Question, facts: DatasetFacts, expected_ms: float) -> bool:
     """Return whether a draw, and its plan in a process that does not know it yet, take little."""
     if expected_ms > MOST_MS:
         return False
