@@ -229,7 +229,7 @@ class _BareLedger:
             (last.seq, last.spent_after, last.hash, last.account),
         )
         connection.executemany(
-            f"INSERT INTO entry VALUES ({', '.join('?' * 16)})",  # noqa: S608 - constants
+            f"INSERT INTO entry VALUES ({', '.join('?' * 18)})",  # noqa: S608 - constants
             self._entries[part],
         )
         connection.executemany(
@@ -262,6 +262,7 @@ def _rows(ledger: str, account: AccountRecord, count: int) -> list[Entry]:
             reserved_after=0,
             at="2026-01-01T00:00:00.000000Z",
             prev=head,
+            role="system",
         ).sealed(ledger)
         rows.append(row)
         head = row.hash

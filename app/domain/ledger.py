@@ -10,6 +10,11 @@ rule is held a second time by SQL triggers, and a third time by verification.
 with each field length-prefixed and typed, so that no two different entries have
 the same bytes. It detects any edit made without recomputing every later hash of
 the account; noting the ledger's head elsewhere covers the rest.
+
+*Forms.* An entry of the first form, written up to version 0.1, has neither key nor role, and
+a tag of its own. One of the second form has a role. In no chain does the first follow the
+second, and the system account records once where every chain had come to
+(:data:`SECOND_FORM`): so no later entry passes for an early one.
 """
 
 from __future__ import annotations
@@ -33,7 +38,10 @@ GENESIS = "0" * 64
 MAX_TOTAL = 10**18
 """The largest total of an account, in its own unit; keeps every sum inside 64 bits."""
 
-_CHAIN_TAG = b"release-desk entry 1"
+SECOND_FORM = "second_form"
+"""The kind of the system entry that says where every chain's entries of the first form end."""
+
+_FIRST_TAG, _SECOND_TAG = b"release-desk entry 1", b"release-desk entry 2"
 
 
 class EntryKind(StrEnum):
@@ -143,7 +151,8 @@ class Entry:
     ``idem`` and ``release`` are None except on entries that belong to a
     release. ``fingerprint`` is the digest of a release's request, or of what
     a system entry records. ``note`` is public text: a grant's reason, an id,
-    the digest of a release's plan.
+    the digest of a release's plan. ``key`` and ``role`` are what it was made by; the
+    service itself has no key, and an entry of the first form neither.
     """
 
     account: str
@@ -162,28 +171,43 @@ class Entry:
     at: str
     prev: str
     hash: str = ""
+    key: str | None = None
+    role: str | None = None
 
     def sealed(self, ledger_id: str) -> Entry:
         """Return the entry with its hash filled in."""
         return replace(self, hash=chain_hash(self, ledger_id))
 
 
-_HASHED = tuple(field.name for field in fields(Entry) if field.name != "hash")
-_hashed_columns = attrgetter(*_HASHED)
+_ACTING = ("key", "role")
+_CHAINED = tuple(
+    field.name for field in fields(Entry) if field.name != "hash" and field.name not in _ACTING
+)
+_chained_columns = attrgetter(*_CHAINED)
 
 
 def chain_hash(entry: Entry, ledger_id: str) -> str:
     """Return the entry's hash: every column but the hash itself, and the ledger's id."""
-    return hash_of_columns(_hashed_columns(entry), ledger_id)
+    return hash_of_columns(_chained_columns(entry), ledger_id, key=entry.key, role=entry.role)
 
 
-def hash_of_columns(columns: Sequence[str | int | None], ledger_id: str) -> str:
+def hash_of_columns(
+    columns: Sequence[str | int | None],
+    ledger_id: str,
+    *,
+    key: str | None = None,
+    role: str | None = None,
+) -> str:
     """Return the hash of an entry given as its columns up to ``prev``, in the table's order.
 
+    With a role it is one of the second form, and ``key`` and ``role`` come last.
     Short columns in ASCII are put together as one text, which is several times
     faster than column by column and gives the same bytes.
     """
-    parts = [chain_start(ledger_id)]
+    start = chain_start(ledger_id, second_form=role is not None)
+    if role is not None:
+        columns = (*columns, key, role)
+    parts = [start]
     try:
         for value in columns:
             if value is None:
@@ -198,14 +222,15 @@ def hash_of_columns(columns: Sequence[str | int | None], ledger_id: str) -> str:
             return hashlib.sha256(text.encode()).hexdigest()
     except IndexError:
         pass  # a long column
-    content = b"".join((chain_start(ledger_id).encode(), *map(canonical_bytes, columns)))
+    content = b"".join((start.encode(), *map(canonical_bytes, columns)))
     return hashlib.sha256(content).hexdigest()
 
 
 @lru_cache(maxsize=8)
-def chain_start(ledger_id: str) -> str:
-    """Return what every entry's bytes begin with."""
-    return (_CHAIN_TAG + canonical_bytes(ledger_id)).decode()
+def chain_start(ledger_id: str, *, second_form: bool) -> str:
+    """Return what the bytes of every entry of a form begin with."""
+    tag = _SECOND_TAG if second_form else _FIRST_TAG
+    return (tag + canonical_bytes(ledger_id)).decode()
 
 
 def digest_of(*parts: str | int | bytes | None) -> str:

@@ -1,8 +1,13 @@
-"""The three roles and their order: each may do what the one before it may."""
+"""The three roles and their order: each may do what the one before it may.
+
+An entry of the ledger says by which key and in which role it was made, so that a
+role that was edited for a moment is found for ever after.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Role(StrEnum):
@@ -22,3 +27,29 @@ class Role(StrEnum):
 
 
 _ORDER = (Role.ANALYST, Role.CURATOR, Role.ADMIN)
+_BY_ANALYSTS = frozenset({"debit", "reserve", "unreserve", "release_withdrawn"})
+_BY_ADMINS = frozenset({"key_created", "key_revoked", "overlap_override"})
+
+
+class Acting(NamedTuple):
+    """By what an entry is made: the id of a key, and the role that it was used in."""
+
+    key: str | None
+    role: str
+
+    def may_make(self, kind: str) -> bool:
+        """Return whether an entry of this kind is one that its maker's role allows.
+
+        >>> Acting("key_1", "analyst").may_make("grant"), SERVICE.may_make("burn")
+        (False, True)
+        """
+        if self.role == SERVICE.role:
+            return self.key is None
+        if self.key is None or self.role not in _ORDER:
+            return False
+        needed = Role.ADMIN if kind in _BY_ADMINS else Role.CURATOR
+        return Role(self.role).may_act_as(Role.ANALYST if kind in _BY_ANALYSTS else needed)
+
+
+SERVICE = Acting(None, "system")
+"""The service itself, at nobody's request or at its operator's."""

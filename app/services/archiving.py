@@ -43,7 +43,7 @@ class ArchivingService:
         Problem
             ``not-found``.
         """
-        record = await self._store.awrite(partial(_archive, dataset, caller.person))
+        record = await self._store.awrite(partial(_archive, dataset, caller))
         self._datasets.remember(record)
         _LOG.info("data set archived", extra={"dataset": dataset})
         view = await anyio.to_thread.run_sync(self._datasets.view, dataset)
@@ -52,8 +52,10 @@ class ArchivingService:
         return view
 
 
-def _archive(dataset: str, person: str, work: UnitOfWork) -> DatasetRecord:
+def _archive(dataset: str, caller: Caller, work: UnitOfWork) -> DatasetRecord:
     """Archive a data set; what waits for a review could not be drawn any more."""
+    person = caller.person
+    work.by(caller.acting)
     for release in work.reviews.waiting_for(dataset):
         work.reviews.unreserve(release, ReleaseState.REJECTED, principal=person, reason=_REASON)
     return work.datasets.archive(dataset, principal=person)

@@ -152,6 +152,11 @@ class Guard:
         if self.frozen is not None:
             raise Problem("ledger-frozen")
 
+    def check(self, mismatches: Collection[str]) -> None:
+        """Freeze where rows are not as the entries say: what they allow has not been decided."""
+        if mismatches and self.frozen is None:
+            self.freeze(Standing.EDITED)
+
     def freeze(self, why: Standing) -> None:
         """Take no write any more until a reconciliation."""
         self.frozen = why

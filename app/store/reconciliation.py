@@ -26,6 +26,7 @@ from app.store.errors import DirectoryLockedError
 from app.store.forgotten_datasets import Forgotten, find_forgotten, record_forgotten
 from app.store.guard import Burned, burn, forgotten, store_results
 from app.store.ledger.entries import SYSTEM, LedgerIdentity
+from app.store.ledger.forms import begin_second_form
 from app.store.ledger.signing import SigningKey, record_key, recorded_keys
 from app.store.opening import Opened, open_database
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
@@ -109,6 +110,7 @@ class Reconciliation:
             self._connection.execute(update(tables.ledger).values(epoch=identity.epoch))
             work = UnitOfWork(self._connection, identity)
             work.begin()
+            begin_second_form(work.entries, self._connection)
             burned = burn(work, self._lost(), note=_NOTE)
             record_forgotten(work, self._forgotten)
             store_results(work, known.results)

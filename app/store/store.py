@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,10 +20,11 @@ from app.store.database.migrate import is_newest
 from app.store.disk_errors import disk_errors_told
 from app.store.errors import StoreError
 from app.store.guard import Guard
+from app.store.ledger.forms import begin_second_form
 from app.store.ledger.signing import KEY_NAME, SigningKey, record_key, recorded_keys
 from app.store.opening import Opened, open_database
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
-from app.store.verification.verify import Verification
+from app.store.verification.verify import Verification, record_faults
 from app.store.writer import QUEUE_LENGTH, Task, Writer
 
 T = TypeVar("T")
@@ -95,6 +96,7 @@ class Store:
             held.callback(opened.close)
             guard = Guard(opened.connection, anchor)
             guard.start(opened.identity, own=opened.lock.belongs_to(opened.identity.id))
+            guard.check(_mismatches(opened))
             key = SigningKey.of(data_dir)
             if guard.frozen is None:
                 _know(opened, key, guard)
@@ -209,9 +211,14 @@ class Store:
             _log.info("a note was not written")
 
     def verify(self, *, signed: bool = False) -> Verification:
-        """Walk every chain, sum and result and compare the anchor; ``signed``: receipts too."""
+        """Walk every chain, sum and result and compare the anchor; ``signed``: receipts too.
+
+        Rows that are not as the entries say freeze the ledger.
+        """
         with self.reading() as reader:
-            return reader.verify(signed=signed, witness=self._guard.witness)
+            found = reader.verify(signed=signed, witness=self._guard.witness)
+        self._guard.check(found.mismatches)
+        return found
 
 
 def _log_lost(done: Future[object]) -> None:
@@ -246,6 +253,8 @@ def inspecting(url: str) -> Iterator[Reader]:
 def _know(opened: Opened, key: SigningKey, guard: Guard) -> None:
     """Record a key that has just been made; refuse one that is not the last one recorded.
 
+    In a ledger of an earlier version it is recorded first how far that one came.
+
     Raises
     ------
     StoreError
@@ -254,16 +263,27 @@ def _know(opened: Opened, key: SigningKey, guard: Guard) -> None:
     with transaction(opened.connection):
         work = UnitOfWork(opened.connection, opened.identity)
         work.begin()
+        begin_second_form(work.entries, opened.connection)
         known = recorded_keys(work.entries)
-        if known[-1:] == [key.public]:
-            return
-        if known and not key.fresh:
-            raise StoreError(
-                f"{KEY_NAME} in the data directory is not the signing key that the ledger has "
-                "recorded. Put the right file back, or remove it: a new key is then made and "
-                "recorded."
-            )
-        if known:
-            _log.warning("a new signing key has been made; receipts of the old one stay valid")
-        record_key(work.entries, key)
-        guard.before_commit(work)
+        if known[-1:] != [key.public]:
+            _require_fresh(key, known)
+            record_key(work.entries, key)
+        if work.entries.steps:
+            guard.before_commit(work)
+
+
+def _require_fresh(key: SigningKey, known: Sequence[str | None]) -> None:
+    if known and not key.fresh:
+        raise StoreError(
+            f"{KEY_NAME} in the data directory is not the signing key that the ledger has "
+            "recorded. Put the right file back, or remove it: a new key is then made and "
+            "recorded."
+        )
+    if known:
+        _log.warning("a new signing key has been made; receipts of the old one stay valid")
+
+
+def _mismatches(opened: Opened) -> list[str]:
+    """Return where tables do not hold what the entries say."""
+    with transaction(opened.connection):
+        return record_faults(opened.connection)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, RootTransaction
 from sqlalchemy.exc import DBAPIError
 
+from app.domain.roles import Acting
 from app.store.anchor.standing import Witness
 from app.store.database.postgresql import has_committed, numbered
 from app.store.ledger.accounts import Accounts, AccountsWriter
@@ -81,6 +82,11 @@ class UnitOfWork:
         self.reviews = ReviewsWriter(connection, self.entries, self.accounts, self.releases)
         self.uploads = UploadsWriter(connection)
         self.workers = WorkersWriter(connection)
+
+    def by(self, acting: Acting) -> UnitOfWork:
+        """Return this, whose entries are made by a key from now on, to the function's end."""
+        self.entries.acting = acting
+        return self
 
     def begin(self) -> None:
         """Begin a transaction's bookkeeping; the writer calls this."""

@@ -27,6 +27,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from app.domain.problems import Problem
+from app.domain.roles import SERVICE
 from app.logs import describe
 from app.store.errors import StoreClosedError, UnknownCommitError
 from app.store.ledger.batches import BatchWriter
@@ -263,7 +264,8 @@ class Writer:
         return outcomes
 
     def _function(self, function: Callable[[UnitOfWork], Any]) -> _Outcome:
-        return self._alone(partial(function, self._work))
+        # Whom it acts for it says itself: nothing of the function before it stays.
+        return self._alone(partial(function, self._work.by(SERVICE)))
 
     def _commands(self, commands: Sequence[Command[Any]]) -> Sequence[_Outcome]:
         """Run commands in one savepoint, or, should that fail, each in its own."""

@@ -56,7 +56,7 @@ def entry(
         "principal": f"'{ANALYST}'", "release": "NULL", "idem": "NULL", "fingerprint": "NULL",
         "note": "NULL", "amount": amount, "total_after": "p.total_after",
         "spent_after": "p.spent_after", "reserved_after": "p.reserved_after", "at": "p.at",
-        "prev": "p.hash", "hash": f"'{'f' * 64}'",
+        "prev": "p.hash", "hash": f"'{'f' * 64}'", "key": "NULL", "role": "'system'",
     }  # fmt: skip
     if kind in _EFFECTS:
         column, sign = _EFFECTS[kind]

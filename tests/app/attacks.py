@@ -175,6 +175,41 @@ _CONTINUES = [
 ]
 
 
+def made_by(role: str, key: str, kind: str = "grant", **changes: object) -> Attack:
+    """Return an entry by a key in a role."""
+    of = "0" if kind == "key_created" else "$main"
+    wanted: dict[str, object] = {"role": f"'{role}'", "key": key, "principal": f"'{CURATOR}'"}
+    made = entry(kind, 0 if of == "0" else 5, of=of, **{**wanted, **changes})
+    return Attack(made, (move(of),))
+
+
+_MADE_BY = [
+    made_by("system", "'$key'"),
+    made_by("curator", "NULL"),
+    made_by("curator", "'key_none'"),
+    # an analyst's key, edited to be a curator's for as long as it takes
+    made_by("curator", "'$analysts_key'", principal=f"'{ANALYST}'"),
+    made_by("analyst", "'$analysts_key'", principal=f"'{ANALYST}'"),
+    made_by("curator", "'$key'", principal="'person_bob'"),
+    made_by("curator", "'$key'", "debit", principal="'person_bob'", idem="'new'"),
+    made_by("curator", "'$key'", "key_created"),
+    made_by("elvis", "'$key'"),
+]
+
+
+def key(**changes: object) -> str:
+    values: dict[str, object] = {
+        "number": 99, "id": "'key_new'", "name": "'new'", "role": "'admin'", "person": "'new'",
+        "secret_hash": "'new'", "created_by": "'mallory'", "created_at": "'now'",
+        "expires_at": "NULL", "revoked_at": "NULL",
+    }  # fmt: skip
+    return insert("api_key", {**values, **changes}, verb="$REPLACE")
+
+
+def revoked(setting: str, key_: str = "key") -> str:
+    return f"UPDATE api_key SET {setting} WHERE id = '${key_}'"
+
+
 def stepped(release_: str, *settings: str, before: tuple[str, ...] = ()) -> list[Attack]:
     """Return attacks each of which sets columns of a release."""
     return [
@@ -305,6 +340,30 @@ ATTACKS: Mapping[str, Sequence[Attack]] = {
         Attack(entry("grant", 5), ("UPDATE account SET seq = seq + 100 WHERE id <> '$main'",)),
     ],
     "entry_epoch": entries("grant", 5, epoch=["p.epoch + 1"]),
+    "entry_made_by": _MADE_BY,
+    "api_key_no_delete": attacks("DELETE FROM api_key", "DELETE FROM api_key WHERE id = '$key'"),
+    "api_key_no_replace": attacks(
+        key(number=1), key(id="'$key'"), key(secret_hash=f"'secret of {CURATOR}'")
+    ),
+    "api_key_revoked_once": attacks(
+        *(
+            revoked(f"revoked_at = 'now', {fact}")
+            for fact in (
+                "number = 999",
+                "id = 'key_other'",
+                "name = 'x'",
+                "role = 'admin'",
+                "person = 'person_bob'",
+                "secret_hash = 'x'",
+                "created_by = 'x'",
+                "created_at = 'then'",
+                "expires_at = 'never'",
+            )
+        ),
+        revoked("role = 'admin'"),
+        revoked("revoked_at = NULL"),
+        revoked("revoked_at = 'later'", "revoked_key"),
+    ),
     "account_no_delete": attacks("DELETE FROM account", "DELETE FROM account WHERE id = '$third'"),
     "account_no_replace": attacks(
         "$REPLACE INTO account (id, seq, total, spent, reserved, head)"

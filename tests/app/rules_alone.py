@@ -13,6 +13,7 @@ from string import Template
 from sqlalchemy import Connection
 
 from app.domain.releases import ReleaseState
+from app.domain.roles import Role
 from app.store.database.engines import migrating_engine
 from app.store.database.rules import RULES, create_rules, drop_rules
 from tests.app.ledgers import ANALYST, CURATOR, Place, opened
@@ -82,7 +83,18 @@ def _filled(place: Place) -> dict[str, str]:
                 lambda u: u.accounts.open(total=500, principal=CURATOR, reason="first budget").id
             )
 
+        def key(person: str, role: Role) -> str:
+            return store.write(
+                lambda u: u.keys.insert(
+                    name=person, role=role, person=person, secret_hash=f"secret of {person}",
+                    expires_at=None, principal=CURATOR,
+                ).id
+            )  # fmt: skip
+
         names = {"main": main, "dataset": ledger.dataset}
+        names |= {"analysts_key": key(ANALYST, Role.ANALYST), "key": key(CURATOR, Role.CURATOR)}
+        names["revoked_key"] = key("person_gone", Role.ANALYST)
+        store.write(lambda u: u.keys.revoke(names["revoked_key"], principal=CURATOR))
         names |= {name: account() for name in ("other", "third", "later")}
         grant(50, "2999-01-01T00:00:00Z")
         names["released"] = ledger.release("first", 10).id

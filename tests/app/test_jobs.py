@@ -35,6 +35,7 @@ from app.store.anchor.standing import Standing
 from app.worker import _work
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.quantile_regression import QuantileRegression
+from tests.app.callers import register
 from tests.app.ledgers import Place
 
 ADA = Caller(key="key_ada", person="ada", role=Role.CURATOR)
@@ -111,6 +112,7 @@ async def opened(
     )
     store = open_store(settings)
     store.share()
+    register(store, ADA, BOB)
     services = build_services(settings, store, build_processes(settings, store))
     jobs: JobRunner = services.jobs
     jobs._processes = processes

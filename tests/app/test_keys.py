@@ -13,6 +13,7 @@ from app.domain.roles import Role
 from app.services.people import keys as keys_module
 from app.services.people.keys import BOOTSTRAP_NAME, Caller, KeyService
 from app.store import Reader, Store
+from tests.app.callers import register
 from tests.app.ledgers import Place, opened
 
 ADMIN = Caller(key="key_ada", person="ada", role=Role.ADMIN)
@@ -76,6 +77,7 @@ def test_a_server_of_several_looks_a_key_up_off_its_loop(
 ) -> None:
     """And every time, since another server may have revoked it."""
     with opened(place) as ledger:
+        register(ledger.store, ADMIN)
         keys, other = KeyService(ledger.store), KeyService(ledger.store)
 
         async def scenario() -> None:
@@ -106,6 +108,7 @@ def test_what_is_remembered_of_keys_is_bounded(
         return sum(key.used_at is not None for key in reader.keys.list())
 
     with opened(place) as ledger:
+        register(ledger.store, ADMIN)
         keys = KeyService(ledger.store)
 
         async def scenario() -> None:

@@ -45,6 +45,8 @@ ENTRY = Entry(
     reserved_after=0,
     at="2026-01-01T00:00:00.000000Z",
     prev=GENESIS,
+    key="key_1",
+    role="analyst",
 )
 
 

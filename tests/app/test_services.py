@@ -31,6 +31,7 @@ from app.store import DatasetRecord, DatasetStatus, Debit, Store, UnknownCommitE
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.total import Sum
+from tests.app.callers import register
 
 ADA = Caller(key="key_ada", person="ada", role=Role.CURATOR)
 BOB = Caller(key="key_bob", person="bob", role=Role.ANALYST)
@@ -53,6 +54,7 @@ async def opened(
     """Open a service without its clock, in which jobs are not claimed until they are started."""
     config = Settings(data_dir=directory, response_slot_ms=0, job_processes=1, **settings)
     store = open_store(config)
+    register(store, ADA, BOB)
     services = build_services(config, store, build_processes(config, store))
     await services.lease.begin()
     try:

@@ -20,6 +20,7 @@ from app.store.verification.blocks import (
     CHARGE_COLUMNS,
     ENTRY_COLUMNS,
     RELEASE_COLUMNS,
+    EntryRow,
     all_answered,
     all_follow,
     entry_hashes,
@@ -30,18 +31,19 @@ TEXTS = st.text(max_size=9) | st.sampled_from(
     ["", "é", "%s", "\x00" * 9 + "t", "a" * 127, "a" * 128, "a" * 256, "\ud800"]
 )
 NUMBERS = st.integers(-(10**18), 10**18)
-COPIED = ENTRY_COLUMNS[:-1]
+COPIED = tuple(name for name in ENTRY_COLUMNS if name != "hash")
 ENTRIES = st.builds(
     Entry, account=TEXTS, seq=NUMBERS, epoch=NUMBERS, kind=TEXTS, principal=TEXTS,
     release=TEXTS | st.none(), idem=TEXTS | st.none(), fingerprint=TEXTS | st.none(),
     note=TEXTS | st.none(), amount=NUMBERS, total_after=NUMBERS, spent_after=NUMBERS,
-    reserved_after=NUMBERS, at=TEXTS, prev=TEXTS,
+    reserved_after=NUMBERS, at=TEXTS, prev=TEXTS, key=TEXTS | st.none(),
+    role=st.sampled_from([None, "analyst", "system"]),
 )  # fmt: skip
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def row_of(entry: Entry) -> tuple[Any, ...]:
-    return tuple(getattr(entry, name) for name in ENTRY_COLUMNS)
+def row_of(entry: Entry) -> EntryRow:
+    return EntryRow(*(getattr(entry, name) for name in ENTRY_COLUMNS))
 
 
 def columns_of(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -91,7 +93,7 @@ def hashed(entries: list[Entry]) -> list[tuple[Any, ...]]:
 
 
 def one_by_one(rows: list[tuple[Any, ...]]) -> list[str]:
-    walk = EntryWalk(ledger="l", epoch=2, accounts={}, before=rows[0], ends_inside=True)
+    walk = EntryWalk(ledger="l", epoch=2, accounts={}, keys={}, before=rows[0], ends_inside=True)
     return list(walk._one_by_one(rows[1:], hashed=True))
 
 

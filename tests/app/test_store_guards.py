@@ -30,7 +30,7 @@ from tests.app.ledgers import (
 
 _COLUMNS = (
     "account, seq, epoch, kind, principal, release, idem, fingerprint, note, amount,"
-    " total_after, spent_after, reserved_after, at, prev, hash"
+    " total_after, spent_after, reserved_after, at, prev, hash, key, role"
 )
 
 
@@ -323,6 +323,10 @@ PINNED = [
     "entry_continues",
     "entry_not_ahead",
     "entry_epoch",
+    "entry_made_by",
+    "api_key_no_delete",
+    "api_key_no_replace",
+    "api_key_revoked_once",
     "account_no_delete",
     "account_no_replace",
     "account_opens_empty",

@@ -302,7 +302,9 @@ def walked(*entries: Entry) -> list[str]:
         rows.append(tuple(getattr(fitting, name) for name in ENTRY_COLUMNS))
     last = rows[-1]
     accounts = {last[0]: (last[1], *last[10:13], last[15])}
-    walk = EntryWalk(ledger="ledger_1", epoch=1, accounts=accounts, before=None, ends_inside=False)
+    walk = EntryWalk(
+        ledger="ledger_1", epoch=1, accounts=accounts, keys={}, before=None, ends_inside=False
+    )
     return [fault.partition(": ")[2] for fault in walk.walk([rows])]
 
 

@@ -55,8 +55,8 @@ def grants(ledger: str, account: str, head: str) -> Rows:
             account, seq, 1, "grant", person, None, None, None, "a reason of some length",
             1000, 1000 * (seq - 1), 0, 0, AT, head,
         )  # fmt: skip
-        head = hash_of_columns(entry, ledger)
-        yield (*entry, head), ()
+        head = hash_of_columns(entry, ledger, role="system")
+        yield (*entry, head, None, "system"), ()
 
 
 def charges(ledger: str, account: str, dataset: str, head: str, total: int) -> Rows:
@@ -72,9 +72,9 @@ def charges(ledger: str, account: str, dataset: str, head: str, total: int) -> R
             account, seq, 1, "debit", person, release, f"idem-{number:012}", fingerprint, noted,
             1000, total, 1000 * number, 0, AT, head,
         )  # fmt: skip
-        head = hash_of_columns(entry, ledger)
+        head = hash_of_columns(entry, ledger, role="system")
         yield (
-            (*entry, head),
+            (*entry, head, None, "system"),
             (number, release, account, seq, dataset, person, "released", 1, REQUEST, PLAN,
              fingerprint, RESULT, kept, AT, AT),
         )  # fmt: skip

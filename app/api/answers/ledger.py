@@ -51,6 +51,10 @@ class EntryAnswer(Answer):
     """The hash of the account's entry before it."""
     hash: str
     """SHA-256 over every member of this entry and the hash before it."""
+    key: str | None
+    """The id of the key that it was made by; null for what the service does by itself."""
+    role: str | None
+    """The role that the key was used in, or `system`; null for entries of version 0.1."""
 
 
 class VerificationAnswer(Answer):
@@ -155,6 +159,8 @@ def entry_answer(entry: Entry, meter: Meter) -> EntryAnswer:
         at=entry.at,
         prev=entry.prev,
         hash=entry.hash,
+        key=entry.key,
+        role=entry.role,
     )
 
 

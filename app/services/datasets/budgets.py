@@ -94,7 +94,7 @@ class BudgetService:
         account, amount = facts.record.account, facts.meter.granting(epsilon)
         expires_at = None if expires is None else text_of(expires)
         return await self._store.awrite(
-            lambda work: work.accounts.grant(
+            lambda work: work.by(caller.acting).accounts.grant(
                 account, amount, principal=caller.person, reason=reason, expires_at=expires_at
             )
         )
@@ -118,7 +118,7 @@ class BudgetService:
             capped = known_person(work.keys, person)
             if capped is None:
                 raise invalid_request("person", "has no key")
-            return work.accounts.set_cap(
+            return work.by(caller.acting).accounts.set_cap(
                 account, capped, amount, principal=caller.person, reason=reason
             )
 

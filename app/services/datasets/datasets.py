@@ -160,12 +160,12 @@ class DatasetService:
             stored = await anyio.to_thread.run_sync(
                 self._intake.store, dataset, stream, new.columns, limiter=self._turns
             )
-            await self._admit(dataset, new, stored, caller.person, origin=origin)
+            await self._admit(dataset, new, stored, caller, origin=origin)
         _LOG.info("data set created", extra={"dataset": dataset})
         return await anyio.to_thread.run_sync(self.view, dataset)
 
     async def _admit(
-        self, dataset: str, new: NewDataset, stored: Stored, person: str, *, origin: Origin
+        self, dataset: str, new: NewDataset, stored: Stored, caller: Caller, *, origin: Origin
     ) -> None:
         """Register a stored upload, once it has been compared with everything registered before."""
         digests, kept = stored.digests, None
@@ -179,18 +179,18 @@ class DatasetService:
                     self._lineage.compare,
                     kept,
                     account=new.account,
-                    person=person,
+                    person=caller.person,
                     since=comparison,
                 )
                 comparison = await anyio.to_thread.run_sync(compare, limiter=self._turns)
             if new.overlap_reason is None:
                 if comparison.found is not None:
                     await self._store.awrite(
-                        partial(self._refusals.record, person=person, comparison=comparison)
+                        partial(self._refusals.record, caller=caller, comparison=comparison)
                     )
                 require_unrelated(comparison)
             admission = _Admission(
-                dataset=dataset, new=new, rows=stored.rows, person=person, origin=origin,
+                dataset=dataset, new=new, rows=stored.rows, caller=caller, origin=origin,
                 sha256=None if kept is None else kept.sha256, comparison=comparison,
             )  # fmt: skip
             if await self._store.awrite(partial(self._register, admission)):
@@ -357,7 +357,7 @@ class _Admission:
     dataset: str
     new: NewDataset
     rows: int
-    person: str
+    caller: Caller
     origin: Origin
     sha256: str | None
     comparison: Comparison
@@ -365,7 +365,8 @@ class _Admission:
 
 def _register(upload: _Admission, work: UnitOfWork) -> None:
     """Open an upload's account, unless it shares one, and register its data set."""
-    new, person = upload.new, upload.person
+    new, person = upload.new, upload.caller.person
+    work.by(upload.caller.acting)
     origin = upload.origin
     if new.account is None:
         total = 0 if new.budget is None else meter_of(new.delta).opening(new.budget)

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 from app.domain.problems import Problem
 from app.services.datasets.lineage import Comparison
+from app.services.people.keys import Caller
 from app.store import Reader, UnitOfWork
 
 KIND = "overlap_refused"
@@ -50,7 +51,7 @@ class OverlapRefusals:
                 retry_after=max(1, int(wait_s) + 1),
             )
 
-    def record(self, work: UnitOfWork, *, person: str, comparison: Comparison) -> None:
+    def record(self, work: UnitOfWork, *, caller: Caller, comparison: Comparison) -> None:
         """Write down that a person is about to be told of an overlap.
 
         Raises
@@ -59,8 +60,9 @@ class OverlapRefusals:
             ``too-many-overlaps``, and then it is not told.
         """
         if not comparison.own:
-            self.require_left(work, person)
-        work.accounts.system_entry(KIND, principal=person, note=comparison.found)
+            self.require_left(work, caller.person)
+        accounts = work.by(caller.acting).accounts
+        accounts.system_entry(KIND, principal=caller.person, note=comparison.found)
 
 
 def _told(reader: Reader | UnitOfWork, person: str, *, since: datetime) -> Iterator[datetime]:

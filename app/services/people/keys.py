@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 import anyio.to_thread
 
 from app.domain.problems import Problem, invalid_request
-from app.domain.roles import Role
+from app.domain.roles import Acting, Role
 from app.services.people.names import known_person, require_no_twin, spelled, twins_of
 from app.store import Store, UnitOfWork
 from app.store.ledger.records import KeyRecord
@@ -42,6 +42,11 @@ class Caller:
     key: str
     person: str
     role: Role
+
+    @property
+    def acting(self) -> Acting:
+        """Return what the ledger's entries are made by at this request."""
+        return Acting(self.key, self.role.value)
 
     def require(self, role: Role) -> None:
         """Pass, or refuse a caller whose role does not include ``role``.
@@ -170,7 +175,7 @@ class KeyService:
                 if person is None
                 else _earlier_person(work, person)
             )
-            record = work.keys.insert(
+            record = work.by(caller.acting).keys.insert(
                 name=name,
                 role=role,
                 person=meant,
@@ -192,7 +197,7 @@ class KeyService:
             ``not-found``, ``last-admin-key``.
         """
         record = await self._store.awrite(
-            lambda work: work.keys.revoke(key, principal=caller.person)
+            lambda work: work.by(caller.acting).keys.revoke(key, principal=caller.person)
         )
         self._found[record.secret_hash] = record
 

@@ -46,12 +46,14 @@ class PauseService:
 
         def write(work: UnitOfWork) -> PauseRecord:
             known = _known(work, what, name)
-            return work.pauses.pause(what, known, principal=caller.person, reason=reason)
+            return work.by(caller.acting).pauses.pause(
+                what, known, principal=caller.person, reason=reason
+            )
 
         record = await self._store.awrite(write)
         cancelled = 0
         while cancel_waiting:
-            cancel = partial(_cancel, record=record, principal=caller.person, reason=reason)
+            cancel = partial(_cancel, record=record, caller=caller, reason=reason)
             ended = await self._store.awrite(cancel)
             cancelled += ended
             cancel_waiting = ended == _AT_ONCE
@@ -68,7 +70,9 @@ class PauseService:
 
         def write(work: UnitOfWork) -> None:
             known = _known(work, what, name)
-            work.pauses.resume(what, known, principal=caller.person, reason=reason)
+            work.by(caller.acting).pauses.resume(
+                what, known, principal=caller.person, reason=reason
+            )
 
         await self._store.awrite(write)
         self._jobs.wake()
@@ -93,7 +97,7 @@ def _known(work: UnitOfWork, what: Paused, name: str) -> str:
 _NOUN = {Paused.PERSON: "person who has had a key", Paused.DATASET: "data set's id"}
 
 
-def _cancel(work: UnitOfWork, *, record: PauseRecord, principal: str, reason: str) -> int:
+def _cancel(work: UnitOfWork, *, record: PauseRecord, caller: Caller, reason: str) -> int:
     """Reject some of what waits for a review; return how many that were."""
     waiting = (
         work.reviews.waiting_of(record.name)
@@ -101,5 +105,7 @@ def _cancel(work: UnitOfWork, *, record: PauseRecord, principal: str, reason: st
         else work.reviews.waiting_for(record.name)
     )[:_AT_ONCE]
     for release in waiting:
-        work.reviews.unreserve(release, ReleaseState.REJECTED, principal=principal, reason=reason)
+        work.by(caller.acting).reviews.unreserve(
+            release, ReleaseState.REJECTED, principal=caller.person, reason=reason
+        )
     return len(waiting)

@@ -111,7 +111,7 @@ class ReleaseService:
         running = self._running.get((caller.person, idem))
         if running is None:
             # no await between the look above and the entry below: one task per key
-            work = self._answer(facts, question, request, idem=idem, principal=caller.person)
+            work = self._answer(facts, question, request, idem=idem, caller=caller)
             task = asyncio.ensure_future(work)
             running = self._begun(caller.person, idem, _Running(facts.id, request, task))
         elif (running.dataset, running.request) != (facts.id, request):
@@ -134,8 +134,9 @@ class ReleaseService:
         return running
 
     async def _answer(
-        self, facts: DatasetFacts, question: Question, request: str, *, idem: str, principal: str
+        self, facts: DatasetFacts, question: Question, request: str, *, idem: str, caller: Caller
     ) -> ReleaseRecord:
+        principal = caller.person
         try:
             offer = await self._prepare(facts, question, person=principal)
         except Problem:
@@ -157,6 +158,7 @@ class ReleaseService:
                 most_jobs=None if offer.job is None else self._most_jobs,
                 answer_bytes=offer.answer_bytes,
                 most_bytes=self._most_bytes,
+                acting=caller.acting,
             )
             if offer.reviewed:
                 charged = await reserve(self._store, charge)

@@ -106,21 +106,21 @@ class ReviewService:
             raise Problem("not-awaiting-review")
         if decision is Decision.REJECT:
             return await self._give_back(
-                release, ReleaseState.REJECTED, principal=caller.person, reason=reason
+                release, ReleaseState.REJECTED, caller=caller, reason=reason
             )
         await self._check_plan(found)
         await self._readable.require(found.dataset)
         # A client that goes away must not leave it in a queue that nobody looks into.
-        approving = self._approve(found, principal=caller.person, reason=reason)
+        approving = self._approve(found, caller=caller, reason=reason)
         return await asyncio.shield(asyncio.ensure_future(approving))
 
-    async def _approve(self, found: ReleaseRecord, *, principal: str, reason: str) -> ReleaseRecord:
+    async def _approve(self, found: ReleaseRecord, *, caller: Caller, reason: str) -> ReleaseRecord:
         job = job_of_record(found)
         deadline_s = None if job is None else job.deadline_s
         try:
             return await self._store.awrite(
-                lambda work: work.reviews.approve(
-                    found.id, principal=principal, reason=reason, deadline_s=deadline_s
+                lambda work: work.by(caller.acting).reviews.approve(
+                    found.id, principal=caller.person, reason=reason, deadline_s=deadline_s
                 )
             )
         finally:
@@ -151,14 +151,16 @@ class ReviewService:
         if found.state is not ReleaseState.RESERVED:
             raise Problem("not-awaiting-review")
         return await self._give_back(
-            release, ReleaseState.WITHDRAWN, principal=caller.person, reason=_WITHDRAWN
+            release, ReleaseState.WITHDRAWN, caller=caller, reason=_WITHDRAWN
         )
 
     async def _give_back(
-        self, release: str, final: ReleaseState, *, principal: str, reason: str
+        self, release: str, final: ReleaseState, *, caller: Caller, reason: str
     ) -> ReleaseRecord:
         return await self._store.awrite(
-            lambda work: work.reviews.unreserve(release, final, principal=principal, reason=reason)
+            lambda work: work.by(caller.acting).reviews.unreserve(
+                release, final, principal=caller.person, reason=reason
+            )
         )
 
     def _get(self, release: str) -> ReleaseRecord | None:
@@ -212,7 +214,7 @@ def _reserve(wanted: Debit, work: UnitOfWork) -> Charged:
         return Charged(known, fresh=False)
     dataset = require_active(work.datasets.get(wanted.dataset))
     work.pauses.check(person=wanted.principal, dataset=wanted.dataset)
-    record = work.reviews.reserve(
+    record = work.by(wanted.acting).reviews.reserve(
         account=dataset.account,
         amount=wanted.amount,
         dataset=wanted.dataset,

@@ -122,6 +122,7 @@ class Standing(StrEnum):
     FOREIGN = "it is another ledger than the anchor's"
     OLDER = "it lacks what the anchor knows of"
     DIFFERENT = "it is not what the anchor knows"
+    EDITED = "its tables do not hold what its entries say"
 
     @property
     def frozen(self) -> bool:

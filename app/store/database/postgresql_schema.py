@@ -118,6 +118,9 @@ _CONDITIONS: Mapping[str, str] = {
     "ix_expiring_due": "(expired_seq IS NULL)",
     "ix_release_reserved": "(state = 'reserved'::text)",
     "ix_entry_unreserve": "(kind = 'unreserve'::text)",
+    "ix_entry_acts": (
+        "(kind <> ALL (ARRAY['debit'::text, 'reserve'::text, 'unreserve'::text, 'result'::text]))"
+    ),
     "ix_release_debited": "(state = 'debited'::text)",
 }
 

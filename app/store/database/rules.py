@@ -86,6 +86,26 @@ AND NOT EXISTS (SELECT 1 FROM entry WHERE principal = NEW.principal AND idem = N
 _ACCOUNT_IS_THERE = """
 EXISTS (SELECT 1 FROM account WHERE id = NEW.account AND seq >= NEW.seq)"""
 
+_MADE_BY = """
+CASE WHEN NEW.role = 'system' THEN NEW.key IS NULL
+ELSE EXISTS (
+    SELECT 1 FROM api_key AS k
+    WHERE k.id = NEW.key AND k.role = NEW.role
+    AND (k.person = NEW.principal OR NEW.kind = 'debit' AND NEW.idem IS NULL)
+) AND (
+    NEW.role = 'admin'
+    OR NEW.role = 'curator'
+    AND NOT (NEW.kind IN ('key_created', 'key_revoked', 'overlap_override'))
+    OR NEW.kind IN ('debit', 'reserve', 'unreserve', 'release_withdrawn')
+) END"""
+
+_SAME_KEY_IS_REVOKED = """
+NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.name = OLD.name AND NEW.role = OLD.role
+AND NEW.person = OLD.person AND NEW.secret_hash = OLD.secret_hash
+AND NEW.created_by = OLD.created_by AND NEW.created_at = OLD.created_at
+AND NEW.expires_at IS NOT DISTINCT FROM OLD.expires_at
+AND OLD.revoked_at IS NULL AND NEW.revoked_at IS NOT NULL"""
+
 _EPOCH_FORWARD = """
 NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.created_at = OLD.created_at
 AND NEW.epoch > OLD.epoch"""
@@ -204,6 +224,30 @@ RULES: tuple[Rule, ...] = (
         "INSERT",
         "NEW.epoch = (SELECT epoch FROM ledger)",
         "entry: not of this epoch",
+    ),
+    Rule(
+        "entry_made_by",
+        "entry",
+        "INSERT",
+        _MADE_BY,
+        "entry: not made by a key in a role that allows it",
+    ),
+    # Keys: their facts stay, and only revoking changes them.
+    Rule("api_key_no_delete", "api_key", "DELETE", None, "api_key: keys stay"),
+    Rule(
+        "api_key_no_replace",
+        "api_key",
+        "INSERT",
+        "NOT EXISTS (SELECT 1 FROM api_key WHERE id = NEW.id OR number = NEW.number"
+        " OR secret_hash = NEW.secret_hash)",
+        "api_key: exists already",
+    ),
+    Rule(
+        "api_key_revoked_once",
+        "api_key",
+        "UPDATE",
+        _SAME_KEY_IS_REVOKED,
+        "api_key: only revoking changes it",
     ),
     # Accounts: opened empty, moved only by entries, never removed.
     Rule("account_no_delete", "account", "DELETE", None, "account: accounts stay"),

@@ -193,7 +193,7 @@ class _Batch:
             fingerprint=fingerprint,
             note=self._plan_digest(debit.plan),
         )
-        entry_hash = chain.add(EntryKind.DEBIT, amount, after, occasion)
+        entry_hash = chain.add(EntryKind.DEBIT, amount, after, occasion, debit.acting)
         made = self.made[person, debit.idem] = ReleaseRecord.begun(
             number=self._last_release,
             id=release,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from app.domain.roles import SERVICE, Acting
 from app.store.ledger.allowances import ENTRY_BYTES
 from app.store.ledger.records import ReleaseRecord
 
@@ -53,6 +54,8 @@ class Debit(Command[Charged]):
         How many bytes the person may have stored in a day; None for any number.
     most_jobs
         How many jobs the person may have in the queue, this one included.
+    acting
+        The key and role that it is asked for by.
 
     Raises
     ------
@@ -72,6 +75,7 @@ class Debit(Command[Charged]):
     most_jobs: int | None = None
     answer_bytes: int = 0
     most_bytes: int | None = None
+    acting: Acting = SERVICE
 
     @property
     def size(self) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, bindparam, insert, select
+from sqlalchemy import Connection, Row, bindparam, insert, select, text
 
 from app.domain.ledger import (
     GENESIS,
@@ -20,6 +20,7 @@ from app.domain.ledger import (
     hash_of_columns,
 )
 from app.domain.problems import Problem
+from app.domain.roles import SERVICE, Acting
 from app.store.database import tables
 from app.store.errors import LostUpdateError
 from app.store.ledger import expiries
@@ -40,7 +41,7 @@ _LIST = (
 )
 _OF_KIND = (
     select(tables.entry)
-    .where(_entry.account == SYSTEM_ACCOUNT, _entry.kind == bindparam("of_kind"))
+    .where(_entry.account == SYSTEM_ACCOUNT, _entry.kind == bindparam("of_kind"), text(tables.ACTS))
     .order_by(_entry.seq)
 )
 _BEFORE = (
@@ -149,7 +150,14 @@ class Chain:
         self.add(EntryKind.EXPIRE, grant.amount, after, occasion)
         self.expired.append((grant.seq, self.seq))
 
-    def add(self, kind: str, amount: int, after: Balance, occasion: Occasion) -> str:
+    def add(
+        self,
+        kind: str,
+        amount: int,
+        after: Balance,
+        occasion: Occasion,
+        acting: Acting = SERVICE,
+    ) -> str:
         """Add one entry and return its hash."""
         self.seq += 1
         self.balance = after
@@ -159,8 +167,9 @@ class Chain:
             occasion.release, occasion.idem, occasion.fingerprint, occasion.note, amount,
             after.total, after.spent, after.reserved, self._at, self.head,
         )  # fmt: skip
-        self.head = hash_of_columns(columns, self._identity.id)
-        self.rows.append((*columns, self.head))
+        key, role = acting
+        self.head = hash_of_columns(columns, self._identity.id, key=key, role=role)
+        self.rows.append((*columns, self.head, key, role))
         return self.head
 
     @property
@@ -195,11 +204,12 @@ class _Taken(NamedTuple):
 class EntriesWriter(Entries):
     """Appends the next entries of an account and moves the account to them."""
 
-    __slots__ = ("_identity", "_steps", "_touched")
+    __slots__ = ("_identity", "_steps", "_touched", "acting")
 
     def __init__(self, connection: Connection, identity: LedgerIdentity) -> None:
         super().__init__(connection)
         self._identity = identity
+        self.acting = SERVICE
         # Where accounts were before the transaction, and where it has taken them since.
         self._touched: dict[str, Position | None] = {}
         self._steps: list[_Taken] = []
@@ -211,7 +221,8 @@ class EntriesWriter(Entries):
         self._touched.setdefault(account, None)
         nothing = AccountRecord(id=account, seq=0, total=0, spent=0, reserved=0, head=GENESIS)
         chain = Chain(nothing, self._identity, at or now())
-        chain.add(EntryKind.OPEN, total, chain.balance.after(EntryKind.OPEN, total), occasion)
+        after, acting = chain.balance.after(EntryKind.OPEN, total), self._by(occasion)
+        chain.add(EntryKind.OPEN, total, after, occasion, acting)
         opened = {"id": account, "seq": 1, "total": total, "spent": 0, "reserved": 0}
         self._connection.execute(_OPEN, {**opened, "head": chain.head})
         self._insert([chain])
@@ -238,14 +249,18 @@ class EntriesWriter(Entries):
         chain = self.chain(account, now())
         before = chain.balance
         after = before.approved(amount) if reserved else before.after(kind, amount)
-        chain.add(kind, amount, after, occasion)
+        chain.add(kind, amount, after, occasion, self._by(occasion))
         return self.write(chain)
 
     def append_system(self, kind: str, occasion: Occasion, *, at: str | None = None) -> Entry:
         """Add an entry that moves no budget to the system account."""
         chain = self.chain(SYSTEM_ACCOUNT, at or now())
-        chain.add(kind, 0, chain.balance, occasion)
+        chain.add(kind, 0, chain.balance, occasion, self._by(occasion))
         return self.write(chain)
+
+    def _by(self, occasion: Occasion) -> Acting:
+        """Return whom an entry is made by; what the service does by itself has no key."""
+        return SERVICE if occasion.principal == SYSTEM else self.acting
 
     def chain(self, account: str, at: str) -> Chain:
         """Return the chain that continues an account with entries of one time.
@@ -290,7 +305,8 @@ class EntriesWriter(Entries):
         self._insert(chains)
 
     def begin(self) -> None:
-        """Forget the moves of the transaction before."""
+        """Forget the moves of the transaction before, and whom it acted for."""
+        self.acting = SERVICE
         self._touched.clear()
         self._steps.clear()
 

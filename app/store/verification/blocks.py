@@ -13,38 +13,94 @@ A block that does not pass is looked at row by row, which finds and words the fa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from itertools import accumulate, islice, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
-from app.domain.ledger import MAX_TOTAL, chain_start
+from app.domain.ledger import MAX_TOTAL, chain_start, hash_of_columns
 from app.domain.releases import plan_digest, request_fingerprint, result_digests
 
 Column = tuple[Any, ...]
 Row = tuple[Any, ...]
+
+
+class EntryRow(NamedTuple):
+    """An entry as the driver gives it: of any type, for a database may hold what it likes.
+
+    A block of entries turned into columns has one of these for all of them.
+    """
+
+    account: Any
+    seq: Any
+    epoch: Any
+    kind: Any
+    principal: Any
+    release: Any
+    idem: Any
+    fingerprint: Any
+    note: Any
+    amount: Any
+    total_after: Any
+    spent_after: Any
+    reserved_after: Any
+    at: Any
+    prev: Any
+    hash: Any
+    key: Any
+    role: Any
+
+    @property
+    def chained(self) -> Row:
+        """Return the columns up to ``prev``, which a hash is made of, key and role aside."""
+        return self[:_CHAINED]
+
+
+class ReleaseRow(NamedTuple):
+    """A release as the driver gives it, and the entry that charged it."""
+
+    number: Any
+    id: Any
+    account: Any
+    seq: Any
+    dataset: Any
+    principal: Any
+    state: Any
+    attempts: Any
+    request: Any
+    plan: Any
+    fingerprint: Any
+    result: Any
+    result_hash: Any
+    created_at: Any
+    finished_at: Any
+    charge_kind: Any
+    charge_release: Any
+    charge_principal: Any
+    charge_fingerprint: Any
+    charge_note: Any
+    charge_at: Any
+    charge_hash: Any
+
+
 Place = tuple[str, int]
 """An account and a sequence number."""
 
-RELEASE_COLUMNS = (
-    "number", "id", "account", "seq", "dataset", "principal", "state", "attempts", "request",
-    "plan", "fingerprint", "result", "result_hash", "created_at", "finished_at",
-)  # fmt: skip
-CHARGE_COLUMNS = ("kind", "release", "principal", "fingerprint", "note", "at", "hash")
-ENTRY_COLUMNS = (
-    "account", "seq", "epoch", "kind", "principal", "release", "idem", "fingerprint", "note",
-    "amount", "total_after", "spent_after", "reserved_after", "at", "prev", "hash",
-)  # fmt: skip
-_HASHED = ENTRY_COLUMNS.index("hash")
-_INTEGERS = frozenset(
-    map(
-        ENTRY_COLUMNS.index,
-        ("seq", "epoch", "amount", "total_after", "spent_after", "reserved_after"),
-    )
+ENTRY_COLUMNS = EntryRow._fields
+RELEASE_COLUMNS = tuple(name for name in ReleaseRow._fields if not name.startswith("charge_"))
+CHARGE_COLUMNS = tuple(
+    name.removeprefix("charge_") for name in ReleaseRow._fields if name.startswith("charge_")
 )
-_GROWS = {"grant": 0, "debit": 1, "burn": 1, "reserve": 2}
-"""Which of total, spent and reserved the amount is added to, for kinds that do no more."""
+_CHAINED = ENTRY_COLUMNS.index("hash")
+_INTEGERS = frozenset({"seq", "epoch", "amount", "total_after", "spent_after", "reserved_after"})
+_GROWS = {
+    "grant": "total_after", "debit": "spent_after", "burn": "spent_after",
+    "reserve": "reserved_after",
+}  # fmt: skip
+"""What the amount is added to, for kinds that do no more."""
+_BALANCE = ("total_after", "spent_after", "reserved_after")
 
 _SHORT = 128
 # Latin-1 has a character for every byte, so lengths can be part of a text.
@@ -54,12 +110,19 @@ _NOTHING = f"{chr(0) * 8}n"
 
 
 def entry_hashes(columns: Sequence[Column], ledger: str) -> tuple[str, ...]:
-    """Return the hashes of a block of entries, given as :data:`ENTRY_COLUMNS`."""
-    count = len(columns[0])
+    """Return the hashes of a block of entries, given as :class:`EntryRow` has them."""
+    block, count = EntryRow(*columns), len(columns[0])
+    roles = Counter(block.role)
+    if 0 < roles[None] < count:  # of both forms
+        rows = map(EntryRow._make, zip(*columns, strict=True))
+        return tuple(hash_of_columns(x.chained, ledger, key=x.key, role=x.role) for x in rows)
+    hashed = dict(zip(ENTRY_COLUMNS, block.chained, strict=False))
+    if not roles[None]:
+        hashed |= {"key": block.key, "role": block.role}
     parts: list[Iterable[str]] = []
-    same = chain_start(ledger).encode().decode("latin-1")
-    for place, column in enumerate(columns[:_HASHED]):
-        text, varying = _part_of(column, is_integer=place in _INTEGERS)
+    same = chain_start(ledger, second_form=not roles[None]).encode().decode("latin-1")
+    for name, column in hashed.items():
+        text, varying = _part_of(column, is_integer=name in _INTEGERS)
         same += text
         if varying is not None:
             parts += (repeat(same, count), varying)
@@ -99,54 +162,56 @@ def _canonical(value: Any, *, is_integer: bool) -> str:
     return (len(content).to_bytes(8, "big") + b"t" + content).decode("latin-1")
 
 
-def all_follow(columns: Sequence[Column], last: Row | None) -> bool:
+def all_follow(columns: Sequence[Column], last: EntryRow | None) -> bool:
     """Return whether a block of entries of one kind in one account continues an entry.
 
     For kinds that only add their amount to something; of others, and of blocks
     with several, this knows nothing.
     """
-    (accounts, seqs, epochs, kinds, _, _, _, _, _, amounts, totals, spents, reserveds, _,
-     prevs, hashes, *_) = columns  # fmt: skip
-    kind, balances = kinds[0], (totals, spents, reserveds)
+    block = EntryRow(*columns)
+    kind, seqs = block.kind[0], block.seq
     grows = _GROWS.get(kind)
     if grows is None or last is None:
         return False
-    sums = tuple(islice(accumulate(amounts, initial=last[10 + grows]), 1, None))
+    sums = tuple(islice(accumulate(block.amount, initial=getattr(last, grows)), 1, None))
+    stays = (name for name in _BALANCE if name != grows)
     return (
-        is_one(kinds, kind)
-        and is_one(accounts, last[0])
-        and is_one(epochs, last[2])
-        and seqs == tuple(range(last[1] + 1, last[1] + 1 + len(seqs)))
-        and prevs == (last[15], *hashes[:-1])
-        and min(amounts) > 0
-        and balances[grows] == sums
-        and all(is_one(balances[i], last[10 + i]) for i in range(3) if i != grows)
+        is_one(block.kind, kind)
+        and is_one(block.account, last.account)
+        and is_one(block.epoch, last.epoch)
+        and seqs == tuple(range(last.seq + 1, last.seq + 1 + len(seqs)))
+        and block.prev == (last.hash, *block.hash[:-1])
+        and (last.role is None or None not in block.role)
+        and min(block.amount) > 0
+        and getattr(block, grows) == sums
+        and all(is_one(getattr(block, name), getattr(last, name)) for name in stays)
         # What grows is furthest at the end, and a total only makes room.
-        and min(last[10:13]) >= 0
-        and last[11] + last[12] <= last[10]
-        and spents[-1] + reserveds[-1] <= totals[-1] <= MAX_TOTAL
+        and min(last.total_after, last.spent_after, last.reserved_after) >= 0
+        and last.spent_after + last.reserved_after <= last.total_after
+        and block.spent_after[-1] + block.reserved_after[-1] <= block.total_after[-1]
+        and block.total_after[-1] <= MAX_TOTAL
     )
 
 
 def all_answered(columns: Sequence[Column], before: int) -> bool:
     """Return whether a block of releases is what was charged for, each at once, and answered.
 
-    The block is given as :data:`RELEASE_COLUMNS` and :data:`CHARGE_COLUMNS`, and is to be
-    numbered from after ``before``.
+    The block is given as :class:`ReleaseRow` has them, and is to be numbered from after
+    ``before``.
     """
-    (numbers, ids, _, _, datasets, persons, states, attempts, requests, plans, fingerprints,
-     results, hashes, created, finished, kinds, charged, charged_to, charged_for, notes,
-     charged_at, _) = columns  # fmt: skip
+    block = ReleaseRow(*columns)
+    charge = (block.charge_release, block.charge_principal, block.charge_fingerprint)
     return (
-        is_one(states, "released")
-        and is_one(kinds, "debit")
-        and is_one(attempts, 1)
-        and numbers == tuple(range(before + 1, before + 1 + len(numbers)))
-        and (ids, persons, fingerprints, created) == (charged, charged_to, charged_for, charged_at)
-        and fingerprints == _each(fingerprint_of, datasets, requests)
-        and notes == _each(plan_digest_of, plans)
-        and None not in (*results, *finished)
-        and hashes == result_digests(results, finished)
+        is_one(block.state, "released")
+        and is_one(block.charge_kind, "debit")
+        and is_one(block.attempts, 1)
+        and block.number == tuple(range(before + 1, before + 1 + len(block.number)))
+        and (block.id, block.principal, block.fingerprint) == charge
+        and block.created_at == block.charge_at
+        and block.fingerprint == _each(fingerprint_of, block.dataset, block.request)
+        and block.charge_note == _each(plan_digest_of, block.plan)
+        and None not in (*block.result, *block.finished_at)
+        and block.result_hash == result_digests(block.result, block.finished_at)
     )
 
 

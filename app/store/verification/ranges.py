@@ -16,7 +16,15 @@ from app.domain.releases import ReleaseState
 from app.store.database import tables
 from app.store.ledger.ids import shown
 from app.store.ledger.releases import ENDED_AS, REPEATED
-from app.store.verification.blocks import CHARGE_COLUMNS, ENTRY_COLUMNS, RELEASE_COLUMNS, Place, Row
+from app.store.verification.authority import keys_of
+from app.store.verification.blocks import (
+    CHARGE_COLUMNS,
+    ENTRY_COLUMNS,
+    RELEASE_COLUMNS,
+    EntryRow,
+    Place,
+    Row,
+)
 from app.store.verification.walks import EntryWalk, ReleaseWalk, place_of
 
 _PAGE = 1000
@@ -71,6 +79,7 @@ class EntryRange:
             ledger=self.ledger,
             epoch=self.epoch,
             accounts=accounts,
+            keys=keys_of(connection),
             before=self._before(connection),
             ends_inside=self.until is not None and self.until[1] != _END,
         )
@@ -102,13 +111,13 @@ class EntryRange:
             for account, seq in _rows(connection, query, values):
                 yield f"{place_of(account, seq)}: its release is missing"
 
-    def _before(self, connection: Connection) -> Row | None:
+    def _before(self, connection: Connection) -> EntryRow | None:
         if self.after is None or self.after[1] == _END:
             return None
         where = "WHERE e.account = :account AND e.seq = :seq"
         values = {"account": self.after[0], "seq": self.after[1]}
         found = [*_rows(connection, f"{_ENTRIES} {where}", values)]
-        return found[0] if found else None
+        return EntryRow._make(found[0]) if found else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

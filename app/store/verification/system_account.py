@@ -10,22 +10,23 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, select, text
 
-from app.domain.ledger import SYSTEM_ACCOUNT
+from app.domain.ledger import SECOND_FORM, SYSTEM_ACCOUNT
 from app.store.database import tables
-from app.store.ledger import caps, expiries, pauses
+from app.store.ledger import caps, expiries, forms, pauses
 from app.store.ledger.datasets import dataset_of
 from app.store.ledger.entries import entry_of
 from app.store.ledger.ids import shown
 from app.store.ledger.keys import key_of
 from app.store.ledger.releases import ENDED_AS, REPEATED
 from app.store.ledger.signing import RECEIPT_KEY
+from app.store.verification.authority import act_faults
 
 _entry = tables.entry.c
 _SYSTEM = (
     select(tables.entry)
-    .where(_entry.account == SYSTEM_ACCOUNT)
+    .where(_entry.account == SYSTEM_ACCOUNT, text(tables.ACTS))
     .order_by(_entry.seq)
     .execution_options(yield_per=1000)
 )
@@ -73,6 +74,10 @@ class Register:
         yield from expiries.faults(self._connection)
         yield from caps.faults(self._connection, self._recorded[caps.CAP_SET])
         yield from pauses.faults(self._connection, self._recorded[pauses.PAUSE_SET])
+        yield from forms.form_faults(
+            self._connection, [made[2] for made in self._recorded[SECOND_FORM].values()]
+        )
+        yield from act_faults(self._connection)
 
     def _datasets(self) -> Iterator[str]:
         records = [dataset_of(row) for row in self._connection.execute(select(tables.dataset))]

@@ -28,7 +28,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Protocol
 
 from sqlalchemy import Connection, Engine, event, select
@@ -58,13 +58,15 @@ class Verification:
     """What a walk over every chain, sum and result found.
 
     ``head`` is the SHA-256 over the sorted account heads; ``faults`` names up
-    to 20 places where the ledger does not hold, by account and sequence number.
+    to 20 places where the ledger does not hold, by account and sequence number;
+    ``mismatches`` are those of them where a table is not as the entries say.
     ``anchored`` is how the ledger stands to its anchor, None where they were not compared.
     """
 
     entries: int
     head: str
     faults: tuple[str, ...] = ()
+    mismatches: tuple[str, ...] = ()
     anchored: Standing | None = None
 
     @property
@@ -83,13 +85,20 @@ class Task(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Records:
-    """The system account's word against every table but the entries and releases; the schema."""
+    """The system account's word against every table but the entries and releases."""
 
     def faults(self, connection: Connection) -> Iterator[str]:
         ledger = connection.execute(select(tables.ledger)).one()
         register = Register(connection)
         yield from register.ledger_faults(epoch=ledger.epoch, created_at=ledger.created_at)
         yield from islice(register.faults(), MOST_FAULTS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    """The tables, constraints and rules, against what the migrations make."""
+
+    def faults(self, connection: Connection) -> Iterator[str]:
         yield from schema_faults(connection)
 
 
@@ -162,12 +171,16 @@ def verify(
     here = entries <= _ALONE or processes == 0
     if may_end and not here:
         connection.rollback()
-    for found in _here(connection, tasks) if here else _elsewhere(connection, tasks, processes):
-        faults += found
+    results = _here(connection, tasks) if here else _elsewhere(connection, tasks, processes)
+    faults += chain.from_iterable(results)
+    records = chain.from_iterable(
+        found for task, found in zip(tasks, results, strict=False) if isinstance(task, _Records)
+    )
     return Verification(
         entries=entries,
         head=ledger_head(heads),
         faults=tuple(dict.fromkeys(faults))[:MOST_FAULTS],
+        mismatches=tuple(fault for fault in records if fault != _UNREADABLE),
         anchored=anchored,
     )
 
@@ -197,20 +210,25 @@ def _tasks(
     keys: Mapping[str, str] | None,
 ) -> list[Task]:
     """Cut the walk; what takes longest in one piece comes first."""
-    tasks: list[Task] = [_Soundness(), _Records()]
+    tasks: list[Task] = [_Soundness(), _Records(), _Schema()]
     sizes = [(account.id, account.seq) for account in accounts]
     tasks += cut_entries(sizes, ledger=ledger, epoch=epoch, length=_PIECE)
     tasks += cut_releases(connection, ledger=ledger, keys=keys, length=_PIECE)
     return tasks
 
 
-def _here(connection: Connection, tasks: Iterable[Task]) -> Iterable[list[str]]:
+def record_faults(connection: Connection) -> list[str]:
+    """Return where tables are not as the ledger's entries say: what a start looks at."""
+    return _found(_Records(), connection)
+
+
+def _here(connection: Connection, tasks: Iterable[Task]) -> Sequence[list[str]]:
     return [_found(task, connection) for task in tasks]
 
 
 def _elsewhere(
     connection: Connection, tasks: Sequence[Task], processes: int
-) -> Iterable[list[str]]:
+) -> Sequence[list[str]]:
     """Do every task in processes of their own, which let a server go first."""
     url = connection.engine.url.render_as_string(hide_password=False)
     # Not forked: a server has threads and connections that must not be copied.

@@ -12,18 +12,17 @@ A walk yields what is wrong, as places and fixed words, never as values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
 
 from app.domain.ledger import GENESIS, Balance, hash_of_columns
 from app.domain.releases import ReleaseState, result_digest
 from app.store.ledger.ids import shown
 from app.store.ledger.receipt_tokens import answer_digest, read_token, split
 from app.store.ledger.releases import ENDED_AS
+from app.store.verification.authority import UNAUTHORISED, is_authorised
 from app.store.verification.blocks import (
-    CHARGE_COLUMNS,
-    ENTRY_COLUMNS,
-    RELEASE_COLUMNS,
+    EntryRow,
     Place,
+    ReleaseRow,
     Row,
     all_answered,
     all_follow,
@@ -43,16 +42,11 @@ _CHARGED_BY = {
 }
 _UNANSWERED = frozenset(ENDED_AS)
 _FINAL = frozenset(ReleaseState) - {ReleaseState.RESERVED, ReleaseState.DEBITED}
-_ACCOUNT, _SEQ, _EPOCH, _KIND, _RELEASE, _HASHED = map(
-    ENTRY_COLUMNS.index, ("account", "seq", "epoch", "kind", "release", "hash")
-)
-_NOTHING_BEFORE = ("", 0, 1, "", "", None, None, None, None, 0, 0, 0, 0, "", "", GENESIS)
-_ANSWER = RELEASE_COLUMNS.index("result")
-_ID = RELEASE_COLUMNS.index("id")
-_CHARGED = (*RELEASE_COLUMNS, *("charge_" + name for name in CHARGE_COLUMNS))
-_order_of = itemgetter(
-    *map(_CHARGED.index, ("id", "account", "seq", "created_at", "charge_kind", "charge_at"))
-)
+_NOTHING_BEFORE = EntryRow(
+    account="", seq=0, epoch=1, kind="", principal="", release=None, idem=None, fingerprint=None,
+    note=None, amount=0, total_after=0, spent_after=0, reserved_after=0, at="", prev="",
+    hash=GENESIS, key=None, role=None,
+)  # fmt: skip
 
 
 class EntryWalk:
@@ -65,6 +59,8 @@ class EntryWalk:
     accounts
         The account rows whose last entry lies in the range: (seq, total,
         spent, reserved, head) by id.
+    keys
+        Each key's role and person, by id.
     before
         The entry before the range, where the range begins inside an account.
     ends_inside
@@ -77,12 +73,14 @@ class EntryWalk:
         ledger: str,
         epoch: int,
         accounts: Mapping[str, Row],
-        before: Row | None,
+        keys: Mapping[str, tuple[str, str]],
+        before: EntryRow | None,
         ends_inside: bool,
     ) -> None:
         self._ledger = ledger
         self._epoch = epoch
         self._accounts = dict(accounts)
+        self._keys = keys
         self._ends_inside = ends_inside
         self._last = before
         self.debits = 0
@@ -91,84 +89,101 @@ class EntryWalk:
         """Where releases were reserved, by id."""
 
     def walk(self, blocks: Iterable[Sequence[Row]]) -> Iterator[str]:
-        """Walk blocks of :data:`ENTRY_COLUMNS`."""
+        """Walk blocks of rows, each with the columns of :class:`EntryRow`."""
         for block in blocks:
-            columns = list(zip(*block, strict=True))
+            columns = EntryRow(*zip(*block, strict=True))
             self._count(columns)
-            hashed = entry_hashes(columns, self._ledger) == columns[_HASHED]
+            hashed = entry_hashes(columns, self._ledger) == columns.hash
             last = self._last
-            if not (hashed and columns[_EPOCH][-1] <= self._epoch and all_follow(columns, last)):
+            if not (hashed and columns.epoch[-1] <= self._epoch and all_follow(columns, last)):
                 yield from self._one_by_one(block, hashed=hashed)
-            self._last = block[-1]
+            yield from self._unauthorised(columns, block)
+            self._last = EntryRow._make(block[-1])
         last = self._last
-        if last is not None and not (self._ends_inside and last[_ACCOUNT] not in self._accounts):
+        if last is not None and not (self._ends_inside and last.account not in self._accounts):
             yield from self._close(last)
         for account in sorted(self._accounts):
             yield f"account {shown(account)}: it has no entries"
 
-    def _count(self, columns: Sequence[Row]) -> None:
-        kinds = columns[_KIND]
-        self.debits += kinds.count("debit")
-        if "reserve" in kinds:
-            places = zip(kinds, columns[_RELEASE], columns[_ACCOUNT], columns[_SEQ], strict=True)
+    def _count(self, columns: EntryRow) -> None:
+        self.debits += columns.kind.count("debit")
+        if "reserve" in columns.kind:
+            places = zip(columns.kind, columns.release, columns.account, columns.seq, strict=True)
             self.reserved |= {
                 of: (name, seq) for kind, of, name, seq in places if kind == "reserve"
             }
 
+    def _unauthorised(self, columns: EntryRow, block: Iterable[Row]) -> Iterator[str]:
+        """Fault entries by a key that is another person's, or in a role that it does not have."""
+        makers = zip(columns.kind, columns.key, columns.role, columns.principal, strict=True)
+        if not all(is_authorised(self._keys, *maker) for maker in set(makers)):
+            for row in map(EntryRow._make, block):
+                approved = row.kind == "debit" and row.idem is None
+                principal = None if approved else row.principal
+                if not is_authorised(self._keys, row.kind, row.key, row.role, principal):
+                    yield f"{place_of(row.account, row.seq)}: {UNAUTHORISED}"
+
     def _one_by_one(self, block: Iterable[Row], *, hashed: bool) -> Iterator[str]:
         last = self._last
-        for row in block:
+        for row in map(EntryRow._make, block):
             # What nearly every entry is, in one condition; `_fault_of` looks at the others.
             if not (
                 last is not None
                 and hashed
-                and row[3] == "debit"
-                and row[0] == last[0]
-                and row[1] == last[1] + 1
-                and row[2] == last[2] <= self._epoch
-                and row[14] == last[15]
-                and row[9] > 0
-                and row[11] == last[11] + row[9]
-                and row[12] == last[12] >= 0
-                and row[11] + row[12] <= row[10] == last[10]
+                and row.kind == "debit"
+                and row.account == last.account
+                and row.seq == last.seq + 1
+                and row.epoch == last.epoch <= self._epoch
+                and row.prev == last.hash
+                and (row.role is None) == (last.role is None)
+                and row.amount > 0
+                and row.spent_after == last.spent_after + row.amount
+                and row.reserved_after == last.reserved_after >= 0
+                and row.spent_after + row.reserved_after <= row.total_after == last.total_after
             ):
-                if last is not None and last[_ACCOUNT] != row[_ACCOUNT]:
+                if last is not None and last.account != row.account:
                     yield from self._close(last)
                     last = None
                 problem = self._fault_of(row, last, hashed=hashed)
                 if problem is not None:
-                    yield f"{place_of(row[_ACCOUNT], row[_SEQ])}: {problem}"
+                    yield f"{place_of(row.account, row.seq)}: {problem}"
             last = row
 
-    def _fault_of(self, row: Row, last: Row | None, *, hashed: bool) -> str | None:
+    def _fault_of(self, row: EntryRow, last: EntryRow | None, *, hashed: bool) -> str | None:
         """Return what is wrong with an entry, given the one before it; in the order of a row."""
-        (_, seq, epoch, kind, _, _, _, _, _, amount, total, spent, reserved, _, prev, stated) = row
-        (_, seq_before, since, _, _, _, _, _, _, _, total_before, spent_before, reserved_before,
-         _, _, head) = last or _NOTHING_BEFORE  # fmt: skip
+        before = last or _NOTHING_BEFORE
         fault = None
-        if seq != seq_before + 1:
+        if row.seq != before.seq + 1:
             fault = "an entry before it is missing"
-        elif prev != head:
+        elif row.prev != before.hash:
             fault = "it does not continue the entry before it"
-        elif not hashed and stated != hash_of_columns(row[:_HASHED], self._ledger):
-            fault = "it has been edited"
-        elif (kind == "open") != (last is None):
-            fault = "only an account's first entry opens it"
-        elif not Balance(total_before, spent_before, reserved_before).may_become(
-            Balance(total, spent, reserved), kind, amount
+        elif not hashed and row.hash != hash_of_columns(
+            row.chained, self._ledger, key=row.key, role=row.role
         ):
+            fault = "it has been edited"
+        elif (row.kind == "open") != (last is None):
+            fault = "only an account's first entry opens it"
+        elif not _balance_of(before).may_become(_balance_of(row), row.kind, row.amount):
             fault = "its balance does not follow"
-        elif not since <= epoch <= self._epoch:
+        elif not before.epoch <= row.epoch <= self._epoch:
             fault = "its epoch does not follow"
+        elif row.role is None and before.role is not None:
+            fault = "its form is an earlier one than the entry's before it"
         return fault
 
-    def _close(self, last: Row) -> Iterator[str]:
+    def _close(self, last: EntryRow) -> Iterator[str]:
         """Compare an account's row with its last entry."""
-        account = self._accounts.pop(last[0], None)
+        account = self._accounts.pop(last.account, None)
         if account is None:
-            yield f"account {shown(last[0])}: it has entries and no balance"
-        elif account != (last[1], *last[10:13], last[15]):
-            yield f"account {shown(last[0])}: its balance is not its last entry's"
+            yield f"account {shown(last.account)}: it has entries and no balance"
+        elif account != (
+            last.seq, last.total_after, last.spent_after, last.reserved_after, last.hash,
+        ):  # fmt: skip
+            yield f"account {shown(last.account)}: its balance is not its last entry's"
+
+
+def _balance_of(row: EntryRow) -> Balance:
+    return Balance(row.total_after, row.spent_after, row.reserved_after)
 
 
 def place_of(account: str, seq: int) -> str:
@@ -202,69 +217,78 @@ class ReleaseWalk:
         """The attempts of releases that were begun again, by id."""
 
     def walk(self, blocks: Iterable[Sequence[Row]]) -> Iterator[str]:
-        """Walk blocks of :data:`RELEASE_COLUMNS` and :data:`CHARGE_COLUMNS`, by number."""
+        """Walk blocks of rows, each with the columns of :class:`ReleaseRow`, by number."""
         for block in blocks:
-            columns = list(zip(*block, strict=True))
+            columns = ReleaseRow(*zip(*block, strict=True))
             yield from self._out_of_order(columns)
             if all_answered(columns, self.number):
-                self.number = block[-1][0]
+                self.number = columns.number[-1]
             else:
                 yield from self._one_by_one(block, self._fault_of)
             if self._keys is not None:
                 yield from self._one_by_one(block, self._receipt_fault_of)
 
     def _one_by_one(
-        self, block: Iterable[Row], fault_of: Callable[[Row], str | None]
+        self, block: Iterable[Row], fault_of: Callable[[ReleaseRow], str | None]
     ) -> Iterator[str]:
-        for row in block:
+        for row in map(ReleaseRow._make, block):
             problem = fault_of(row)
             if problem is not None:
-                yield f"release {shown(row[_ID])}: {problem}"
+                yield f"release {shown(row.id)}: {problem}"
 
-    def _out_of_order(self, columns: Sequence[Row]) -> Iterator[str]:
+    def _out_of_order(self, columns: ReleaseRow) -> Iterator[str]:
         """Fault releases that are not numbered in the order of their charges, reviews aside."""
         charged = self._charged
-        for release, account, seq, made, kind, at in zip(*_order_of(columns), strict=True):
+        for release, account, seq, made, kind, at in zip(
+            columns.id, columns.account, columns.seq, columns.created_at, columns.charge_kind,
+            columns.charge_at, strict=True,
+        ):  # fmt: skip
             if kind == "debit" and made == at:
                 if seq <= charged.get(account, 0):
                     yield f"release {shown(release)}: it is out of order"
                 charged[account] = seq
 
-    def _fault_of(self, row: Row) -> str | None:
-        (number, release, _, _, dataset, person, state, attempts, request, plan, fingerprint,
-         result, result_hash, created_at, finished_at, *charge) = row  # fmt: skip
-        kind, charged, charged_to, charged_for, noted, charged_at, _ = charge
-        if charged_at != created_at:
-            self.reviewed[release] = created_at
-        if state in _UNANSWERED:
-            self.ended[release] = (state, finished_at)
-        if attempts > 1:
-            self.repeated[release] = attempts
-        before, self.number = self.number, number
-        kept = None if result is None or finished_at is None else result_digest(result, finished_at)
-        checks = (
-            (charged == release and charged_for == fingerprint, "it is not what was charged for"),
-            (charged_to == person, "it belongs to another person than was charged"),
-            (fingerprint_of(dataset, request) == fingerprint, "its request has been edited"),
-            (plan_digest_of(plan) == noted, "its plan has been edited"),
-            (_CHARGED_BY.get(state) == kind, "its state does not fit its charge"),
-            ((state == ReleaseState.RELEASED) == (result is not None), "its state does not fit"),
-            ((state in _FINAL) == (finished_at is not None), "its state does not fit its end"),
-            (attempts >= 1 if kind == "debit" else attempts == 0, "its attempts do not fit"),
-            (kept == result_hash, "its result or the time of its end has been edited"),
-            (number == before + 1, "its number does not follow"),
-        )
-        return next((fault for holds, fault in checks if not holds), None)
+    def _fault_of(self, row: ReleaseRow) -> str | None:
+        if row.charge_at != row.created_at:
+            self.reviewed[row.id] = row.created_at
+        if row.state in _UNANSWERED:
+            self.ended[row.id] = (row.state, row.finished_at)
+        if row.attempts > 1:
+            self.repeated[row.id] = row.attempts
+        before, self.number = self.number, row.number
+        return next((fault for holds, fault in _checks(row, before) if not holds), None)
 
-    def _receipt_fault_of(self, row: Row) -> str | None:
-        result = row[_ANSWER]
-        if self._keys is None or result is None:
+    def _receipt_fault_of(self, row: ReleaseRow) -> str | None:
+        if self._keys is None or row.result is None:
             return None
-        answer, token = split(result)
+        answer, token = split(row.result)
         said = None if token is None else read_token(token, self._keys)
         if said is None:
             return "its result has no receipt of this ledger"
-        fits = (self._ledger, *row[2:4], row[1], row[-1], answer_digest(answer))
+        fits = (
+            self._ledger, row.account, row.seq, row.id, row.charge_hash, answer_digest(answer),
+        )  # fmt: skip
         if fits != (said.ledger, said.account, said.seq, said.release, said.entry, said.answer):
             return "its receipt is for something else"
         return None
+
+
+def _checks(row: ReleaseRow, before: int) -> Iterator[tuple[bool, str]]:
+    """Yield what must hold of a release that comes after number ``before``."""
+    fits = (row.charge_release, row.charge_fingerprint) == (row.id, row.fingerprint)
+    yield fits, "it is not what was charged for"
+    yield row.charge_principal == row.principal, "it belongs to another person than was charged"
+    fingerprint = fingerprint_of(row.dataset, row.request)
+    yield fingerprint == row.fingerprint, "its request has been edited"
+    yield plan_digest_of(row.plan) == row.charge_note, "its plan has been edited"
+    yield _CHARGED_BY.get(row.state) == row.charge_kind, "its state does not fit its charge"
+    released, ended = row.state == ReleaseState.RELEASED, row.finished_at is not None
+    yield released == (row.result is not None), "its state does not fit"
+    yield (row.state in _FINAL) == ended, "its state does not fit its end"
+    enough = row.attempts >= 1 if row.charge_kind == "debit" else row.attempts == 0
+    yield enough, "its attempts do not fit"
+    kept = None
+    if row.result is not None and ended:
+        kept = result_digest(row.result, row.finished_at)
+    yield kept == row.result_hash, "its result or the time of its end has been edited"
+    yield row.number == before + 1, "its number does not follow"

@@ -1,0 +1,59 @@
+"""By whom entries were made: a key, its person, and a role that allows it.
+
+An entry says by which key and in which role it was made; the table of keys says whose each key
+is, and the system account holds it to that. So whoever edits a key's role or person, acts, and
+puts the row back, has left an entry that fits the key no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sqlalchemy import Connection, select, text
+
+from app.domain.roles import SERVICE, Acting
+from app.store.database import tables
+from app.store.ledger.ids import shown
+
+UNAUTHORISED = "it was not made by a key in a role that allows it"
+
+_key = tables.api_key.c
+_KEYS = select(_key.id, _key.role, _key.person)
+_MAKERS = text(
+    "SELECT kind, key, role, principal, min(account) AS account, min(seq) AS seq FROM entry"  # noqa: S608
+    f" WHERE {tables.ACTS} GROUP BY kind, key, role, principal"
+)
+
+
+def keys_of(connection: Connection) -> Mapping[str, tuple[str, str]]:
+    """Return each key's role and person, by id."""
+    return {row.id: (row.role, row.person) for row in connection.execute(_KEYS)}
+
+
+def is_authorised(
+    keys: Mapping[str, tuple[str, str]],
+    kind: str,
+    key: str | None,
+    role: str | None,
+    principal: str | None,
+) -> bool:
+    """Return whether an entry may have been made so; None for ``principal`` is anybody.
+
+    Of an entry of the first form nothing is known.
+    """
+    if role is None:
+        return key is None
+    if not Acting(key, role).may_make(kind):
+        return False
+    if role == SERVICE.role:
+        return True
+    known = keys.get(key or "")
+    return known is not None and known[0] == role and principal in (None, known[1])
+
+
+def act_faults(connection: Connection) -> Iterator[str]:
+    """Yield acts, which all but charges and results are, that nobody may have done so."""
+    keys = keys_of(connection)
+    for row in connection.execute(_MAKERS):
+        if not is_authorised(keys, row.kind, row.key, row.role, row.principal):
+            yield f"account {shown(row.account)}, entry {row.seq}: {UNAUTHORISED}"

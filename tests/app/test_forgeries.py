@@ -1,0 +1,235 @@
+"""What somebody with the host's files forges, and what then finds it.
+
+Each forgery was once called sound: the rows that the ledger leans on were edited for as long as it
+took, or together with all that was checked against them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+from sqlalchemy import select, text, update
+
+from app.domain.ledger import GENESIS, SECOND_FORM, Entry, chain_hash
+from app.domain.problems import Problem
+from app.domain.roles import Acting, Role
+from app.store import Debit, Standing, Store
+from app.store.database.engines import migrating_engine
+from app.store.database.rules import RULES, create_rules, drop_rules
+from app.store.database.tables import metadata
+from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened
+
+
+@pytest.fixture
+def unanchored(place: Place) -> Place:
+    """A place where only the ledger itself tells what has been edited."""
+    return replace(place, anchored=False)
+
+
+def key_of(ledger: Ledger, role: Role, person: str = ANALYST) -> str:
+    return ledger.store.write(
+        lambda u: u.keys.insert(
+            name="a key", role=role, person=person, secret_hash=f"{role} {person}",
+            expires_at=None, principal="bootstrap",
+        ).id
+    )  # fmt: skip
+
+
+def grant_by(ledger: Ledger, acting: Acting, person: str = ANALYST) -> Entry:
+    return ledger.store.write(
+        lambda u: u.by(acting).accounts.grant(ledger.account, 9, principal=person, reason="more")
+    )
+
+
+_CHECK = {"sqlite": "SELECT 1", "postgres": "SET CONSTRAINTS ALL IMMEDIATE"}
+"""What PostgreSQL wants done before a table's triggers are made."""
+
+
+def edit(place: Place, *statements: str, **values: object) -> None:
+    """Change rows while no rule is there to refuse it."""
+    engine = migrating_engine(place.url)
+    with engine.connect() as connection, connection.begin():
+        drop_rules(connection, [rule.name for rule in RULES])
+        for statement in statements:
+            connection.execute(text(statement), values)
+        connection.exec_driver_sql(_CHECK[place.backend])
+        create_rules(connection)
+    engine.dispose()
+
+
+def reopened(place: Place) -> Store:
+    return place.open()
+
+
+def test_entries_say_by_which_key_and_role_they_were_made(place: Place) -> None:
+    with opened(place) as ledger:
+        key = key_of(ledger, Role.CURATOR, CURATOR)
+        entry = grant_by(ledger, Acting(key, "curator"), CURATOR)
+        assert (entry.key, entry.role) == (key, "curator")
+        assert entry.hash == chain_hash(entry, ledger.store.identity.id)
+        assert replace(entry, role="admin").sealed(ledger.store.identity.id).hash != entry.hash
+        # and what the service does beside it, by itself
+        ledger.store.write(lambda u: u.by(Acting(key, "curator")).accounts.expire_due())
+        after = ledger.store.write(lambda u: u.accounts.system_entry("noted", principal="system"))
+        assert (after.key, after.role) == (None, "system")
+        assert ledger.store.verify().ok
+
+
+def test_a_role_edited_for_as_long_as_a_grant_takes_is_found(place: Place) -> None:
+    """The row is as it was, and the entry does not fit it any more."""
+    with opened(place) as ledger:
+        key = key_of(ledger, Role.ANALYST)
+        with pytest.raises(Exception, match="not made by a key in a role that allows it"):
+            grant_by(ledger, Acting(key, "admin"))
+        edit(place, "UPDATE api_key SET role = 'admin' WHERE id = :key", key=key)
+        forged = grant_by(ledger, Acting(key, "admin"))
+        edit(place, "UPDATE api_key SET role = 'analyst' WHERE id = :key", key=key)
+        found = ledger.store.verify()
+        said = "it was not made by a key in a role that allows it"
+        assert found.faults == (f"account {ledger.account}, entry {forged.seq}: {said}",)
+        assert ledger.store.frozen is Standing.EDITED
+        with pytest.raises(Problem, match="ledger-frozen"):
+            ledger.debit("a")
+    store = reopened(place)
+    assert store.frozen is Standing.EDITED
+    store.close()
+
+
+@pytest.mark.parametrize("role", ["curator", "admin"])
+def test_a_charge_in_a_role_that_its_key_never_had_is_found(place: Place, role: str) -> None:
+    with opened(place) as ledger:
+        key = key_of(ledger, Role.ANALYST)
+        edit(place, "UPDATE api_key SET role = :role WHERE id = :key", role=role, key=key)
+        ask = Debit(
+            dataset=ledger.dataset, principal=ANALYST, idem="a", amount=1, request="{}",
+            plan="{}", acting=Acting(key, role),
+        )  # fmt: skip
+        charged = ledger.store.write(ask).record
+        edit(place, "UPDATE api_key SET role = 'analyst' WHERE id = :key", key=key)
+        (fault,) = ledger.store.verify().faults
+        assert fault.startswith(f"account {ledger.account}, entry {charged.seq}: it was not made")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE api_key SET role = 'admin'",
+        "UPDATE api_key SET person = 'person_eve'",
+        "UPDATE dataset SET spec = '[]'",
+        "UPDATE dataset SET status = 'archived', archived_at = 'now'",
+        "UPDATE cap SET amount = amount + 1",
+    ],
+)
+def test_a_start_looks_at_keys_policies_archives_and_caps(place: Place, statement: str) -> None:
+    with opened(place) as ledger:
+        key_of(ledger, Role.ANALYST)
+        ledger.store.write(
+            lambda u: u.accounts.set_cap(
+                ledger.account, ANALYST, 5, principal=CURATOR, reason="a slice"
+            )
+        )
+    store = reopened(place)
+    assert store.frozen is None
+    store.close()
+    edit(place, statement)
+    store = reopened(place)
+    assert store.frozen is Standing.EDITED
+    with pytest.raises(Problem, match="ledger-frozen"):
+        store.write(lambda u: u.accounts.open(total=1, principal=CURATOR, reason="x"))
+    store.close()
+
+
+# Entries of an earlier version
+
+
+def as_before(place: Place, ledger: str) -> None:
+    """Give every entry the form that version 0.1 wrote, each chained to the one before."""
+    engine, table = migrating_engine(place.url), metadata.tables["entry"]
+    with engine.connect() as connection, connection.begin():
+        drop_rules(connection, [rule.name for rule in RULES])
+        rows = connection.execute(select(table).order_by(table.c.account, table.c.seq)).all()
+        heads: dict[str, str] = {}
+        for row in rows:
+            entry = Entry(**{**row._mapping, "key": None, "role": None})
+            old = replace(entry, prev=heads.get(entry.account, entry.prev)).sealed(ledger)
+            heads[entry.account] = old.hash
+            connection.execute(
+                update(table)
+                .where(table.c.account == old.account, table.c.seq == old.seq)
+                .values(prev=old.prev, hash=old.hash, key=None, role=None)
+            )
+        for account, head in heads.items():
+            connection.execute(
+                text("UPDATE account SET head = :head WHERE id = :of"),
+                {"head": head, "of": account},
+            )
+        connection.exec_driver_sql(_CHECK[place.backend])
+        create_rules(connection)
+    engine.dispose()
+
+
+def kept(place: Place) -> tuple[str, str]:
+    """Make a ledger of an earlier version; return its id and its account."""
+    with opened(place) as ledger:
+        ledger.debit("a", 7)
+        found = ledger.store.identity.id, ledger.account
+    as_before(place, found[0])
+    return found
+
+
+def test_a_ledger_of_an_earlier_version_goes_on_and_verifies(unanchored: Place) -> None:
+    _, account = kept(unanchored)
+    for _ in range(2):
+        store = reopened(unanchored)
+        assert store.frozen is None
+        store.write(lambda u: u.accounts.grant(account, 5, principal=CURATOR, reason="more"))
+        with store.reading() as reader:
+            entries = reader.entries.list(account)
+            (began,) = reader.entries.of_system(SECOND_FORM)
+        assert [entry.role for entry in entries[:2]] == [None, None]
+        assert {entry.role for entry in entries[2:]} == {"system"}
+        assert began.role == "system"
+        assert store.verify().ok, store.verify().faults
+        store.close()
+
+
+@pytest.mark.parametrize("where", ["after the last of an account", "in an account of its own"])
+def test_no_later_entry_passes_for_an_early_one(unanchored: Place, where: str) -> None:
+    """Chained and hashed as version 0.1 did it, and the account moved along."""
+    ledger, account = kept(unanchored)
+    store = reopened(unanchored)
+    with store.reading() as reader:
+        before = reader.entries.list(account)[-1]
+    store.close()
+    forged = replace(
+        before, seq=before.seq + 1, kind="grant", amount=9, prev=before.hash, release=None,
+        idem=None, fingerprint=None, total_after=before.total_after + 9,
+    )  # fmt: skip
+    moved = "UPDATE account SET seq = :seq, total = :total_after, head = :hash WHERE id = :account"
+    if not where.startswith("after"):
+        forged = replace(
+            forged, account=f"acc_{'e' * 32}", seq=1, kind="open", total_after=9, spent_after=0,
+            prev=GENESIS,
+        )  # fmt: skip
+        moved = (
+            "INSERT INTO account (id, seq, total, spent, reserved, head)"
+            " VALUES (:account, :seq, :total_after, 0, 0, :hash)"
+        )
+    forged = forged.sealed(ledger)
+    columns = {field.name: getattr(forged, field.name) for field in fields(forged)}
+    marks = ", ".join(f":{name}" for name in columns)
+    edit(unanchored, moved, f"INSERT INTO entry ({', '.join(columns)}) VALUES ({marks})", **columns)
+    store = reopened(unanchored)
+    assert store.frozen is Standing.EDITED
+    said = "the ledger: entries of the first form are not those that were recorded"
+    assert said in store.verify().faults
+    store.close()
+
+
+def test_the_rules_take_no_entry_of_the_first_form(place: Place) -> None:
+    with (
+        opened(place) as ledger,
+        pytest.raises(Exception, match="not made by a key in a role that allows it"),
+    ):
+        grant_by(ledger, Acting(None, None))  # type: ignore[arg-type]
