@@ -20,7 +20,7 @@ from app.places import open_store
 from app.processes.build import build_processes
 from app.services.background import in_background
 from app.services.build import Services, build_services
-from app.services.people.rates import RateLimiter
+from app.services.people.rates import RateLimiter, shared_by
 from app.settings import Settings
 from app.store import Store
 
@@ -49,7 +49,7 @@ def create_app(settings: Settings) -> FastAPI:
                     settings=settings,
                     clock=PublicClock(settings.response_slot_ms),
                     crowd=_crowd(settings),
-                    rates=RateLimiter(settings.rate_limit_per_minute),
+                    rates=_rates(settings, store),
                     uploads=UploadGate(settings.max_waiting_uploads),
                 )
                 async with (
@@ -85,6 +85,11 @@ def keep_in_memory() -> None:
 def _build(settings: Settings, store: Store) -> Services:
     processes = build_processes(settings, store, calculated=("app.api.requests.bodies",))
     return build_services(settings, store, processes)
+
+
+def _rates(settings: Settings, store: Store) -> RateLimiter:
+    most = settings.rate_limit_per_minute
+    return RateLimiter(most, share=shared_by(store, most))
 
 
 def _crowd(settings: Settings) -> Crowd:

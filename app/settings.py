@@ -151,8 +151,8 @@ class Settings(BaseSettings):
     rate_limit_per_minute: int = Field(
         default=6_000,
         ge=0,
-        description="Requests that one key may send per minute and server process; 0 for any "
-        "number. Above it requests are answered 429.",
+        description="Requests that one key may send per minute, to all server processes of a "
+        "ledger together; 0 for any number. Above it requests are answered 429.",
     )
     max_request_bytes: int = Field(
         default=2**20,

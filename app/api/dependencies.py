@@ -56,7 +56,7 @@ async def caller_of(request: Request, role: Role) -> Caller:
     request.scope["caller"] = known
     if request.scope.get("crowded") and not known.role.may_act_as(Role.ADMIN):
         raise Problem("busy")
-    state.rates.take(known.key)
+    await state.rates.take(known.key)
     known.require(role)
     if request.scope["query_string"]:
         _check_query(request)

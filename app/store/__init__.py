@@ -99,6 +99,7 @@ from app.store.forgotten_datasets import DigestHistory, Forgotten, read_past
 from app.store.ledger.commands import Charged, Debit, Finish, Void
 from app.store.ledger.entries import LedgerIdentity
 from app.store.ledger.ids import new_id
+from app.store.ledger.rates import Portion
 from app.store.ledger.records import (
     AccountRecord,
     CapRecord,
@@ -135,6 +136,7 @@ __all__ = [
     "KeyRecord",
     "LedgerIdentity",
     "LineageRecord",
+    "Portion",
     "Reader",
     "Reconciliation",
     "ReleasePage",

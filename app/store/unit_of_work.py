@@ -16,6 +16,7 @@ from app.store.ledger.datasets import Datasets, DatasetsWriter
 from app.store.ledger.entries import Entries, EntriesWriter, LedgerIdentity
 from app.store.ledger.keys import Keys, KeysWriter
 from app.store.ledger.pauses import Pauses, PausesWriter
+from app.store.ledger.rates import RatesWriter
 from app.store.ledger.release_queries import Releases
 from app.store.ledger.releases import ReleasesWriter
 from app.store.ledger.reviews import Reviews, ReviewsWriter
@@ -65,6 +66,7 @@ class UnitOfWork:
         "entries",
         "keys",
         "pauses",
+        "rates",
         "releases",
         "reviews",
         "uploads",
@@ -81,6 +83,7 @@ class UnitOfWork:
         self.releases = ReleasesWriter(connection, self.accounts)
         self.reviews = ReviewsWriter(connection, self.entries, self.accounts, self.releases)
         self.uploads = UploadsWriter(connection)
+        self.rates = RatesWriter(connection)
         self.workers = WorkersWriter(connection)
 
     def by(self, acting: Acting) -> UnitOfWork:

@@ -9,7 +9,7 @@ import pytest
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.store import ReleaseRecord
+from app.store import Portion, ReleaseRecord
 from tests.app.ledgers import Ledger, Place, opened
 
 LONG_MS, SHORT_MS = 60_000, 50
@@ -172,3 +172,18 @@ def test_an_upload_belongs_to_a_living_worker(ledger: Ledger) -> None:
         assert [each.dataset for each in reader.uploads.left("two")] == ["ds_a"]
     assert (take("two"), end("one"), end("two"), end("two")) == (True, False, True, False)
     assert not take("two")
+
+
+def test_a_key_s_minute_is_given_out_in_portions(place: Place) -> None:
+    with opened(place) as ledger:
+
+        def take(key: str, wanted: int) -> Portion:
+            return ledger.store.write(lambda u: u.rates.take(key, wanted=wanted, most=10))
+
+        assert take("a", 4) == (4, 60_000)
+        assert [take("a", 4).requests for _ in range(3)] == [4, 2, 0]
+        assert 0 < take("a", 4).left_ms <= 60_000
+        assert take("b", 99).requests == 10
+        ledger.store.write(lambda u: u.connection.exec_driver_sql("UPDATE rate SET ends_at_ms = 1"))
+        assert take("a", 4) == (4, 60_000)
+        assert ledger.store.verify().ok

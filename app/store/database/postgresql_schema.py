@@ -110,6 +110,7 @@ _CONDITIONS: Mapping[str, str] = {
     ),
     "ck_release_attempts": "((attempts >= 0) AND (attempts <= 3))",
     "ck_allowance_bytes": "(bytes >= 0)",
+    "ck_rate_taken": "(taken >= 0)",
     "ck_worker_lease": "(lease_until_ms >= 0)",
     "ck_job_deadline": "(deadline_s >= 1)",
     "ck_turn_number": "(number >= 1)",

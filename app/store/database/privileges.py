@@ -21,6 +21,7 @@ _USUAL = "SELECT, INSERT, UPDATE"
 _OTHERS: Mapping[str, str] = {
     "entry": "SELECT, INSERT",
     "upload": "SELECT, INSERT, UPDATE, DELETE",
+    "rate": "SELECT, INSERT, UPDATE, DELETE",
     "worker": "SELECT, INSERT, UPDATE, DELETE",
     "job": "SELECT, INSERT, DELETE",
     "pause": "SELECT, INSERT, DELETE",

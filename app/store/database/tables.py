@@ -325,6 +325,19 @@ allowance = Table(
     sqlite_with_rowid=False,
 )
 
+# How many requests of a key have been given out to server processes, in the minute that ends then.
+rate = Table(
+    "rate",
+    metadata,
+    Column("key_id", Text, nullable=False),
+    Column("ends_at_ms", _Int, nullable=False),
+    Column("taken", _Int, nullable=False),
+    PrimaryKeyConstraint("key_id", name="pk_rate"),
+    CheckConstraint("taken >= 0", name="ck_rate_taken"),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
 # Uploads under way. Like a release's, the ``worker`` may be gone.
 upload = Table(
     "upload",

@@ -17,37 +17,37 @@ _worker = tables.worker.c
 _FOR_EVER_MS = 2**62
 
 
-class _NowMs(FunctionElement[int]):
+class NowMs(FunctionElement[int]):
     """The database's time in milliseconds since 1970."""
 
     inherit_cache = True
     type = BigInteger()
 
 
-@compiles(_NowMs, "sqlite")
-def _now_on_sqlite(_element: _NowMs, _compiler: Any, **_options: Any) -> str:
+@compiles(NowMs, "sqlite")
+def _now_on_sqlite(_element: NowMs, _compiler: Any, **_options: Any) -> str:
     return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 
 
-@compiles(_NowMs, "postgresql")
-def _now_on_postgresql(_element: _NowMs, _compiler: Any, **_options: Any) -> str:
+@compiles(NowMs, "postgresql")
+def _now_on_postgresql(_element: NowMs, _compiler: Any, **_options: Any) -> str:
     # of the statement and not of the transaction, which may have waited for its turn
     return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
 
 
-LIVE_WORKERS = select(_worker.id).where(_worker.lease_until_ms > _NowMs())
+LIVE_WORKERS = select(_worker.id).where(_worker.lease_until_ms > NowMs())
 """The ids of the workers whose lease has not ended."""
 
 _OTHERS = delete(tables.worker).where(_worker.id != bindparam("of"))
-_ENDED = delete(tables.worker).where(_worker.lease_until_ms <= _NowMs())
+_ENDED = delete(tables.worker).where(_worker.lease_until_ms <= NowMs())
 _END = delete(tables.worker).where(_worker.id == bindparam("of"))
 _BEAT = (
     update(tables.worker)
     .where(_worker.id == bindparam("of"))
-    .values(lease_until_ms=_NowMs() + bindparam("lease_ms"))
+    .values(lease_until_ms=NowMs() + bindparam("lease_ms"))
 )
 _BEGIN = insert(tables.worker).values(
-    id=bindparam("of"), lease_until_ms=_NowMs() + bindparam("lease_ms")
+    id=bindparam("of"), lease_until_ms=NowMs() + bindparam("lease_ms")
 )
 
 
