@@ -15,6 +15,7 @@ from mechanisms.contract import Plan, Statistic
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency, PrivacyLoss
 from mechanisms.single import SINGLE_MECHANISMS, MechanismModule, calibrate_by
+from mechanisms.statistics.questions import Question
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 from mechanisms.statistics.stack import Stack
 
@@ -98,7 +99,7 @@ def _offer(kind: str, statistic: type[Statistic], mechanism: str, norms: tuple[s
         norms=norms,
         parameters=tuple(
             _parameter(entry, statistic.example)
-            for entry in fields(statistic)  # type: ignore[arg-type]
+            for entry in _own_first(statistic)
             if entry.name != "kind"
         ),
         adjacencies=tuple(adjacency.value for adjacency in Adjacency),
@@ -108,6 +109,13 @@ def _offer(kind: str, statistic: type[Statistic], mechanism: str, norms: tuple[s
         advice=getattr(statistic, "advice", {}).get(mechanism),
         example=statistic.example,
     )
+
+
+def _own_first(statistic: type[Statistic]) -> list[Field[object]]:
+    """Return a statistic's fields: its own, then those that all questions have."""
+    shared = {entry.name for entry in fields(Question)}
+    every: list[Field[object]] = list(fields(statistic))  # type: ignore[arg-type]
+    return sorted(every, key=lambda entry: entry.name in shared)
 
 
 def _parameter(entry: Field[object], example: Mapping[str, object]) -> Parameter:

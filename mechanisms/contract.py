@@ -8,9 +8,9 @@ what may be asked of a schema, never the data. A *mechanism* turns it into a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
 from mechanisms.words import closest_first, listed
 
+T = TypeVar("T")
 Json = Mapping[str, object]
 Block = Mapping[str, NDArray[np.int32]]
 
@@ -61,6 +62,12 @@ class Data(Protocol):
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
         """Yield blocks of rows (codes or category indices, int32) in stored order."""
+
+    def remembered(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int], /) -> T:
+        """Return what was made of these data under this key, or make it; it may be forgotten.
+
+        ``size`` says how many bytes it takes.
+        """
 
 
 @dataclass(frozen=True, slots=True)

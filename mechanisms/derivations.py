@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import cast
 
@@ -48,6 +48,7 @@ from mechanisms.statistics.additive import (
 from mechanisms.statistics.covariance import moment_layout
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.questions import Question, viewed
 from mechanisms.statistics.readings import ReadStatistic
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 from mechanisms.statistics.second_order import UNIT, Layout, MomentStatistic, Selection
@@ -84,12 +85,18 @@ def derive(statistic: Statistic, released: Released, schema: Schema) -> Outcome:
         The statistic does not fit the schema, or cannot be derived from the
         release; the message says what can.
     """
-    statistic.check(schema)
     parts = list(_parts(released))
+    refusals = []
     for part in parts:
-        outcome = _derive_one(statistic, part, schema)
+        try:
+            outcome = _derive_one(statistic, part, schema)
+        except InvalidStatisticError as error:  # another part may know more columns
+            refusals.append(error)
+            continue
         if outcome is not None:
             return outcome
+    if len(refusals) == len(parts):
+        raise refusals[0]
     raise InvalidStatisticError(
         "this release does not determine that; from it can be derived: "
         + ("; ".join(text for part in parts if (text := derivable(part, schema))) or "nothing")
@@ -98,7 +105,8 @@ def derive(statistic: Statistic, released: Released, schema: Schema) -> Outcome:
 
 def derivable(released: Released, schema: Schema) -> str:
     """Return in words what can be derived from a release of one statistic; empty if nothing."""
-    source = released.statistic
+    asked = viewed(released.statistic, schema)
+    source, schema = asked.statistic, asked.view.schema
     kinds = [kind for kind, wanted in _asked_alike(source) if _determines(source, wanted, schema)]
     kinds.sort(key=lambda kind: kind != source.kind)  # its own first
     if isinstance(source, Moments):
@@ -113,7 +121,7 @@ def _asked_alike(source: Statistic) -> Iterator[tuple[str, Statistic]]:
     for kind, asked in SINGLE_STATISTICS.items():
         names = {each.name for each in fields(asked)} - {"kind"}  # type: ignore[arg-type]
         alike = {name: getattr(source, name) for name in names if hasattr(source, name)}
-        with suppress(TypeError):  # it asks for more
+        with suppress(TypeError, InvalidStatisticError):  # it asks for more
             yield kind, asked(**alike)
 
 
@@ -154,13 +162,30 @@ def _part_of(noise: Noise | None, place: int) -> Noise | None:
 
 
 def _derive_one(statistic: Statistic, released: Released, schema: Schema) -> Outcome | None:
-    """Return what one release says of the statistic; None where it does not determine it."""
-    if isinstance(released.statistic, Moments):
-        return _from_moments(statistic, released, released.statistic, schema)
-    if not isinstance(statistic, ReadStatistic):
+    """Return what one release says of the statistic; None where it does not determine it.
+
+    Columns that the release derived are known by their names.
+    """
+    source = viewed(released.statistic, schema)
+    wanted = viewed(_with_derived(statistic, released.statistic), schema)
+    wanted.statistic.check(wanted.view.schema)
+    shared = wanted.view.added.keys() & source.view.added.keys()
+    if any(wanted.view.key(name) != source.view.key(name) for name in shared):
         return None
-    read = statistic.reading(released.statistic, schema)
+    if isinstance(source.statistic, Moments):
+        return _from_moments(wanted.statistic, released, source.statistic, wanted.view.schema)
+    if not isinstance(wanted.statistic, ReadStatistic):
+        return None
+    read = wanted.statistic.reading(source.statistic, wanted.view.schema)
     return None if read is None else read(Outcome(value=released.value, noise=released.noise))
+
+
+def _with_derived(statistic: Statistic, source: Statistic) -> Statistic:
+    """Return a question that knows the columns derived for another one, if it derives any."""
+    theirs = getattr(source, "derive", {})
+    if not theirs or not isinstance(statistic, Question):
+        return statistic
+    return cast(Statistic, replace(statistic, derive={**theirs, **statistic.derive}))
 
 
 # From moments
@@ -169,7 +194,7 @@ def _derive_one(statistic: Statistic, released: Released, schema: Schema) -> Out
 def _needed(statistic: Statistic, schema: Schema) -> tuple[str, ...] | None:
     """Return the columns whose moments determine the statistic; None where none do."""
     if isinstance(statistic, LinearRegression):
-        return (*statistic.features, statistic.target)
+        return (*statistic.names, str(statistic.target))
     return statistic.moment_columns(schema) if isinstance(statistic, MomentStatistic) else None
 
 

@@ -14,6 +14,7 @@ from mechanisms import exponential, functional, kng, knorm, perturbation
 from mechanisms.contract import Calibrate, InvalidStatisticError, Plan, Statistic
 from mechanisms.domain import Schema
 from mechanisms.privacy import PrivacyLoss
+from mechanisms.statistics.questions import viewed
 
 
 class MechanismModule(Protocol):
@@ -51,4 +52,7 @@ def calibrate_by(
         raise InvalidStatisticError(
             f"{statistic.kind} is released by {', '.join(offered)}", field_name="mechanism"
         )
-    return mechanisms[chosen].calibrate(statistic, schema, epsilon, norm)
+    asked = viewed(statistic, schema)
+    return asked.plan(
+        mechanisms[chosen].calibrate(asked.statistic, asked.view.schema, epsilon, norm)
+    )

@@ -19,14 +19,14 @@ therefore exact integers at BLAS speed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.contract import Block
+from mechanisms.contract import Block, T
 from mechanisms.domain import (
     CODE_BITS,
     EXACT_ROWS,
@@ -171,6 +171,10 @@ class ArrayData:
         """Yield the named columns in blocks of at most 2**18 rows."""
         for start in range(0, self.rows, _BLOCK_ROWS):
             yield {name: self.codes[name][start : start + _BLOCK_ROWS] for name in columns}
+
+    def remembered(self, _key: Hashable, make: Callable[[], T], _size: Callable[[T], int], /) -> T:
+        """Make it anew: data in memory remember nothing."""
+        return make()
 
 
 def exact_gram(codes: Sequence[NDArray[np.int32]], rows: int) -> NDArray[np.object_]:

@@ -29,7 +29,7 @@ from app.engine.sketch_files import (
     read_column,
     read_gram,
 )
-from mechanisms.contract import Block
+from mechanisms.contract import Block, T
 from mechanisms.domain import Column
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import Ordered, Sketch
@@ -127,6 +127,10 @@ class VaultData:
         """Yield blocks of the named columns in stored order."""
         for part in self._stored.parts:
             yield part.read(columns)
+
+    def remembered(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int], /) -> T:
+        """Return what was made of these rows under this key, or make it and hold it."""
+        return self._cache.get((self._key, ("made", key)), make, size)
 
     def size(self) -> int:
         """Return about how many bytes the summary takes."""

@@ -130,7 +130,7 @@ class FunctionalDraw:
         automatic = self.rule.ridge is None
         edge = blank.noise_edge(coordinate_noise(self.noise))
         return {
-            "columns": [*statistic.features, statistic.target],
+            "columns": [*statistic.names, statistic.target],
             "coefficients": self.scaling.dimension,
             "sanitized_moments": self.moments.space.dimension,
             "bound": float(self.rule.bound),

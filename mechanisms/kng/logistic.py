@@ -158,7 +158,7 @@ class LogisticDraw:
     def _signed_blocks(self, data: Data) -> Iterator[NDArray[np.int64]]:
         """Yield the integer rows (1 - 2 y) F x; private."""
         rule = self.statistic.rule(self.schema)
-        for block in data.blocks((*self.statistic.features, rule.column)):
+        for block in data.blocks((*self.statistic.names, rule.column)):
             positive = rule.mask(block, self.schema)
             columns = [scaled_codes(column, block[column.name]) for column in self.scaling.features]
             if self.scaling.intercept:

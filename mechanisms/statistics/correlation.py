@@ -27,6 +27,7 @@ from mechanisms.statistics.covariance import (
     symmetric,
 )
 from mechanisms.statistics.moments import MAX_COLUMNS, Moments
+from mechanisms.statistics.questions import Question
 from mechanisms.statistics.readings import Reading, covers, of_matrix
 from mechanisms.statistics.second_order import Jet, MomentReader
 
@@ -37,7 +38,7 @@ _ONE = Fraction(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Correlation:
+class Correlation(Question):
     """Pearson correlation matrix of number or boolean columns."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}

@@ -23,11 +23,12 @@ from mechanisms.statistics.conditions import (
     condition_columns,
     values_ms,
 )
+from mechanisms.statistics.questions import Question
 from mechanisms.statistics.second_order import MomentReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
+class Count(Question):
     """How many records there are, or meet every condition of ``where``."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}

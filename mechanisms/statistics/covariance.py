@@ -21,6 +21,7 @@ from mechanisms.domain import NumberColumn, Schema
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, public_rows
 from mechanisms.statistics.moments import MAX_COLUMNS, Moments
+from mechanisms.statistics.questions import Question
 from mechanisms.statistics.readings import Reading, covers, of_matrix
 from mechanisms.statistics.second_order import (
     Jet,
@@ -31,7 +32,7 @@ from mechanisms.statistics.second_order import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Covariance:
+class Covariance(Question):
     """Covariance matrix (divisor n) of number or boolean columns."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}

@@ -16,12 +16,13 @@ from typing import ClassVar, Literal
 from mechanisms.contract import Json, meaning, require_numbers
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency
+from mechanisms.statistics.questions import Question
 
 MAX_COLUMNS = 4  # boxes in more dimensions take too long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GeometricMedian:
+class GeometricMedian(Question):
     """The point with the least mean distance to the records, in scaled columns."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}

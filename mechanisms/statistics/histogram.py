@@ -41,12 +41,13 @@ from mechanisms.statistics.conditions import (
     values_ms,
     within,
 )
+from mechanisms.statistics.questions import Question
 
 MAX_CELLS = 10_000  # keeps an answer, with its noise, within some megabytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Histogram:
+class Histogram(Question):
     """Counts per cell, the product of the columns' cells in declared order."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}

@@ -10,19 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from mechanisms.contract import InvalidStatisticError, Json, meaning
 from mechanisms.domain import Schema
 from mechanisms.exact.decimals import as_written
+from mechanisms.statistics.designs.features import Features, count_columns, plain_names
 from mechanisms.statistics.designs.limits import require_bound, require_coefficients
+from mechanisms.statistics.designs.regression import designed, features_field, formula_field, settle
 from mechanisms.statistics.designs.scaling import RegressionScaling
+from mechanisms.statistics.questions import Question, Viewed
+from mechanisms.views import RowView
 
 LARGEST_RIDGE = 1e100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinearRegression:
+class LinearRegression(Question):
     """Coefficients (target units per unit of a column) of a linear regression."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
@@ -55,12 +59,14 @@ class LinearRegression:
     }
 
     kind: Literal["linear_regression"] = "linear_regression"
-    target: str = field(metadata=meaning("The number or boolean column to explain."))
-    features: tuple[str, ...] = field(
-        metadata=meaning(
-            "Number or boolean columns, none of them the target. How many depends on the "
-            "mechanism: see `limits` of the catalog."
-        )
+    target: str | None = field(
+        default=None, metadata=meaning("The number or boolean column to explain.")
+    )
+    features: Features | None = field(
+        default=None,
+        metadata=features_field(
+            "How many coefficients depends on the mechanism: see `limits` of the catalog."
+        ),
     )
     intercept: bool = field(
         default=True,
@@ -88,6 +94,21 @@ class LinearRegression:
         ),
     )
 
+    formula: str | None = field(default=None, metadata=formula_field())
+
+    def __post_init__(self) -> None:
+        Question.__post_init__(self)
+        settle(self)
+
+    def designed(self, view: RowView, /) -> Viewed[Self]:
+        """Return the regression on plain columns of a wider view."""
+        return designed(self, view)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the features' names, once they are plain columns."""
+        return plain_names(self.features)
+
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         require_coefficients(self.scaling(schema).dimension)
@@ -98,16 +119,16 @@ class LinearRegression:
                 "ridge must lie between 0 and 1e100, or be null", field_name="ridge"
             )
 
-    def planning_ms(self, _schema: Schema, mechanism: str, /) -> float:
+    def planning_ms(self, schema: Schema, mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
         if mechanism == "functional":  # as for the moments that it releases
-            return 1 + 0.5 * (len(self.features) + 1) ** 2
-        return 1 + 0.01 * len(self.features) ** 2
+            return 1 + 0.5 * (count_columns(self.features or (), schema) + 1) ** 2
+        return 1 + 0.01 * count_columns(self.features or (), schema) ** 2
 
     def scaling(self, schema: Schema) -> RegressionScaling:
         """Return the public maps between columns and scaled coordinates."""
         return RegressionScaling.build(
-            schema, features=self.features, target=self.target, intercept=self.intercept
+            schema, features=self.names, target=self.target, intercept=self.intercept
         )
 
     @property

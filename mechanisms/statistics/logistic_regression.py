@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,18 +37,22 @@ from mechanisms.contract import (
 from mechanisms.domain import CODE_MAX, EXACT_ROWS, CategoryColumn, NumberColumn, Schema
 from mechanisms.exact.decimals import as_written
 from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.designs.features import Features, count_columns, plain_names
 from mechanisms.statistics.designs.limits import (
     MAX_COEFFICIENTS,
     require_bound,
     require_coefficients,
 )
+from mechanisms.statistics.designs.regression import designed, features_field, formula_field, settle
 from mechanisms.statistics.designs.scaling import RegressionScaling
+from mechanisms.statistics.questions import Question, Viewed
+from mechanisms.views import RowView
 
 SMALLEST_Q, LARGEST_Q = 0.001, 0.999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogisticRegression:
+class LogisticRegression(Question):
     """Coefficients (log-odds per unit of a column) of a 0/1 target on features."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
@@ -73,16 +77,17 @@ class LogisticRegression:
     }
 
     kind: Literal["logistic_regression"] = "logistic_regression"
-    target: str | Condition = field(
+    target: str | Condition | None = field(
+        default=None,
         metadata=meaning(
             "A boolean column, or a public condition that turns a column into 0 and 1."
-        )
+        ),
     )
-    features: tuple[str, ...] = field(
-        metadata=meaning(
-            "Number or boolean columns, none of them the target's. At most 4 coefficients by "
-            "`kng`, 100 by `objective_perturbation`."
-        )
+    features: Features | None = field(
+        default=None,
+        metadata=features_field(
+            "At most 4 coefficients by `kng`, 100 by `objective_perturbation`."
+        ),
     )
     intercept: bool = field(
         default=True,
@@ -108,10 +113,25 @@ class LogisticRegression:
         ),
     )
 
+    formula: str | None = field(default=None, metadata=formula_field())
+
+    def __post_init__(self) -> None:
+        Question.__post_init__(self)
+        settle(self)
+
+    def designed(self, view: RowView, /) -> Viewed[Self]:
+        """Return the regression on plain columns of a wider view."""
+        return designed(self, view)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the features' names, once they are plain columns."""
+        return plain_names(self.features)
+
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         rule = self.rule(schema)
-        if rule.column in self.features:
+        if rule.column in self.names:
             raise InvalidStatisticError("the target is also a feature", field_name="features")
         require_coefficients(self.scaling(schema).dimension)
         require_bound(self.bound, may_be_null=True)
@@ -137,14 +157,15 @@ class LogisticRegression:
             except InvalidStatisticError as error:
                 raise InvalidStatisticError(error.detail, field_name="target") from None
             return self.target
-        column = require_column(schema, self.target, "target")
+        name = str(self.target)
+        column = require_column(schema, name, "target")
         if not (isinstance(column, NumberColumn) and column.boolean):
-            raise InvalidStatisticError(_not_boolean(self.target, column), field_name="target")
-        return Condition(column=self.target, op="==", value=True)
+            raise InvalidStatisticError(_not_boolean(name, column), field_name="target")
+        return Condition(column=name, op="==", value=True)
 
-    def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
+    def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
-        return 1 + 0.01 * len(self.features) ** 2
+        return 1 + 0.01 * count_columns(self.features or (), schema) ** 2
 
     @property
     def exact_bound(self) -> Fraction | None:
@@ -154,7 +175,7 @@ class LogisticRegression:
     def scaling(self, schema: Schema) -> RegressionScaling:
         """Return the public maps between columns and scaled coordinates."""
         return RegressionScaling.build(
-            schema, features=self.features, target=None, intercept=self.intercept
+            schema, features=self.names, target=None, intercept=self.intercept
         )
 
 
@@ -176,10 +197,10 @@ def signed_rows(
 ) -> Iterator[NDArray[np.float64]]:
     """Yield the signed rows (1 - 2 y) (1, a_1/F, ..., a_k/F) in chunks, exact in float64."""
     rule = statistic.rule(schema)
-    for block in data.blocks((*statistic.features, rule.column)):
+    for block in data.blocks((*statistic.names, rule.column)):
         positive = rule.mask(block, schema)
         for start in range(0, len(positive), EXACT_ROWS):
-            yield _chunk(statistic.features, block, positive, slice(start, start + EXACT_ROWS))
+            yield _chunk(statistic.names, block, positive, slice(start, start + EXACT_ROWS))
 
 
 def _chunk(

@@ -26,13 +26,14 @@ from mechanisms.statistics.additive import (
     clamp,
     public_rows,
 )
+from mechanisms.statistics.questions import Question
 from mechanisms.statistics.readings import Reading, covers, of_columns
 from mechanisms.statistics.second_order import MomentReader
 from mechanisms.statistics.total import centred_space, linear_form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mean:
+class Mean(Question):
     """Means of number or boolean columns."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}

@@ -24,6 +24,7 @@ from mechanisms.statistics.additive import (
     constant_slopes,
     public_rows,
 )
+from mechanisms.statistics.questions import Question
 from mechanisms.statistics.second_order import (
     UNIT,
     Jet,
@@ -36,7 +37,7 @@ MAX_COLUMNS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moments:
+class Moments(Question):
     """Means of number or boolean columns, and of all their products."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}

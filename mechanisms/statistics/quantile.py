@@ -20,13 +20,14 @@ from mechanisms.contract import InvalidStatisticError, Json, meaning, require_nu
 from mechanisms.domain import Schema
 from mechanisms.exact.decimals import as_written, has_decimals
 from mechanisms.privacy import Adjacency
+from mechanisms.statistics.questions import Question
 
 MAX_LEVELS = 100
 MOST_DECIMALS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quantile:
+class Quantile(Question):
     """Quantiles of a number or boolean column at the given levels.
 
     By the K-norm gradient mechanism several levels are drawn jointly (norm l1) or one by

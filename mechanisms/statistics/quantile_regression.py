@@ -20,23 +20,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from mechanisms.contract import InvalidStatisticError, Json, meaning
 from mechanisms.domain import Schema
 from mechanisms.exact.decimals import as_written, has_decimals
+from mechanisms.statistics.designs.features import Features, count_columns, plain_names
 from mechanisms.statistics.designs.limits import (
     MAX_COEFFICIENTS,
     require_bound,
     require_coefficients,
 )
+from mechanisms.statistics.designs.regression import designed, features_field, formula_field, settle
 from mechanisms.statistics.designs.scaling import RegressionScaling
+from mechanisms.statistics.questions import Question, Viewed
+from mechanisms.views import RowView
 
 MOST_DECIMALS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuantileRegression:
+class QuantileRegression(Question):
     """Coefficients (target units per unit of a column) of a conditional quantile."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
@@ -65,12 +69,14 @@ class QuantileRegression:
     }
 
     kind: Literal["quantile_regression"] = "quantile_regression"
-    target: str = field(metadata=meaning("The number or boolean column to explain."))
-    features: tuple[str, ...] = field(
-        metadata=meaning(
-            "Number or boolean columns, none of them the target. At most 4 coefficients by "
-            "`kng` and `exponential`, 100 by `objective_perturbation`."
-        )
+    target: str | None = field(
+        default=None, metadata=meaning("The number or boolean column to explain.")
+    )
+    features: Features | None = field(
+        default=None,
+        metadata=features_field(
+            "At most 4 coefficients by `kng` and `exponential`, 100 by `objective_perturbation`."
+        ),
     )
     intercept: bool = field(
         default=True,
@@ -93,6 +99,21 @@ class QuantileRegression:
         ),
     )
 
+    formula: str | None = field(default=None, metadata=formula_field())
+
+    def __post_init__(self) -> None:
+        Question.__post_init__(self)
+        settle(self)
+
+    def designed(self, view: RowView, /) -> Viewed[Self]:
+        """Return the regression on plain columns of a wider view."""
+        return designed(self, view)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the features' names, once they are plain columns."""
+        return plain_names(self.features)
+
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         require_coefficients(self.scaling(schema).dimension)
@@ -102,14 +123,14 @@ class QuantileRegression:
         if not has_decimals(self.exact_tau, MOST_DECIMALS):
             raise InvalidStatisticError("tau must have at most 9 decimals", field_name="tau")
 
-    def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
+    def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
-        return 1 + 0.01 * len(self.features) ** 2
+        return 1 + 0.01 * count_columns(self.features or (), schema) ** 2
 
     def scaling(self, schema: Schema) -> RegressionScaling:
         """Return the public maps between columns and scaled coordinates."""
         return RegressionScaling.build(
-            schema, features=self.features, target=self.target, intercept=self.intercept
+            schema, features=self.names, target=self.target, intercept=self.intercept
         )
 
     @property

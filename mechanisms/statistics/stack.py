@@ -17,6 +17,7 @@ from mechanisms.contract import InvalidStatisticError, Json, Statistic, meaning
 from mechanisms.domain import Schema
 from mechanisms.exact.decimals import as_written, has_decimals
 from mechanisms.statistics.histogram import MAX_CELLS, Histogram
+from mechanisms.statistics.questions import viewed
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 
 MAX_PARTS = 20
@@ -115,19 +116,20 @@ class Stack:
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         self.exact_shares()
+        cells = 0
         for index, part in enumerate(self.parts):
             if isinstance(part.statistic, Stack):
                 raise InvalidStatisticError(
                     "a stack cannot hold another stack", field_name=f"parts[{index}].statistic"
                 )
             try:
-                part.statistic.check(schema)
+                asked = viewed(part.statistic, schema)
+                asked.statistic.check(asked.view.schema)
             except InvalidStatisticError as error:
                 raise within(index, error) from None
-        histograms = [
-            part.statistic for part in self.parts if isinstance(part.statistic, Histogram)
-        ]
-        if sum(histogram.size(schema) for histogram in histograms) > MAX_CELLS:
+            if isinstance(asked.statistic, Histogram):
+                cells += asked.statistic.size(asked.view.schema)
+        if cells > MAX_CELLS:
             raise InvalidStatisticError(
                 f"the histograms of a stack have at most {MAX_CELLS} cells in all",
                 field_name="parts",

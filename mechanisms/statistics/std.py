@@ -22,13 +22,14 @@ from typing import Any, ClassVar, Literal, cast
 from mechanisms.contract import Json, Noise, Outcome, Statistic, meaning, require_numbers
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, root_std
+from mechanisms.statistics.questions import Question
 from mechanisms.statistics.readings import Reading, covers, of_columns
 from mechanisms.statistics.second_order import MomentReader
 from mechanisms.statistics.variance import MAX_COLUMNS, Variance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Std:
+class Std(Question):
     """Standard deviations (divisor n) of number or boolean columns."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}

@@ -39,6 +39,7 @@ from mechanisms.statistics.conditions import (
     condition_columns,
     values_ms,
 )
+from mechanisms.statistics.questions import Question
 from mechanisms.statistics.readings import Reading, covers, of_columns
 from mechanisms.statistics.second_order import MomentReader
 
@@ -49,7 +50,7 @@ _SLACK_BITS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sum:
+class Sum(Question):
     """Sums of number or boolean columns, over the records that meet ``where``."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}

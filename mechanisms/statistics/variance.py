@@ -16,6 +16,7 @@ from mechanisms.contract import Json, Statistic, meaning, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, public_rows
+from mechanisms.statistics.questions import Question
 from mechanisms.statistics.readings import Reading, covers, of_columns, of_diagonal
 from mechanisms.statistics.second_order import (
     UNIT,
@@ -28,7 +29,7 @@ MAX_COLUMNS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variance:
+class Variance(Question):
     """Variances (divisor n) of number or boolean columns."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}

@@ -105,6 +105,9 @@ class Watched:
         self.passes += 1
         return iter(self.data.blocks(columns))
 
+    def remembered(self, key: Any, make: Any, size: Any) -> Any:
+        return self.data.remembered(key, make, size)
+
 
 @pytest.mark.parametrize(
     ("proof", "adjacency"),

@@ -65,3 +65,129 @@ def test_what_cannot_be_derived_is_refused_with_its_place(
     told = {error["field"]: error["message"] for error in problem["errors"]}
     assert said in told[field], told
     assert problem["errors"][0]["message"].endswith(('(column "b")', '(column "food")'))
+
+
+def regress(client: httpx.Client, dataset: str, mechanism: str = "auto", **fields: Any) -> Any:
+    statistic = {"kind": "linear_regression", "bound": 100, **fields}
+    answer = ask(client, dataset, statistic, epsilon="10000", mechanism=mechanism)
+    assert answer.status_code in (201, 202), answer.text
+    return settled(client, answer).json()
+
+
+def test_a_formula_is_answered_as_the_request_it_stands_for(curator: httpx.Client) -> None:
+    found = upload(curator, budget={"epsilon": "1000000"})
+    answer = regress(
+        curator, found["id"], "functional",
+        formula="log(food + 1) ~ C(region, ref=south) + income:owner", ridge=0,
+    )  # fmt: skip
+    assert list(answer["value"]["coefficients"]) == ["(intercept)", "regionnorth", "income:owner"]
+    assert answer["statistic"] == {
+        "kind": "linear_regression",
+        "target": "log(food + 1)",
+        "features": [
+            {"column": "region", "reference": "south"},
+            {"product": ["income", "owner"]},
+        ],
+        "intercept": True,
+        "bound": 100,
+        "ridge": 0,
+        "derive": {"log(food + 1)": "log(food + 1)"},
+    }
+    design = answer["details"]["design"]
+    assert design["references"] == {"region": "south"}
+    assert [term["bounds"] for term in design["terms"]] == [[0, 1], [0, 100]]
+    assert answer["details"]["derived"]["log(food + 1)"]["bounds"] == pytest.approx(
+        [0, math.log(51)]
+    )
+
+
+def test_a_formula_and_its_features_are_one_request(curator: httpx.Client) -> None:
+    dataset = upload(curator)["id"]
+    by_formula = {"kind": "linear_regression", "formula": "food ~ income + log( income+1 )"}
+    by_features = {
+        "kind": "linear_regression", "target": "food",
+        "features": ["income", {"expr": "log(income + 1)"}],
+    }  # fmt: skip
+    first = ask(curator, dataset, by_formula, key="one")
+    again = ask(curator, dataset, by_features, key="one")
+    assert (first.status_code, again.status_code) == (201, 201), again.text
+    assert first.content == again.content
+
+
+@pytest.mark.parametrize(
+    "kind", ["linear_regression", "logistic_regression", "quantile_regression"]
+)
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_every_regression_takes_every_kind_of_feature(
+    curator: httpx.Client, kind: str, adjacency: str
+) -> None:
+    bound = {"max_rows": 1000} if adjacency == "add_remove" else {}
+    dataset = upload(curator, adjacency=adjacency, **bound)["id"]
+    target = "owner" if kind == "logistic_regression" else "food"
+    features = [
+        "income",
+        {"column": "region", "reference": "south"},
+        {"product": ["income", "region"]},
+        {"log": "shifted"},
+        {"expr": "shifted > 20 and region == 'north'"},
+    ]
+    statistic = {
+        "kind": kind, "target": target, "features": features, "derive": {"shifted": "income + 1"},
+    }  # fmt: skip
+    answer = settled(curator, ask(curator, dataset, statistic)).json()
+    assert list(answer["value"]["coefficients"]) == [
+        "(intercept)", "income", "regionnorth", "income:regionnorth", "log(shifted)",
+        'I(shifted > 20 and region == "north")',
+    ]  # fmt: skip
+    preview = curator.post(
+        f"/v1/datasets/{dataset}/previews", json={"statistic": statistic, "epsilon": "1"}
+    )
+    assert preview.status_code == 200, preview.text
+    assert preview.json()["details"]["design"] == answer["details"]["design"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "said"),
+    [
+        ({"formula": "food ~ poly(income, 2)"}, "statistic.formula", "reads the data"),
+        ({"formula": "food ~ incom"}, "statistic.features", "no such column"),
+        ({"formula": "food ~ C(region, ref=west)"}, "statistic.features[0].reference", "north"),
+        ({"target": "food"}, "statistic.features", "is required"),
+        ({"target": "food", "features": [3]}, "statistic.features[0]", "a column's name, or"),
+        ({"target": "food", "features": [{}]}, "statistic.features[0]", '"product"'),
+        ({"target": "food", "features": [{"column": 3}]}, "statistic.features[0].column", "text"),
+        ({"target": "food", "features": [{"log": "a", "x": 1}]}, "statistic.features[0]", "log"),
+        ({"target": "food", "features": [{"expr": "log(income)"}]}, "statistic.features", "log1p"),
+        (
+            {"target": "food", "features": [{"expr": "income +"}]},
+            "statistic.features[0].expr", "not an expression",
+        ),
+        (
+            {"target": "food", "features": [{"product": ["income", {"product": ["food"]}]}]},
+            "statistic.features[0].product[1]", "a column's name, or",
+        ),
+        (
+            {"target": "food", "features": [], "derive": {"a": "mean(food)"}},
+            "statistic.derive[0]", "reads the data",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_regressed_on_is_refused_with_its_place(
+    curator: httpx.Client, fields: Any, field: str, said: str
+) -> None:
+    dataset = upload(curator)["id"]
+    answer = ask(curator, dataset, {"kind": "linear_regression", **fields})
+    problem = assert_problem(answer, 422, "invalid-request")
+    told = {error["field"]: error["message"] for error in problem["errors"]}
+    assert list(told) == [field]
+    assert said in told[field], told
+
+
+def test_a_derivation_may_use_columns_that_its_release_derived(curator: httpx.Client) -> None:
+    dataset = upload(curator, budget={"epsilon": "1000000"})["id"]
+    moments = {"kind": "moments", "columns": ["income", "square"], "derive": {"square": "income^2"}}
+    release = ask(curator, dataset, moments, epsilon="10000").json()
+    fit = {"kind": "linear_regression", "target": "square", "features": ["income"]}
+    answer = curator.post(f"/v1/releases/{release['id']}/derivations", json={"statistic": fit})
+    assert answer.status_code == 200, answer.text
+    assert set(answer.json()["value"]["coefficients"]) == {"(intercept)", "income"}

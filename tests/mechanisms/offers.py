@@ -23,15 +23,18 @@ To add an offer, append one :class:`Proof` per statistic x mechanism:
    sentence what is known, or why nothing is: the suite checks that too.
 8. ``plain`` (optional): the value by numpy, from the columns' clamped values. A release at the
    largest epsilon comes to it.
-9. ``norms``, ``adjacencies`` and ``refused`` narrow an entry to what its question can be drawn by;
+9. A regression's entry on the feature ``x`` is proved again, by generation, on a product
+   with an expression and on a category that stand for it: see :func:`on_designs`.
+10. ``norms``, ``adjacencies`` and ``refused`` narrow an entry to what its question can be drawn by;
    some entry must then cover the rest. What is ``refused`` is tested to be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from mechanisms.catalog import STATISTICS
@@ -43,6 +46,7 @@ from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.covariance import Covariance
+from mechanisms.statistics.designs.features import Category, Expression, Feature, Product
 from mechanisms.statistics.geometric_median import GeometricMedian
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.linear_regression import LinearRegression
@@ -66,12 +70,14 @@ COLUMNS: Mapping[str, Column] = {
     "y": NumberColumn(Fraction(-1), Fraction(1)),
     "yes": NumberColumn(Fraction(0), Fraction(1), boolean=True),
     "group": CategoryColumn(("a", "b", "c")),
+    "here": NumberColumn(Fraction(0), Fraction(1), boolean=True),
+    "kind": CategoryColumn(("low", "high")),
 }
 
 
 def record(x: float = 0.0, y: float = 0.0, yes: int = 0, group: str = "a") -> Record:
     """Return one record of :data:`COLUMNS`."""
-    return {"x": x, "y": y, "yes": yes, "group": group}
+    return {"x": x, "y": y, "yes": yes, "group": group, "here": 1, "kind": "low"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +140,7 @@ class Proof:
 ABOVE = (Condition(column="x", op=">", value=0),)
 WITHIN = (Condition(column="group", op="==", value="a"),)
 
-PROOFS: tuple[Proof, ...] = (
+LISTED: tuple[Proof, ...] = (
     Proof(
         statistic=Count(where=ABOVE),
         mechanism="k_norm",
@@ -439,3 +445,60 @@ PROOFS: tuple[Proof, ...] = (
         noise=True,
     ),
 )
+
+
+DESIGNS: Mapping[str, Feature] = {
+    "I(x * 1):here": Product(product=(Expression(expr="x * 1"), "here")),
+    "kindhigh": Category(column="kind", reference="low"),
+}
+"""By the coefficient that stands for ``x``: a product with an expression, and a category."""
+
+
+def on_designs(proof: Proof) -> Iterator[Proof]:
+    """Yield a regression's proof on columns that are made of others, row by row.
+
+    The product is ``x`` itself, so that the law is the same. The category is high where x is 1;
+    without an intercept it has a coefficient for each value, and twice the epsilon to be caught at.
+    One norm is tried: the norms differ in the mechanism, which knows no design.
+    """
+    for name, feature in DESIGNS.items():
+        category = isinstance(feature, Category)
+        both = {"kindlow": 0.0} if category and "(intercept)" not in _coefficients(proof) else {}
+        others = {each: 0.0 for each in _coefficients(proof) if each != "x"}
+        yield replace(
+            proof,
+            statistic=replace(proof.statistic, features=(feature,)),  # type: ignore[type-var]
+            shape={"coefficients": {**others, **both, name: 0.0}},
+            common=[_of_kind(each) for each in proof.common],
+            changed=(_of_kind(proof.changed[0]), _of_kind(proof.changed[1])),
+            reading=partial(_read_as_x, proof.reading, name),
+            caught_at=proof.caught_at * 2 if category else proof.caught_at,
+            norms=proof.offered_norms[:1] if proof.offered_norms != ("auto",) else None,
+            refused=(),
+        )
+
+
+def _coefficients(proof: Proof) -> Mapping[str, float]:
+    found: Mapping[str, float] = proof.shape["coefficients"]
+    return found
+
+
+def _of_kind(each: Record) -> Record:
+    return {**each, "kind": "high" if each["x"] == 1 else "low"}
+
+
+def _read_as_x(reading: Callable[[Any], float], name: str, value: Any) -> float:
+    found = {"x" if each == name else each: got for each, got in value["coefficients"].items()}
+    return reading({"coefficients": {k: v for k, v in found.items() if k != "kindlow"}})
+
+
+PROOFS: tuple[Proof, ...] = (
+    *LISTED,
+    *(
+        made
+        for proof in LISTED
+        if isinstance(proof.statistic, LinearRegression | LogisticRegression | QuantileRegression)
+        for made in on_designs(proof)
+    ),
+)
+"""Those listed, and each regression's on every kind of design."""

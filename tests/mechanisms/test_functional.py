@@ -536,7 +536,7 @@ def test_refusals() -> None:
     with pytest.raises(InvalidStatisticError, match="no rows"):
         plan_of(question(), schema(REPLACE, 0), "1")
     with pytest.raises(InvalidStatisticError, match="must be numbers"):
-        plan_of(question(features=("region",)), made, "1")
+        plan_of(question(target="region"), made, "1")
     with pytest.raises(InvalidStatisticError, match="ridge must"):
         plan_of(question(ridge=-1.0), made, "1")
 

@@ -15,6 +15,7 @@ from typing import Any
 from app.api.requests.fields import Fields
 from app.domain.datasets import column_named
 from app.domain.problems import Problem
+from mechanisms.contract import InvalidStatisticError
 from mechanisms.words import closest, closest_first, listed
 
 _MAX_ERRORS = 20
@@ -138,10 +139,18 @@ def _message(finding: Mapping[str, Any], fields: Fields) -> str:
         *place, written = finding["loc"]
         known = _choices(fields.at(place), str(written))
         return f"holds a field that is not known here; known: {known}"
+    if (own := _own(finding)) is not None:
+        return own.detail
     if kind in _WITH_CONTEXT:
         template, name = _WITH_CONTEXT[kind]
         return template.format(context[name])
     return _MESSAGES.get(kind, "is not valid")
+
+
+def _own(finding: Mapping[str, Any]) -> InvalidStatisticError | None:
+    """Return what a statistic says is wrong with a question that is just being made."""
+    error = finding.get("ctx", {}).get("error")
+    return error if isinstance(error, InvalidStatisticError) else None
 
 
 def _containing(places: Iterable[str]) -> set[str]:
@@ -190,6 +199,8 @@ class _Places:
         if finding["type"] in _TAGGED:
             tag = finding["ctx"]["discriminator"].strip("'")
             place += f".{tag}" if place else tag
+        if (own := _own(finding)) is not None:
+            place = f"{place}.{own.field_name}" if place else own.field_name
         if location[:1] in (("columns",), ("derive",)) and isinstance(self._document, dict):
             self._notes[place] = _note(location[1:2])
         return place or "body"

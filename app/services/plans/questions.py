@@ -35,6 +35,8 @@ else:
         Field(discriminator="kind", description="What to release."),
     ]
 
+_RARE = frozenset({"derive", "formula"})
+
 _STATISTIC: TypeAdapter[Any] = TypeAdapter(AnyStatistic)
 
 
@@ -75,9 +77,21 @@ class Question:
 
 
 def statistic_json(statistic: Statistic) -> Mapping[str, object]:
-    """Return a statistic's fields, ready for JSON."""
-    fields: dict[str, object] = asdict(statistic)  # type: ignore[call-overload]
-    return fields
+    """Return a statistic's fields, ready for JSON.
+
+    What only some questions have is left out of the others, so that a question has the text that
+    it had before there was such a field.
+    """
+    return _told(asdict(statistic))  # type: ignore[call-overload]
+
+
+def _told(fields: Mapping[str, Any]) -> dict[str, object]:
+    told = {name: value for name, value in fields.items() if value or name not in _RARE}
+    if "parts" in told:
+        told["parts"] = [
+            {**part, "statistic": _told(part["statistic"])} for part in fields["parts"]
+        ]
+    return told
 
 
 def read_question(canonical: str) -> Question:

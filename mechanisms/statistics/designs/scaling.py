@@ -46,6 +46,11 @@ class ScaledColumn:
         """Return what one half-width (F codes) adds to the scaled value."""
         return Fraction(self.factor * CODE_MAX, self.divisor)
 
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Return the codes of the least and the largest value."""
+        return -CODE_MAX, CODE_MAX
+
     def scale(self, code: int) -> Fraction:
         """Return the exact scaled value, in [-1, 1], of one code."""
         return Fraction(self.offset + self.factor * code, self.divisor)

@@ -1,0 +1,149 @@
+"""What regressions share as questions: their features in one form, and the design they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from mechanisms.contract import InvalidStatisticError, Json, Statistic, meaning
+from mechanisms.domain import Schema
+from mechanisms.statistics.designs.features import (
+    Feature,
+    Terms,
+    settled_features,
+    terms_of,
+)
+from mechanisms.statistics.designs.formula import read_formula
+from mechanisms.statistics.designs.scaling import RegressionScaling, ScaledColumn
+from mechanisms.statistics.questions import Derived, Viewed
+from mechanisms.views import RowView
+
+
+class Regression(Statistic, Protocol):
+    """A question whose features may be more than columns."""
+
+    @property
+    def derive(self) -> Mapping[str, str | Derived]: ...
+    @property
+    def formula(self) -> str | None: ...
+    @property
+    def target(self) -> object: ...
+    @property
+    def features(self) -> tuple[Feature, ...] | None: ...
+    @property
+    def intercept(self) -> bool: ...
+    def scaling(self, schema: Schema, /) -> RegressionScaling:
+        """Return the public maps between columns and scaled coordinates."""
+
+
+R = TypeVar("R", bound=Regression)
+
+
+def features_field(limits: str) -> Json:
+    """Return what the catalog says of the features; ``limits`` is a sentence about their number."""
+    return meaning(
+        "What explains the target, none of it the target itself: columns' names; a category with "
+        'the level that others are compared with, `{"column": ..., "reference": ...}` (by its name '
+        'alone, the first); `{"log": ...}` of a column; `{"expr": ...}`, an expression; and '
+        f'`{{"product": [...]}}` of those, an interaction. {limits}'
+    )
+
+
+def formula_field() -> Json:
+    """Return what the catalog says of the formula."""
+    return meaning(
+        "In place of `target`, `features` and `intercept`: target ~ features as R writes it, with "
+        "`+ - : * ^`, `- 1` for no intercept, `I()`, `log()` and `C(column, ref=value)`. It is "
+        "kept, and answered, as those.",
+        example="foodexp ~ log(income + 1)",
+    )
+
+
+def settle(statistic: Regression) -> None:
+    """Bring a question that is just being made into its one form: what its formula stands for.
+
+    Raises
+    ------
+    InvalidStatisticError
+        There is no target or are no features, or one cannot be read.
+    """
+    if statistic.formula is not None:
+        _take_formula(statistic, statistic.formula)
+    for name, value in (("target", statistic.target), ("features", statistic.features)):
+        if value is None:
+            raise InvalidStatisticError("is required, or a formula is", field_name=name)
+    object.__setattr__(statistic, "features", settled_features(statistic.features or ()))
+
+
+def _take_formula(statistic: Regression, text: str) -> None:
+    """Put what a formula says in the fields that it stands for."""
+    if statistic.target is not None or statistic.features is not None or not statistic.intercept:
+        raise InvalidStatisticError(
+            "a formula holds target, features and intercept: leave those out", field_name="formula"
+        )
+    found = read_formula(text)
+    derive = dict(statistic.derive)
+    if found.expression not in (None, derive.get(found.target, found.expression)):
+        raise InvalidStatisticError(
+            "a derived column has the name of the formula's target", field_name="derive"
+        )
+    if found.expression is not None:
+        derive[found.target] = found.expression
+    values = {
+        "target": found.target,
+        "features": found.features,
+        "intercept": found.intercept,
+        "derive": derive,
+        "formula": None,
+    }
+    for name, value in values.items():
+        object.__setattr__(statistic, name, value)
+
+
+def designed(statistic: R, view: RowView) -> Viewed[R]:
+    """Return a regression on plain columns of a wider view, and what its answer echoes.
+
+    Raises
+    ------
+    InvalidStatisticError
+        A feature does not fit the view's schema.
+    """
+    terms = terms_of(statistic.features or (), view.schema, intercept=statistic.intercept)
+    try:
+        wider = view.adding(terms.definitions(), "features")
+    except InvalidStatisticError as error:
+        raise InvalidStatisticError(error.detail, field_name="features") from None
+    names = tuple(each.name for each in terms.coefficients)
+    plain: Any = replace(statistic, features=names)  # type: ignore[type-var]
+    return Viewed(plain, wider, {"design": _design_json(plain.scaling(wider.schema), terms)})
+
+
+def _design_json(scaling: RegressionScaling, terms: Terms) -> dict[str, object]:
+    """Return the design as it is regressed on, ready for JSON."""
+    return {
+        "intercept": scaling.intercept,
+        "terms": [
+            {
+                "coefficient": term.name,
+                "expr": str(term.node),
+                "levels": dict(term.levels),
+                **_scaled(column),
+            }
+            for term, column in zip(terms.coefficients, scaling.features, strict=True)
+        ],
+        "references": dict(terms.references),
+        "target": None
+        if scaling.target is None
+        else {"column": scaling.target.name, **_scaled(scaling.target)},
+    }
+
+
+def _scaled(column: ScaledColumn) -> dict[str, object]:
+    """Return a column's bounds, and its scaled form (value - centre) / width."""
+    ends = (column.centre + column.width * column.scale(code) for code in column.ends)
+    return {
+        "bounds": [float(end) for end in ends],
+        "centre": float(column.centre),
+        "width": float(column.width),
+    }

@@ -1,0 +1,168 @@
+"""What every question about rows may hold: columns that are derived for it.
+
+    derive: {name: expression, ...}
+
+They are columns of a view of the data (:mod:`mechanisms.views`), which is why they cost nothing;
+:func:`viewed` returns the question on that view. Expressions are kept as their one text, so that
+two spellings are one question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+
+from mechanisms.contract import InvalidStatisticError, Json, Plan, Statistic, meaning
+from mechanisms.domain import Schema
+from mechanisms.exact.decimals import as_written
+from mechanisms.expressions.definitions import Definition
+from mechanisms.expressions.derived import DefinitionError
+from mechanisms.views import RowView, added_json, part_of
+
+MOST_DERIVED = 100
+_LONGEST_NAME = 100
+
+S = TypeVar("S", bound=Statistic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """A column computed from others of its row, with narrower bounds than follow from them."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+
+    expr: str = field(
+        metadata=meaning(
+            "The expression: columns, numbers, + - * / ^, functions, comparisons, in, and, or, "
+            "not; see the page on derived columns.",
+            example="log(max(income, 1))",
+        )
+    )
+    lower: float | None = field(
+        default=None,
+        metadata=meaning(
+            "The least value, if it is to be more than what follows from the columns' bounds.",
+            example=5,
+        ),
+    )
+    upper: float | None = field(
+        default=None,
+        metadata=meaning(
+            "The largest value, if it is to be less than what follows from the columns' bounds.",
+            example=8,
+        ),
+    )
+
+    def definition(self) -> Definition:
+        """Return the definition that this is.
+
+        Raises
+        ------
+        DefinitionError
+            It cannot be read, or has a bound that is not finite.
+        """
+        for part, bound in (("lower", self.lower), ("upper", self.upper)):
+            if bound is not None and not isfinite(bound):
+                raise DefinitionError("must be a finite number", part)
+        return Definition.read(
+            self.expr,
+            lower=None if self.lower is None else as_written(self.lower),
+            upper=None if self.upper is None else as_written(self.upper),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A statistic of rows, which may have columns derived for it."""
+
+    derive: Mapping[str, str | Derived] = field(
+        default_factory=dict,
+        metadata=meaning(
+            "Columns derived for this question, each from one row alone, by name: an expression, "
+            "or one with narrower `lower` and `upper`. They may stand wherever a column may.",
+            example={"log_income": "log(income + 1)"},
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "derive", settled(self.derive))
+
+
+def settled(derive: Mapping[str, str | Derived]) -> dict[str, str | Derived]:
+    """Return derived columns with each expression as its one text.
+
+    Raises
+    ------
+    InvalidStatisticError
+        One cannot be read, has no proper name, or there are too many.
+    """
+    if len(derive) > MOST_DERIVED:
+        raise InvalidStatisticError(f"derive at most {MOST_DERIVED} columns", field_name="derive")
+    found: dict[str, str | Derived] = {}
+    for at, (name, wanted) in enumerate(derive.items()):
+        if not (1 <= len(name) <= _LONGEST_NAME and name.isprintable()):
+            raise InvalidStatisticError(
+                f"a name must be printable text of 1 to {_LONGEST_NAME} characters",
+                field_name="derive",
+            )
+        column = Derived(expr=wanted) if isinstance(wanted, str) else wanted
+        text = str(_definition(f"derive[{at}]", column).tree)
+        bounded = column.lower is not None or column.upper is not None
+        found[name] = replace(column, expr=text) if bounded else text
+    return found
+
+
+def _definition(place: str, column: Derived) -> Definition:
+    try:
+        return column.definition()
+    except DefinitionError as error:
+        raise InvalidStatisticError(error.detail, field_name=part_of(place, error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed(Generic[S]):
+    """A question about plain columns of a view, which is what mechanisms know.
+
+    ``facts`` are public, and are echoed in ``details`` of the plan.
+    """
+
+    statistic: S
+    view: RowView
+    facts: Json = field(default_factory=dict)
+
+    def plan(self, plan: Plan) -> Plan:
+        """Return a plan for the view as one for the data set's own rows."""
+        return replace(self.view.plan(plan), details={**plan.details, **self.facts})
+
+
+@runtime_checkable
+class Designed(Protocol):
+    """A question that makes columns of its own out of those there are."""
+
+    def designed(self, view: RowView, /) -> Viewed[Any]:
+        """Return the same question about plain columns of a wider view."""
+
+
+def viewed(statistic: S, schema: Schema) -> Viewed[S]:
+    """Return a question as mechanisms know it.
+
+    Raises
+    ------
+    InvalidStatisticError
+        A column that is derived for it does not fit the schema.
+    """
+    derive: Mapping[str, str | Derived] = getattr(statistic, "derive", {})
+    definitions = {
+        name: _definition("derive", Derived(expr=wanted) if isinstance(wanted, str) else wanted)
+        for name, wanted in derive.items()
+    }
+    view, facts = RowView(schema).adding(definitions, "derive"), {}
+    if derive:
+        statistic = replace(statistic, derive={})  # type: ignore[type-var]
+        facts = {"derived": added_json(view, list(derive))}
+    if not isinstance(statistic, Designed):
+        return Viewed(statistic, view, facts)
+    made = statistic.designed(view)
+    return Viewed(made.statistic, made.view, {**facts, **made.facts})
