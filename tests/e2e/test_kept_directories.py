@@ -166,6 +166,7 @@ def test_budgets_ledgers_and_lists_say_what_they_said(desk: Desk) -> None:
         if path == "/v1/keys":
             for item in (*found["items"], *body["items"]):
                 item.pop("last_used_at")
+                assert item.pop("twins", []) == []  # later versions tell them
         if "/ledger?" in path:  # entries of that version say neither
             assert {(item.pop("key"), item.pop("role")) for item in found["items"]} == {
                 (None, None)
