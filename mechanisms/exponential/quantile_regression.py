@@ -21,12 +21,12 @@ from fractions import Fraction
 from mechanisms.contract import Alternative, Data, Outcome, Plan, no_noise
 from mechanisms.domain import Schema
 from mechanisms.exponential.theorem import THEOREM
-from mechanisms.objectives.check_loss import MOST_LOSS_ROWS, LossCells, LossLaw, few_rows
+from mechanisms.objectives.check_loss import LossLaw, trials
 from mechanisms.objectives.losses import largest_weight
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.boxes import draw, expected_ms
-from mechanisms.samplers.polytopes import draw_on_polytopes
+from mechanisms.samplers.boxes import expected_ms
+from mechanisms.samplers.envelopes import first_kept
 from mechanisms.statistics.designs.boxes import read_records, require_drawable
 from mechanisms.statistics.designs.grids import grid_bits
 from mechanisms.statistics.designs.scaling import RegressionScaling
@@ -107,10 +107,7 @@ class LossDraw:
         """Return one release."""
         records = read_records(self.scaling, data, bound=self.bound)
         law = LossLaw(records, tau=self.tau, rate=self.rate)
-        if few_rows(records, MOST_LOSS_ROWS):
-            point = draw_on_polytopes(LossCells(law), randomness)
-        else:
-            point = draw(law, records.space, randomness)
+        point = first_kept(trials(law), randomness)
         return self.scaling.released([index * self.step for index in point])
 
     @property

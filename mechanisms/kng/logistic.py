@@ -63,14 +63,13 @@ from mechanisms.domain import CODE_MAX, Schema
 from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.logistic_boxes import LogisticLaw, NormName
 from mechanisms.objectives.logistic_expansion import SignedRecords
-from mechanisms.objectives.logistic_polytopes import MOST_LOGISTIC_ROWS, LogisticPolytopes
+from mechanisms.objectives.logistic_polytopes import trials
 from mechanisms.objectives.losses import records_changed
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.boxes import Cover, expected_ms
-from mechanisms.samplers.envelopes import Trial, first_kept
-from mechanisms.samplers.polytopes import PolytopeCover
+from mechanisms.samplers.boxes import expected_ms
+from mechanisms.samplers.envelopes import first_kept
 from mechanisms.statistics.designs.boxes import require_drawable
 from mechanisms.statistics.designs.grids import grid_bits
 from mechanisms.statistics.designs.rows import scaled_codes
@@ -143,11 +142,7 @@ class LogisticDraw:
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
         law = self.law(data)
-        trials: list[Trial] = [Cover(law, law.records.space)]
-        # Few distinct rows may leave directions open: polytopes follow them, boxes do the rest.
-        if len(law.records.zeta) <= MOST_LOGISTIC_ROWS:
-            trials.append(PolytopeCover(LogisticPolytopes(law)))
-        point = first_kept(trials, randomness)
+        point = first_kept(trials(law), randomness)
         return self.scaling.released([index * self.step for index in point])
 
     @property

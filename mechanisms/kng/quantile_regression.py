@@ -41,18 +41,13 @@ from mechanisms.contract import Data, Outcome, Plan, no_noise
 from mechanisms.domain import Schema
 from mechanisms.exact.decimals import decimal_text
 from mechanisms.kng.theorem import THEOREM
-from mechanisms.objectives.check_loss import (
-    MOST_GRADIENT_ROWS,
-    GradientCells,
-    GradientLaw,
-    few_rows,
-)
+from mechanisms.objectives.check_loss import GradientLaw, trials
 from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHullNorm, Linf
 from mechanisms.objectives.losses import gradient_sensitivity, largest_weight
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.boxes import draw, expected_ms
-from mechanisms.samplers.polytopes import draw_on_polytopes
+from mechanisms.samplers.boxes import expected_ms
+from mechanisms.samplers.envelopes import first_kept
 from mechanisms.statistics.designs.boxes import read_records, require_drawable
 from mechanisms.statistics.designs.grids import grid_bits
 from mechanisms.statistics.designs.scaling import RegressionScaling
@@ -111,10 +106,7 @@ class QuantileRegressionDraw:
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
         law = self.law(data)
-        if few_rows(law.records, MOST_GRADIENT_ROWS):
-            point = draw_on_polytopes(GradientCells(law), randomness)
-        else:
-            point = draw(law, law.records.space, randomness)
+        point = first_kept(trials(law), randomness)
         return self.scaling.released([index * self.step for index in point])
 
     @property

@@ -33,11 +33,12 @@ from mechanisms.exact.floats import UNIT_ROUNDOFF, sigmoid
 from mechanisms.objectives.logistic_boxes import LogisticLaw
 from mechanisms.objectives.logistic_expansion import MARGIN, chord, exact_gradient
 from mechanisms.objectives.sigmoid import ball_sigmoid
-from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, View
+from mechanisms.samplers.boxes import Cover
+from mechanisms.samplers.envelopes import Trial
+from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, PolytopeCover, View
 
-MOST_LOGISTIC_ROWS = 32
-"""Beyond so many distinct signed rows boxes alone are quicker."""
-
+_MOST_ROWS = 32  # beyond so many distinct signed rows boxes alone are quicker
+_FEW_ROWS = 8  # so few may leave directions open, which polytopes follow best
 _TINY = 1e-200  # keeps a matrix of nothing solvable
 
 
@@ -156,3 +157,12 @@ def _telling(values: Floats) -> Floats:
     found = np.linalg.solve(matrix + ridge * np.eye(len(mean)), mean)
     length = float(np.abs(found).max())
     return np.asarray(found / length if 0 < length < np.inf else np.ones(len(mean)))
+
+
+def trials(law: LogisticLaw) -> list[Trial]:
+    """Return the envelopes to draw by in turns, the one that should be quicker first."""
+    boxes, rows = Cover(law, law.records.space), len(law.records.zeta)
+    if rows > _MOST_ROWS:
+        return [boxes]
+    polytopes = PolytopeCover(LogisticPolytopes(law))
+    return [polytopes, boxes] if rows <= _FEW_ROWS else [boxes, polytopes]

@@ -11,21 +11,13 @@ May enter: what bounds this loss or its gradient on boxes and polytopes. May imp
 ``exact``, and the objectives beside it.
 """
 
-from mechanisms.objectives.check_loss.cells import (
-    MOST_GRADIENT_ROWS,
-    MOST_LOSS_ROWS,
-    GradientCells,
-    LossCells,
-    few_rows,
-)
+from mechanisms.objectives.check_loss.cells import GradientCells, LossCells, trials
 from mechanisms.objectives.check_loss.gradient import GradientLaw
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.objectives.check_loss.loss import LossLaw
 from mechanisms.objectives.check_loss.records import Records
 
 __all__ = [
-    "MOST_GRADIENT_ROWS",
-    "MOST_LOSS_ROWS",
     "CheckLossLaw",
     "GradientCells",
     "GradientLaw",
@@ -33,5 +25,5 @@ __all__ = [
     "LossLaw",
     "Records",
     "Undecided",
-    "few_rows",
+    "trials",
 ]

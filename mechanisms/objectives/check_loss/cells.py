@@ -21,19 +21,13 @@ from mechanisms.exact.floats import SPACING
 from mechanisms.objectives.check_loss.gradient import GradientLaw
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.objectives.check_loss.loss import LossLaw
-from mechanisms.objectives.check_loss.records import Records
-from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, View
+from mechanisms.objectives.rows import distinct_rows
+from mechanisms.samplers.boxes import Cover
+from mechanisms.samplers.envelopes import Trial
+from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, PolytopeCover, View
 
-MOST_GRADIENT_ROWS = 200
-"""Up to so many distinct rows polytopes are as quick as boxes on evenly spread ones, or quicker."""
-
-MOST_LOSS_ROWS = 64
-"""The same for the loss itself, whose planes bound boxes well."""
-
-
-def few_rows(records: Records, most: int) -> bool:
-    """Say whether polytopes serve: in one dimension tied records share a weight, and boxes do."""
-    return records.x.shape[1] > 1 and len(records.y) <= most
+_MOST_ROWS = 200  # beyond, an arrangement has too many cells, and boxes decide rows at once
+_FEW_DIRECTIONS = 16  # so few distinct x leave thin cells, which polytopes follow best
 
 
 class Arrangement:
@@ -165,3 +159,18 @@ class LossCells:
     def exponent(self, known: Undecided, point: Sequence[int], bits: int) -> arb:
         """Return E at a point, from integers."""
         return self.law.exponent(known, point, bits)
+
+
+def trials(law: GradientLaw | LossLaw) -> list[Trial]:
+    """Return the envelopes to draw by in turns, the one that should be quicker first.
+
+    In one dimension tied records share a weight, so that E is not constant on closed cells.
+    """
+    records = law.records
+    boxes = Cover(law, records.space)
+    if records.x.shape[1] == 1 or len(records.y) > _MOST_ROWS:
+        return [boxes]
+    cells = GradientCells(law) if isinstance(law, GradientLaw) else LossCells(law)
+    polytopes = PolytopeCover(cells)
+    few = len(distinct_rows(records.x)[1]) <= _FEW_DIRECTIONS
+    return [polytopes, boxes] if few else [boxes, polytopes]

@@ -1,7 +1,7 @@
 """Exact draws from a law on a public grid, by adaptive rejection on polytopes.
 
-``draw_on_polytopes(law, randomness)`` returns one grid point with probability exactly proportional
-to ``exp(-E(theta))``, where the law bounds E below on polytopes and says where to cut them
+A :class:`PolytopeCover` keeps one grid point with probability exactly proportional to
+``exp(-E(theta))``, where the law bounds E below on polytopes and says where to cut them
 (:class:`~mechanisms.samplers.polytopes.law.PolytopeLaw`). It is for records of few distinct
 rows, whose hyperplanes are the cuts; :mod:`mechanisms.samplers.boxes` is for many.
 
@@ -11,7 +11,7 @@ May enter: what the engine itself needs; laws live in ``objectives``. May import
 
 from mechanisms.samplers.polytopes.law import FLAT_NATS, Part, PolytopeLaw, View
 from mechanisms.samplers.polytopes.polytope import Cut, Polytope
-from mechanisms.samplers.polytopes.rejection import PolytopeCover, draw_on_polytopes
+from mechanisms.samplers.polytopes.rejection import PolytopeCover
 
 __all__ = [
     "FLAT_NATS",
@@ -21,5 +21,4 @@ __all__ = [
     "PolytopeCover",
     "PolytopeLaw",
     "View",
-    "draw_on_polytopes",
 ]

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Generic
 
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.envelopes import MOST_BYTES, Envelope, Piece, first_kept
+from mechanisms.samplers.envelopes import MOST_BYTES, Envelope, Piece
 from mechanisms.samplers.polytopes.frame import Frame
 from mechanisms.samplers.polytopes.law import Knowledge, PolytopeLaw
 from mechanisms.samplers.polytopes.polytope import Cut, Polytope
@@ -48,10 +48,6 @@ class PolytopeCover(Generic[Knowledge]):
         self.law = law
         parts = [self._cell(part.polytope, part.known, part.exponent) for part in law.start()]
         self.envelope = Envelope(law.floor, parts, most_bytes=most_bytes)
-
-    def draw(self, randomness: Randomness) -> tuple[int, ...]:
-        """Return the first point kept."""
-        return first_kept([self], randomness)
 
     def attempt(self, randomness: Randomness) -> tuple[int, ...] | None:
         """Return the point of one try, or cut the polytope that failed."""
@@ -89,8 +85,3 @@ class PolytopeCover(Generic[Knowledge]):
             known=view.known,
             cut=view.cut,
         )
-
-
-def draw_on_polytopes(law: PolytopeLaw[Knowledge], randomness: Randomness) -> tuple[int, ...]:
-    """Return theta with probability proportional to exp(-E(theta)) among Theta's grid points."""
-    return PolytopeCover(law).draw(randomness)
