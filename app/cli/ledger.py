@@ -121,7 +121,11 @@ def audit_data(processes: int) -> None:
 
     Reads all rows. Works beside a running service, and without one.
     """
-    from app.services.audit import check_lineage, check_stored_data  # noqa: PLC0415
+    from app.services.audit import (  # noqa: PLC0415
+        check_lineage,
+        check_manifests,
+        check_stored_data,
+    )
 
     broken = False
     with local():
@@ -134,6 +138,9 @@ def audit_data(processes: int) -> None:
             broken = broken or fault is not None
         for dataset in check_lineage(directory, settings.resolved_database_url):
             click.echo(f"{dataset} BROKEN: row digests")
+            broken = True
+        for dataset in check_manifests(directory, settings.resolved_database_url):
+            click.echo(f"{dataset} BROKEN: not the manifest that the ledger has recorded")
             broken = True
     if broken:
         sys.exit(REFUSED)

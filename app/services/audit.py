@@ -15,11 +15,18 @@ from app.engine.data import DataEngine
 from app.engine.executor import ProcessExecutor
 from app.services.datasets.datasets import DatasetService
 from app.store import Store, StoreError, Verification, inspecting, read_past
+from app.store.ledger.datasets import MANIFEST_KEPT
 from app.vault.errors import VaultError
 from app.vault.lineage import LineageFiles
 from app.vault.vault import Vault
 
-__all__ = ["AuditService", "Verification", "check_lineage", "check_stored_data"]
+__all__ = [
+    "AuditService",
+    "Verification",
+    "check_lineage",
+    "check_manifests",
+    "check_stored_data",
+]
 
 
 class AuditService:
@@ -67,6 +74,25 @@ def check_lineage(data_dir: Path, url: str) -> Iterator[str]:
         try:
             files.read(dataset, sha256)
         except VaultError:
+            yield dataset
+
+
+def check_manifests(data_dir: Path, url: str) -> Iterator[str]:
+    """Yield the data sets whose manifest is not the one that they were registered with.
+
+    A manifest names the digests of all other files; this one is in the ledger.
+    """
+    vault, recorded = Vault(data_dir), {}
+    with suppress(StoreError), inspecting(url) as reader:
+        recorded = {
+            entry.note: entry.fingerprint for entry in reader.entries.of_system(MANIFEST_KEPT)
+        }
+    for dataset in vault.published():
+        try:
+            found = vault.manifest_digest(dataset)
+        except VaultError:
+            found = ""
+        if recorded.get(dataset, found) != found:
             yield dataset
 
 

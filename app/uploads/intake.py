@@ -22,6 +22,7 @@ class Vault(Protocol[WriterT]):
 
     def writer(self, dataset_id: str, /) -> AbstractContextManager[WriterT]: ...
     def publish(self, writer: WriterT, /) -> None: ...
+    def manifest_digest(self, dataset_id: str, /) -> str: ...
 
 
 class Storing(Protocol):
@@ -72,6 +73,10 @@ class Intake(Generic[WriterT]):
             ingested = self._storing.take_in(writer, stream, task)
             self._vault.publish(writer)
         return ingested
+
+    def manifest(self, dataset_id: str) -> str:
+        """Return the SHA-256 of a stored upload's manifest."""
+        return self._vault.manifest_digest(dataset_id)
 
     def close(self) -> None:
         """End what takes uploads in."""

@@ -198,6 +198,20 @@ class Vault:
         except (KeyError, TypeError, ValueError):
             raise TamperedError("the manifest cannot be read") from None
 
+    def manifest_digest(self, dataset_id: str) -> str:
+        """Return the SHA-256 of a published data set's manifest, which names every other file's.
+
+        Raises
+        ------
+        VaultError
+            It cannot be read.
+        """
+        try:
+            content = (self._datasets / _checked_name(dataset_id) / MANIFEST).read_bytes()
+        except OSError as error:
+            raise trouble_of(MANIFEST, error) from None
+        return hashlib.sha256(content).hexdigest()
+
     def published(self) -> Sequence[str]:
         """Return the ids of all published data sets, in order."""
         return sorted(directory.name for directory in self._datasets.iterdir())

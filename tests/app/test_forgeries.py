@@ -6,7 +6,10 @@ took, or together with all that was checked against them.
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select, text, update
@@ -14,11 +17,15 @@ from sqlalchemy import select, text, update
 from app.domain.ledger import GENESIS, SECOND_FORM, Entry, chain_hash
 from app.domain.problems import Problem
 from app.domain.roles import Acting, Role
+from app.services.audit import check_manifests, check_stored_data
+from app.settings import Settings
 from app.store import Debit, Standing, Store
 from app.store.database.engines import migrating_engine
 from app.store.database.rules import RULES, create_rules, drop_rules
 from app.store.database.tables import metadata
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened
+from tests.app.test_services import new_dataset
+from tests.app.test_services import opened as serving
 
 
 @pytest.fixture
@@ -233,3 +240,27 @@ def test_the_rules_take_no_entry_of_the_first_form(place: Place) -> None:
         pytest.raises(Exception, match="not made by a key in a role that allows it"),
     ):
         grant_by(ledger, Acting(None, None))  # type: ignore[arg-type]
+
+
+# Rows
+
+
+def test_other_rows_with_a_fitting_manifest_are_found(tmp_path: Path) -> None:
+    """Every file fits its manifest, and every sketch its rows: only the ledger knows better."""
+
+    async def scenario() -> None:
+        async with serving(tmp_path) as (_, services):
+            kept.append(await new_dataset(services))
+            kept.append(await new_dataset(services, rows=b"x\n0.25\n0.75\n", name="another"))
+
+    kept: list[str] = []
+    asyncio.run(scenario())
+    url = Settings(data_dir=tmp_path).resolved_database_url
+    assert [*check_manifests(tmp_path, url)] == []
+    ours, others = (tmp_path / "datasets" / name for name in kept)
+    shutil.rmtree(ours)
+    shutil.copytree(others, ours)
+    manifest = ours / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(kept[1], kept[0]))
+    assert dict(check_stored_data(tmp_path, processes=1)) == dict.fromkeys(kept)
+    assert [*check_manifests(tmp_path, url)] == kept[:1]

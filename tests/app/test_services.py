@@ -64,7 +64,13 @@ async def opened(
         store.close()
 
 
-async def new_dataset(services: Services, total: str = "10", *, name: str = "one column") -> str:
+async def new_dataset(
+    services: Services,
+    total: str = "10",
+    *,
+    name: str = "one column",
+    rows: bytes = b"x\n1\n0\n",
+) -> str:
     spec = DatasetSpec.model_validate(
         {
             "name": name,
@@ -73,7 +79,7 @@ async def new_dataset(services: Services, total: str = "10", *, name: str = "one
             "budget": {"epsilon": total},
         }
     )
-    view = await services.datasets.create(spec.declared(), io.BytesIO(b"x\n1\n0\n"), caller=ADA)
+    view = await services.datasets.create(spec.declared(), io.BytesIO(rows), caller=ADA)
     return view.facts.id
 
 

@@ -104,6 +104,9 @@ class Intake(Protocol):
     def store(self, dataset_id: str, stream: BinaryIO, spec: ColumnsSpec) -> Stored:
         """Store an upload whole or not at all."""
 
+    def manifest(self, dataset_id: str) -> str:
+        """Return the SHA-256 of a stored upload's manifest."""
+
     def close(self) -> None:
         """End the uploads that are being taken in."""
 
@@ -192,6 +195,7 @@ class DatasetService:
             admission = _Admission(
                 dataset=dataset, new=new, rows=stored.rows, caller=caller, origin=origin,
                 sha256=None if kept is None else kept.sha256, comparison=comparison,
+                manifest=await anyio.to_thread.run_sync(self._intake.manifest, dataset),
             )  # fmt: skip
             if await self._store.awrite(partial(self._register, admission)):
                 return
@@ -360,6 +364,7 @@ class _Admission:
     caller: Caller
     origin: Origin
     sha256: str | None
+    manifest: str
     comparison: Comparison
 
 
@@ -394,6 +399,7 @@ def _register(upload: _Admission, work: UnitOfWork) -> None:
         rows=None if add_remove else upload.rows,
         principal=person,
         lineage=upload.sha256,
+        manifest=upload.manifest,
     )
 
 

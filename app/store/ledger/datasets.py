@@ -12,6 +12,9 @@ from app.store.ledger.accounts import AccountsWriter
 from app.store.ledger.ids import new_id, now
 from app.store.ledger.records import DatasetRecord, DatasetStatus, LineageRecord, fitting
 
+MANIFEST_KEPT = "manifest_kept"
+"""The kind of the system entry whose fingerprint is that of a data set's manifest, its note."""
+
 _dataset = tables.dataset.c
 
 _GET = select(tables.dataset).where(_dataset.id == bindparam("wanted"))
@@ -125,10 +128,12 @@ class DatasetsWriter(Datasets):
         principal: str,
         id: str | None = None,
         lineage: str | None = None,
+        manifest: str | None = None,
     ) -> DatasetRecord:
         """Register a data set; ``id`` is given when the vault has stored its rows under it.
 
-        ``lineage`` is the SHA-256 of its rows' digests.
+        ``lineage`` is the SHA-256 of its rows' digests, ``manifest`` that of the manifest
+        of its files: the system account has an entry of each.
 
         Raises
         ------
@@ -160,6 +165,10 @@ class DatasetsWriter(Datasets):
             note=dataset,
             at=at,
         )
+        if manifest is not None:
+            self._accounts.system_entry(
+                MANIFEST_KEPT, principal=principal, fingerprint=manifest, note=dataset
+            )
         if lineage is not None:
             self._connection.execute(
                 insert(tables.lineage), {"dataset": dataset, "sha256": lineage}
