@@ -155,7 +155,10 @@ class Statistic(Protocol):
     example: ClassVar[Json]
 
     def check(self, schema: Schema) -> None:
-        """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+        """Raise :class:`InvalidStatisticError` when the question does not fit the schema.
+
+        It is asked of a question as mechanisms know it: about plain columns of a view.
+        """
 
     def planning_ms(self, schema: Schema, mechanism: str, /) -> float:
         """Return about how many milliseconds of one core it takes to plan or preview this.

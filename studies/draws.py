@@ -1,4 +1,6 @@
-"""Time per draw, sketch ready: K-norm noise of m coordinates and certified KNG regressions.
+"""Time per draw: K-norm noise of m coordinates and certified KNG regressions, sketch ready.
+
+And of what no sketch holds: columns derived for a question, which are computed from the rows once.
 
 Processor time is what is measured: a draw waits for nothing, and the machine is shared.
 """
@@ -14,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 
 from mechanisms.catalog import calibrate
-from mechanisms.domain import NumberColumn, Schema
+from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.samplers.knorm import draw_linf
@@ -71,6 +73,27 @@ def timings() -> Iterator[Timing]:
             place = "inside" if slopes < bound else "outside"
             what = f"KNG linear, d=12, n={n}, fit {place} bound {bound:g}"
             yield Timing(what, _median_ms(call, 30), 5.0)
+
+    for right, columns in (("log(x + 1)", 1), ("x*group + I(x^2)", 5)):
+        what = f"features {right} of 10^6 rows, at first"
+        yield Timing(what, _median_ms(_derived_draw(right), 5), 150.0 * columns)
+
+
+def _derived_draw(right: str) -> Callable[[], object]:
+    """Return a draw on rows that remember nothing, so that all is computed in each."""
+    rng, rows = np.random.default_rng(1), 10**6
+    number = NumberColumn(lower=Fraction(0), upper=Fraction(100))
+    schema = Schema(
+        columns={"x": number, "y": number, "group": CategoryColumn(("a", "b", "c"))},
+        adjacency=Adjacency.REPLACE_ONE,
+        rows=rows,
+    )
+    codes = {name: number.encode(rng.uniform(0, 100, rows)) for name in ("x", "y")}
+    group = rng.integers(0, 3, rows).astype(np.int32)
+    data = ArrayData(schema.columns, {**codes, "group": group})
+    statistic = LinearRegression(formula=f"y ~ {right}", bound=2)
+    plan = calibrate(statistic, schema, Epsilon.parse("1"), mechanism="kng")
+    return lambda: plan.draw(data, system_randomness())
 
 
 def _noise_draw(m: int, rate: Fraction) -> Callable[[], object]:

@@ -121,6 +121,26 @@ def _definition(place: str, column: Derived) -> Definition:
         raise InvalidStatisticError(error.detail, field_name=part_of(place, error)) from None
 
 
+def deriving(statistic: S, derive: Mapping[str, str | Derived]) -> S:
+    """Return a question that may use these derived columns too.
+
+    Raises
+    ------
+    InvalidStatisticError
+        It derives another column of such a name, or one of these cannot be read.
+    """
+    if not derive:
+        return statistic
+    if not isinstance(statistic, Question):
+        raise InvalidStatisticError("this statistic derives no columns", field_name="derive")
+    theirs = settled(derive)
+    if any(statistic.derive.get(name, wanted) != wanted for name, wanted in theirs.items()):
+        raise InvalidStatisticError(
+            "the statistic derives another column of one of these names", field_name="derive"
+        )
+    return replace(statistic, derive={**theirs, **statistic.derive})
+
+
 @dataclass(frozen=True, slots=True)
 class Viewed(Generic[S]):
     """A question about plain columns of a view, which is what mechanisms know.

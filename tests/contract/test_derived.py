@@ -191,3 +191,26 @@ def test_a_derivation_may_use_columns_that_its_release_derived(curator: httpx.Cl
     answer = curator.post(f"/v1/releases/{release['id']}/derivations", json={"statistic": fit})
     assert answer.status_code == 200, answer.text
     assert set(answer.json()["value"]["coefficients"]) == {"(intercept)", "income"}
+
+
+def test_derive_may_stand_beside_the_statistic(curator: httpx.Client) -> None:
+    dataset = upload(curator, budget={"epsilon": "1000000"})["id"]
+    mean = {"kind": "mean", "columns": ["double"]}
+    derive = {"double": "income*2"}
+    beside = ask(curator, dataset, mean, epsilon="1000", key="beside", derive=derive)
+    assert beside.status_code == 201, beside.text
+    assert beside.json()["value"]["double"] == pytest.approx(100, abs=1)
+    within = ask(curator, dataset, {**mean, "derive": derive}, epsilon="1000", key="beside")
+    assert within.content == beside.content, "one question"
+    parts = [{"statistic": mean}, {"statistic": {**mean, "derive": {"double": "income * 2"}}}]
+    stack = ask(curator, dataset, {"kind": "stack", "parts": parts}, epsilon="1000", derive=derive)
+    assert [part["double"] for part in stack.json()["value"]["parts"]] == pytest.approx(
+        [100, 100], abs=1
+    )
+    for wrong, field in (
+        ({"double": "mean(income)"}, "derive[0]"),
+        ({"double": "income"}, "derive"),
+    ):
+        answer = ask(curator, dataset, {**mean, "derive": derive}, derive=wrong)
+        problem = assert_problem(answer, 422, "invalid-request")
+        assert [error["field"] for error in problem["errors"]] == [field]

@@ -16,12 +16,17 @@ from mechanisms.derivations import Released, derive
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
+from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.count import Count
 from mechanisms.statistics.designs.features import Product
+from mechanisms.statistics.geometric_median import GeometricMedian
+from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
+from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.questions import Derived, viewed
 from mechanisms.statistics.stack import Part, Stack
 from mechanisms.testing import seeded_randomness
@@ -214,6 +219,13 @@ QUESTIONS: list[Any] = [
     Mean(columns=("older", "age"), derive={"older": "age + 1"}),
     Quantile(column="gap", levels=(0.5,), derive={"gap": "age - educ"}),
     Moments(columns=("age", "square"), derive={"square": Derived(expr="age^2", upper=5000.0)}),
+    Count(where=(Condition(column="old", op="==", value=True),), derive={"old": "age >= 65"}),
+    Histogram(
+        columns=("decade", "sex"), edges={"decade": (0, 5, 10)}, derive={"decade": "age / 10"}
+    ),
+    LogisticRegression(formula="age >= 65 and sex == 'x' ~ educ*region"),
+    QuantileRegression(formula="log(income) ~ sex", bound=2),
+    GeometricMedian(columns=("age", "youth"), derive={"youth": "100 - age"}),
     Stack(parts=(Part(statistic=Mean(columns=("d",), derive={"d": "2*age"})),)),
 ]
 
@@ -224,6 +236,9 @@ def test_every_statistic_may_derive_columns(statistic: Any) -> None:
     value = plan.draw(DATA, seeded_randomness(1)).value
     if isinstance(statistic, Mean):
         assert value["older"] == pytest.approx(np.mean(PEOPLE["age"]) + 1, abs=0.01)
+    if isinstance(statistic, Count):
+        assert value["count"] == pytest.approx(np.sum(PEOPLE["age"] >= 65), abs=1)
+    if isinstance(statistic, Mean):
         assert plan.details["derived"] == {"older": {"expr": "age + 1", "bounds": [1.0, 101.0]}}
 
 

@@ -31,11 +31,13 @@ from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
 from app.services.datasets.datasets import NewDataset
 from app.services.datasets.declarations import declared_columns
-from app.services.plans.questions import POLICY_KINDS, AnyStatistic, Question
+from app.services.plans.questions import POLICY_KINDS, AnyStatistic, Question, with_derived
 from app.services.releases.pauses import Paused
 from app.services.releases.reviews import Decision
+from mechanisms.contract import InvalidStatisticError
 from mechanisms.expressions.parsing import LONGEST
 from mechanisms.privacy import MAX_EPSILON_NANOS, Adjacency, Epsilon
+from mechanisms.statistics.questions import Derived
 from mechanisms.statistics.stack import MechanismName, NormName
 
 _MAX_NUMBER = 1e300
@@ -75,12 +77,27 @@ class ReleaseRequest(Request):
     norm: NormName = Field(default="auto", examples=["l1"])
     """Norm of the noise; `auto` takes the best one for the question."""
     epsilon: ReleaseEpsilon
+    derive: dict[Name, Annotated[str, Field(max_length=LONGEST)] | Derived] = Field(
+        default={}, examples=[{"log_income": "log(income + 1)"}]
+    )
+    """Columns derived for this question, by name. It is the same as the statistic's own `derive`,
+    and is that of each part of a stack."""
 
     @cached_property
     def question(self) -> Question:
-        """Return what is asked, as the services know it."""
+        """Return what is asked, as the services know it.
+
+        Raises
+        ------
+        Problem
+            ``invalid-request`` when a derived column cannot be read.
+        """
+        try:
+            statistic = with_derived(self.statistic, self.derive)
+        except InvalidStatisticError as error:
+            raise invalid_request(error.field_name, error.detail) from None
         return Question(
-            statistic=self.statistic,
+            statistic=statistic,
             mechanism=self.mechanism,
             norm=self.norm,
             epsilon=self.epsilon,

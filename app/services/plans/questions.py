@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Field, TypeAdapter
@@ -17,6 +17,7 @@ from mechanisms.catalog import STATISTICS
 from mechanisms.contract import Statistic
 from mechanisms.domain import Schema
 from mechanisms.privacy import Epsilon
+from mechanisms.statistics.questions import Derived, deriving
 from mechanisms.statistics.stack import Stack
 
 KINDS: Sequence[str] = tuple(STATISTICS)
@@ -74,6 +75,20 @@ class Question:
             "norm": self.norm,
             "epsilon": str(self.epsilon),
         }
+
+
+def with_derived(statistic: Statistic, derive: Mapping[str, str | Derived]) -> Statistic:
+    """Return a statistic that may use these derived columns too; a stack in each part.
+
+    Raises
+    ------
+    InvalidStatisticError
+        One cannot be read, or another has its name.
+    """
+    if not (derive and isinstance(statistic, Stack)):
+        return deriving(statistic, derive)
+    parts = [replace(part, statistic=deriving(part.statistic, derive)) for part in statistic.parts]
+    return replace(statistic, parts=tuple(parts))
 
 
 def statistic_json(statistic: Statistic) -> Mapping[str, object]:
