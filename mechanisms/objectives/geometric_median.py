@@ -10,9 +10,16 @@ angle alpha, sin alpha = R / r, of the direction from the centre, so its unit ve
 most ``2 sin(alpha / 2) = q sqrt(2 / (1 + sqrt(1 - q^2)))``, q = R / r; nearer ones (and q above
 1 - 2**-20, where floats lose the root) by at most 2.
 
-*Floats.* Each unit vector's entries are within (d + 6) u of their exact values and a sum of n of
-them, in any order, within n (n + 20) u; the bound and the ball around N say so. A comparison
-which that ball leaves open is repeated record by record in ball arithmetic.
+*Slope.* Records farther than ``R / _FAR`` are followed along: with v the way from the centre,
+``u(v) = u + (v - (u'v) u) / r`` up to ``q**2 / (sqrt(3) (1 - q)**2)``, since the second derivative
+of x / |x| along v = a u + b n is ``-(b^2 u + 2 a b n) / |x|^2``, at most ``2 / sqrt(3)`` in all. So
+for a unit vector w, ``||g|| >= w'g >= w'g(centre) - |H w|'half - rest``, H the sum of
+``(I - u u') / r``. Where vectors nearly cancel this is what bounds.
+
+*Floats.* Each unit vector's entries are within (d + 6) u of their exact values, times a count
+within one more, and a sum for n records, in any order, within n (n + 24) u; the bound and the ball
+around N say so. A comparison which that ball leaves open is repeated point by point in ball
+arithmetic.
 """
 
 from __future__ import annotations
@@ -28,10 +35,14 @@ from numpy.typing import NDArray
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import norm_two, rational
 from mechanisms.exact.floats import SPACING
+from mechanisms.objectives.rows import distinct_rows
 from mechanisms.samplers.boxes import Children, Space, Start
 
 _MARGIN = 2.0**-40  # relative room for the float operations of a bound
 _NEAR = 1 - 2.0**-20  # inside the box, or too close to tell in floats
+_FAR = 0.5  # nearer records are bounded by how far they may turn
+_WIDE = 0.25  # of the records' extent: on wider boxes slopes say nothing
+_TINY = 1e-300
 _CHUNK_ROWS = 1 << 15  # keeps the table of distances small
 _FLOAT_BITS = 128  # up to here floats with their proved error decide
 
@@ -50,10 +61,13 @@ class MedianLaw:
     floor = 0.0
 
     def __init__(self, points: NDArray[np.int64], *, rate: Fraction) -> None:
-        self.points = points.astype(np.float64)
+        distinct, counts = distinct_rows(points)
+        self.points = distinct.astype(np.float64)
+        self.counts = counts.astype(np.float64)
         self.rate = rate
         rows = len(points)
-        self.error = rows * (rows + 20) * SPACING
+        self.spread = float(np.ptp(self.points, axis=0).max()) if rows else 0.0
+        self.error = rows * (rows + 24) * SPACING
 
     def start(self, space: Space) -> list[Start[None]]:
         """Return one box: all of Theta."""
@@ -68,8 +82,38 @@ class MedianLaw:
         radius = float(np.sqrt(half @ half)) * (1 + _MARGIN)
         sums, moves = self._sums(centres, radius)
         norms = np.sqrt((sums**2).sum(axis=1)) - moves * (1 + _MARGIN) - 2 * self.error
+        if radius < _WIDE * self.spread:
+            norms = np.maximum(norms, self._along(centres, half, radius, sums))
         low = np.maximum(0, norms) * float(self.rate) * (1 - _MARGIN)
         return Children(low, [None] * len(centres))
+
+    def _along(self, centres: Floats, half: Floats, radius: float, sums: Floats) -> Floats:
+        """Return lower bounds of w'g, w the direction of g at the centre."""
+        d = centres.shape[1]
+        length = np.sqrt((sums**2).sum(axis=1))
+        w = sums / np.maximum(length, _TINY)[:, None]
+        slopes, rest = np.zeros(centres.shape), np.zeros(len(centres))
+        sizes = np.zeros(len(centres))
+        for start in range(0, len(self.points), _CHUNK_ROWS):
+            away = centres[:, None, :] - self.points[None, start : start + _CHUNK_ROWS]
+            distance = np.maximum(np.sqrt((away**2).sum(axis=2)), 0.25)
+            q = radius / distance
+            far = q < _FAR
+            unit = away / distance[:, :, None]
+            counts = self.counts[start : start + _CHUNK_ROWS]
+            share = np.where(far, counts / distance, 0.0)
+            lean = np.einsum("knd,kd->kn", unit, w)
+            slopes += share.sum(axis=1)[:, None] * w
+            slopes -= np.einsum("kn,knd->kd", lean * share, unit)
+            sizes += share.sum(axis=1)
+            near = np.minimum(q, _NEAR)
+            turn = near * np.sqrt(2 / (1 + np.sqrt(1 - near**2)))
+            bent = near**2 / (math.sqrt(3) * (1 - near) ** 2)
+            rest += np.where(far, bent, np.where(q >= _NEAR, 2.0, turn)) @ counts
+        cost = np.abs(slopes) @ half + self.error * (d + 2) * sizes * radius
+        # w is a unit vector, and w'g(centre) the length, up to a few roundings
+        found = length * (1 - _MARGIN) - (cost + rest) * (1 + _MARGIN) - 4 * self.error
+        return np.asarray(found)
 
     def _sums(self, places: Floats, radius: float) -> tuple[Floats, Floats]:
         """Return the sums of unit vectors at places (k x d), and how far they may move (k)."""
@@ -78,15 +122,16 @@ class MedianLaw:
             away = places[:, None, :] - self.points[None, start : start + _CHUNK_ROWS]
             distance = np.sqrt((away**2).sum(axis=2))
             nearest = np.maximum(distance, 0.25)  # distances are 0 or at least half a step
-            sums += (away / nearest[:, :, None]).sum(axis=1)
+            counts = self.counts[start : start + _CHUNK_ROWS]
+            sums += np.einsum("knd,n->kd", away / nearest[:, :, None], counts)
             q = radius / nearest
             inside = q >= _NEAR
             far = np.minimum(q, _NEAR)
             if places.shape[1] == 1:
-                moves += 2.0 * inside.sum(axis=1)
+                moves += 2.0 * (inside @ counts)
             else:
                 turn = far * np.sqrt(2 / (1 + np.sqrt(1 - far**2)))
-                moves += np.where(inside, 2.0, turn).sum(axis=1)
+                moves += np.where(inside, 2.0, turn) @ counts
         return sums, moves + 2 * self.error * (len(self.points) > 0)
 
     def size(self, known: None) -> int:  # noqa: ARG002
@@ -101,9 +146,9 @@ class MedianLaw:
             norm = math.sqrt(float((sums[0] ** 2).sum()))
             return rate * arb(norm, 2 * self.error + 16 * SPACING * norm)
         total = [arb(0)] * len(point)
-        for row in self.points.tolist():
+        for row, count in zip(self.points.tolist(), self.counts.tolist(), strict=True):
             away = [arb(k) - arb(x) for k, x in zip(point, row, strict=True)]
             if any(k != x for k, x in zip(point, row, strict=True)):
                 distance = norm_two(away)
-                total = [t + a / distance for t, a in zip(total, away, strict=True)]
+                total = [t + count * a / distance for t, a in zip(total, away, strict=True)]
         return rate * norm_two(total)

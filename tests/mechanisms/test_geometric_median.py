@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -135,3 +136,28 @@ def test_refusals() -> None:
     for many in (Schema(columns, REPLACE, MOST_ROWS[2] + 1), Schema(columns, ADD, None, 10**8)):
         with pytest.raises(InvalidStatisticError, match="rows"):
             calibrate(GeometricMedian(columns=("a", "b")), many, Epsilon.parse("1"))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {(1, 0, 0, 0): 366, (0, 0, 1, 1): 448},
+        {(1, 1, 0, 1): 59, (1, 1, 1, 1): 253, (0, 0, 0, 0): 124, (0, 0, 1, 1): 68},
+    ],
+)
+def test_a_few_distinct_points_do_not_hold_a_draw_up(
+    counts: dict[tuple[int, ...], int],
+) -> None:
+    """Between two heavy points unit vectors all but cancel, along all of the way."""
+    rows = np.repeat(np.array(list(counts), dtype=float), list(counts.values()), axis=0)
+    names = tuple(f"x{j}" for j in range(rows.shape[1]))
+    schema = Schema(dict.fromkeys(names, NUMBER), REPLACE, len(rows))
+    data = ArrayData.from_values(schema, {name: rows[:, j] for j, name in enumerate(names)})
+    plan = calibrate(GeometricMedian(columns=names), schema, Epsilon.parse("5"), mechanism="kng")
+    times = []
+    for seed in (1, 2):
+        start = time.process_time()
+        plan.draw(data, seeded_randomness(seed))
+        times.append(time.process_time() - start)
+    assert min(times) < 5

@@ -14,12 +14,15 @@ from sqlalchemy import Connection, text
 from app.domain.ledger import SECOND_FORM, digest_of
 from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion
 
-_ENDS = text(
-    "SELECT e.account, e.seq, e.hash FROM account AS a"
-    " JOIN entry AS f ON f.account = a.id AND f.seq = 1 AND f.role IS NULL"
-    " JOIN entry AS e ON e.account = a.id AND e.seq ="
-    " (SELECT max(o.seq) FROM entry AS o WHERE o.account = a.id AND o.role IS NULL)"
-    " ORDER BY e.account"
+# One account after the other: a join of all may begin with every entry.
+_OF_FIRST_FORM = text(
+    "SELECT a.id FROM account AS a WHERE EXISTS"
+    " (SELECT 1 FROM entry AS f WHERE f.account = a.id AND f.seq = 1 AND f.role IS NULL)"
+    " ORDER BY a.id"
+)
+_LAST = text(
+    "SELECT account, seq, hash FROM entry WHERE account = :of AND role IS NULL"
+    " ORDER BY seq DESC LIMIT 1"
 )
 _BEGUN = text(
     "SELECT 1 FROM account AS a JOIN entry AS e ON e.account = a.id AND e.seq = a.seq"
@@ -46,6 +49,7 @@ def form_faults(connection: Connection, recorded: Sequence[str | None]) -> Itera
 
 def _ends_digest(connection: Connection) -> str | None:
     """Return the digest of the last entries of the first form; None where there are none."""
-    rows = connection.execute(_ENDS).all()
-    parts = [part for row in rows for part in (row.account, row.seq, row.hash)]
+    accounts = connection.execute(_OF_FIRST_FORM).scalars().all()
+    rows = [connection.execute(_LAST, {"of": account}).one() for account in accounts]
+    parts = [part for row in rows for part in row]
     return digest_of("release-desk first form 1", *parts) if rows else None
