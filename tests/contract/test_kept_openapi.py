@@ -40,6 +40,13 @@ ADDED = (
     r"/components/schemas/(Derived?Spec|Derived|Category|Logarithm|Expression|Product)(/.*)?",
     r"/components/schemas/\w+/properties/(derive|formula)",
     r"/components/schemas/\w+Regression/properties/(features|target)/(anyOf|default).*",
+    # by which key and in which role an entry was made
+    r'/components/schemas/EntryAnswer/(properties/(key|role)|required\["(key|role)"\])',
+    # pauses of a person or a data set
+    r"/components/schemas/(Page_)?(Set)?Pause(d|Answer_?|Request)",
+    r"/paths//v1/pauses",
+    # a target in zCDP is fixed when its account is opened
+    r"/paths//v1/datasets/\{dataset\}/grants/post/responses/409",
 )
 LOOSENED = (
     # a formula in place of target and features, and features that are more than names

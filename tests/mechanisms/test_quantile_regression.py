@@ -589,7 +589,7 @@ def test_without_an_intercept_columns_are_divided_by_their_extent() -> None:
         ({"bound": 0.0}, "bound"),
         ({"bound": float("inf")}, "bound"),
         ({"features": ("y",)}, "features"),
-        ({"features": ("x", "x")}, "features"),
+        ({"features": ("x", "x")}, "features[1]"),
         ({"features": ("absent",)}, "features"),
         ({"features": ("a", "b", "c", "x")}, "features"),
     ],

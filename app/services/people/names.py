@@ -54,12 +54,14 @@ def spelled(name: str) -> str:
     Problem
         ``invalid-request``: nothing is left of it, or not all of it can be seen.
     """
+    # a line's end in the middle is no space that somebody meant
+    controls = any(unicodedata.category(letter) == "Cc" for letter in name.strip())
     name = _spelled(name)
     if not name:
         raise invalid_request("name", "must hold more than spaces")
     if len(name) > MAX_LENGTH:
         raise invalid_request("name", f"must have at most {MAX_LENGTH} letters, spelled out")
-    if not name.isprintable() or not _INVISIBLE.isdisjoint(name):
+    if controls or not name.isprintable() or not _INVISIBLE.isdisjoint(name):
         raise invalid_request("name", "must not hold letters that nobody sees")
     return name
 
