@@ -116,6 +116,7 @@ class World:
         members: dict[str, Callable[[Any], Any]] = {
             "accuracy": lambda _: 0.5,
             "assume_rows": lambda _: 40,
+            "derive": lambda _: {"double": "income * 2"},
             "epsilon": lambda _: EPSILON,
             "expires": lambda _: LATER,
             "mechanism": lambda _: "auto",
@@ -153,6 +154,7 @@ def _declared(was: Mapping[str, Any]) -> dict[str, Any]:
     sound = {
         **spec(),
         "description": "rows of a test",
+        "derive": {"rich": "income > 50", "log_food": {"expr": "log1p(food)", "upper": 3.5}},
         "overlap": {"reason": "the rows of every test are these"},
         "policy": {"review": "above:0.5", "max_epsilon_per_release": "1", "allowed": ["mean"]},
     }
