@@ -20,6 +20,7 @@ from app.domain.datasets import (
     derived_json,
     parse_columns,
 )
+from app.engine.data import VaultData
 from app.engine.schema import schema_of
 from app.services.datasets.declarations import declared_columns
 from app.vault.vault import Vault
@@ -27,6 +28,8 @@ from mechanisms.domain import CODE_MAX, NumberColumn
 from mechanisms.expressions.evaluation import decoded
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import Sketch
+from mechanisms.statistics.mean import Mean
+from mechanisms.statistics.questions import viewed
 from tests.app.uploads import DataHere, encode
 
 COLUMNS: dict[str, dict[str, object]] = {
@@ -117,6 +120,40 @@ def test_sketches_hold_derived_columns(tmp_path: Path) -> None:
     assert data.gram(names) == sketch.sub_gram(names)
     assert np.array_equal(data.ordered("square")[0], sketch.ordered["square"][0])
     engine.check("ds_1")
+
+
+class Counted:
+    """Stored data that count the passes over their rows."""
+
+    def __init__(self, data: VaultData) -> None:
+        self.data = data
+        self.passes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.data, name)
+
+    def blocks(self, columns: Any) -> Any:
+        self.passes += 1
+        return self.data.blocks(columns)
+
+
+def test_what_a_question_derives_is_computed_once_for_a_data_set(tmp_path: Path) -> None:
+    spec = declared({})
+    engine = DataHere(Vault(tmp_path))
+    engine.store("ds_1", io.BytesIO(csv_text().encode()), spec)
+    schema = schema_of(spec, rows=None)
+    passes = []
+    for text in ("log(income + 1)", "log( income+1 )", "log(income + 2)"):
+        asked = viewed(Mean(columns=("it",), derive={"it": text}), schema)
+        counted = Counted(engine.open("ds_1"))
+        view: Any = asked.view.over(counted)  # type: ignore[arg-type]
+        codes = [block["it"].tolist() for block in view.blocks(["it"])]
+        assert [sum(block) for block in codes] == [view.gram(["it"])[0][1]]
+        assert sum(view.ordered("it")[1]) == 4
+        passes.append(counted.passes)
+    first, again, other = passes
+    assert other == first, "another expression is another column"
+    assert again < first, "the same one, however it is spelt, is remembered"
 
 
 @pytest.mark.parametrize(

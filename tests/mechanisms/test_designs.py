@@ -279,6 +279,7 @@ def test_a_column_may_be_made_of_derived_ones() -> None:
         ({"formula": "income ~ age", "features": ("age",)}, "formula", "leave those out"),
         ({"formula": "income ~ age", "intercept": False}, "formula", "leave those out"),
         ({"formula": "log(income) ~ age", "derive": {"log(income)": "age"}}, "derive", "the name"),
+        ({"features": ("(intercept)",), "derive": {"(intercept)": "2*age"}}, "features[0]", "name"),
         ({"features": ("age",), "derive": {"age": "educ"}}, "derive[0]", "has this name"),
         ({"features": ("age",), "derive": {"z": "educ", "w": "log(z)"}}, "derive[1]", "log1p"),
         ({"features": ("age",), "derive": {"z": "mean(educ)"}}, "derive[0]", "reads the data"),

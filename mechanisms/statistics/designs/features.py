@@ -32,6 +32,7 @@ from mechanisms.expressions.parsing import parse
 from mechanisms.expressions.refusals import ExpressionError
 from mechanisms.expressions.tree import Node
 from mechanisms.statistics.designs.limits import MAX_COEFFICIENTS
+from mechanisms.statistics.designs.scaling import INTERCEPT
 from mechanisms.words import closest_first, listed
 
 MOST_FACTORS = 4
@@ -244,7 +245,7 @@ class _Builder:
         found: dict[str, Coefficient] = {}
         for at, factors in enumerate(self._products):
             for made in self._of_product(at, factors):
-                if made.name in found:
+                if made.name in found or made.name == INTERCEPT:
                     raise InvalidStatisticError(
                         "two coefficients would have one name; a feature is named twice, or a "
                         "column has the name of another's coefficient",
