@@ -39,6 +39,7 @@ from mechanisms.contract import (
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.functional.linear import coordinate_noise, rule_of
 from mechanisms.functional.sanitized import equations, regression_outcome
+from mechanisms.grouped import Groups, group_epsilon, group_facts
 from mechanisms.knorm import integer_noise
 from mechanisms.privacy import PrivacyLoss, split
 from mechanisms.statistics.additive import (
@@ -48,10 +49,11 @@ from mechanisms.statistics.additive import (
 from mechanisms.statistics.covariance import moment_layout
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.moments import Moments
-from mechanisms.statistics.questions import Question, viewed
+from mechanisms.statistics.questions import Question, check_asked, plain, viewed
 from mechanisms.statistics.readings import ReadStatistic
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 from mechanisms.statistics.second_order import UNIT, Layout, MomentStatistic, Selection
+from mechanisms.statistics.selecting import Parting
 from mechanisms.statistics.stack import Stack
 
 
@@ -106,14 +108,25 @@ def derive(statistic: Statistic, released: Released, schema: Schema) -> Outcome:
 def derivable(released: Released, schema: Schema) -> str:
     """Return in words what can be derived from a release of one statistic; empty if nothing."""
     asked = viewed(released.statistic, schema)
-    source, schema = asked.statistic, asked.view.schema
+    source, schema = _of_all_rows(asked.statistic, asked.view.schema)
     kinds = [kind for kind, wanted in _asked_alike(source) if _determines(source, wanted, schema)]
     kinds.sort(key=lambda kind: kind != source.kind)  # its own first
     if isinstance(source, Moments):
         kinds.append("linear_regression")
     columns: Sequence[str] = getattr(source, "columns", ())
-    condition = " under the same conditions" if getattr(source, "where", ()) else ""
-    return f"{', '.join(kinds)}{condition} of {', '.join(columns)}" if kinds else ""
+    alike = ""
+    if isinstance(released.statistic, Question):
+        alike += " under the same conditions" if released.statistic.where else ""
+        alike += " in the same groups" if released.statistic.by else ""
+    return f"{', '.join(kinds)}{alike} of {', '.join(columns)}" if kinds else ""
+
+
+def _of_all_rows(source: Statistic, schema: Schema) -> tuple[Statistic, Schema]:
+    """Return a question without its conditions and groups, and the facts it was planned with."""
+    if not isinstance(source, Question) or source.is_of_all_rows:
+        return source, schema
+    facts = group_facts(schema) if source.by else replace(schema, selected=True)
+    return cast(Statistic, plain(source)), facts
 
 
 def _asked_alike(source: Statistic) -> Iterator[tuple[str, Statistic]]:
@@ -168,15 +181,58 @@ def _derive_one(statistic: Statistic, released: Released, schema: Schema) -> Out
     """
     source = viewed(released.statistic, schema)
     wanted = viewed(_with_derived(statistic, released.statistic), schema)
-    wanted.statistic.check(wanted.view.schema)
+    check_asked(wanted.statistic, wanted.view.schema)
     shared = wanted.view.added.keys() & source.view.added.keys()
     if any(wanted.view.key(name) != source.view.key(name) for name in shared):
         return None
-    if isinstance(source.statistic, Moments):
-        return _from_moments(wanted.statistic, released, source.statistic, wanted.view.schema)
-    if not isinstance(wanted.statistic, ReadStatistic):
+    alike = replace(released, statistic=source.statistic)
+    return _of_the_same_rows(wanted.statistic, alike, wanted.view.schema)
+
+
+def _of_the_same_rows(statistic: Statistic, released: Released, schema: Schema) -> Outcome | None:
+    """Return what a release says; None of other records, or other groups of them."""
+    wanted, source = _parting(statistic, schema), _parting(released.statistic, schema)
+    if source is None or wanted is None:
+        return _read(statistic, released, schema) if source is wanted else None
+    if source.key != wanted.key:
         return None
-    read = wanted.statistic.reading(source.statistic, wanted.view.schema)
+    (asked, facts), (question, _) = (
+        _of_all_rows(each, schema) for each in (statistic, released.statistic)
+    )
+    alike = replace(released, statistic=question)
+    if not source.axes:
+        return _read(asked, alike, facts)
+    alike = replace(alike, epsilon=group_epsilon(schema, released.epsilon))
+    return _read_groups(asked, alike, Groups(source.labels), facts)
+
+
+def _parting(statistic: Statistic, schema: Schema) -> Parting | None:
+    """Return which records a question is about, None for all of them."""
+    if not isinstance(statistic, Question) or statistic.is_of_all_rows:
+        return None
+    return statistic.parting(schema)
+
+
+def _read_groups(
+    statistic: Statistic, released: Released, groups: Groups, schema: Schema
+) -> Outcome | None:
+    """Return what the answers of all groups say, group by group."""
+    found: list[Outcome] = []
+    for value, noise in groups.parts(released.value, released.noise):
+        outcome = _read(statistic, replace(released, value=value, noise=noise), schema)
+        if outcome is None:
+            return None
+        found.append(outcome)
+    return groups.together(found)
+
+
+def _read(statistic: Statistic, released: Released, schema: Schema) -> Outcome | None:
+    """Return what a release of all records says of the statistic of all records."""
+    if isinstance(released.statistic, Moments):
+        return _from_moments(statistic, released, released.statistic, schema)
+    if not isinstance(statistic, ReadStatistic):
+        return None
+    read = statistic.reading(released.statistic, schema)
     return None if read is None else read(Outcome(value=released.value, noise=released.noise))
 
 

@@ -98,12 +98,22 @@ class Schema:
 
     ``rows`` is the public row count under replace-one and None under
     add-remove, where only ``max_rows``, a declared bound, is public.
+    ``selected`` says that a mechanism is given a part of the rows only, chosen row by row
+    (:mod:`mechanisms.filtered`). Under replace-one that part may then have one record replaced,
+    added or removed, and ``rows`` is but a bound on how many there are.
     """
 
     columns: Mapping[str, Column]
     adjacency: Adjacency
     rows: int | None
     max_rows: int | None = None
+    selected: bool = False
+
+    @property
+    def known_rows(self) -> int | None:
+        """Return the row count where it is public, else None."""
+        public = self.adjacency is Adjacency.REPLACE_ONE and not self.selected
+        return self.rows if public else None
 
     @property
     def row_bound(self) -> int:

@@ -48,7 +48,6 @@ from mechanisms.statistics.additive import (
     noise_describer,
     render,
 )
-from mechanisms.statistics.conditions import selecting_ms
 
 _SMOOTH_RATE = Fraction(1, 2**60)  # finer lattices would leave the floats that describe the noise
 _MS_PER_COORDINATE = 0.15
@@ -213,7 +212,7 @@ def _expected_ms(form: AdditiveForm, schema: Schema) -> float:
     """
     rows = schema.rows if schema.adjacency is Adjacency.REPLACE_ONE else schema.max_rows
     read = _MS_PER_CELL * form.columns_read * (rows or 0)
-    return _MS_PER_COORDINATE * form.noise_size + read + selecting_ms(form.where, rows or 0)
+    return _MS_PER_COORDINATE * form.noise_size + read
 
 
 def offered_norms(space: AdjacentOutputSpace) -> tuple[str, ...]:

@@ -147,7 +147,8 @@ class Guarantee:
     ``sensitivity`` is the exact (or certified upper) bound as text, in the
     mechanism's own units, which ``sensitivity_unit`` names. ``rho`` is what the
     release costs an account kept in zCDP (:mod:`mechanisms.accounting`), None
-    standing for the cost of any epsilon-DP draw.
+    standing for the cost of any epsilon-DP draw. ``reduction`` says how a filter or groups
+    were treated, where there are any.
     """
 
     epsilon: PrivacyLoss
@@ -158,6 +159,7 @@ class Guarantee:
     definition: str = "pure epsilon-DP"
     exact: bool = True
     rho: Fraction | None = None
+    reduction: str | None = None
 
     @property
     def zcdp(self) -> Fraction:

@@ -8,13 +8,16 @@ composed of these plans (:mod:`mechanisms.composition`), so that is no entry her
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Protocol
 
 from mechanisms import exponential, functional, kng, knorm, perturbation
 from mechanisms.contract import Calibrate, InvalidStatisticError, Plan, Statistic
 from mechanisms.domain import Schema
+from mechanisms.filtered import plan_filtered
+from mechanisms.grouped import plan_grouped
 from mechanisms.privacy import PrivacyLoss
-from mechanisms.statistics.questions import viewed
+from mechanisms.statistics.questions import Question, viewed
 
 
 class MechanismModule(Protocol):
@@ -53,6 +56,12 @@ def calibrate_by(
             f"{statistic.kind} is released by {', '.join(offered)}", field_name="mechanism"
         )
     asked = viewed(statistic, schema)
-    return asked.plan(
-        mechanisms[chosen].calibrate(asked.statistic, asked.view.schema, epsilon, norm)
-    )
+    plan, facts = _planner(asked.statistic, mechanisms[chosen].calibrate), asked.view.schema
+    return asked.plan(plan(asked.statistic, facts, epsilon, norm))
+
+
+def _planner(statistic: Statistic, calibrate: Calibrate) -> Calibrate:
+    """Return how a mechanism plans a statistic of the rows that are asked about."""
+    if not isinstance(statistic, Question) or statistic.is_of_all_rows:
+        return calibrate
+    return partial(plan_grouped if statistic.by else plan_filtered, calibrate)

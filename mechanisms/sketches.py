@@ -100,7 +100,7 @@ class Sketch:
             rows=first.rows + second.rows,
             gram=first.gram + second.gram,
             ordered={
-                name: _merge_ordered(first.ordered[name], second.ordered[name])
+                name: merge_ordered(first.ordered[name], second.ordered[name])
                 for name in first.ordered
             },
             categories={
@@ -208,7 +208,8 @@ def distinct(codes: NDArray[np.int32]) -> Ordered:
     return found.astype(np.int32, copy=False), counts.astype(np.int64, copy=False)
 
 
-def _merge_ordered(first: Ordered, second: Ordered) -> Ordered:
+def merge_ordered(first: Ordered, second: Ordered) -> Ordered:
+    """Return the distinct codes of both, ascending, and how often each occurs in them."""
     codes = np.concatenate([first[0], second[0]])
     if not len(codes):
         return first

@@ -8,16 +8,19 @@
   target's square. Delta_1 and Delta_2 are those of :mod:`mechanisms.statistics.second_order`.
 - add-remove: the count is private and released with the sums, ``F**2 N`` beside
   ``2 a_j**2 - F**2``: Delta_inf = F**2, and one record reaches a corner of that cube.
+- a filter under replace-one: the same T, with the sensitivities of replace-one.
 
-The norm "optimal" is that of K_T (SS 6.1) or, under add-remove, of the ball in
-:mod:`mechanisms.geometry.joint_moments`, both without the target's square: Delta_K = 1.
+The norm "optimal" is that of K_T (SS 6.1), under add-remove of the ball in
+:mod:`mechanisms.geometry.joint_moments`, and under a filter of that in
+:mod:`mechanisms.geometry.counted`, all without the target's square: Delta_K = 1.
 
 *T without an intercept.* A column is divided by its extent, c / C with integers c, C and
 |c| <= C (:mod:`mechanisms.statistics.designs.scaling`), and T holds the sums of c_j c_k and c_j c_y
 only: neither sums nor a count. A product's reach D_jk is the length of its range over the
-columns' bounds (replace-one) or its largest size (add-remove); entries get integer weights
-``D // D_jk``, D a common multiple, so that Delta_inf = D for all of them. Delta_1 <= m D and
-Delta_2 <= sqrt(m) D, attained under add-remove, and where no lower bound is negative.
+columns' bounds (replace-one), 0 included where the record may also come or go (a filter), or its
+largest size (add-remove); entries get integer weights ``D // D_jk``, D a common multiple, so that
+Delta_inf = D for all of them. Delta_1 <= m D and Delta_2 <= sqrt(m) D, attained under add-remove,
+and where no lower bound is negative.
 """
 
 from __future__ import annotations
@@ -65,16 +68,14 @@ def regression_moments(scaling: RegressionScaling, schema: Schema) -> Regression
             "use objective_perturbation",
             field_name="features",
         )
-    public = schema.adjacency is Adjacency.REPLACE_ONE
-    rows = public_rows(schema) if public else None
     if not scaling.intercept:
-        return _products(scaling, rows)
-    layout = Layout(scaling.columns, cross=True, rows=rows, squared=len(scaling.features))
+        return _products(scaling, schema)
+    layout = Layout.of(scaling.columns, schema, cross=True, squared=len(scaling.features))
     return RegressionMoments(
         space=layout.space(),
         total=layout.total,
         equations=lambda coordinates: equations(scaling, layout.sums(coordinates)),
-        reference=lambda assumed: _known(layout.spread_evenly, rows, assumed),
+        reference=lambda assumed: _known(layout.spread_evenly, layout.rows, assumed),
     )
 
 
@@ -94,12 +95,14 @@ class _Product:
     reach: int
 
     @classmethod
-    def of(cls, one: Placed, two: Placed, *, replace: bool) -> _Product:
+    def of(cls, one: Placed, two: Placed, *, replace: bool, optional: bool) -> _Product:
         ends = [_range(column) for column in (one, two)]
         corners = [left * right for left in ends[0] for right in ends[1]]
         low, high = min(corners), max(corners)
         if one == two:  # a square is never below 0, which no corner may show
             low = 0 if ends[0][0] <= 0 <= ends[0][1] else min(end * end for end in ends[0])
+        if optional:  # a record that may be there or not contributes this or 0
+            low, high = min(low, 0), max(high, 0)
         reach = high - low if replace else max(abs(low), abs(high))
         return cls(one, two, reach)
 
@@ -132,14 +135,18 @@ class _WeightedProducts:
     reach: int
 
     @classmethod
-    def build(cls, scaling: RegressionScaling, *, replace: bool) -> _WeightedProducts:
+    def build(cls, scaling: RegressionScaling, schema: Schema) -> _WeightedProducts:
         if scaling.target is None:
             raise ValueError("a regression from moments has a number as its target")
         features = [Placed.at(j, column) for j, column in enumerate(scaling.features, start=1)]
         target = Placed.at(len(features) + 1, scaling.target)
         pairs = [(one, two) for place, one in enumerate(features) for two in features[place:]]
         pairs += [(one, target) for one in features]
-        products = tuple(_Product.of(one, two, replace=replace) for one, two in pairs)
+        replace = schema.adjacency is Adjacency.REPLACE_ONE
+        optional = schema.known_rows is None
+        products = tuple(
+            _Product.of(one, two, replace=replace, optional=optional) for one, two in pairs
+        )
         shared = lcm(*(product.reach for product in products))
         if shared.bit_length() > _MOST_BITS:
             shared = max(product.reach for product in products) << _SLACK_BITS
@@ -180,12 +187,14 @@ class _WeightedProducts:
         return SanitizedEquations(xx=xx, xy=xy)
 
 
-def _products(scaling: RegressionScaling, rows: int | None) -> RegressionMoments:
+def _products(scaling: RegressionScaling, schema: Schema) -> RegressionMoments:
     """Return T without an intercept: weighted products of scaled columns."""
-    drawn = _WeightedProducts.build(scaling, replace=rows is not None)
+    rows = public_rows(schema)
+    drawn = _WeightedProducts.build(scaling, schema)
     size = len(drawn.products)
     sides = [column for product in drawn.products for column in (product.one, product.two)]
-    attained = rows is None or all(_range(column)[0] >= 0 for column in sides)
+    added = schema.adjacency is Adjacency.ADD_REMOVE
+    attained = added or all(_range(column)[0] >= 0 for column in sides)
     return RegressionMoments(
         space=AdjacentOutputSpace(
             dimension=size,

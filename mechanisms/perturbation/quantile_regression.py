@@ -9,7 +9,7 @@ from mechanisms.domain import CODE_MAX, Schema
 from mechanisms.objectives.losses import smoothed_check_loss
 from mechanisms.objectives.smoothed_check import SmoothedCheckObjective
 from mechanisms.perturbation.calibration import smoothing_width
-from mechanisms.perturbation.release import plan_fit, public_rows
+from mechanisms.perturbation.release import plan_fit
 from mechanisms.privacy import PrivacyLoss
 from mechanisms.statistics.designs.rows import code_rows, passes
 from mechanisms.statistics.designs.scaling import design
@@ -21,7 +21,7 @@ def calibrate_quantile_regression(
 ) -> Plan:
     """Return the plan of a quantile regression, epsilon-DP."""
     dimension = statistic.scaling(schema).dimension
-    width = smoothing_width(epsilon.fraction, dimension, public_rows(schema))
+    width = smoothing_width(epsilon.fraction, dimension, schema.known_rows)
     return plan_fit(
         statistic,
         schema,

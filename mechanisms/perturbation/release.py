@@ -16,7 +16,7 @@ from mechanisms.domain import Schema
 from mechanisms.objectives.losses import Loss, Norm
 from mechanisms.perturbation.calibration import Perturbation
 from mechanisms.perturbation.theorem import THEOREM
-from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss
+from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.objective import Objective
 from mechanisms.samplers.regions import l1_region
@@ -73,11 +73,6 @@ class PerturbedFit:
         return self.scaling.released(self.drawn.draw(self.objective(data), randomness))
 
 
-def public_rows(schema: Schema) -> int | None:
-    """Return n where it is public, None under add-remove."""
-    return schema.rows if schema.adjacency is Adjacency.REPLACE_ONE else None
-
-
 def plan_fit(
     statistic: Regression,
     schema: Schema,
@@ -123,7 +118,7 @@ def plan_fit(
             region=l1_region(bound),
             norm=chosen,
             q=q,
-            rows=public_rows(schema),
+            rows=schema.known_rows,
         ),
         bound=bound,
         expected_ms=newton + _MS_PER_ENTRY * loss.dimension**2,

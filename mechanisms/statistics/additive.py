@@ -25,8 +25,6 @@ from mechanisms.domain import Schema
 from mechanisms.geometry.balls import NoiseLaw
 from mechanisms.geometry.combinations import combination_factor
 from mechanisms.geometry.spaces import AdjacentOutputSpace
-from mechanisms.privacy import Adjacency
-from mechanisms.statistics.conditions import Condition
 
 Coordinates = Sequence[Fraction]
 Slopes = Mapping[int, Fraction]
@@ -92,8 +90,6 @@ class AdditiveForm:
         As how many single coordinates the noise counts when the time of a draw is reckoned.
     columns_read
         How many columns a draw reads row by row; 0 where the sketches hold the sum.
-    where
-        The conditions by which a draw selects rows.
     linear
         Whether all answers have the same numbers with the same slopes and limits.
     """
@@ -106,7 +102,6 @@ class AdditiveForm:
     details: Json
     noise_size: int
     columns_read: int = 0
-    where: Sequence[Condition] = ()
     linear: bool = False
 
 
@@ -267,13 +262,11 @@ def _combined(
     return std, std * combination_factor(len(laws), own, largest / std)
 
 
-def public_rows(schema: Schema) -> int:
-    """Return the public row count of a replace-one data set, which must not be zero."""
-    if schema.adjacency is not Adjacency.REPLACE_ONE or schema.rows is None:
-        raise ValueError("the row count is public under replace-one only")
-    if schema.rows == 0:
+def public_rows(schema: Schema) -> int | None:
+    """Return the row count where it is public, which must not be zero; None where it is private."""
+    if schema.known_rows == 0:
         raise InvalidStatisticError("the data set has no rows")
-    return schema.rows
+    return schema.known_rows
 
 
 def clamp(value: Fraction, low: Fraction, high: Fraction) -> Fraction:

@@ -1,9 +1,8 @@
-"""Public conditions that select the records a count, histogram or sum is about.
+"""Public conditions that select the records a statistic is about.
 
-A record counts when it meets every condition. Comparisons are made on codes,
+A record is selected when it meets every condition. Comparisons are made on codes,
 the condition's value passing through the same encoding as the data, so a
-record equal to the value stays equal to it. A record contributes its value or
-nothing: statistics derive their sensitivity from that.
+record equal to the value stays equal to it.
 """
 
 from __future__ import annotations
@@ -94,13 +93,11 @@ class Condition:
 
     def mask(self, block: Block, schema: Schema) -> Mask:
         """Return which rows of the block meet the condition."""
-        return self.meets(block[self.column], self.codes(schema))
+        return self.comparison(schema).mask(block)
 
-    def meets(self, rows: NDArray[np.int32], codes: Sequence[int]) -> Mask:
-        """Return which rows meet the condition, given :meth:`codes`."""
-        if self.op == "in":
-            return np.isin(rows, np.array(codes, dtype=np.int32))
-        return _COMPARE[self.op](rows, codes[0])
+    def comparison(self, schema: Schema) -> Comparison:
+        """Return the condition on codes: one for all spellings of it."""
+        return Comparison(self.column, self.op, tuple(sorted(set(self.codes(schema)))))
 
     @property
     def choices(self) -> int:
@@ -108,20 +105,39 @@ class Condition:
         return len(self.value) if isinstance(self.value, (tuple, list)) else 0
 
 
-def check_conditions(where: Sequence[Condition], schema: Schema) -> None:
-    """Raise :class:`InvalidStatisticError` unless every condition fits the schema."""
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A condition on the codes of a column; ``codes`` are ascending, one unless ``op`` is in."""
+
+    column: str
+    op: Operator
+    codes: tuple[int, ...]
+
+    def mask(self, block: Block) -> Mask:
+        """Return which rows of the block meet the condition."""
+        rows = block[self.column]
+        if self.op == "in":
+            return np.isin(rows, np.array(self.codes, dtype=np.int32))
+        return _COMPARE[self.op](rows, self.codes[0])
+
+
+def comparisons(where: Sequence[Condition], schema: Schema) -> list[Comparison]:
+    """Return the conditions on codes.
+
+    Raises
+    ------
+    InvalidStatisticError
+        A condition does not fit the schema, or there are too many.
+    """
     if len(where) > MAX_CONDITIONS:
         raise _invalid(f"give at most {MAX_CONDITIONS} conditions")
+    found = []
     for place, condition in enumerate(where):
         try:
-            condition.codes(schema)
+            found.append(condition.comparison(schema))
         except InvalidStatisticError as error:
             raise InvalidStatisticError(error.detail, field_name=f"where[{place}]") from None
-
-
-def condition_columns(where: Sequence[Condition]) -> tuple[str, ...]:
-    """Return the columns the conditions read, each once."""
-    return tuple(dict.fromkeys(condition.column for condition in where))
+    return found
 
 
 def values_ms(where: Sequence[Condition]) -> float:
@@ -132,25 +148,6 @@ def values_ms(where: Sequence[Condition]) -> float:
 def selecting_ms(where: Sequence[Condition], rows: int) -> float:
     """Return about how many milliseconds of one core it takes to select among so many rows."""
     return values_ms(where) + _MS_PER_ROW * rows * sum(each.op == "in" for each in where)
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The rows that meet every condition; the codes are made once for all blocks."""
-
-    conditions: tuple[tuple[Condition, tuple[int, ...]], ...]
-
-    @classmethod
-    def of(cls, where: Sequence[Condition], schema: Schema) -> Selection:
-        """Return the selection that conditions make on a schema that they fit."""
-        return cls(tuple((condition, condition.codes(schema)) for condition in where))
-
-    def among(self, block: Block, rows: int) -> Mask:
-        """Return which of a block's rows meet every condition."""
-        chosen = np.ones(rows, dtype=np.bool_)
-        for condition, codes in self.conditions:
-            chosen &= condition.meets(block[condition.column], codes)
-        return chosen
 
 
 def within(column: NumberColumn, value: float) -> bool:

@@ -1,7 +1,7 @@
 """The number of records, or of those that meet public conditions.
 
-T = #{i : x_i meets every condition}; one person moves it by at most 1 under
-either adjacency. Without conditions it is private under add-remove only.
+T = the number of records; one person moves it by at most 1 under either adjacency. The number of
+all records is private under add-remove only.
 """
 
 from __future__ import annotations
@@ -11,20 +11,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from mechanisms.contract import Data, InvalidStatisticError, Json, meaning
+from mechanisms.contract import InvalidStatisticError, Json, meaning
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.geometry.spaces import AdjacentOutputSpace
-from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, constant_slopes
-from mechanisms.statistics.conditions import (
-    Condition,
-    Selection,
-    check_conditions,
-    condition_columns,
-    values_ms,
-)
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.second_order import MomentReader
+from mechanisms.statistics.selecting import Where
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,19 +34,18 @@ class Count(Question):
     }
 
     kind: Literal["count"] = "count"
-    where: tuple[Condition, ...] = field(
+    where: Where = field(
         default=(),
         metadata=meaning(
             "Conditions that a record must meet, all of them, to be counted; at most 20. Without "
-            "any, every record counts: then `add_remove` only, since under `replace_one` the row "
-            "count is public."
+            "any, every record counts: then under `add_remove`, or in groups, only, since under "
+            "`replace_one` the row count is public."
         ),
     )
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
-        check_conditions(self.where, schema)
-        if not self.where and schema.adjacency is Adjacency.REPLACE_ONE:
+        if schema.known_rows is not None:
             raise InvalidStatisticError(
                 "the row count is public under replace_one; add a condition to count by",
                 field_name="where",
@@ -61,12 +53,11 @@ class Count(Question):
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
-        return 1 + values_ms(self.where)
+        return 1.0
 
     def moment_columns(self, schema: Schema, /) -> tuple[str, ...] | None:
-        """Return no column where moments hold the count: private, and of every record."""
-        hidden = schema.adjacency is Adjacency.ADD_REMOVE
-        return () if hidden and not self.where else None
+        """Return no column where moments hold the count: it is private."""
+        return () if schema.known_rows is None else None
 
     def from_moments(
         self, reader: MomentReader, _numbers: Sequence[NumberColumn], coordinates: Coordinates, /
@@ -75,7 +66,7 @@ class Count(Question):
         count = reader.sums(coordinates)[0, 0]
         return {"count": Leaf(value=count.value, slopes=count.slopes)}
 
-    def additive(self, schema: Schema) -> AdditiveForm:
+    def additive(self, schema: Schema) -> AdditiveForm:  # noqa: ARG002
         """Return the count's form: one coordinate, Delta = 1."""
         space = AdjacentOutputSpace(
             dimension=1,
@@ -90,25 +81,14 @@ class Count(Question):
         )
         return AdditiveForm(
             space=space,
-            total=lambda data: [self._total(data, schema)],
+            total=lambda data: [data.rows],
             answer=_answer,
             reference=constant_slopes(1),
             grid=lambda step: {"step": {"count": float(step)}},
             details={},
             noise_size=1,
-            columns_read=len(condition_columns(self.where)),
-            where=self.where,
             linear=True,
         )
-
-    def _total(self, data: Data, schema: Schema) -> int:
-        if not self.where:
-            return data.rows
-        total, selection = 0, Selection.of(self.where, schema)
-        for block in data.blocks(condition_columns(self.where)):
-            rows = len(block[self.where[0].column])
-            total += int(selection.among(block, rows).sum())
-        return total
 
 
 def _answer(coordinates: Coordinates) -> Tree:

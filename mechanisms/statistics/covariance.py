@@ -18,8 +18,7 @@ from typing import ClassVar, Literal
 
 from mechanisms.contract import Json, Statistic, meaning, require_numbers
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.privacy import Adjacency
-from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, public_rows
+from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree
 from mechanisms.statistics.moments import MAX_COLUMNS, Moments
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.readings import Reading, covers, of_matrix
@@ -97,8 +96,7 @@ class Covariance(Question):
 
 def moment_layout(columns: tuple[str, ...], schema: Schema) -> Layout:
     """Return where the moments of these columns sit in a release of all of them."""
-    public = schema.adjacency is Adjacency.REPLACE_ONE
-    return Layout(columns, cross=True, rows=public_rows(schema) if public else None)
+    return Layout.of(columns, schema, cross=True)
 
 
 def scaled_covariances(

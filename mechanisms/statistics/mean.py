@@ -5,6 +5,10 @@
 *Add-remove*: the count is private and released jointly: T = (F N, sums of
 codes), a cube with sensitivity F, since a record adds (F, a) with |a| <= F.
 ``mean = M + H T_j / max(T_0, F)``, clamped to the bounds: post-processing.
+
+*Under a filter of replace-one data* the count is private too, and a record may come, go or be
+replaced: the same T, its differences (0, a - a') and +-(F, a), with the hull
+``|s| <= 1, |w_j| <= 2 - |s|`` in units of F (:mod:`mechanisms.geometry.counted`).
 """
 
 from __future__ import annotations
@@ -16,7 +20,8 @@ from typing import ClassVar, Literal
 
 from mechanisms.contract import Data, Json, Statistic, meaning, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.geometry.spaces import cube_space
+from mechanisms.geometry.counted import SUMS, CountedBall, Cube
+from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import (
     AdditiveForm,
@@ -30,6 +35,8 @@ from mechanisms.statistics.questions import Question
 from mechanisms.statistics.readings import Reading, covers, of_columns
 from mechanisms.statistics.second_order import MomentReader
 from mechanisms.statistics.total import centred_space, linear_form
+
+_UNIT = "records and half-widths of the columns' bounds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +57,7 @@ class Mean(Question):
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         require_numbers(schema, self.columns, "columns")
-        if schema.adjacency is Adjacency.REPLACE_ONE:
-            public_rows(schema)
+        public_rows(schema)
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
@@ -76,17 +82,17 @@ class Mean(Question):
         """Return how the answer is read off means, or off sums where n is public."""
         if covers(source, "mean", self.columns):
             return of_columns(self.columns)
-        public = schema.adjacency is Adjacency.REPLACE_ONE
-        if not public or not covers(source, "sum", self.columns):
+        rows = public_rows(schema)
+        if rows is None or not covers(source, "sum", self.columns):
             return None
-        return of_columns(self.columns, factor=Fraction(1, public_rows(schema)))
+        return of_columns(self.columns, factor=Fraction(1, rows))
 
     def additive(self, schema: Schema) -> AdditiveForm:
-        """Return the means' form: one coordinate per column, and the count under add-remove."""
+        """Return the means' form: one coordinate per column, and the count where it is private."""
         names = self.columns
         numbers = require_numbers(schema, names, "columns")
-        if schema.adjacency is Adjacency.REPLACE_ONE:
-            rows = public_rows(schema)
+        rows = public_rows(schema)
+        if rows is not None:
             return linear_form(
                 names,
                 space=centred_space(len(names)),
@@ -94,10 +100,48 @@ class Mean(Question):
                 offsets=[column.midpoint for column in numbers],
                 units=[column.step / rows for column in numbers],
             )
-        return _joint_form(names, numbers)
+        replaced = schema.adjacency is Adjacency.REPLACE_ONE
+        space = any_change_space(len(names)) if replaced else add_remove_space(len(names))
+        return _joint_form(names, numbers, space)
 
 
-def _joint_form(names: tuple[str, ...], numbers: list[NumberColumn]) -> AdditiveForm:
+def add_remove_space(columns: int) -> AdjacentOutputSpace:
+    """Return the space of the count and sums of codes where a record is added or removed."""
+    return cube_space(
+        1 + columns,
+        half_width=Fraction(1),
+        unit=CODE_MAX,
+        unit_name=_UNIT,
+        description="a cube: the count moves by one, each centred sum by half its width",
+    )
+
+
+def any_change_space(columns: int) -> AdjacentOutputSpace:
+    """Return the space of the count and p sums where a record may also be replaced.
+
+    Delta_1 = 2 p and Delta_2 = 2 sqrt(p), of a replaced record; 1 + p and sqrt(1 + p), of one that
+    comes or goes, are no larger.
+    """
+    return AdjacentOutputSpace(
+        dimension=1 + columns,
+        l1=Fraction(2 * columns),
+        linf=Fraction(2),
+        l2_squared=Fraction(4 * columns),
+        hull="other",
+        norm_ball=CountedBall(Cube(columns), SUMS, hull=True),
+        description=(
+            "a centred sum moves by its width while the count stays, or by half of it as the "
+            "count moves by one"
+        ),
+        negligible_structure=False,
+        unit=CODE_MAX,
+        unit_name=_UNIT,
+    )
+
+
+def _joint_form(
+    names: tuple[str, ...], numbers: list[NumberColumn], space: AdjacentOutputSpace
+) -> AdditiveForm:
     def total(data: Data) -> list[int]:
         gram = data.gram(names)
         return [CODE_MAX * gram[0][0], *gram[0][1:]]
@@ -121,13 +165,7 @@ def _joint_form(names: tuple[str, ...], numbers: list[NumberColumn]) -> Additive
         }
 
     return AdditiveForm(
-        space=cube_space(
-            1 + len(names),
-            half_width=Fraction(1),
-            unit=CODE_MAX,
-            unit_name="records and half-widths of the columns' bounds",
-            description="a cube: the count moves by one, each centred sum by half its width",
-        ),
+        space=space,
         total=total,
         answer=answer,
         reference=reference,

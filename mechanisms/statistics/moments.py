@@ -15,7 +15,6 @@ from typing import ClassVar, Literal
 
 from mechanisms.contract import Json, meaning, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import (
     AdditiveForm,
     Coordinates,
@@ -55,8 +54,7 @@ class Moments(Question):
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         require_numbers(schema, self.columns, "columns", most=MAX_COLUMNS)
-        if schema.adjacency is Adjacency.REPLACE_ONE:
-            public_rows(schema)
+        public_rows(schema)
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
@@ -90,8 +88,8 @@ class Moments(Question):
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the form: ``p + p (p + 1) / 2`` coordinates, one more under add-remove."""
         numbers = require_numbers(schema, self.columns, "columns")
-        public = schema.adjacency is Adjacency.REPLACE_ONE
-        layout = Layout(self.columns, cross=True, rows=public_rows(schema) if public else None)
+        layout = Layout.of(self.columns, schema, cross=True)
+        public = layout.rows is not None
 
         def reference(rows: int | None) -> Coordinates | None:
             if public:

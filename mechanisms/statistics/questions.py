@@ -1,10 +1,13 @@
-"""What every question about rows may hold: columns that are derived for it.
+"""What every question about rows may hold: columns derived for it, conditions and groups.
 
     derive: {name: expression, ...}
+    where: [condition, ...]
+    by: [column, ...]
 
-They are columns of a view of the data (:mod:`mechanisms.views`), which is why they cost nothing;
-:func:`viewed` returns the question on that view. Expressions are kept as their one text, so that
-two spellings are one question.
+Derived columns are those of a view of the data (:mod:`mechanisms.views`), which is why they cost
+nothing; :func:`viewed` returns the question on that view. Expressions are kept as their one text,
+so that two spellings are one question. Conditions and groups say which rows an answer is about, of
+the view's columns: :mod:`mechanisms.filtered` and :mod:`mechanisms.grouped`.
 """
 
 from __future__ import annotations
@@ -12,19 +15,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 from mechanisms.contract import InvalidStatisticError, Json, Plan, Statistic, meaning
 from mechanisms.domain import Schema
 from mechanisms.exact.decimals import as_written
 from mechanisms.expressions.definitions import Definition
 from mechanisms.expressions.derived import DefinitionError
+from mechanisms.privacy import Adjacency
+from mechanisms.statistics.conditions import selecting_ms, values_ms
+from mechanisms.statistics.selecting import BY, WHERE, By, Parting, Where, about_groups
 from mechanisms.views import RowView, added_json, part_of
 
 MOST_DERIVED = 100
 _LONGEST_NAME = 100
 
+_MS_PER_GROUP = 0.1  # of a plan
+_MS_PER_CELL = 1e-5  # of a row and a column that is read
+_MS_PER_PLACED = 1e-5  # of a row that is put beside others of its part
+_MS_PER_ORDERED = 8e-5  # of a row whose value is sorted among others
+
 S = TypeVar("S", bound=Statistic)
+Q = TypeVar("Q", bound="Question")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +87,7 @@ class Derived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A statistic of rows, which may have columns derived for it."""
+    """A statistic of rows: of all or of some, in groups or not, with columns derived for it."""
 
     derive: Mapping[str, str | Derived] = field(
         default_factory=dict,
@@ -85,9 +97,26 @@ class Question:
             example={"log_income": "log(income + 1)"},
         ),
     )
+    where: Where = field(default=(), metadata=WHERE)
+    by: By = field(default=(), metadata=BY)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "derive", settled(self.derive))
+
+    @property
+    def is_of_all_rows(self) -> bool:
+        """Return whether the answer is one, and about every record."""
+        return not (self.where or self.by)
+
+    def parting(self, schema: Schema) -> Parting:
+        """Return the parts of the rows that the question is about.
+
+        Raises
+        ------
+        InvalidStatisticError
+            Conditions or groups do not fit the schema, or there are too many.
+        """
+        return Parting.of(self.where, self.by, schema)
 
 
 def settled(derive: Mapping[str, str | Derived]) -> dict[str, str | Derived]:
@@ -186,3 +215,46 @@ def viewed(statistic: S, schema: Schema) -> Viewed[S]:
         return Viewed(statistic, view, facts)
     made = statistic.designed(view)
     return Viewed(made.statistic, made.view, {**facts, **made.facts})
+
+
+def plain(statistic: Q) -> Q:
+    """Return the question without conditions and groups."""
+    return replace(statistic, where=(), by=())
+
+
+def check_asked(statistic: Statistic, schema: Schema) -> None:
+    """Raise :class:`InvalidStatisticError` when a question, of whatever records, does not fit."""
+    if isinstance(statistic, Question) and not statistic.is_of_all_rows:
+        statistic.parting(schema)
+        schema = replace(schema, selected=True)
+        cast(Statistic, plain(statistic)).check(schema)
+    else:
+        statistic.check(schema)
+
+
+def planning_ms(statistic: Statistic, schema: Schema, mechanism: str) -> float:
+    """Return about how many milliseconds of one core a plan takes, its conditions included."""
+    plan_ms = statistic.planning_ms(schema, mechanism)
+    if not isinstance(statistic, Question):
+        return plan_ms
+    groups = about_groups(statistic.by, schema)
+    return plan_ms + values_ms(statistic.where) + _MS_PER_GROUP * groups
+
+
+def reading_ms(statistic: Question, schema: Schema) -> float:
+    """Return about how many milliseconds it takes to read the parts, by the rows' public bound.
+
+    The library draws for a schema without a bound on its rows too; then they count for nothing.
+    """
+    known = schema.rows if schema.adjacency is Adjacency.REPLACE_ONE else schema.max_rows
+    rows = known or 0
+    columns = len(statistic.where) + len(statistic.by) + _columns_read(statistic)
+    ordered = _MS_PER_ORDERED if hasattr(statistic, "column") else 0.0
+    per_row = _MS_PER_CELL * columns + _MS_PER_PLACED + ordered
+    return selecting_ms(statistic.where, rows) + per_row * rows
+
+
+def _columns_read(statistic: Question) -> int:
+    """Return of how many columns a statistic reads sums, counts or rows."""
+    several = sum(len(getattr(statistic, name, None) or ()) for name in ("columns", "features"))
+    return several + sum(hasattr(statistic, name) for name in ("column", "target"))

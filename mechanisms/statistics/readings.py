@@ -14,7 +14,6 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from mechanisms.contract import Json, Noise, Outcome, Statistic
 from mechanisms.domain import Schema
-from mechanisms.statistics.conditions import Condition
 
 Reading = Callable[[Outcome], Outcome]
 
@@ -27,12 +26,9 @@ class ReadStatistic(Protocol):
         """Return how it is read off an answer to the source; None where that does not tell it."""
 
 
-def covers(
-    source: Statistic, kind: str, names: Sequence[str], *, where: Sequence[Condition] = ()
-) -> bool:
-    """Return whether the source is of this kind, these conditions, and these columns or more."""
-    known = source.kind == kind and getattr(source, "where", ()) == where
-    return known and set(names) <= set(_columns(source))
+def covers(source: Statistic, kind: str, names: Sequence[str]) -> bool:
+    """Return whether the source is of this kind, and of these columns or more."""
+    return source.kind == kind and set(names) <= set(_columns(source))
 
 
 def of_columns(names: Sequence[str], *, factor: Fraction | None = None) -> Reading:

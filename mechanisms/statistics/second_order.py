@@ -3,7 +3,8 @@
 *Coordinates*, with encoded |a| <= F, all in lattice units, never re-rounded:
 
 - replace-one: ``F a_j``, ``2 a_j**2`` and, with cross products, ``a_j a_k``;
-- add-remove: ``F**2 N``, ``F a_j``, ``2 a_j**2 - F**2`` and ``a_j a_k``.
+- add-remove, and wherever the count is private: ``F**2 N``, ``F a_j``, ``2 a_j**2 - F**2`` and
+  ``a_j a_k``.
 
 In scaled units (divided by F**2) a person moves each by at most 2, or 1 under
 add-remove, where one record reaches a corner of that cube, so that
@@ -18,27 +19,40 @@ where the concave ``sum |u_j| + g(|u_j|) + ...`` is largest at |u_j| = 1: Delta_
 <= p**2 + 2p. And Delta_2**2 <= p (71 + 8 sqrt 2)/16 + 4 p (p - 1)/2. Where only p of
 the q columns have their squares included (a regression's target has not), the same
 bounds are ``q**2 + 2p`` and ``p (71 + 8 sqrt 2)/16 + 4 (q - p) + 2 q (q - 1)``.
+
+*A private count, and a record replaced, added or removed* (a filter under replace-one). The
+differences are those of both kinds: those under replace-one leave the count as it is, and a centred
+square moves as one that is not. Each l_p sensitivity is the larger of the two, which is that
+of replace-one: 2 against 1; ``3.125 p + 2 (q - p) >= 1 + q + p`` for p >= 1, and 2 = 2 for one
+column without its square; with products ``q**2 + 2p`` against ``1 + q + p + q (q - 1)/2``; and so
+for Delta_2. The ball is that of :mod:`mechanisms.geometry.counted`. It lies inside the l_p balls:
+at the count s its l1 norms reach ``|s| + (1 - c |s|) Delta_1``, largest at s = 0 since
+c Delta_1 >= 1, and the squares of l2 norms ``s**2 + (1 - c |s|)**2 Delta_2**2``, convex in |s|
+and no larger at 1 than at 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 from mechanisms.contract import Data
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.geometry.counted import PRODUCTS, SQUARES, SUMS, CountedBall
 from mechanisms.geometry.cuts import add_remove_ball, replace_one_ball
 from mechanisms.geometry.joint_moments import JointMomentBall
 from mechanisms.geometry.second_moments import SecondMomentBall
 from mechanisms.geometry.smooth import SmoothBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space, upper_root
 from mechanisms.geometry.stacked import StackedBall
-from mechanisms.statistics.additive import Coordinates, Tree, clamp
+from mechanisms.privacy import Adjacency
+from mechanisms.statistics.additive import Coordinates, Tree, clamp, public_rows
 
 UNIT = CODE_MAX**2
+_JOINT_UNIT = "records and squared half-widths of the columns' bounds"
 _ONE_COLUMN_L1 = Fraction(25, 8)
 _ONE_COLUMN_L2_SQUARED = (71 + 8 * upper_root(Fraction(2))) / 16
 
@@ -125,12 +139,29 @@ class Layout:
         The public row count, or None where the count is private and released jointly.
     squared
         How many columns, from the first on, have their squares included; None for all.
+    replaced
+        Whether a record may be replaced where the count is private, and not only added or removed.
     """
 
     names: tuple[str, ...]
     cross: bool
     rows: int | None
     squared: int | None = None
+    replaced: bool = False
+
+    @classmethod
+    def of(
+        cls, names: tuple[str, ...], schema: Schema, *, cross: bool, squared: int | None = None
+    ) -> Layout:
+        """Return the layout of moments of these columns by the schema's public facts.
+
+        Raises
+        ------
+        InvalidStatisticError
+            The row count is public and zero.
+        """
+        replaced = schema.adjacency is Adjacency.REPLACE_ONE
+        return cls(names, cross, public_rows(schema), squared, replaced)
 
     @cached_property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -236,7 +267,9 @@ class Layout:
 
     def space(self) -> AdjacentOutputSpace:
         """Return the adjacent output space."""
-        return self._joint_space() if self.rows is None else self._replace_space()
+        if self.rows is not None:
+            return self._replace_space()
+        return self._any_change_space() if self.replaced else self._joint_space()
 
     def _replace_space(self) -> AdjacentOutputSpace:
         q, p = len(self.names), self._squares
@@ -274,14 +307,28 @@ class Layout:
         order = tuple(place for j in range(p) for place in (j, p + j))
         return StackedBall(parts=(one,) * p, order=order, hull=True)
 
+    def _any_change_space(self) -> AdjacentOutputSpace:
+        products = any(j < k for j, k in self.pairs)
+        taper = PRODUCTS if products else SQUARES if self.pairs else SUMS
+        ball = CountedBall(self._replace_ball(), taper, hull=not self.pairs)
+        return replace(
+            self._replace_space(),
+            norm_ball=ball,
+            description=(
+                "plus or minus (1, x_j, 2 x_j^2 - 1, x_j x_k) of one record, and what replacing "
+                "one does to the rest while the count stays"
+            ),
+            unit_name=_JOINT_UNIT,
+            outline=(),
+        )
+
     def _joint_space(self) -> AdjacentOutputSpace:
-        unit_name = "records and squared half-widths of the columns' bounds"
         if not self.pairs:  # a regression on an intercept alone: each sum moves as it likes
             return cube_space(
                 self.dimension,
                 half_width=Fraction(1),
                 unit=UNIT,
-                unit_name=unit_name,
+                unit_name=_JOINT_UNIT,
                 description="a cube: plus or minus (1, x_j) of one record",
             )
         return AdjacentOutputSpace(
@@ -294,7 +341,7 @@ class Layout:
             description="plus or minus (1, x_j, 2 x_j^2 - 1, x_j x_k) of one record",
             negligible_structure=False,
             unit=UNIT,
-            unit_name=unit_name,
+            unit_name=_JOINT_UNIT,
         )
 
 

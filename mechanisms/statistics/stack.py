@@ -16,8 +16,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from mechanisms.contract import InvalidStatisticError, Json, Statistic, meaning
 from mechanisms.domain import Schema
 from mechanisms.exact.decimals import as_written, has_decimals
-from mechanisms.statistics.histogram import MAX_CELLS, Histogram
-from mechanisms.statistics.questions import viewed
+from mechanisms.statistics.axes import MAX_CELLS
+from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.questions import check_asked, planning_ms, viewed
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 
 MAX_PARTS = 20
@@ -124,7 +125,7 @@ class Stack:
                 )
             try:
                 asked = viewed(part.statistic, schema)
-                asked.statistic.check(asked.view.schema)
+                check_asked(asked.statistic, asked.view.schema)
             except InvalidStatisticError as error:
                 raise within(index, error) from None
             if isinstance(asked.statistic, Histogram):
@@ -137,7 +138,7 @@ class Stack:
 
     def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core the parts' plans take together."""
-        return sum(part.statistic.planning_ms(schema, part.mechanism) for part in self.parts)
+        return sum(planning_ms(part.statistic, schema, part.mechanism) for part in self.parts)
 
     def exact_shares(self) -> tuple[Fraction, ...]:
         """Return the shares as the decimals they were written as.

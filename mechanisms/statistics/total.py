@@ -3,7 +3,7 @@
 *Replace-one*: T_j = sum of codes a, each centred at the column's midpoint, so a
 person moves every entry by at most 2F; the sum is ``n M + (H / F) T``, n public.
 
-*Add-remove, or with conditions*: a record contributes its value or nothing. With
+*Add-remove, or with the count private*: a record contributes its value or nothing. With
 M / H = u / v in lowest terms the value is ``(H / (F v)) c``, c = F u + v a an
 integer in [F(u - v), F(u + v)]. Its reach D_j differs by column, so entries get
 integer weights ``w_j = D // D_j`` which give all of them the sensitivity D.
@@ -17,8 +17,6 @@ from fractions import Fraction
 from math import lcm
 from typing import ClassVar, Literal
 
-import numpy as np
-
 from mechanisms.contract import Data, Json, Statistic, meaning, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.geometry.contributions import ContributionHull, contribution_hull
@@ -31,13 +29,6 @@ from mechanisms.statistics.additive import (
     Tree,
     constant_slopes,
     public_rows,
-)
-from mechanisms.statistics.conditions import (
-    Condition,
-    Selection,
-    check_conditions,
-    condition_columns,
-    values_ms,
 )
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.readings import Reading, covers, of_columns
@@ -63,26 +54,18 @@ class Sum(Question):
     columns: tuple[str, ...] = field(
         metadata=meaning("Number or boolean columns, each named once.")
     )
-    where: tuple[Condition, ...] = field(
-        default=(),
-        metadata=meaning(
-            "Conditions that a record must meet, all of them, to be added; at most 20.",
-            example=[{"column": "ocean_proximity", "op": "==", "value": "INLAND"}],
-        ),
-    )
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         require_numbers(schema, self.columns, "columns")
-        check_conditions(self.where, schema)
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
-        return 1 + 0.15 * len(self.columns) + values_ms(self.where)
+        return 1 + 0.15 * len(self.columns)
 
     def moment_columns(self, _schema: Schema, /) -> tuple[str, ...] | None:
-        """Return the columns whose moments determine the answer; None under conditions."""
-        return None if self.where else self.columns
+        """Return the columns whose moments determine the answer: all of them."""
+        return self.columns
 
     def from_moments(
         self, reader: MomentReader, numbers: Sequence[NumberColumn], coordinates: Coordinates, /
@@ -97,22 +80,23 @@ class Sum(Question):
 
     def reading(self, source: Statistic, schema: Schema, /) -> Reading | None:
         """Return how the answer is read off sums, or off means where n is public."""
-        if covers(source, "sum", self.columns, where=self.where):
+        if covers(source, "sum", self.columns):
             return of_columns(self.columns)
-        public = schema.adjacency is Adjacency.REPLACE_ONE
-        if not public or not covers(source, "mean", self.columns, where=self.where):
+        rows = public_rows(schema)
+        if rows is None or not covers(source, "mean", self.columns):
             return None
-        return of_columns(self.columns, factor=Fraction(public_rows(schema)))
+        return of_columns(self.columns, factor=Fraction(rows))
 
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the sums' form: one coordinate per column."""
         numbers = require_numbers(schema, self.columns, "columns")
-        if schema.adjacency is Adjacency.REPLACE_ONE and not self.where:
-            return self._centred(schema, numbers)
+        rows = public_rows(schema)
+        if rows is not None:
+            return self._centred(rows, numbers)
         return self._contributed(schema, numbers)
 
-    def _centred(self, schema: Schema, numbers: list[NumberColumn]) -> AdditiveForm:
-        rows, names = public_rows(schema), self.columns
+    def _centred(self, rows: int, numbers: list[NumberColumn]) -> AdditiveForm:
+        names = self.columns
         return linear_form(
             names,
             space=centred_space(len(names)),
@@ -132,7 +116,7 @@ class Sum(Question):
         weights = [reach // part.reach for part in parts]
 
         def total(data: Data) -> list[int]:
-            count, sums = self._selected_sums(data, schema)
+            count, *sums = data.gram(self.columns)[0]
             return [
                 weight * part.total(count, codes)
                 for weight, part, codes in zip(weights, parts, sums, strict=True)
@@ -158,27 +142,7 @@ class Sum(Question):
             total=total,
             offsets=[Fraction(0)] * len(parts),
             units=[part.unit / weight for part, weight in zip(parts, weights, strict=True)],
-            columns_read=len(self._columns_read) if self.where else 0,
-            where=self.where,
         )
-
-    @property
-    def _columns_read(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self.columns, *condition_columns(self.where))))
-
-    def _selected_sums(self, data: Data, schema: Schema) -> tuple[int, list[int]]:
-        """Return how many records are selected, and their sums of codes."""
-        if not self.where:
-            gram = data.gram(self.columns)
-            return gram[0][0], gram[0][1:]
-        count, sums = 0, [0] * len(self.columns)
-        selection = Selection.of(self.where, schema)
-        for block in data.blocks(self._columns_read):
-            chosen = selection.among(block, len(block[self.columns[0]]))
-            count += int(chosen.sum())
-            for index, name in enumerate(self.columns):
-                sums[index] += int(block[name][chosen].sum(dtype=np.int64))
-        return count, sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +221,6 @@ def linear_form(
     total: Callable[[Data], list[int]],
     offsets: list[Fraction],
     units: list[Fraction],
-    columns_read: int = 0,
-    where: Sequence[Condition] = (),
 ) -> AdditiveForm:
     """Return the form whose answer is ``{name: offset + unit * coordinate}``."""
 
@@ -282,7 +244,5 @@ def linear_form(
         },
         details={},
         noise_size=len(names),
-        columns_read=columns_read,
-        where=where,
         linear=True,
     )

@@ -14,7 +14,6 @@ from typing import ClassVar, Literal
 
 from mechanisms.contract import Json, Statistic, meaning, require_numbers
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, public_rows
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.readings import Reading, covers, of_columns, of_diagonal
@@ -47,8 +46,7 @@ class Variance(Question):
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         require_numbers(schema, self.columns, "columns", most=MAX_COLUMNS)
-        if schema.adjacency is Adjacency.REPLACE_ONE:
-            public_rows(schema)
+        public_rows(schema)
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
@@ -84,8 +82,8 @@ class Variance(Question):
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the form: two coordinates per column, and the count under add-remove."""
         numbers = require_numbers(schema, self.columns, "columns")
-        public = schema.adjacency is Adjacency.REPLACE_ONE
-        layout = Layout(self.columns, cross=False, rows=public_rows(schema) if public else None)
+        layout = Layout.of(self.columns, schema, cross=False)
+        public = layout.rows is not None
 
         def reference(rows: int | None) -> Coordinates | None:
             known = layout.rows if public else rows

@@ -19,6 +19,7 @@ from mechanisms.exact.rounding import working_precision
 from mechanisms.geometry.advisor import MOST_TRIES, advise
 from mechanisms.geometry.balls import NormBall
 from mechanisms.geometry.contributions import contribution_hull
+from mechanisms.geometry.counted import PRODUCTS, SQUARES, SUMS, CountedBall, Cube
 from mechanisms.geometry.cuts import Cut, CutBall, add_remove_ball, replace_one_ball
 from mechanisms.geometry.histograms import HistogramBall
 from mechanisms.geometry.joint_moments import JointMomentBall
@@ -62,6 +63,9 @@ BALLS: dict[str, NormBall] = {
     "cut, a regression": replace_one_ball(REGRESSION),
     "cut joint, 3 columns": add_remove_ball(joint(3, cross=True)),
     "cut joint, a regression": add_remove_ball(JointMomentBall(effects=3, pairs=REGRESSION.pairs)),
+    "counted sums": CountedBall(Cube(2), SUMS, hull=True),
+    "counted, 1 column": CountedBall(K2, SQUARES, hull=False),
+    "counted, a regression": CountedBall(replace_one_ball(REGRESSION), PRODUCTS, hull=False),
     "stacked": StackedBall(parts=(K2, K3, K2), order=(0, 3, 1, 2, 4, 5, 6), hull=False),
     "histogram": HistogramBall(4, filtered=False),
     "filtered histogram": HistogramBall(3, filtered=True),
@@ -111,8 +115,10 @@ def test_a_ball_is_a_norm_ball(name: str, data: st.DataObject) -> None:
 def test_the_hull_is_contained(name: str, data: st.DataObject) -> None:
     """Differences of two records, and convex combinations of them, never leave the ball."""
     ball, size = SMOOTH[name], 64**2
-    whole = getattr(ball, "whole", ball)
-    columns = {"stacked": 4}.get(name, getattr(whole, "effects", 0))
+    counted = isinstance(ball, CountedBall)
+    whole = ball.part if isinstance(ball, CountedBall) else ball
+    whole = getattr(whole, "whole", whole)
+    columns = whole.size if isinstance(whole, Cube) else getattr(whole, "effects", 4)
     codes = st.lists(st.integers(-64, 64), min_size=columns, max_size=columns)
 
     def contribution(x: Sequence[int]) -> list[int]:
@@ -123,9 +129,10 @@ def test_the_hull_is_contained(name: str, data: st.DataObject) -> None:
             for entry, place in zip(parts, (0, 3, 1, 2, 4, 5, 6), strict=True):
                 placed[place] = entry
             return placed
-        assert isinstance(whole, SecondMomentBall | JointMomentBall)
-        centre = 64**2 if isinstance(whole, JointMomentBall) else 0
-        products = [2 * x[j] ** 2 - centre if j == k else x[j] * x[k] for j, k in whole.pairs]
+        assert isinstance(whole, SecondMomentBall | JointMomentBall | Cube)
+        centre = 64**2 if counted or isinstance(whole, JointMomentBall) else 0
+        pairs = () if isinstance(whole, Cube) else whole.pairs
+        products = [2 * x[j] ** 2 - centre if j == k else x[j] * x[k] for j, k in pairs]
         return [*([centre] if centre else []), *(64 * code for code in x), *products]
 
     chosen = data.draw(st.lists(st.tuples(codes, codes), min_size=1, max_size=4))
@@ -136,6 +143,8 @@ def test_the_hull_is_contained(name: str, data: st.DataObject) -> None:
             [a - b for a, b in zip(contribution(x), contribution(y), strict=True)]
             for x, y in chosen
         ]
+    if counted:  # a record may also come or go
+        moves += [contribution(x) for x, _ in chosen]
     assert all(ball.contains(move, size) for move in moves)
     shares = [data.draw(st.integers(-9, 9)) for _ in moves]
     mixed = [
@@ -305,6 +314,7 @@ def small_law(
         (K3, 1, Fraction(3, 2), 16),
         (joint(1, cross=False), 2, Fraction(3, 2), 18),
         (HistogramBall(2, filtered=True), 1, Fraction(1, 2), 40),
+        (CountedBall(Cube(1), SUMS, hull=True), 1, Fraction(1), 30),
     ],
 )
 def test_draws_have_the_exact_small_law(
@@ -407,6 +417,29 @@ def test_kept_shares_are_as_documented(effects: int, kept: float) -> None:
     assert 1 / moments(effects).expected_tries == pytest.approx(kept, abs=0.01)
 
 
+def test_the_ball_of_a_count_and_a_sum_is_their_hull() -> None:
+    """Its corners are a record added at a bound, and one replaced from bound to bound."""
+    hull = Polytope.from_vertices(
+        [(Fraction(1), Fraction(s)) for s in (-1, 1)] + [(Fraction(0), Fraction(2))]
+    )
+    ball = CountedBall(Cube(1), SUMS, hull=True)
+    assert math.exp(ball.log_volume) == pytest.approx(6)
+    assert hull.log_volume == pytest.approx(ball.log_volume, abs=0.03)
+    for point in itertools.product(range(-5, 6), repeat=2):
+        assert ball.contains(point, 3) == hull.contains(point, 3)
+
+
+@pytest.mark.parametrize("name", ["counted sums", "counted, 1 column", "counted, a regression"])
+def test_no_wider_taper_would_hold_a_record_that_comes(name: str) -> None:
+    """With c larger by a part in fifty the ball would lose a record on its bounds."""
+    ball = BALLS[name]
+    assert isinstance(ball, CountedBall)
+    added = [64 * 64] * ball.dimension  # a record on its upper bounds, every product of it one
+    assert ball.contains(added, 64 * 64)
+    wider = CountedBall(ball.part, ball.taper * Fraction(51, 50), hull=False)
+    assert not wider.contains(added, 64 * 64)
+
+
 def test_volumes() -> None:
     """K_2: 40/3 of 16; K_3: 160/3 of 64; the difference body of a simplex: C(2c, c)/c!."""
     assert math.exp(K2.log_volume) == pytest.approx(40 / 3, rel=1e-3)
@@ -427,14 +460,15 @@ def test_moments_of_k_2_are_the_integrals() -> None:
     assert square.std == pytest.approx(math.sqrt(12 * 204 / 175), rel=1e-3)
 
 
-@pytest.mark.parametrize("rows", [9, None])
+@pytest.mark.parametrize(("rows", "replaced"), [(9, True), (None, False), (None, True)])
 @pytest.mark.parametrize("columns", [2, 5])
 @pytest.mark.parametrize("cross", [True, False])
 def test_the_ball_is_advised_and_lies_inside_the_others(
-    columns: int, cross: bool, rows: int | None
+    columns: int, cross: bool, rows: int | None, replaced: bool
 ) -> None:
     """Theorem 4.5: inside l1, l2 and linf of their sensitivities, at sampled points of the ball."""
-    space = Layout(tuple("abcde"[:columns]), cross=cross, rows=rows).space()
+    names = tuple("abcde"[:columns])
+    space = Layout(names, cross=cross, rows=rows, replaced=replaced).space()
     advice = advise(space)
     assert advice.norm == "optimal"
     assert "Theorem 4.5" in advice.reason

@@ -29,6 +29,7 @@ from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.total import Sum
 from mechanisms.statistics.variance import Variance
 from mechanisms.testing import audit_epsilon, neighbours, seeded_randomness
+from tests.mechanisms.forms import form_of
 from tests.mechanisms.offers import PROOFS
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
@@ -87,7 +88,7 @@ def test_the_loss_never_exceeds_epsilon(
 ) -> None:
     """Exact rationals over random and extreme neighbours, for every norm on offer."""
     made, eps = schema(adjacency, 3), Epsilon.parse(epsilon).fraction
-    form = statistic.additive(made)
+    form = form_of(statistic, made)
     balls: list[Ball | NormBall] = list(
         dict.fromkeys([*BALLS, form.space.optimal_ball] if form.space.optimal_ball else BALLS)
     )
@@ -112,7 +113,7 @@ def test_the_loss_never_exceeds_epsilon(
 @pytest.mark.parametrize("statistic", EVERY, ids=lambda s: s.kind)
 def test_the_lattice_is_fine_enough(statistic: AdditiveStatistic, epsilon: str) -> None:
     """Delta >= 4 m max(1, eps) steps, and no finer than twice that beyond the statistic's own."""
-    space = statistic.additive(schema(ADD, 3)).space
+    space = form_of(statistic, schema(ADD, 3)).space
     eps = Epsilon.parse(epsilon).fraction
     for ball in ("l2", "linf"):
         noise = IntegerNoise.calibrated(space, ball, eps)

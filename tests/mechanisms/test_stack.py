@@ -28,6 +28,7 @@ from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.stack import MAX_PARTS, Part, Stack
 from mechanisms.statistics.total import Sum
 from mechanisms.testing import neighbours, seeded_randomness
+from tests.mechanisms.forms import form_of
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 COLUMNS = {
@@ -87,7 +88,7 @@ def test_the_joint_loss_never_exceeds_epsilon(adjacency: Adjacency) -> None:
     epsilon, made = Epsilon.parse("0.7"), schema(adjacency, 3)
     shares = split(epsilon, question.exact_shares())
     assert [share.fraction for share in shares] == [Fraction(k, 10) for k in (1, 2, 4)]
-    forms = [part.additive(made) for part in parts]
+    forms = [form_of(part, made) for part in parts]
     noises = [
         IntegerNoise.calibrated(form.space, "l1", share.fraction)
         for form, share in zip(forms, shares, strict=True)

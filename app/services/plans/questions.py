@@ -17,7 +17,7 @@ from mechanisms.catalog import STATISTICS
 from mechanisms.contract import Statistic
 from mechanisms.domain import Schema
 from mechanisms.privacy import Epsilon
-from mechanisms.statistics.questions import Derived, deriving
+from mechanisms.statistics.questions import Derived, deriving, planning_ms
 from mechanisms.statistics.stack import Stack
 
 KINDS: Sequence[str] = tuple(STATISTICS)
@@ -65,7 +65,7 @@ class Question:
 
     def planning_ms(self, schema: Schema) -> float:
         """Return about how many milliseconds of one core it takes to plan or preview it."""
-        return self.statistic.planning_ms(schema, self.mechanism)
+        return planning_ms(self.statistic, schema, self.mechanism)
 
     def to_json(self) -> dict[str, object]:
         """Return the question as JSON-ready fields, defaults filled in."""

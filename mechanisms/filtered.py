@@ -1,0 +1,99 @@
+"""A statistic of the records that meet public conditions: ``where``, for every mechanism.
+
+    release M(D_phi),   D_phi = {x in D : phi(x)},   phi a public function of one record.
+
+**Privacy.** Let D and D' be neighbours.
+
+*Add-remove.* The record that comes or goes is in D_phi or not. So D_phi and D'_phi are equal or
+add-remove neighbours, and M, planned as without conditions, is epsilon-DP.
+
+*Replace-one.* A record r gives way to r'. If phi holds for neither, D_phi = D'_phi; if for both,
+one record of D_phi is replaced; if for r alone, one is removed; if for r' alone, one is added. The
+number of rows in D_phi then differs, so it is private. So M must be epsilon-DP under all three
+changes (*any one change*), and no constant of it may depend on how many rows there are. A schema
+with ``selected`` set says that to whoever plans, and this is how each mechanism answers:
+
+- *K-norm, and the functional mechanism*: the differences of all three kinds are the adjacent
+  output space. What is summed is what is summed under add-remove, count included, and the space
+  holds both (0, t(r) - t(r')) and +-(1, t(r)): :mod:`mechanisms.geometry.counted`,
+  :mod:`mechanisms.statistics.second_order`, :mod:`mechanisms.statistics.mean`. Counts, histograms
+  and sums add a record's contribution or nothing: :mod:`mechanisms.statistics.histogram`,
+  :mod:`mechanisms.statistics.total`, :mod:`mechanisms.functional.moments`.
+- *K-norm gradient*: a record contributes g to the gradient, a replaced one g - g', and Delta is
+  the largest norm of both. That is the Delta of replace-one, everywhere: for regressions and the
+  geometric median it is twice what bounds ||g||; for a quantile 1 against max(tau, 1 - tau), for
+  several jointly 2 against 2 (1 - gap). The hull of a quantile regression's changes holds
+  a (1, x) too: ``|u_j| <= |u_1| <= 2 M - (2 M - 1) |u_1|`` for |u_1| = |a| <= M <= 1.
+- *Exponential mechanism*: one record's loss lies in [0, Delta], so it moves by at most Delta when
+  it is replaced, added or removed, at the rate of replace-one, epsilon / (2 Delta).
+- *Objective perturbation*: the tilt's Delta as for gradients. With the records in common, one more
+  multiplies the determinant of the Hessian by a factor in [1, 1 + lambda / gamma]; a record
+  replaced by a ratio of two such factors. So exp(epsilon (1 - q)) covers all three changes.
+
+*Rows that are counted nowhere.* The public row count, or its bound, is a bound on D_phi as well:
+what is refused, what a draw may cost and the grids depend on it. A filter that selects nobody is
+planned and drawn like any other, as a data set without rows under add-remove is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from mechanisms.contract import Calibrate, Data, Outcome, Plan
+from mechanisms.domain import Schema
+from mechanisms.parted import parts_of
+from mechanisms.privacy import Adjacency, PrivacyLoss
+from mechanisms.randomness import Randomness
+from mechanisms.statistics.questions import Question, plain, reading_ms
+from mechanisms.statistics.selecting import Parting
+
+REDUCTIONS = {
+    Adjacency.ADD_REMOVE: (
+        "One record more or less is one more or less of those that meet the conditions, or none: "
+        "planned as without them."
+    ),
+    Adjacency.REPLACE_ONE: (
+        "A replaced record may replace, add or remove one of those that meet the conditions: "
+        "planned for all three, with their number private."
+    ),
+}
+
+
+def plan_filtered(
+    calibrate: Calibrate, statistic: Question, schema: Schema, epsilon: PrivacyLoss, norm: str
+) -> Plan:
+    """Return the plan of a statistic of the records that meet its conditions.
+
+    Parameters
+    ----------
+    calibrate
+        The mechanism's, for the statistic of all records.
+
+    Raises
+    ------
+    InvalidStatisticError
+        What the mechanism raises; the conditions do not fit the schema.
+    """
+    parting = statistic.parting(schema)
+    plan = calibrate(plain(statistic), replace(schema, selected=True), epsilon, norm)
+    return replace(
+        plan,
+        guarantee=replace(plan.guarantee, reduction=REDUCTIONS[schema.adjacency]),
+        draw=FilteredDraw(parting, plan.draw),
+        expected_ms=plan.expected_ms + reading_ms(statistic, schema),
+        time_depends_on_data=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredDraw:
+    """Draws from the rows that are selected."""
+
+    parting: Parting
+    draw: Callable[[Data, Randomness], Outcome]
+
+    def __call__(self, data: Data, randomness: Randomness) -> Outcome:
+        """Return one release."""
+        (part,) = parts_of(data, self.parting)
+        return self.draw(part, randomness)

@@ -1,0 +1,303 @@
+r"""A statistic in every public group of the records: ``by``, for every mechanism.
+
+    release (M(D_1), ..., M(D_k)),   D_c = the records in group c,   independently,
+
+groups being public cells (:mod:`mechanisms.statistics.selecting`), empty ones drawn like others.
+
+**Privacy.** A record is in one group at most, by a public function of the record alone.
+
+*Add-remove.* The record that comes or goes changes one D_c, by one record. So if M is epsilon-DP
+under add-remove, all answers together are (parallel composition): every group has the whole
+epsilon.
+
+*Replace-one.* A record is replaced within its group, or leaves one and enters another; a filter
+may make it leave or enter alone. Let M lose e_move under one addition or removal. Two groups that
+change by one record each lose 2 e_move together, their draws being independent. A replacement
+within a group is a removal and an addition, so it loses at most 2 e_move as well, by the triangle
+inequality of log ratios. Hence M planned under add-remove, its row count private, at epsilon / 2
+makes the whole epsilon-DP. In Delta: ``max(Delta_replace, 2 Delta_add_remove)``, which is the
+second. For a sum over records that is all there is to have: a move needs
+e_move <= epsilon / 2, whatever a replacement needs.
+
+*Counts and histograms under replace-one* are drawn jointly: the counts of all groups are one
+histogram over groups and cells, whose adjacent output space has a hull that is drawn from
+(:mod:`mechanisms.geometry.histograms`). It holds the moves e_i - e_j at norm 1, where
+independent draws at epsilon / 2 have the l1 ball around it, at norm 2.
+
+*zCDP.* Let a draw cost rho under one addition or removal. Under add-remove all of them together
+cost rho. Under replace-one two groups cost 2 rho together, and a replacement within one costs
+4 rho: zCDP of groups of two (Bun & Steinke 2016, Proposition 1.9). The larger is charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import islice
+from typing import Any, cast
+
+from mechanisms import knorm
+from mechanisms.contract import (
+    Calibrate,
+    Data,
+    InvalidStatisticError,
+    Json,
+    Noise,
+    Outcome,
+    Plan,
+    Statistic,
+)
+from mechanisms.domain import Schema
+from mechanisms.filtered import FilteredDraw
+from mechanisms.parted import parts_of
+from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, split
+from mechanisms.randomness import Randomness
+from mechanisms.statistics.axes import MAX_CELLS
+from mechanisms.statistics.correlation import Correlation
+from mechanisms.statistics.count import Count
+from mechanisms.statistics.covariance import Covariance
+from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.questions import Question, plain, reading_ms
+from mechanisms.statistics.selecting import Parting, merged
+
+_REDUCTIONS = {
+    Adjacency.ADD_REMOVE: (
+        "One record more or less changes one group: each is drawn at the whole epsilon "
+        "(parallel composition)."
+    ),
+    Adjacency.REPLACE_ONE: (
+        "A replaced record may leave one group and enter another: each is drawn at half of "
+        "epsilon, for one record more or less, which covers a replacement within a group too."
+    ),
+}
+_JOINT = (
+    "A replaced record may leave one group and enter another: the counts of all groups are drawn "
+    "jointly, for both at once."
+)
+
+
+def plan_grouped(
+    calibrate: Calibrate, statistic: Question, schema: Schema, epsilon: PrivacyLoss, norm: str
+) -> Plan:
+    """Return the plan of a statistic in every group, of the records that meet its conditions.
+
+    Parameters
+    ----------
+    calibrate
+        The mechanism's, for the statistic of all records.
+
+    Raises
+    ------
+    InvalidStatisticError
+        What the mechanism raises; conditions or groups do not fit the schema.
+    """
+    parting = statistic.parting(schema)
+    if schema.adjacency is Adjacency.REPLACE_ONE and isinstance(statistic, Count | Histogram):
+        return _plan_jointly(statistic, parting, schema, epsilon, norm)
+    if parting.cells * answer_numbers(plain(statistic), schema) > MAX_CELLS:
+        raise InvalidStatisticError(
+            f"the answers of all groups have at most {MAX_CELLS} numbers", field_name="by"
+        )
+    share, facts = group_epsilon(schema, epsilon), group_facts(schema)
+
+    def planned(facts: Schema) -> Plan:
+        return calibrate(plain(statistic), facts, share, norm)
+
+    plan = planned(facts)
+    each_ms = plan.expected_ms
+    if plan.time_depends_on_data:  # it reads rows, and those of all groups are no more than all
+        even = replace(facts, max_rows=_even(facts.max_rows, parting.cells))
+        each_ms = planned(even).expected_ms
+    groups = Groups(parting.labels)
+    return replace(
+        plan,
+        guarantee=_guarantee(plan.guarantee, schema, epsilon),
+        draw=GroupedDraw(parting, groups, plan.draw),
+        preview=lambda rows: groups.noise([plan.preview(_even(rows, parting.cells))] * len(groups)),
+        expected_ms=parting.cells * each_ms + reading_ms(statistic, schema),
+        time_depends_on_data=True,
+        figure=_no_figure,
+        details={**plan.details, "groups": parting.cells, "epsilon_per_group": str(share)},
+    )
+
+
+def group_facts(schema: Schema) -> Schema:
+    """Return the public facts that each group is planned with by itself."""
+    if schema.adjacency is Adjacency.ADD_REMOVE:
+        return replace(schema, selected=True)
+    most = schema.rows  # a group has no more rows than the data set
+    return replace(schema, adjacency=Adjacency.ADD_REMOVE, rows=None, max_rows=most, selected=True)
+
+
+def group_epsilon(schema: Schema, epsilon: PrivacyLoss) -> PrivacyLoss:
+    """Return what each group's draw may lose by one record more or less."""
+    if schema.adjacency is Adjacency.ADD_REMOVE:
+        return epsilon
+    half, _ = split(epsilon, [Fraction(1), Fraction(1)])
+    return half
+
+
+def answer_numbers(statistic: Statistic | Question, schema: Schema) -> int:
+    """Return about how many numbers an answer about all records has, besides their noise."""
+    if isinstance(statistic, Histogram):
+        return statistic.size(schema)
+    columns = len(getattr(statistic, "columns", getattr(statistic, "features", ())))
+    if isinstance(statistic, Moments | Covariance | Correlation):
+        return columns * (columns + 1)
+    return columns + len(getattr(statistic, "levels", ())) + 1
+
+
+def _guarantee(group: Guarantee, schema: Schema, epsilon: PrivacyLoss) -> Guarantee:
+    """Return what all groups promise together, from what one promises."""
+    rho = group.zcdp if schema.adjacency is Adjacency.ADD_REMOVE else 4 * group.zcdp
+    return replace(
+        group,
+        epsilon=epsilon,
+        adjacency=schema.adjacency,
+        sensitivity_unit=f"{group.sensitivity_unit}; of one group, by one record more or less",
+        rho=rho,
+        reduction=_REDUCTIONS[schema.adjacency],
+    )
+
+
+def _even(rows: int | None, groups: int) -> int | None:
+    """Return how many rows a group has where as many are spread evenly."""
+    return None if rows is None else rows // groups
+
+
+def _no_figure() -> None:
+    """Draw nothing: a figure shows one group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Puts answers side by side under the groups' labels."""
+
+    labels: Sequence[Mapping[str, str]]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def table(self, values: Sequence[Json]) -> Json:
+        """Return ``{"groups": [{"by": labels, "value": value}]}``."""
+        rows = zip(self.labels, values, strict=True)
+        return {"groups": [{"by": dict(labels), "value": value} for labels, value in rows]}
+
+    def together(self, outcomes: Sequence[Outcome]) -> Outcome:
+        """Return the answers of all groups as one."""
+        return Outcome(
+            value=self.table([outcome.value for outcome in outcomes]),
+            noise=self.noise([outcome.noise for outcome in outcomes]),
+        )
+
+    def parts(self, value: Json, noise: Noise | None) -> Iterator[tuple[Json, Noise | None]]:
+        """Yield what each group's answer was."""
+        for place in range(len(self)):
+            own = None
+            if noise is not None:
+                own = Noise(_of_group(noise.std, place), _of_group(noise.interval_95, place))
+            yield _of_group(value, place), own
+
+    def noise(self, parts: Sequence[Noise | None]) -> Noise | None:
+        """Return the groups' laws; None where one is not known, as then none is."""
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        return Noise(
+            std=self.table([part.std for part in known]),
+            interval_95=self.table([part.interval_95 for part in known]),
+        )
+
+
+def _of_group(table: Json, place: int) -> Json:
+    rows = cast(Sequence[Json], table["groups"])
+    return cast(Json, rows[place]["value"])
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedDraw:
+    """Draws every group, from disjoint bits."""
+
+    parting: Parting
+    groups: Groups
+    draw: Callable[[Data, Randomness], Outcome]
+
+    def __call__(self, data: Data, randomness: Randomness) -> Outcome:
+        """Return one release."""
+        parts = parts_of(data, self.parting)
+        return self.groups.together([self.draw(part, randomness) for part in parts])
+
+
+# Counts and histograms, jointly
+
+
+def _plan_jointly(
+    statistic: Count | Histogram,
+    parting: Parting,
+    schema: Schema,
+    epsilon: PrivacyLoss,
+    norm: str,
+) -> Plan:
+    plan = knorm.calibrate(
+        _whole(statistic), replace(schema, selected=bool(statistic.where)), epsilon, norm
+    )
+    table = _JointTable(Groups(parting.labels), isinstance(statistic, Count))
+    chosen = Parting(parting.conditions, ())
+    draw = FilteredDraw(chosen, plan.draw) if statistic.where else plan.draw
+    return replace(
+        plan,
+        guarantee=replace(plan.guarantee, reduction=_JOINT),
+        draw=lambda data, randomness: table.outcome(draw(data, randomness)),
+        preview=lambda rows: table.noise(plan.preview(rows)),
+        expected_ms=plan.expected_ms + reading_ms(statistic, schema),
+        time_depends_on_data=True,
+        figure=_no_figure,
+        details={**plan.details, "groups": parting.cells},
+    )
+
+
+def _whole(statistic: Count | Histogram) -> Histogram:
+    """Return the histogram over all groups, and the statistic's own cells in each."""
+    names, edges = merged(statistic.by)
+    if isinstance(statistic, Count):
+        return Histogram(columns=tuple(names), edges=edges)
+    if set(names) & set(statistic.columns):
+        raise InvalidStatisticError("a column is counted and makes groups", field_name="by")
+    return Histogram(columns=(*names, *statistic.columns), edges={**edges, **statistic.edges})
+
+
+@dataclass(frozen=True, slots=True)
+class _JointTable:
+    """Cuts the cells of the histogram over all groups into the groups' answers."""
+
+    groups: Groups
+    counts: bool
+
+    def outcome(self, whole: Outcome) -> Outcome:
+        """Return the release."""
+        return Outcome(value=self._cut(whole.value), noise=self.noise(whole.noise))
+
+    def noise(self, whole: Noise | None) -> Noise | None:
+        """Return its noise."""
+        if whole is None:
+            return None
+        return Noise(std=self._cut(whole.std), interval_95=self._cut(whole.interval_95))
+
+    def _cut(self, whole: Json) -> Json:
+        cells: Any = whole["cells"]
+        rest, each = iter(cells), len(cells) // len(self.groups)
+        return self.groups.table(
+            [self._value(list(islice(rest, each))) for _ in self.groups.labels]
+        )
+
+    def _value(self, cells: Sequence[Mapping[str, Any]]) -> Json:
+        if self.counts:
+            return {"count": cells[0]["count"]}
+        return {"cells": [self._own(cell) for cell in cells]}
+
+    def _own(self, cell: Mapping[str, Any]) -> Json:
+        groups = self.groups.labels[0].keys()
+        own = {name: label for name, label in cell["cell"].items() if name not in groups}
+        return {"cell": own, "count": cell["count"]}

@@ -1,0 +1,185 @@
+"""Public parts of private rows, each a data set of its own, from one pass over the rows.
+
+    part c = the rows that a public map places in c.
+
+*What is computed.* The first part that is asked for a sketch has it made for all of them: blocks
+are read once, sorted by their place, and each run of one place is summed. Rows in no part are
+summed like a part of their own and then left out, so that how long a sketch takes says little of
+how many rows the parts hold. Sketches are exact integers, whatever the order.
+
+**Privacy.** A part is as private as the rows it is taken from; nothing here is released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import pairwise
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.contract import Block, Data, T
+from mechanisms.domain import CODE_BITS, CODE_MAX
+from mechanisms.sketches import Ordered, exact_gram, merge_ordered
+
+_KEY_BITS = CODE_BITS + 2  # a code of [-F, F], moved to start at 0
+
+Gram = list[list[int]]
+
+
+class Placing(Protocol):
+    """A public map from a row to the part it is in; two with the same key are the same map."""
+
+    @property
+    def key(self) -> Hashable: ...
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns it reads, at least one."""
+
+    @property
+    def cells(self) -> int:
+        """Return the number of parts."""
+
+    def place(self, block: Block) -> NDArray[np.uint16]:
+        """Return the part of each row; ``cells`` for a row in none."""
+
+
+def parts_of(data: Data, placing: Placing) -> list[Part]:
+    """Return the parts, which share what is computed for one of them."""
+    whole = _Whole(data, placing)
+    return [Part(whole, place) for place in range(placing.cells)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """One part of the rows, as data."""
+
+    whole: _Whole
+    place: int
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows the part has: private under either adjacency."""
+        return int(self.whole.counts()[self.place])
+
+    def gram(self, columns: Sequence[str]) -> Gram:
+        """Return the exact Gram matrix of (1, codes of the named number columns)."""
+        return [row.copy() for row in self.whole.grams(tuple(columns))[self.place]]
+
+    def ordered(self, column: str) -> Ordered:
+        """Return a number column's distinct codes, ascending, and their counts."""
+        return self.whole.ordered(column)[self.place]
+
+    def category_counts(self, column: str) -> NDArray[np.int64]:
+        """Return how often each declared value of a category column occurs."""
+        counts: NDArray[np.int64] = self.whole.category_counts(column)[self.place]
+        return counts
+
+    def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
+        """Yield the part's rows, in blocks that may be empty."""
+        for block, place in self.whole.blocks(columns):
+            here = place == self.place
+            yield {name: block[name][here] for name in columns}
+
+    def remembered(self, key: Hashable, make: Callable[[], T], nbytes: Callable[[T], int], /) -> T:
+        """Return what was made of these rows under the key, or make it."""
+        return self.whole.remembered((self.place, key), make, nbytes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Whole:
+    """All parts of one data set; the last entry of every sketch but one is that of no part."""
+
+    data: Data
+    placing: Placing
+    known: dict[Hashable, object] = field(default_factory=dict)
+
+    def remembered(self, key: Hashable, make: Callable[[], T], nbytes: Callable[[T], int]) -> T:
+        """Return what is known here, was kept by the data, or is made now."""
+        if key not in self.known:
+            self.known[key] = self.data.remembered((self.placing.key, key), make, nbytes)
+        return cast(T, self.known[key])
+
+    def blocks(self, columns: Sequence[str]) -> Iterator[tuple[Block, NDArray[np.uint16]]]:
+        """Yield blocks of rows with the place of each row."""
+        wanted = tuple(dict.fromkeys((*columns, *self.placing.columns)))
+        for block in self.data.blocks(wanted):
+            yield block, self.placing.place(block)
+
+    def counts(self) -> NDArray[np.int64]:
+        return self.remembered("rows", self._counts, lambda made: made.nbytes)
+
+    def grams(self, columns: tuple[str, ...]) -> list[Gram]:
+        bytes_each = 100 * (1 + len(columns)) ** 2  # Python's integers
+        return self.remembered(
+            ("gram", columns), lambda: self._grams(columns), lambda made: bytes_each * len(made)
+        )
+
+    def ordered(self, column: str) -> list[Ordered]:
+        return self.remembered(
+            ("ordered", column),
+            lambda: self._ordered(column),
+            lambda made: sum(codes.nbytes + counts.nbytes for codes, counts in made),
+        )
+
+    def category_counts(self, column: str) -> NDArray[np.int64]:
+        return self.remembered(
+            ("categories", column), lambda: self._categories(column), lambda made: made.nbytes
+        )
+
+    def _counts(self) -> NDArray[np.int64]:
+        size = self.placing.cells + 1
+        counts = np.zeros(size, dtype=np.int64)
+        for _, place in self.blocks(()):
+            counts += np.bincount(place, minlength=size)
+        return counts
+
+    def _grams(self, columns: tuple[str, ...]) -> list[Gram]:
+        size = self.placing.cells + 1
+        empty = exact_gram([np.zeros(0, dtype=np.int32)] * len(columns), 0)
+        totals = [empty] * size
+        for block, place in self.blocks(columns):
+            order = np.argsort(place, kind="stable")
+            codes = [block[name][order] for name in columns]
+            ends = np.cumsum(np.bincount(place, minlength=size)).tolist()
+            for cell, (low, high) in enumerate(pairwise([0, *ends])):
+                if low < high:
+                    run = [column[low:high] for column in codes]
+                    totals[cell] = totals[cell] + exact_gram(run, high - low)
+        return [[[int(entry) for entry in row] for row in total] for total in totals]
+
+    def _ordered(self, column: str) -> list[Ordered]:
+        found = [
+            _distinct((place.astype(np.int64) << _KEY_BITS) + (block[column] + CODE_MAX))
+            for block, place in self.blocks((column,))
+        ]
+        nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        keys, counts = reduce(_merged, found, nothing)
+        codes = ((keys & ((1 << _KEY_BITS) - 1)) - CODE_MAX).astype(np.int32)
+        starts = np.arange(self.placing.cells + 1, dtype=np.int64) << _KEY_BITS
+        ends = np.searchsorted(keys, starts).tolist()
+        return [(codes[low:high], counts[low:high]) for low, high in pairwise(ends)]
+
+    def _categories(self, column: str) -> NDArray[np.int64]:
+        size, values = self.placing.cells + 1, len(self.data.category_counts(column))
+        counts = np.zeros(size * values, dtype=np.int64)
+        for block, place in self.blocks((column,)):
+            cell = place.astype(np.int64) * values + block[column]
+            counts += np.bincount(cell, minlength=len(counts))
+        return counts.reshape(size, values)
+
+
+Counted = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+def _distinct(keys: NDArray[np.int64]) -> Counted:
+    found, counts = np.unique(keys, return_counts=True)
+    return found, counts.astype(np.int64, copy=False)
+
+
+def _merged(first: Counted, second: Counted) -> Counted:
+    return cast(Counted, merge_ordered(cast(Ordered, first), cast(Ordered, second)))
