@@ -7,14 +7,14 @@ from dataclasses import replace
 from mechanisms.domain import Schema
 from mechanisms.parted import parts_of
 from mechanisms.statistics.additive import AdditiveForm, AdditiveStatistic
-from mechanisms.statistics.selecting import Parting, Selecting, plain
+from mechanisms.statistics.questions import Question, plain
 
 
 def form_of(statistic: AdditiveStatistic, schema: Schema) -> AdditiveForm:
     """Return the form; its total takes all records, and sums those that meet the conditions."""
-    if not (isinstance(statistic, Selecting) and statistic.where):
+    if not (isinstance(statistic, Question) and statistic.where):
         return statistic.additive(schema)
-    parting, question = Parting.of(statistic, schema), plain(statistic)
+    parting, question = statistic.parting(schema), plain(statistic)
     assert isinstance(question, AdditiveStatistic)
     form = question.additive(replace(schema, selected=True))
     return replace(form, total=lambda data: form.total(parts_of(data, parting)[0]))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Mapping
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +30,7 @@ from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.readings import ReadStatistic
 from mechanisms.statistics.second_order import MomentStatistic
+from mechanisms.statistics.selecting import Bands
 from mechanisms.statistics.stack import Part, Stack
 from mechanisms.statistics.total import Sum
 from mechanisms.statistics.variance import Variance
@@ -296,6 +299,8 @@ RICH = (Condition(column="x", op=">", value=5),)
         ),
         (Mean(columns=("x",)), Variance(columns=("x",)), "mean.* of x"),
         (Sum(columns=("x",), where=RICH), Mean(columns=("x",)), "sum under the same .* of x"),
+        (Sum(columns=("x",), by=("region",)), Sum(columns=("x",)), "sum in the same groups of x"),
+        (Moments(columns=("x", "y")), Mean(columns=("x",), by=("region",)), "covariance"),
         (Correlation(columns=("x", "y")), Covariance(columns=("x", "y")), "correlation of x, y"),
         (Histogram(columns=("region",)), Count(), "nothing"),
     ],
@@ -376,6 +381,42 @@ def same_as_drawn(proof: Proof, released: Released, made: Schema) -> Noise | Non
     return derived.noise
 
 
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"where": RICH},
+        {"by": ("region",)},
+        {"where": RICH, "by": ("region", Bands(column="y", edges=(0, 5, 10)))},
+    ],
+    ids=["where", "by", "where and by"],
+)
+def test_what_moments_of_some_records_determine_is_that_of_the_same_records(
+    asked: Mapping[str, Any], adjacency: Adjacency
+) -> None:
+    """Filtered, in groups, and both: each number as a direct draw has it, all but without noise."""
+    made, epsilon = schema(adjacency), Epsilon.parse("10000")
+    released = release(Moments(columns=("x", "y"), **asked), adjacency, epsilon="10000")
+    for wanted in (
+        Mean(columns=("x",), **asked),
+        Variance(columns=("y",), **asked),
+        Sum(columns=("y",), **asked),
+        LinearRegression(target="y", features=("x",), **asked),
+    ):
+        derived = derive(wanted, released, made)
+        mechanism = "functional" if isinstance(wanted, LinearRegression) else "auto"
+        direct = calibrate(wanted, made, epsilon, mechanism=mechanism).draw(
+            DATA, seeded_randomness(6)
+        )
+        assert skeleton(derived.value) == skeleton(direct.value)
+        assert derived.noise is not None
+        mirrors(derived.noise, derived.value)
+        if not isinstance(wanted, LinearRegression):
+            answers = numbers(derived.value), numbers(direct.value), numbers(derived.noise.std)
+            for one, two, std in zip(*answers, strict=True):
+                assert one == pytest.approx(two, abs=0.2 + 12 * std)
+
+
 ADDITIVE = [proof for proof in PROOFS if proof.mechanism == "k_norm"]
 
 
@@ -388,6 +429,8 @@ def test_what_moments_determine_is_derived_from_them(adjacency: Adjacency) -> No
         wanted = proof.statistic
         if not isinstance(wanted, MomentStatistic) or wanted.moment_columns(made) is None:
             continue
+        if getattr(wanted, "where", ()):
+            continue  # of other records than the moments
         numeric = tuple(n for n, c in proof.columns.items() if isinstance(c, NumberColumn))
         released, _ = released_of(proof, Moments(columns=numeric), adjacency)
         assert same_as_drawn(proof, released, made) is not None
@@ -406,7 +449,8 @@ def test_what_is_read_off_another_answer_is_that_statistic(adjacency: Adjacency)
             continue
         released, _ = released_of(proof, other.statistic, adjacency)
         told = wanted.kind in derivable(released, made).split(" of ")[0]
-        if wanted.reading(other.statistic, made) is None:
+        alike = getattr(wanted, "where", ()) == getattr(other.statistic, "where", ())
+        if wanted.reading(other.statistic, made) is None or not alike:
             continue
         same_as_drawn(proof, released, made)
         assert told

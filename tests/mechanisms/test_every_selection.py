@@ -31,7 +31,8 @@ from mechanisms.statistics.count import Count
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
-from mechanisms.statistics.selecting import Bands, Selecting
+from mechanisms.statistics.questions import Question
+from mechanisms.statistics.selecting import Bands
 from mechanisms.statistics.stack import Stack
 from mechanisms.statistics.total import Sum, centred_space
 from mechanisms.statistics.variance import Variance
@@ -53,7 +54,7 @@ def asked(statistic: Statistic, **fields: Any) -> Statistic:
     if isinstance(statistic, Stack):
         parts = [replace(p, statistic=asked(p.statistic, **fields)) for p in statistic.parts]
         return replace(statistic, parts=tuple(parts))
-    assert isinstance(statistic, Selecting)
+    assert isinstance(statistic, Question)
     if "where" in fields:
         fields["where"] = (*statistic.where, *fields["where"])
     return replace(statistic, **fields)  # type: ignore[type-var]

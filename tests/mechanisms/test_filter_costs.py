@@ -13,9 +13,11 @@ from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Statistic
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon
-from mechanisms.statistics.conditions import Condition, Selection, selecting_ms, within
+from mechanisms.statistics.conditions import Condition, selecting_ms, within
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.questions import planning_ms
+from mechanisms.statistics.selecting import Parting
 from mechanisms.statistics.total import Sum
 
 X = NumberColumn(lower=Fraction(1, 10), upper=Fraction(7, 10))
@@ -46,7 +48,7 @@ def test_filters_are_reckoned_with(kind: int) -> None:
     def costs(where: tuple[Condition, ...], rows: int) -> tuple[float, float]:
         statistic, facts = filtered(where)[kind], schema(rows)
         plan = calibrate(statistic, facts, Epsilon.parse("1"), mechanism="auto", norm="auto")
-        return statistic.planning_ms(facts, "auto"), plan.expected_ms
+        return planning_ms(statistic, facts, "auto"), plan.expected_ms
 
     few, many = among(2), among(1_000) * 20
     planning, drawing = costs(few, 100)
@@ -87,7 +89,7 @@ def test_a_selection_meets_what_its_conditions_meet() -> None:
         Condition(column="x", op="!=", value=0.5),
         Condition(column="c", op="in", value=("b",)),
     )
-    chosen = Selection.of(where, facts).among(block, 500)
+    chosen = Parting.of(where, (), facts).place(block) == 0
     expected = np.logical_and.reduce([each.mask(block, facts) for each in where])
     assert chosen.tolist() == expected.tolist()
     assert 0 < chosen.sum() < 500

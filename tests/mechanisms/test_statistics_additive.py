@@ -35,7 +35,7 @@ from mechanisms.statistics.covariance import Covariance
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
-from mechanisms.statistics.selecting import check_asked
+from mechanisms.statistics.questions import check_asked
 from mechanisms.statistics.total import Sum
 from mechanisms.statistics.variance import Variance
 from mechanisms.testing import record_replay, seeded_randomness

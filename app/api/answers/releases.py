@@ -38,6 +38,8 @@ class GuaranteeAnswer(Answer):
     """Where it is proved."""
     exact: bool
     """Whether the draw follows the theorem's law exactly, with no rounding that privacy feels."""
+    reduction: str | None = None
+    """How conditions or groups were treated; null where the answer is about all records."""
 
 
 class NoiseAnswer(Answer):

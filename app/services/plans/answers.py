@@ -35,6 +35,7 @@ def guarantee_json(guarantee: Guarantee) -> dict[str, object]:
         "sensitivity_unit": guarantee.sensitivity_unit,
         "theorem": guarantee.theorem,
         "exact": guarantee.exact,
+        "reduction": guarantee.reduction,
     }
 
 

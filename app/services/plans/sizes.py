@@ -10,16 +10,15 @@ from app.domain.problems import Problem
 from app.services.plans.questions import Question
 from mechanisms.contract import Statistic
 from mechanisms.domain import Schema
-from mechanisms.statistics.correlation import Correlation
-from mechanisms.statistics.covariance import Covariance
-from mechanisms.statistics.histogram import Histogram
-from mechanisms.statistics.moments import Moments
+from mechanisms.grouped import answer_numbers
+from mechanisms.statistics.questions import Question as RowQuestion
+from mechanisms.statistics.questions import viewed
 from mechanisms.statistics.stack import Stack
 
 _BYTES_PER_NUMBER = 384
 """What one number takes in an answer with its interval, its noise and its name."""
 _OTHER_NUMBERS = 16
-"""As many numbers as an answer of any other kind counts for."""
+"""As many numbers as the rest of an answer counts for."""
 
 
 def require_storable(question: Question, most: int) -> None:
@@ -47,8 +46,9 @@ def answer_bytes(statistic: Statistic, schema: Schema) -> int:
 def _numbers(statistic: Statistic, schema: Schema) -> int:
     if isinstance(statistic, Stack):
         return sum(_numbers(part.statistic, schema) for part in statistic.parts)
-    if isinstance(statistic, Histogram):
-        return statistic.size(schema)
-    if isinstance(statistic, (Moments, Covariance, Correlation)):
-        return len(statistic.columns) ** 2 + _OTHER_NUMBERS
-    return len(getattr(statistic, "columns", ())) + _OTHER_NUMBERS
+    asked = viewed(statistic, schema)
+    found, facts = asked.statistic, asked.view.schema
+    numbers = answer_numbers(found, facts) + _OTHER_NUMBERS
+    if isinstance(found, RowQuestion) and found.by:
+        return numbers * found.parting(facts).cells
+    return numbers
