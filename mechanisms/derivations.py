@@ -46,6 +46,7 @@ from mechanisms.statistics.additive import (
     describe_noise,
     render,
 )
+from mechanisms.statistics.cells.parting import Parting
 from mechanisms.statistics.covariance import moment_layout
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.moments import Moments
@@ -53,7 +54,6 @@ from mechanisms.statistics.questions import Question, check_asked, plain, viewed
 from mechanisms.statistics.readings import ReadStatistic
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 from mechanisms.statistics.second_order import UNIT, Layout, MomentStatistic, Selection
-from mechanisms.statistics.selecting import Parting
 from mechanisms.statistics.stack import Stack
 
 

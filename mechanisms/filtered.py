@@ -45,8 +45,8 @@ from mechanisms.domain import Schema
 from mechanisms.parted import parts_of
 from mechanisms.privacy import Adjacency, PrivacyLoss
 from mechanisms.randomness import Randomness
+from mechanisms.statistics.cells.parting import Parting
 from mechanisms.statistics.questions import Question, plain, reading_ms
-from mechanisms.statistics.selecting import Parting
 
 REDUCTIONS = {
     Adjacency.ADD_REMOVE: (
@@ -81,8 +81,7 @@ def plan_filtered(
         plan,
         guarantee=replace(plan.guarantee, reduction=REDUCTIONS[schema.adjacency]),
         draw=FilteredDraw(parting, plan.draw),
-        expected_ms=plan.expected_ms + reading_ms(statistic, schema),
-        time_depends_on_data=True,
+        expected_ms=plan.expected_ms + reading_ms(statistic, parting, schema),
     )
 
 

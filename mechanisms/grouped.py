@@ -2,7 +2,7 @@ r"""A statistic in every public group of the records: ``by``, for every mechanis
 
     release (M(D_1), ..., M(D_k)),   D_c = the records in group c,   independently,
 
-groups being public cells (:mod:`mechanisms.statistics.selecting`), empty ones drawn like others.
+groups being public cells (:mod:`mechanisms.statistics.cells`), empty ones drawn like others.
 
 **Privacy.** A record is in one group at most, by a public function of the record alone.
 
@@ -53,14 +53,14 @@ from mechanisms.filtered import FilteredDraw
 from mechanisms.parted import parts_of
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, split
 from mechanisms.randomness import Randomness
-from mechanisms.statistics.axes import MAX_CELLS
+from mechanisms.statistics.cells.axes import MAX_CELLS
+from mechanisms.statistics.cells.parting import Parting, merged
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.covariance import Covariance
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.questions import Question, plain, reading_ms
-from mechanisms.statistics.selecting import Parting, merged
 
 _REDUCTIONS = {
     Adjacency.ADD_REMOVE: (
@@ -116,8 +116,7 @@ def plan_grouped(
         guarantee=_guarantee(plan.guarantee, schema, epsilon),
         draw=GroupedDraw(parting, groups, plan.draw),
         preview=lambda rows: groups.noise([plan.preview(_even(rows, parting.cells))] * len(groups)),
-        expected_ms=parting.cells * each_ms + reading_ms(statistic, schema),
-        time_depends_on_data=True,
+        expected_ms=parting.cells * each_ms + reading_ms(statistic, parting, schema),
         figure=_no_figure,
         details={**plan.details, "groups": parting.cells, "epsilon_per_group": str(share)},
     )
@@ -245,14 +244,14 @@ def _plan_jointly(
     )
     table = _JointTable(Groups(parting.labels), isinstance(statistic, Count))
     chosen = Parting(parting.conditions, ())
+    read_ms = reading_ms(statistic, parting, schema) if statistic.where else 0.0
     draw = FilteredDraw(chosen, plan.draw) if statistic.where else plan.draw
     return replace(
         plan,
         guarantee=replace(plan.guarantee, reduction=_JOINT),
         draw=lambda data, randomness: table.outcome(draw(data, randomness)),
         preview=lambda rows: table.noise(plan.preview(rows)),
-        expected_ms=plan.expected_ms + reading_ms(statistic, schema),
-        time_depends_on_data=True,
+        expected_ms=plan.expected_ms + read_ms,
         figure=_no_figure,
         details={**plan.details, "groups": parting.cells},
     )

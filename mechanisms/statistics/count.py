@@ -15,9 +15,9 @@ from mechanisms.contract import InvalidStatisticError, Json, meaning
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, constant_slopes
+from mechanisms.statistics.cells.parting import Where
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.second_order import MomentReader
-from mechanisms.statistics.selecting import Where
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

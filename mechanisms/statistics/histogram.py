@@ -32,7 +32,7 @@ from mechanisms.geometry.histograms import HistogramBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, constant_slopes
-from mechanisms.statistics.axes import MAX_CELLS, Axis, axis_of
+from mechanisms.statistics.cells.axes import MAX_CELLS, Axis, axis_of
 from mechanisms.statistics.questions import Question
 
 
@@ -120,7 +120,8 @@ class Histogram(Question):
             grid=lambda step: {"step": {"count": float(step)}},
             details={},
             noise_size=cells,
-            columns_read=0 if self._sketched(schema) else len(self.columns),
+            # a part of the rows is read when it is told from the others, and reckoned there
+            columns_read=0 if len(self.columns) == 1 or schema.selected else len(self.columns),
             linear=True,
         )
 

@@ -23,8 +23,8 @@ from mechanisms.exact.decimals import as_written
 from mechanisms.expressions.definitions import Definition
 from mechanisms.expressions.derived import DefinitionError
 from mechanisms.privacy import Adjacency
+from mechanisms.statistics.cells.parting import BY, WHERE, By, Parting, Where, about_groups
 from mechanisms.statistics.conditions import selecting_ms, values_ms
-from mechanisms.statistics.selecting import BY, WHERE, By, Parting, Where, about_groups
 from mechanisms.views import RowView, added_json, part_of
 
 MOST_DERIVED = 100
@@ -32,7 +32,6 @@ _LONGEST_NAME = 100
 
 _MS_PER_GROUP = 0.1  # of a plan
 _MS_PER_CELL = 1e-5  # of a row and a column that is read
-_MS_PER_PLACED = 1e-5  # of a row that is put beside others of its part
 _MS_PER_ORDERED = 8e-5  # of a row whose value is sorted among others
 
 S = TypeVar("S", bound=Statistic)
@@ -241,20 +240,21 @@ def planning_ms(statistic: Statistic, schema: Schema, mechanism: str) -> float:
     return plan_ms + values_ms(statistic.where) + _MS_PER_GROUP * groups
 
 
-def reading_ms(statistic: Question, schema: Schema) -> float:
+def reading_ms(statistic: Question, parting: Parting, schema: Schema) -> float:
     """Return about how many milliseconds it takes to read the parts, by the rows' public bound.
 
     The library draws for a schema without a bound on its rows too; then they count for nothing.
     """
     known = schema.rows if schema.adjacency is Adjacency.REPLACE_ONE else schema.max_rows
     rows = known or 0
-    columns = len(statistic.where) + len(statistic.by) + _columns_read(statistic)
     ordered = _MS_PER_ORDERED if hasattr(statistic, "column") else 0.0
-    per_row = _MS_PER_CELL * columns + _MS_PER_PLACED + ordered
-    return selecting_ms(statistic.where, rows) + per_row * rows
+    read = _MS_PER_CELL * len(_columns_read(statistic, parting)) * rows
+    return read + ordered * rows + selecting_ms(statistic.where, rows)
 
 
-def _columns_read(statistic: Question) -> int:
-    """Return of how many columns a statistic reads sums, counts or rows."""
-    several = sum(len(getattr(statistic, name, None) or ()) for name in ("columns", "features"))
-    return several + sum(hasattr(statistic, name) for name in ("column", "target"))
+def _columns_read(statistic: Question, parting: Parting) -> set[str]:
+    """Return the columns by which rows are placed, and of which they are summed or counted."""
+    named = [getattr(statistic, name, None) or () for name in ("columns", "features")]
+    single = [getattr(statistic, name, None) for name in ("column", "target")]
+    each = [*parting.columns, *(str(name) for names in named for name in names)]
+    return {*each, *(str(name) for name in single if name is not None)}

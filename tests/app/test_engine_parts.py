@@ -14,8 +14,8 @@ from app.vault.errors import AbsentError, TamperedError
 from app.vault.vault import Vault
 from mechanisms.parted import Part, parts_of
 from mechanisms.sketches import ArrayData
+from mechanisms.statistics.cells.parting import Bands, Parting
 from mechanisms.statistics.conditions import Condition
-from mechanisms.statistics.selecting import Bands, Parting
 from tests.app.uploads import DataHere, columns_spec, plainly, sample_csv
 
 ROWS = 350

@@ -47,6 +47,10 @@ ADDED = (
     r"/paths//v1/pauses",
     # a target in zCDP is fixed when its account is opened
     r"/paths//v1/datasets/\{dataset\}/grants/post/responses/409",
+    # filters and groups
+    r"/components/schemas/Bands",
+    r"/components/schemas/\w+/properties/(where|by)",
+    r"/components/schemas/GuaranteeAnswer/properties/reduction",
 )
 LOOSENED = (
     # a formula in place of target and features, and features that are more than names

@@ -19,6 +19,7 @@ from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.sketches import ArrayData
+from mechanisms.statistics.cells.parting import Bands
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count
@@ -30,7 +31,6 @@ from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.readings import ReadStatistic
 from mechanisms.statistics.second_order import MomentStatistic
-from mechanisms.statistics.selecting import Bands
 from mechanisms.statistics.stack import Part, Stack
 from mechanisms.statistics.total import Sum
 from mechanisms.statistics.variance import Variance

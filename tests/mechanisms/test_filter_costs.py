@@ -13,11 +13,11 @@ from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Statistic
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.statistics.cells.parting import Parting
 from mechanisms.statistics.conditions import Condition, selecting_ms, within
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.questions import planning_ms
-from mechanisms.statistics.selecting import Parting
 from mechanisms.statistics.total import Sum
 
 X = NumberColumn(lower=Fraction(1, 10), upper=Fraction(7, 10))

@@ -27,7 +27,7 @@ from mechanisms.statistics.additive import (
     describe_noise,
     noise_describer,
 )
-from mechanisms.statistics.axes import MAX_CELLS
+from mechanisms.statistics.cells.axes import MAX_CELLS
 from mechanisms.statistics.conditions import Condition, check_conditions
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count

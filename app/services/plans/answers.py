@@ -27,7 +27,7 @@ _STATUS: Mapping[ReleaseState, str] = {
 
 def guarantee_json(guarantee: Guarantee) -> dict[str, object]:
     """Return what a release promises."""
-    return {
+    told: dict[str, object] = {
         "definition": guarantee.definition,
         "epsilon": str(guarantee.epsilon),
         "adjacency": str(guarantee.adjacency),
@@ -35,8 +35,10 @@ def guarantee_json(guarantee: Guarantee) -> dict[str, object]:
         "sensitivity_unit": guarantee.sensitivity_unit,
         "theorem": guarantee.theorem,
         "exact": guarantee.exact,
-        "reduction": guarantee.reduction,
     }
+    if guarantee.reduction is not None:
+        told["reduction"] = guarantee.reduction
+    return told
 
 
 def noise_json(noise: Noise | None) -> dict[str, object] | None:

@@ -36,7 +36,9 @@ else:
         Field(discriminator="kind", description="What to release."),
     ]
 
-_RARE = frozenset({"derive", "formula"})
+_RARE = frozenset({"derive", "formula", "where", "by"})
+_FILTERED = frozenset({"count", "histogram", "sum"})
+"""Kinds whose questions have always said by which conditions."""
 
 _STATISTIC: TypeAdapter[Any] = TypeAdapter(AnyStatistic)
 
@@ -101,7 +103,8 @@ def statistic_json(statistic: Statistic) -> Mapping[str, object]:
 
 
 def _told(fields: Mapping[str, Any]) -> dict[str, object]:
-    told = {name: value for name, value in fields.items() if value or name not in _RARE}
+    rare = _RARE - {"where"} if fields["kind"] in _FILTERED else _RARE
+    told = {name: value for name, value in fields.items() if value or name not in rare}
     if "parts" in told:
         told["parts"] = [
             {**part, "statistic": _told(part["statistic"])} for part in fields["parts"]

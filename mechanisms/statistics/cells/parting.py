@@ -26,7 +26,7 @@ from mechanisms.contract import (
     require_column,
 )
 from mechanisms.domain import CategoryColumn, Schema
-from mechanisms.statistics.axes import Axis, axis_of
+from mechanisms.statistics.cells.axes import Axis, axis_of
 from mechanisms.statistics.conditions import (
     Comparison,
     Condition,
