@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from pydantic import Field
 from starlette.responses import Response
 
 from app.api.answers.base import Answer
@@ -38,8 +39,8 @@ class GuaranteeAnswer(Answer):
     """Where it is proved."""
     exact: bool
     """Whether the draw follows the theorem's law exactly, with no rounding that privacy feels."""
-    reduction: str | None = None
-    """How conditions or groups were treated; null where the answer is about all records."""
+    reduction: str | None = Field(default=None, exclude_if=lambda said: said is None)
+    """How conditions or groups were treated; absent where the answer is about all records."""
 
 
 class NoiseAnswer(Answer):
