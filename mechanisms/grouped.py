@@ -24,6 +24,12 @@ histogram over groups and cells, whose adjacent output space has a hull that is 
 (:mod:`mechanisms.geometry.histograms`). It holds the moves e_i - e_j at norm 1, where
 independent draws at epsilon / 2 have the l1 ball around it, at norm 2.
 
+*So are sums of one column* of one sign. In units of the largest contribution a record moves them by
+``v' e_j - v e_i`` with v, v' in [0, 1] (or both in [-1, 0]), or by one of the two alone. All lie in
+the ball ``max(sum u+, sum u-) <= 1`` of counts under conditions, and it is their hull where a
+contribution may be nothing: where the bounds begin or end at zero, or under conditions. The
+noise of two groups then has 0.65 times the standard deviation of independent draws, of five 0.81.
+
 *zCDP.* Let a draw cost rho under one addition or removal. Under add-remove all of them together
 cost rho. Under replace-one two groups cost 2 rho together, and a replacement within one costs
 4 rho: zCDP of groups of two (Bun & Steinke 2016, Proposition 1.9). The larger is charged.
@@ -47,20 +53,30 @@ from mechanisms.contract import (
     Outcome,
     Plan,
     Statistic,
+    require_numbers,
+    require_valid,
 )
 from mechanisms.domain import Schema
 from mechanisms.filtered import FilteredDraw
 from mechanisms.parted import parts_of
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, split
 from mechanisms.randomness import Randomness
+from mechanisms.statistics.additive import (
+    AdditiveForm,
+    Coordinates,
+    Leaf,
+    Tree,
+    constant_slopes,
+)
 from mechanisms.statistics.cells.axes import MAX_CELLS
 from mechanisms.statistics.cells.parting import Parting, merged
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.covariance import Covariance
-from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.histogram import Histogram, filtered_space
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.questions import Question, plain, reading_ms
+from mechanisms.statistics.total import Contribution, Sum
 
 _REDUCTIONS = {
     Adjacency.ADD_REMOVE: (
@@ -73,7 +89,7 @@ _REDUCTIONS = {
     ),
 }
 _JOINT = (
-    "A replaced record may leave one group and enter another: the counts of all groups are drawn "
+    "A replaced record may leave one group and enter another: the numbers of all groups are drawn "
     "jointly, for both at once."
 )
 
@@ -96,6 +112,10 @@ def plan_grouped(
     parting = statistic.parting(schema)
     if schema.adjacency is Adjacency.REPLACE_ONE and isinstance(statistic, Count | Histogram):
         return _plan_jointly(statistic, parting, schema, epsilon, norm)
+    if schema.adjacency is Adjacency.REPLACE_ONE and isinstance(statistic, Sum):
+        jointly = _plan_sums(statistic, parting, schema, epsilon, norm)
+        if jointly is not None:
+            return jointly
     if parting.cells * answer_numbers(plain(statistic), schema) > MAX_CELLS:
         raise InvalidStatisticError(
             f"the answers of all groups have at most {MAX_CELLS} numbers", field_name="by"
@@ -184,6 +204,11 @@ class Groups:
         rows = zip(self.labels, values, strict=True)
         return {"groups": [{"by": dict(labels), "value": value} for labels, value in rows]}
 
+    def tree(self, values: Sequence[Tree]) -> Tree:
+        """Return the same of numbers that still have their slopes."""
+        rows = zip(self.labels, values, strict=True)
+        return {"groups": [{"by": labels, "value": value} for labels, value in rows]}
+
     def together(self, outcomes: Sequence[Outcome]) -> Outcome:
         """Return the answers of all groups as one."""
         return Outcome(
@@ -227,6 +252,61 @@ class GroupedDraw:
         """Return one release."""
         parts = parts_of(data, self.parting)
         return self.groups.together([self.draw(part, randomness) for part in parts])
+
+
+# Sums of one column, jointly
+
+
+def sums_form(statistic: Sum, parting: Parting, schema: Schema) -> AdditiveForm | None:
+    """Return the sums of all groups as one vector; None where their hull is not known."""
+    columns = require_numbers(schema, statistic.columns, "columns")
+    part = Contribution.of(columns[0], replace=True)
+    optional = part.starts_at_zero or bool(statistic.where)
+    if len(columns) > 1 or not (part.has_one_sign and optional):
+        return None
+    name, groups = statistic.columns[0], Groups(parting.labels)
+
+    def total(data: Data) -> list[int]:
+        sums = [each.gram((name,))[0] for each in parts_of(data, parting)]
+        return [part.total(count, codes) for count, codes in sums]
+
+    def answer(coordinates: Coordinates) -> Tree:
+        sums = [
+            {name: Leaf(value=part.unit * value, slopes={place: part.unit})}
+            for place, value in enumerate(coordinates)
+        ]
+        return groups.tree(sums)
+
+    return AdditiveForm(
+        space=filtered_space(
+            parting.cells, unit=part.reach, unit_name="largest contributions of one record"
+        ),
+        total=total,
+        answer=answer,
+        reference=constant_slopes(parting.cells),
+        grid=lambda step: {"step": {name: float(part.unit * step)}},
+        details={},
+        noise_size=parting.cells,
+        linear=True,
+    )
+
+
+def _plan_sums(
+    statistic: Sum, parting: Parting, schema: Schema, epsilon: PrivacyLoss, norm: str
+) -> Plan | None:
+    """Return the plan of all groups' sums together; None where they are drawn apart."""
+    form = sums_form(statistic, parting, schema)
+    if form is None:
+        return None
+    require_valid(plain(statistic), replace(schema, selected=True), "k_norm", norm)
+    plan = knorm.plan_form(form, schema, epsilon, norm)
+    return replace(
+        plan,
+        guarantee=replace(plan.guarantee, reduction=_JOINT),
+        expected_ms=plan.expected_ms + reading_ms(statistic, parting, schema),
+        figure=_no_figure,
+        details={**plan.details, "groups": parting.cells},
+    )
 
 
 # Counts and histograms, jointly

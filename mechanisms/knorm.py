@@ -179,7 +179,11 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
     if not isinstance(statistic, AdditiveStatistic):
         raise InvalidStatisticError("k_norm releases additive statistics", field_name="mechanism")
     require_valid(statistic, schema, "k_norm", norm)
-    form = statistic.additive(schema)
+    return plan_form(statistic.additive(schema), schema, epsilon, norm)
+
+
+def plan_form(form: AdditiveForm, schema: Schema, epsilon: PrivacyLoss, norm: str) -> Plan:
+    """Return the plan of a release of an additive form, by a norm that is offered or "auto"."""
     advice = advise(form.space)
     chosen = advice.norm if norm == "auto" else norm
     ball = ball_of(form.space, chosen)

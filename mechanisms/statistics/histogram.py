@@ -162,20 +162,38 @@ def _space(cells: int, adjacency: Adjacency, *, filtered: bool) -> AdjacentOutpu
             unit=1,
             unit_name="records",
         )
-    description = "differences e_i - e_j of two cells: sum zero, l1 norm at most 2"
     if filtered:
-        description += ", and single cells, as a record may stop meeting the conditions"
+        return filtered_space(cells, unit=1, unit_name="records")
     return AdjacentOutputSpace(
         dimension=cells,
         l1=two,
         linf=one,
         l2_squared=two,
         hull="other",
-        norm_ball=HistogramBall(cells, filtered),
-        description=description,
+        norm_ball=HistogramBall(cells, filtered=False),
+        description="differences e_i - e_j of two cells: sum zero, l1 norm at most 2",
         negligible_structure=False,
         unit=1,
         unit_name="records",
+    )
+
+
+def filtered_space(cells: int, *, unit: int, unit_name: str) -> AdjacentOutputSpace:
+    """Return the space of cells of which one may lose, and one gain, up to one scaled unit."""
+    return AdjacentOutputSpace(
+        dimension=cells,
+        l1=Fraction(2),
+        linf=Fraction(1),
+        l2_squared=Fraction(2),
+        hull="other",
+        norm_ball=HistogramBall(cells, filtered=True),
+        description=(
+            "differences e_i - e_j of two cells: sum zero, l1 norm at most 2, and single cells, as "
+            "a record may stop meeting the conditions"
+        ),
+        negligible_structure=False,
+        unit=unit,
+        unit_name=unit_name,
     )
 
 

@@ -129,7 +129,8 @@ class Stack:
             except InvalidStatisticError as error:
                 raise within(index, error) from None
             if isinstance(asked.statistic, Histogram):
-                cells += asked.statistic.size(asked.view.schema)
+                groups = asked.statistic.parting(asked.view.schema).cells
+                cells += groups * asked.statistic.size(asked.view.schema)
         if cells > MAX_CELLS:
             raise InvalidStatisticError(
                 f"the histograms of a stack have at most {MAX_CELLS} cells in all",

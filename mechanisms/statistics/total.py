@@ -107,7 +107,7 @@ class Sum(Question):
 
     def _contributed(self, schema: Schema, numbers: list[NumberColumn]) -> AdditiveForm:
         replace = schema.adjacency is Adjacency.REPLACE_ONE
-        parts = [_Contribution.of(column, replace=replace) for column in numbers]
+        parts = [Contribution.of(column, replace=replace) for column in numbers]
         shared = lcm(*(part.reach for part in parts))
         if shared.bit_length() <= _MOST_BITS:
             reach = shared
@@ -146,7 +146,7 @@ class Sum(Question):
 
 
 @dataclass(frozen=True, slots=True)
-class _Contribution:
+class Contribution:
     """A column's integer contribution ``c = F u + v a``, its unit, and how far it reaches."""
 
     ratio: Fraction
@@ -156,12 +156,22 @@ class _Contribution:
     high: int
 
     @property
+    def starts_at_zero(self) -> bool:
+        """Return whether contributions run from nothing to the reach, in one direction."""
+        return 0 in (self.low, self.high)
+
+    @property
+    def has_one_sign(self) -> bool:
+        """Return whether no two contributions cancel."""
+        return self.low >= 0 or self.high <= 0
+
+    @property
     def crosses_zero(self) -> bool:
         """Return whether a record may contribute nothing by its value alone."""
         return self.low <= 0 <= self.high
 
     @classmethod
-    def of(cls, column: NumberColumn, *, replace: bool) -> _Contribution:
+    def of(cls, column: NumberColumn, *, replace: bool) -> Contribution:
         ratio = column.midpoint / column.half_width
         low = CODE_MAX * (ratio.numerator - ratio.denominator)
         high = CODE_MAX * (ratio.numerator + ratio.denominator)

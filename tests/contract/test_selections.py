@@ -110,7 +110,7 @@ def test_a_stack_s_parts_have_filters_and_groups_of_their_own(
         "kind": "stack",
         "parts": [
             {"statistic": {"kind": "mean", "columns": ["income"], "where": OWNERS}, "share": 3},
-            {"statistic": {"kind": "sum", "columns": ["income"], "by": BY_REGION}},
+            {"statistic": {"kind": "mean", "columns": ["income"], "by": BY_REGION}},
         ],
     }
     body = ask(curator, datasets["replace_one"], stack, epsilon="0.4").json()

@@ -21,7 +21,7 @@ from mechanisms.contract import InvalidStatisticError, Plan, Statistic
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.filtered import REDUCTIONS
 from mechanisms.geometry.histograms import HistogramBall
-from mechanisms.grouped import group_epsilon, group_facts
+from mechanisms.grouped import group_epsilon, group_facts, sums_form
 from mechanisms.knorm import integer_noise, offered_norms
 from mechanisms.privacy import Epsilon, PrivacyLoss, split
 from mechanisms.sketches import ArrayData
@@ -143,7 +143,7 @@ def test_groups_are_drawn_one_by_one_and_empty_ones_too(case: Case) -> None:
         assert skeleton(preview.std) == in_groups(names, shape)
     if "epsilon_per_group" not in plan.details:
         assert case.adjacency is REPLACE
-        assert case.proof.statistic.kind in ("count", "histogram")
+        assert case.proof.statistic.kind in ("count", "histogram", "sum")
         return
     share: PrivacyLoss = EPSILON
     if case.adjacency is REPLACE:
@@ -212,18 +212,30 @@ FILTERED: list[AdditiveStatistic] = [
 ]
 
 
+SMALL = Schema(TINY, REPLACE, 2)
+
+
 def tiny(rows: Sequence[Mapping[str, object]]) -> ArrayData:
     schema = Schema(TINY, REPLACE, len(rows))
     return ArrayData.from_values(schema, {name: [r[name] for r in rows] for name in TINY})
 
 
-def differences(form: AdditiveForm) -> Iterator[list[int]]:
+def differences(
+    form: AdditiveForm, schema: Schema = SMALL, *, zero: Sequence[float] = ()
+) -> Iterator[list[int]]:
     """What changes between any two data sets of two records that differ in one of them."""
-    totals = {
-        (one, other): form.total(tiny([KINDS[one], KINDS[other]]))
-        for one, other in product(range(len(KINDS)), repeat=2)
-    }
-    for common, one, other in product(range(len(KINDS)), repeat=3):
+    kinds: list[Mapping[str, object]] = [*KINDS]
+    if zero:  # a column that begins at nothing
+        kinds = [{**kind, "zero": zero[kind["x"] == 1]} for kind in KINDS]
+
+    def total(one: int, other: int) -> list[int]:
+        rows = [kinds[one], kinds[other]]
+        values = {name: [row[name] for row in rows] for name in schema.columns}
+        return form.total(ArrayData.from_values(schema, values))
+
+    places = range(len(kinds))
+    totals = {pair: total(*pair) for pair in product(places, repeat=2)}
+    for common, one, other in product(places, repeat=3):
         pair = zip(totals[common, one], totals[common, other], strict=True)
         yield [a - b for a, b in pair]
 
@@ -290,6 +302,30 @@ def test_the_joint_counts_of_groups_cover_every_move() -> None:
     apart = calibrate(Count(by=("group",)), Schema(TINY, ADD, None, 2), Epsilon.parse("1"))
     alone = calibrate(Count(), Schema(TINY, ADD, None, 2), Epsilon.parse("1"))
     assert apart.guarantee.sensitivity == alone.guarantee.sensitivity
+
+
+@pytest.mark.parametrize("where", [(), (HERE,)])
+@pytest.mark.parametrize("column", ["zero", "far"])
+def test_the_joint_sums_of_groups_cover_every_neighbour(
+    column: str, where: tuple[Condition, ...]
+) -> None:
+    """In exact integers, for every norm; drawn apart they would lose half of epsilon twice."""
+    schema = Schema({**TINY, "zero": NumberColumn(Fraction(0), Fraction(7))}, REPLACE, 2)
+    statistic = Sum(columns=(column,), where=where, by=("group",))
+    form = sums_form(statistic, statistic.parting(schema), schema)
+    if column == "far" and not where:  # a record always adds 5 at least: the hull is not known
+        assert form is None
+        return
+    assert form is not None
+    moves = list(differences(form, schema, zero=(0, 7)))
+    for norm in offered_norms(form.space):
+        noise = integer_noise(form.space, norm, Fraction(1))
+        assert max(loss(noise, move) for move in moves) == 1
+    plan = calibrate(statistic, schema, Epsilon.parse("1"))
+    assert plan.norm == "optimal"
+    apart = integer_noise(form.space, "l1", Fraction(1)).describe()
+    drawn = integer_noise(form.space, "optimal", Fraction(1)).describe()
+    assert drawn[0][0].std < 0.8 * apart[0][0].std
 
 
 @pytest.mark.statistical
