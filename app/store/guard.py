@@ -131,6 +131,7 @@ class Guard:
             }
             burned = burn(work, amounts, note=_LOST)
             store_results(work, lost.results)
+            work.seal()
             _log.warning(
                 "the last transaction was lost: accounts burned, results stored again",
                 extra={"accounts": len(burned), "results": len(lost.results)},

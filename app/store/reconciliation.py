@@ -27,6 +27,7 @@ from app.store.forgotten_datasets import Forgotten, find_forgotten, record_forgo
 from app.store.guard import Burned, burn, forgotten, store_results
 from app.store.ledger.entries import SYSTEM, LedgerIdentity
 from app.store.ledger.forms import begin_second_form
+from app.store.ledger.seals import seal_kept_results
 from app.store.ledger.signing import SigningKey, record_key, recorded_keys
 from app.store.opening import Opened, open_database
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
@@ -111,9 +112,11 @@ class Reconciliation:
             work = UnitOfWork(self._connection, identity)
             work.begin()
             begin_second_form(work.entries, self._connection)
+            seal_kept_results(work.entries, self._connection)
             burned = burn(work, self._lost(), note=_NOTE)
             record_forgotten(work, self._forgotten)
             store_results(work, known.results)
+            work.seal()
             for release in work.releases.debited():
                 work.releases.void(release.id)
             anchored = _head_of(known)

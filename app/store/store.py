@@ -21,6 +21,7 @@ from app.store.disk_errors import disk_errors_told
 from app.store.errors import StoreError
 from app.store.guard import Guard
 from app.store.ledger.forms import begin_second_form
+from app.store.ledger.seals import seal_kept_results
 from app.store.ledger.signing import KEY_NAME, SigningKey, record_key, recorded_keys
 from app.store.opening import Opened, open_database
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
@@ -264,6 +265,7 @@ def _know(opened: Opened, key: SigningKey, guard: Guard) -> None:
         work = UnitOfWork(opened.connection, opened.identity)
         work.begin()
         begin_second_form(work.entries, opened.connection)
+        seal_kept_results(work.entries, opened.connection)
         known = recorded_keys(work.entries)
         if known[-1:] != [key.public]:
             _require_fresh(key, known)

@@ -96,6 +96,10 @@ class UnitOfWork:
         self.entries.begin()
         self.releases.begin()
 
+    def seal(self) -> None:
+        """Have an entry hold the results stored so far: once before each COMMIT is enough."""
+        self.releases.seal(self.entries)
+
     def mark(self) -> tuple[int, int]:
         """Return how far the transaction's bookkeeping has come."""
         return self.entries.steps, self.releases.settlements

@@ -236,6 +236,7 @@ class Writer:
             with transaction(self.connection):
                 self._work.begin()
                 outcomes = run()
+                self._work.seal()
                 if self.before_commit is not None:
                     self.before_commit(self._work)
                     announced = True

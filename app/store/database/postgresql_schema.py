@@ -99,6 +99,7 @@ _CONDITIONS: Mapping[str, str] = {
         " OR ((status = 'archived'::text) AND (archived_at IS NOT NULL)))"
     ),
     "ck_dataset_rows": "((rows IS NULL) OR (rows >= 0))",
+    "ck_leaf_hash": "(length(hash) = 64)",
     "ck_lineage_sha256": "(length(sha256) = 64)",
     "ck_release_state": (
         "(state = ANY (ARRAY['reserved'::text, 'debited'::text, 'released'::text, 'void'::text,"

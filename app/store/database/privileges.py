@@ -20,6 +20,7 @@ from app.store.errors import StoreError, TamperedSchemaError
 _USUAL = "SELECT, INSERT, UPDATE"
 _OTHERS: Mapping[str, str] = {
     "entry": "SELECT, INSERT",
+    "leaf": "SELECT, INSERT",
     "upload": "SELECT, INSERT, UPDATE, DELETE",
     "rate": "SELECT, INSERT, UPDATE, DELETE",
     "worker": "SELECT, INSERT, UPDATE, DELETE",

@@ -154,6 +154,11 @@ AND NEW.account = OLD.account AND NEW.spec = OLD.spec AND NEW.rows IS NOT DISTIN
 AND NEW.created_by = OLD.created_by AND NEW.created_at = OLD.created_at
 AND OLD.status = 'active' AND NEW.status = 'archived'"""
 
+_LEAF_CONTINUES = """
+(NEW.number = 1 OR EXISTS (SELECT 1 FROM leaf WHERE number = NEW.number - 1))
+AND NOT EXISTS (SELECT 1 FROM leaf WHERE number = NEW.number OR release = NEW.release)
+AND EXISTS (SELECT 1 FROM release WHERE number = NEW.release AND state = 'released')"""
+
 _EXPIRING_GRANT = """
 NEW.expired_seq IS NULL
 AND NOT EXISTS (SELECT 1 FROM expiring WHERE account = NEW.account AND seq = NEW.seq)
@@ -303,6 +308,10 @@ RULES: tuple[Rule, ...] = (
         "NOT EXISTS (SELECT 1 FROM lineage WHERE dataset = NEW.dataset)",
         "lineage: written once",
     ),
+    # Leaves: written once, without gaps, each of a release that has its result.
+    Rule("leaf_no_update", "leaf", "UPDATE", None, "leaf: written once"),
+    Rule("leaf_no_delete", "leaf", "DELETE", None, "leaf: written once"),
+    Rule("leaf_continues", "leaf", "INSERT", _LEAF_CONTINUES, "leaf: not the next one"),
     # Grants that end, and slices of an account.
     Rule("expiring_no_delete", "expiring", "DELETE", None, "expiring: grants stay"),
     Rule("expiring_grant", "expiring", "INSERT", _EXPIRING_GRANT, "expiring: begins as a grant"),

@@ -257,6 +257,19 @@ release = Table(
     sqlite_strict=True,
 )
 
+# Results as the chain holds them: leaves in the order of their entries, each of one release.
+leaf = Table(
+    "leaf",
+    metadata,
+    Column("number", _Int, nullable=False),
+    Column("release", _Int, nullable=False),
+    Column("hash", Text, nullable=False),
+    PrimaryKeyConstraint("number", name="pk_leaf"),
+    UniqueConstraint("release", name="uq_leaf_release"),
+    CheckConstraint("length(hash) = 64", name="ck_leaf_hash"),
+    sqlite_strict=True,
+)
+
 # Processes that draw, each alive until its lease ends. A release's ``worker`` names
 # one of them without a foreign key: it outlives the process.
 worker = Table(

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Update, bindparam, func, select, update
 
+from app.domain.merkle import result_leaves
 from app.domain.problems import Problem
 from app.domain.releases import (
     TRANSITIONS,
@@ -18,11 +19,12 @@ from app.store.database import tables
 from app.store.errors import SomeRefusedError
 from app.store.ledger import jobs
 from app.store.ledger.accounts import AccountsWriter
-from app.store.ledger.entries import SYSTEM
+from app.store.ledger.entries import SYSTEM, EntriesWriter
 from app.store.ledger.ids import now
 from app.store.ledger.multi_row import change_rows, insert_of
 from app.store.ledger.records import ReleaseRecord
 from app.store.ledger.release_queries import Releases
+from app.store.ledger.seals import seal
 
 ENDED_AS: Mapping[ReleaseState, str] = {
     state: f"release_{state}"
@@ -78,12 +80,13 @@ _ATTEMPT = _DRAWN.values(attempts=_release.attempts + 1)
 class ReleasesWriter(Releases):
     """Charging, finishing and voiding releases."""
 
-    __slots__ = ("_accounts", "_settled")
+    __slots__ = ("_accounts", "_settled", "_unsealed")
 
     def __init__(self, connection: Connection, accounts: AccountsWriter) -> None:
         super().__init__(connection)
         self._accounts = accounts
         self._settled: dict[str, bytes | None] = {}
+        self._unsealed: dict[str, tuple[int, str]] = {}
 
     def next_number(self) -> int:
         """Return the number of the next release; the writers of a ledger take turns."""
@@ -131,15 +134,22 @@ class ReleasesWriter(Releases):
             return {}
         self._settled.update(results)
         if known is None or not results.keys() <= known.keys():
-            return self.get_all([*results])
-        return {
-            release: known[release].released(result, hashes[release], at)
-            for release, result in results.items()
-        }
+            stored = self.get_all([*results])
+        else:
+            stored = {
+                release: known[release].released(result, hashes[release], at)
+                for release, result in results.items()
+            }
+        charges = [stored[release].entry_hash for release in results]
+        leaves = result_leaves(results, charges, results.values())
+        for release, leaf in zip(results, leaves, strict=True):
+            self._unsealed[release] = stored[release].number, leaf
+        return stored
 
     def begin(self) -> None:
         """Forget what the transaction before has settled."""
         self._settled.clear()
+        self._unsealed.clear()
 
     def settled(self) -> Mapping[str, bytes | None]:
         """Return what the present transaction has settled: results, and None for what is void."""
@@ -153,7 +163,13 @@ class ReleasesWriter(Releases):
     def forget_since(self, count: int) -> None:
         """Forget all that was settled after the first ``count``: it has been rolled back."""
         while len(self._settled) > count:
-            self._settled.popitem()
+            release, _ = self._settled.popitem()
+            self._unsealed.pop(release, None)
+
+    def seal(self, entries: EntriesWriter) -> None:
+        """Have the results stored since the last time sealed by one entry, if there are any."""
+        seal(entries, self._connection, [*self._unsealed.values()])
+        self._unsealed.clear()
 
     def settled_before(self, releases: Sequence[str]) -> bool:
         """Return whether any of these was settled before the present transaction."""

@@ -21,6 +21,7 @@ from itertools import accumulate, islice, repeat
 from typing import Any, NamedTuple
 
 from app.domain.ledger import MAX_TOTAL, chain_start, hash_of_columns
+from app.domain.merkle import result_leaves
 from app.domain.releases import plan_digest, request_fingerprint, result_digests
 
 Column = tuple[Any, ...]
@@ -83,13 +84,14 @@ class ReleaseRow(NamedTuple):
     charge_note: Any
     charge_at: Any
     charge_hash: Any
+    leaf: Any
 
 
 Place = tuple[str, int]
 """An account and a sequence number."""
 
 ENTRY_COLUMNS = EntryRow._fields
-RELEASE_COLUMNS = tuple(name for name in ReleaseRow._fields if not name.startswith("charge_"))
+RELEASE_COLUMNS = tuple(name for name in ReleaseRow._fields[:-1] if not name.startswith("charge_"))
 CHARGE_COLUMNS = tuple(
     name.removeprefix("charge_") for name in ReleaseRow._fields if name.startswith("charge_")
 )
@@ -97,7 +99,7 @@ _CHAINED = ENTRY_COLUMNS.index("hash")
 _INTEGERS = frozenset({"seq", "epoch", "amount", "total_after", "spent_after", "reserved_after"})
 _GROWS = {
     "grant": "total_after", "debit": "spent_after", "burn": "spent_after",
-    "reserve": "reserved_after",
+    "reserve": "reserved_after", "result": "total_after",
 }  # fmt: skip
 """What the amount is added to, for kinds that do no more."""
 _BALANCE = ("total_after", "spent_after", "reserved_after")
@@ -182,7 +184,7 @@ def all_follow(columns: Sequence[Column], last: EntryRow | None) -> bool:
         and seqs == tuple(range(last.seq + 1, last.seq + 1 + len(seqs)))
         and block.prev == (last.hash, *block.hash[:-1])
         and (last.role is None or None not in block.role)
-        and min(block.amount) > 0
+        and (is_one(block.amount, 0) if kind == "result" else min(block.amount) > 0)
         and getattr(block, grows) == sums
         and all(is_one(getattr(block, name), getattr(last, name)) for name in stays)
         # What grows is furthest at the end, and a total only makes room.
@@ -193,11 +195,11 @@ def all_follow(columns: Sequence[Column], last: EntryRow | None) -> bool:
     )
 
 
-def all_answered(columns: Sequence[Column], before: int) -> bool:
+def all_answered(columns: Sequence[Column], before: int, *, sealed: bool) -> bool:
     """Return whether a block of releases is what was charged for, each at once, and answered.
 
     The block is given as :class:`ReleaseRow` has them, and is to be numbered from after
-    ``before``.
+    ``before``; where results are ``sealed`` each has its leaf.
     """
     block = ReleaseRow(*columns)
     charge = (block.charge_release, block.charge_principal, block.charge_fingerprint)
@@ -212,6 +214,7 @@ def all_answered(columns: Sequence[Column], before: int) -> bool:
         and block.charge_note == _each(plan_digest_of, block.plan)
         and None not in (*block.result, *block.finished_at)
         and block.result_hash == result_digests(block.result, block.finished_at)
+        and (not sealed or block.leaf == result_leaves(block.id, block.charge_hash, block.result))
     )
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select, text
@@ -23,16 +21,13 @@ from app.store.verification.blocks import (
     RELEASE_COLUMNS,
     EntryRow,
     Place,
-    Row,
 )
+from app.store.verification.raw_rows import PAGE, blocks, rows
 from app.store.verification.walks import EntryWalk, ReleaseWalk, place_of
 
-_PAGE = 1000
 _MOST_RANGES = 1000
 _END = 2**62
 """Beyond every sequence number: a range up to here ends with its account."""
-
-_NAMED = re.compile(r":(\w+)")
 
 
 def _listed(alias: str, columns: Sequence[str]) -> str:
@@ -49,9 +44,11 @@ _UNCHARGED = (
 )
 _ACCOUNTS = "SELECT a.id, a.seq, a.total, a.spent, a.reserved, a.head FROM account AS a"
 _RELEASES = (
-    f"SELECT {_listed('r', RELEASE_COLUMNS)}, {_listed('e', CHARGE_COLUMNS)}"  # noqa: S608 - constants
+    f"SELECT {_listed('r', RELEASE_COLUMNS)}, {_listed('e', CHARGE_COLUMNS)}, f.hash"  # noqa: S608 - constants
     " FROM release AS r LEFT JOIN entry AS e ON e.account = r.account AND e.seq = r.seq"
+    " LEFT JOIN leaf AS f ON f.release = r.number"
 )
+_LEAVES = "SELECT count(*) FROM leaf AS f"
 _RESERVED = text("SELECT release, at FROM entry WHERE kind = 'reserve'")
 _KNOWN = select(tables.release.c.id, tables.release.c.account, tables.release.c.seq).where(
     tables.release.c.id.in_(bindparam("wanted", expanding=True))
@@ -74,7 +71,7 @@ class EntryRange:
     def faults(self, connection: Connection) -> Iterator[str]:
         """Walk them on this connection's snapshot."""
         where, values = _between("a.id, a.seq", self.after, self.until)
-        accounts = {row[0]: row[1:] for row in _rows(connection, f"{_ACCOUNTS} {where}", values)}
+        accounts = {row[0]: row[1:] for row in rows(connection, f"{_ACCOUNTS} {where}", values)}
         walk = EntryWalk(
             ledger=self.ledger,
             epoch=self.epoch,
@@ -85,7 +82,7 @@ class EntryRange:
         )
         where, values = _between("e.account, e.seq", self.after, self.until)
         query = f"{_ENTRIES} {where} ORDER BY e.account, e.seq"
-        yield from walk.walk(_blocks(connection, query, values))
+        yield from walk.walk(blocks(connection, query, values))
         yield from self._without_release(connection, walk)
 
     def _without_release(self, connection: Connection, walk: EntryWalk) -> Iterator[str]:
@@ -95,20 +92,20 @@ class EntryRange:
         are, and nothing is wrong with the releases themselves, every charge has its own.
         """
         waiting, reserved = 0, [*walk.reserved]
-        for start in range(0, len(reserved), _PAGE):
-            some = reserved[start : start + _PAGE]
-            rows = connection.execute(_KNOWN, {"wanted": some})
-            known = {row.id: (row.account, row.seq) for row in rows}
+        for start in range(0, len(reserved), PAGE):
+            some = reserved[start : start + PAGE]
+            places = connection.execute(_KNOWN, {"wanted": some})
+            known = {row.id: (row.account, row.seq) for row in places}
             waiting += sum(known.get(release) == walk.reserved[release] for release in some)
             for release in some:
                 if release not in known:
                     yield f"{place_of(*walk.reserved[release])}: its release is missing"
         where, values = _between("r.account, r.seq", self.after, self.until)
-        ((count,),) = _rows(connection, f"{_CHARGED} {where}", values)
+        ((count,),) = rows(connection, f"{_CHARGED} {where}", values)
         if count != walk.debits + waiting:
             where, values = _between("e.account, e.seq", self.after, self.until)
             query = _UNCHARGED.format(where=where or "WHERE true")
-            for account, seq in _rows(connection, query, values):
+            for account, seq in rows(connection, query, values):
                 yield f"{place_of(account, seq)}: its release is missing"
 
     def _before(self, connection: Connection) -> EntryRow | None:
@@ -116,7 +113,7 @@ class EntryRange:
             return None
         where = "WHERE e.account = :account AND e.seq = :seq"
         values = {"account": self.after[0], "seq": self.after[1]}
-        found = [*_rows(connection, f"{_ENTRIES} {where}", values)]
+        found = [*rows(connection, f"{_ENTRIES} {where}", values)]
         return EntryRow._make(found[0]) if found else None
 
 
@@ -126,6 +123,7 @@ class ReleaseRange:
 
     ledger: str
     keys: Mapping[str, str] | None
+    sealed: bool
     after: int | None
     until: int | None
 
@@ -134,11 +132,18 @@ class ReleaseRange:
         bounds = {"after": ("r.number > :after", self.after),
                   "until": ("r.number <= :until", self.until)}  # fmt: skip
         given = {name: bound for name, bound in bounds.items() if bound[1] is not None}
-        where = " AND ".join(condition for condition, _ in given.values())
-        query = f"{_RELEASES} {'WHERE ' + where if where else ''} ORDER BY r.number"
+        where = "WHERE " * bool(given) + " AND ".join(condition for condition, _ in given.values())
+        query = f"{_RELEASES} {where} ORDER BY r.number"
         values = {name: value for name, (_, value) in given.items()}
-        walk = ReleaseWalk(ledger=self.ledger, keys=self.keys, before=self.after or 0)
-        yield from walk.walk(_blocks(connection, query, values))
+        walk = ReleaseWalk(
+            ledger=self.ledger, keys=self.keys, before=self.after or 0, sealed=self.sealed
+        )
+        yield from walk.walk(blocks(connection, query, values))
+        ((leaves,),) = rows(
+            connection, f"{_LEAVES} {where.replace('r.number', 'f.release')}", values
+        )
+        if leaves != walk.leaves:
+            yield "the results: there are leaves without a release"
         if self.until is not None and walk.number != self.until:
             yield "the releases: numbers are missing"
         if walk.reviewed:
@@ -195,7 +200,12 @@ def cut_entries(
 
 
 def cut_releases(
-    connection: Connection, *, ledger: str, keys: Mapping[str, str] | None, length: int
+    connection: Connection,
+    *,
+    ledger: str,
+    keys: Mapping[str, str] | None,
+    length: int,
+    sealed: bool,
 ) -> Iterator[ReleaseRange]:
     """Cut all releases into ranges of about a length; the first and the last are open."""
     number = tables.release.c.number
@@ -203,7 +213,7 @@ def cut_releases(
     length = max(length, 0 if low is None else (high - low) // _MOST_RANGES)
     cuts = [] if low is None else [*range(low - 1, high, length)][1:]
     for after, until in zip([None, *cuts], [*cuts, None], strict=True):
-        yield ReleaseRange(ledger=ledger, keys=keys, after=after, until=until)
+        yield ReleaseRange(ledger=ledger, keys=keys, sealed=sealed, after=after, until=until)
 
 
 def _between(place: str, after: Place | None, until: Place | None) -> tuple[str, dict[str, Any]]:
@@ -215,29 +225,3 @@ def _between(place: str, after: Place | None, until: Place | None) -> tuple[str,
             conditions.append(f"({place}) {sign} (:{name}, :{name}_seq)")
             values |= {name: bound[0], f"{name}_seq": bound[1]}
     return ("WHERE " + " AND ".join(conditions) if conditions else ""), values
-
-
-def _rows(connection: Connection, query: str, values: Mapping[str, Any]) -> Iterator[Row]:
-    return chain.from_iterable(_blocks(connection, query, values))
-
-
-def _blocks(
-    connection: Connection, query: str, values: Mapping[str, Any]
-) -> Iterator[Sequence[Row]]:
-    """Yield the driver's own tuples, a page in memory at a time, of one transaction's snapshot."""
-    if not connection.in_transaction():
-        connection.begin()
-    driver = connection.connection.dbapi_connection
-    assert driver is not None
-    if connection.dialect.name == "sqlite":
-        cursor = driver.cursor()
-    else:
-        # A named one stays on the server, which then sends no more than is asked for.
-        cursor = driver.cursor("walk")
-        query = _NAMED.sub(r"%(\1)s", query)
-    try:
-        cursor.execute(query, values)
-        while page := cursor.fetchmany(_PAGE):
-            yield page
-    finally:
-        cursor.close()

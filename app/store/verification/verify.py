@@ -31,9 +31,9 @@ from functools import cache
 from itertools import chain, islice
 from typing import Protocol
 
-from sqlalchemy import Connection, Engine, event, select
+from sqlalchemy import Connection, Engine, event, func, select, text
 
-from app.domain.ledger import ledger_head
+from app.domain.ledger import SYSTEM_ACCOUNT, ledger_head
 from app.store.anchor.check import standing_to
 from app.store.anchor.standing import AnchorError, Standing, Witness
 from app.store.database import tables
@@ -41,6 +41,8 @@ from app.store.database.engines import reading_engine
 from app.store.database.schema_check import reference_faults, schema_faults
 from app.store.errors import UnsupportedDatabaseError
 from app.store.ledger.records import AccountRecord
+from app.store.ledger.seals import RESULT, has_sealed
+from app.store.verification.leaves import cut_seals
 from app.store.verification.ranges import cut_entries, cut_releases
 from app.store.verification.system_account import Register, receipt_keys
 
@@ -50,6 +52,14 @@ _PIECE = 50_000
 _PROCESSES = 4
 _MOST_MAPPED = 1 << 40
 _CACHE_KIB = 1 << 16
+_entry = tables.entry.c
+_ACTS = select(func.count()).where(_entry.account == SYSTEM_ACCOUNT, text(tables.ACTS))
+_LAST_ACT = (
+    select(_entry.hash)
+    .where(_entry.account == SYSTEM_ACCOUNT, _entry.kind != RESULT)
+    .order_by(_entry.seq.desc())
+    .limit(1)
+)
 _UNREADABLE = "the database file cannot be read through"
 
 
@@ -57,7 +67,9 @@ _UNREADABLE = "the database file cannot be read through"
 class Verification:
     """What a walk over every chain, sum and result found.
 
-    ``head`` is the SHA-256 over the sorted account heads; ``faults`` names up
+    ``entries`` counts all but those that seal results, and ``head`` is the SHA-256 over
+    the sorted account heads, the system account's as of its last entry but those: when
+    a result was stored must not be seen before the answer is. ``faults`` names up
     to 20 places where the ledger does not hold, by account and sequence number;
     ``mismatches`` are those of them where a table is not as the entries say.
     ``anchored`` is how the ledger stands to its anchor, None where they were not compared.
@@ -156,8 +168,7 @@ def verify(
         ledger = connection.execute(select(tables.ledger)).one_or_none()
         rows = connection.execute(select(tables.account).order_by(tables.account.c.id))
         accounts = [AccountRecord(**row._mapping) for row in rows]
-        heads = [account.head for account in accounts]
-        entries = sum(account.seq for account in accounts)
+        heads, entries = _shown(connection, accounts)
         if ledger is None:
             faults.append("the ledger has no identity")
         else:
@@ -183,6 +194,14 @@ def verify(
         mismatches=tuple(fault for fault in records if fault != _UNREADABLE),
         anchored=anchored,
     )
+
+
+def _shown(connection: Connection, accounts: Sequence[AccountRecord]) -> tuple[list[str], int]:
+    """Return the heads, and the number of entries, that may be shown at any time."""
+    others = [account for account in accounts if account.id != SYSTEM_ACCOUNT]
+    acts = connection.execute(_ACTS).scalar_one()
+    last = connection.execute(_LAST_ACT).scalars().all()
+    return [*last, *(account.head for account in others)], acts + sum(x.seq for x in others)
 
 
 def _standing(connection: Connection, witness: Witness, faults: list[str]) -> Standing | None:
@@ -213,7 +232,10 @@ def _tasks(
     tasks: list[Task] = [_Soundness(), _Records(), _Schema()]
     sizes = [(account.id, account.seq) for account in accounts]
     tasks += cut_entries(sizes, ledger=ledger, epoch=epoch, length=_PIECE)
-    tasks += cut_releases(connection, ledger=ledger, keys=keys, length=_PIECE)
+    sealed = has_sealed(connection)
+    tasks += cut_releases(connection, ledger=ledger, keys=keys, length=_PIECE, sealed=sealed)
+    system = next((account.seq for account in accounts if account.id == SYSTEM_ACCOUNT), 0)
+    tasks += cut_seals(system, length=_PIECE)
     return tasks
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from app.domain.ledger import GENESIS, Balance, hash_of_columns
+from app.domain.merkle import result_leaves
 from app.domain.releases import ReleaseState, result_digest
 from app.store.ledger.ids import shown
 from app.store.ledger.receipt_tokens import answer_digest, read_token, split
@@ -202,10 +203,17 @@ class ReleaseWalk:
         The public keys of receipts, by name; None where results need no receipt.
     before
         The number before the first one: the writer leaves no gaps, and nothing is removed.
+    sealed
+        Whether the ledger has begun to seal results in its chain.
     """
 
-    def __init__(self, *, ledger: str, keys: Mapping[str, str] | None, before: int) -> None:
+    def __init__(
+        self, *, ledger: str, keys: Mapping[str, str] | None, before: int, sealed: bool
+    ) -> None:
         self._ledger = ledger
+        self._sealed = sealed
+        self.leaves = 0
+        """How many releases have a leaf."""
         self.number = before
         self._keys = keys
         self._charged: dict[str, int] = {}
@@ -221,7 +229,8 @@ class ReleaseWalk:
         for block in blocks:
             columns = ReleaseRow(*zip(*block, strict=True))
             yield from self._out_of_order(columns)
-            if all_answered(columns, self.number):
+            self.leaves += len(columns.leaf) - columns.leaf.count(None)
+            if all_answered(columns, self.number, sealed=self._sealed):
                 self.number = columns.number[-1]
             else:
                 yield from self._one_by_one(block, self._fault_of)
@@ -256,7 +265,10 @@ class ReleaseWalk:
         if row.attempts > 1:
             self.repeated[row.id] = row.attempts
         before, self.number = self.number, row.number
-        return next((fault for holds, fault in _checks(row, before) if not holds), None)
+        fault = next((fault for holds, fault in _checks(row, before) if not holds), None)
+        if fault is None and self._sealed and row.leaf != _leaf_of(row):
+            fault = "its result is not the one in the chain"
+        return fault
 
     def _receipt_fault_of(self, row: ReleaseRow) -> str | None:
         if self._keys is None or row.result is None:
@@ -271,6 +283,14 @@ class ReleaseWalk:
         if fits != (said.ledger, said.account, said.seq, said.release, said.entry, said.answer):
             return "its receipt is for something else"
         return None
+
+
+def _leaf_of(row: ReleaseRow) -> str | None:
+    """Return what the chain must hold of a release's result."""
+    if row.result is None:
+        return None
+    (leaf,) = result_leaves([row.id], [row.charge_hash], [row.result])
+    return leaf
 
 
 def _checks(row: ReleaseRow, before: int) -> Iterator[tuple[bool, str]]:
