@@ -122,3 +122,13 @@ ENDED_ELSEWHERE = (
     entry("expire", 50, of="$third", fingerprint=f"'{'d' * 64}'"),
 )
 GRANTED = (move(), entry("grant", 5, fingerprint="'end'"))
+
+
+ANSWERED = "UPDATE release SET state = 'released' WHERE id = '$debited'"
+"""What makes the charged release one that has its result."""
+
+
+def leaf(number: int, of: str) -> str:
+    """Return the statement that stores a leaf of a release, or of one that is not there."""
+    found = f"coalesce((SELECT number FROM release WHERE id = '{of}'), 99)"
+    return f"$REPLACE INTO leaf (number, release, hash) VALUES ({number}, {found}, '{'b' * 64}')"

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from app.domain.ledger import GENESIS
 from tests.app.attack_parts import (
+    ANSWERED,
     APPROVED,
     CHARGE,
     ENDED_ELSEWHERE,
@@ -27,6 +28,7 @@ from tests.app.attack_parts import (
     entry,
     hash_of,
     insert,
+    leaf,
     move,
     release,
 )
@@ -467,6 +469,13 @@ ATTACKS: Mapping[str, Sequence[Attack]] = {
     "lineage_no_replace": attacks(
         f"$REPLACE INTO lineage (dataset, sha256) VALUES ('$others', '{'b' * 64}')"
     ),
+    "leaf_no_update": attacks(f"UPDATE leaf SET hash = '{'b' * 64}'"),
+    "leaf_no_delete": attacks("DELETE FROM leaf"),
+    "leaf_continues": [
+        Attack(leaf(3, "$debited"), (ANSWERED,)),
+        Attack(leaf(1, "$debited"), (ANSWERED,)),
+        *attacks(leaf(2, "$released"), leaf(2, "rel_unknown"), leaf(2, "$debited")),
+    ],
     "expiring_no_delete": attacks("DELETE FROM expiring"),
     "expiring_grant": [
         *attacks(

@@ -25,8 +25,13 @@ from tests.app.test_anchor import at, state, step
 
 UNANSWER = (
     "UPDATE release SET state = 'debited', result = NULL, result_hash = NULL, finished_at = NULL"
-    " WHERE number = 2"
+    " WHERE number = 3",
+    "DELETE FROM leaf WHERE release = 3",
+    "DELETE FROM entry WHERE account = '0' AND seq = (SELECT seq FROM account WHERE id = '0')",
+    "UPDATE account SET seq = seq - 1, head = (SELECT e.hash FROM entry AS e"
+    " WHERE e.account = '0' AND e.seq = account.seq - 1) WHERE id = '0'",
 )
+"""The last result was never stored, and no entry seals it."""
 LACKS = "the anchor: it lacks what the anchor knows of"
 
 
@@ -78,10 +83,12 @@ def anchored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Anchore
 def take_out_a_result(place: Place) -> None:
     if place.backend == "sqlite":
         with raw(place, guarded=False) as connection:
-            connection.execute(UNANSWER)
+            for statement in UNANSWER:
+                connection.execute(statement)
     else:
         with psycopg.connect(place.url) as connection, unguarded(connection):
-            connection.execute(UNANSWER)
+            for statement in UNANSWER:
+                connection.execute(statement)
 
 
 def test_a_result_that_was_taken_out_again_is_found(anchored: Anchored) -> None:

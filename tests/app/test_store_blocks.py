@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.domain.ledger import MAX_TOTAL, Entry, chain_hash
+from app.domain.merkle import result_leaves
 from app.domain.releases import (
     plan_digest,
     request_fingerprint,
@@ -177,6 +178,13 @@ def test_a_debit_beyond_the_total_does_not_pass() -> None:
     assert one_by_one(rows)
 
 
+def test_entries_that_seal_results_pass_in_blocks() -> None:
+    still = [replace(entry, prev="", kind="result") for entry in run_of("grant", [0, 0, 0])]
+    rows = hashed(still)
+    assert all_follow(columns_of(rows[1:]), rows[0])
+    assert not one_by_one(rows)
+
+
 @pytest.mark.parametrize("amount", [0, -3])
 def test_an_amount_that_gives_nothing_or_gives_back_does_not_pass(amount: int) -> None:
     entries = [replace(entry, prev="") for entry in run_of("debit", [5, amount, 5])]
@@ -205,15 +213,16 @@ def release(number: int) -> dict[str, Any]:
         "result_hash": result_digest(result, end), "created_at": at, "finished_at": end,
         "kind": "debit", "release": f"rel_{number}", "charged": "p", "for": fingerprint,
         "note": plan_digest(plan), "at": at, "hash": "0" * 64,
+        "leaf": result_leaves([f"rel_{number}"], ["0" * 64], [result])[0],
     }  # fmt: skip
 
 
 def answered(*releases: dict[str, Any]) -> tuple[bool, list[str]]:
     """Return whether releases pass at once, and what is wrong with them one by one."""
     rows = [tuple(each.values()) for each in releases]
-    assert len(rows[0]) == len(RELEASE_COLUMNS) + len(CHARGE_COLUMNS)
-    walk = ReleaseWalk(ledger="l", keys=None, before=0)
-    passed = all_answered(columns_of(rows), 0)
+    assert len(rows[0]) == len(RELEASE_COLUMNS) + len(CHARGE_COLUMNS) + 1
+    walk = ReleaseWalk(ledger="l", keys=None, before=0, sealed=True)
+    passed = all_answered(columns_of(rows), 0, sealed=True)
     return passed, list(walk._one_by_one(rows, walk._fault_of))
 
 
@@ -230,7 +239,8 @@ def test_answered_releases_are_passed_at_once() -> None:
         {"plan": "{}"}, {"fingerprint": "x"}, {"result": b"[]"}, {"result": None},
         {"result_hash": "x"}, {"finished_at": "later"}, {"finished_at": None},
         {"kind": "reserve"}, {"kind": None}, {"release": "rel_y"}, {"charged": "q"},
-        {"for": "x"}, {"note": "x"}, {"result": None, "result_hash": None},
+        {"for": "x"}, {"note": "x"}, {"hash": "1" * 64}, {"leaf": "0" * 64}, {"leaf": None},
+        {"result": None, "result_hash": None},
     ],
     ids=str,
 )  # fmt: skip

@@ -116,7 +116,8 @@ def test_archiving_keeps_ledger_and_releases(place: Place) -> None:
             system = r.entries.list(SYSTEM_ACCOUNT)
         kinds = [entry.kind for entry in system]
         assert kinds == [
-            "open", "receipt_key", "account_opened", "dataset_created", "dataset_archived",
+            "open", "receipt_key", "account_opened", "dataset_created", "result",
+            "dataset_archived",
         ]  # fmt: skip
         assert system[-1].note == ledger.dataset
         with pytest.raises(Problem) as refused:
