@@ -24,12 +24,12 @@ from tests.app.postgres import databases
 from tests.app.test_anchor import at, state, step
 
 UNANSWER = (
-    "UPDATE release SET state = 'debited', result = NULL, result_hash = NULL, finished_at = NULL"
-    " WHERE number = 3",
+    """UPDATE release SET state = 'debited', result = NULL, result_hash = NULL,
+    finished_at = NULL WHERE number = 3""",
     "DELETE FROM leaf WHERE release = 3",
     "DELETE FROM entry WHERE account = '0' AND seq = (SELECT seq FROM account WHERE id = '0')",
-    "UPDATE account SET seq = seq - 1, head = (SELECT e.hash FROM entry AS e"
-    " WHERE e.account = '0' AND e.seq = account.seq - 1) WHERE id = '0'",
+    """UPDATE account SET seq = seq - 1, head = (SELECT e.hash FROM entry AS e
+    WHERE e.account = '0' AND e.seq = account.seq - 1) WHERE id = '0'""",
 )
 """The last result was never stored, and no entry seals it."""
 LACKS = "the anchor: it lacks what the anchor knows of"
@@ -96,6 +96,7 @@ def test_a_result_that_was_taken_out_again_is_found(anchored: Anchored) -> None:
     with anchored.ledger() as ledger:
         for number in range(3):
             ledger.release(f"k{number}")
+        ledger.debit("later")
         assert ledger.store.verify().anchored is Standing.CURRENT
     assert anchored.check().faults == ()
     assert anchored.check().anchored is Standing.CURRENT
@@ -112,6 +113,7 @@ def test_a_running_server_finds_it_as_well(anchored: Anchored) -> None:
     with anchored.ledger() as ledger:
         for number in range(3):
             ledger.release(f"k{number}")
+        ledger.debit("later")
         take_out_a_result(anchored.place)
         assert ledger.store.verify().faults == (LACKS,)
 

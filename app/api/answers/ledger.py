@@ -63,9 +63,9 @@ class VerificationAnswer(Answer):
     ok: bool
     """Whether no fault was found."""
     entries: int
-    """How many entries were walked."""
+    """How many entries there are, those aside that seal results."""
     head: str
-    """SHA-256 over the sorted last hashes of all accounts; note it elsewhere."""
+    """SHA-256 over the sorted last hashes of all accounts, entries that seal results aside."""
     anchor: str | None
     """How the ledger stands to its anchor; null where they were not compared."""
     faults: list[str]
