@@ -27,9 +27,9 @@ from app.store.forgotten_datasets import Forgotten, find_forgotten, record_forgo
 from app.store.guard import Burned, burn, forgotten, store_results
 from app.store.ledger.entries import SYSTEM, LedgerIdentity
 from app.store.ledger.forms import begin_second_form
-from app.store.ledger.seals import seal_kept_results
 from app.store.ledger.signing import SigningKey, record_key, recorded_keys
 from app.store.opening import Opened, open_database
+from app.store.seals import seal_kept_results
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
 from app.store.verification.verify import Verification, verify
 from app.vault.lineage import LineageFiles

@@ -21,9 +21,9 @@ from app.store.disk_errors import disk_errors_told
 from app.store.errors import StoreError
 from app.store.guard import Guard
 from app.store.ledger.forms import begin_second_form
-from app.store.ledger.seals import seal_kept_results
 from app.store.ledger.signing import KEY_NAME, SigningKey, record_key, recorded_keys
 from app.store.opening import Opened, open_database
+from app.store.seals import seal_kept_results
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
 from app.store.verification.verify import Verification, record_faults
 from app.store.writer import QUEUE_LENGTH, Task, Writer

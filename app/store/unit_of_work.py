@@ -22,6 +22,7 @@ from app.store.ledger.releases import ReleasesWriter
 from app.store.ledger.reviews import Reviews, ReviewsWriter
 from app.store.ledger.uploads import Uploads, UploadsWriter
 from app.store.ledger.workers import WorkersWriter
+from app.store.seals import seal
 from app.store.verification.verify import Verification, verify
 
 
@@ -98,7 +99,7 @@ class UnitOfWork:
 
     def seal(self) -> None:
         """Have an entry hold the results stored so far: once before each COMMIT is enough."""
-        self.releases.seal(self.entries)
+        seal(self.entries, self.connection, self.releases.take_unsealed())
 
     def mark(self) -> tuple[int, int]:
         """Return how far the transaction's bookkeeping has come."""

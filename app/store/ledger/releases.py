@@ -19,12 +19,11 @@ from app.store.database import tables
 from app.store.errors import SomeRefusedError
 from app.store.ledger import jobs
 from app.store.ledger.accounts import AccountsWriter
-from app.store.ledger.entries import SYSTEM, EntriesWriter
+from app.store.ledger.entries import SYSTEM
 from app.store.ledger.ids import now
 from app.store.ledger.multi_row import change_rows, insert_of
 from app.store.ledger.records import ReleaseRecord
 from app.store.ledger.release_queries import Releases
-from app.store.ledger.seals import seal
 
 ENDED_AS: Mapping[ReleaseState, str] = {
     state: f"release_{state}"
@@ -166,10 +165,11 @@ class ReleasesWriter(Releases):
             release, _ = self._settled.popitem()
             self._unsealed.pop(release, None)
 
-    def seal(self, entries: EntriesWriter) -> None:
-        """Have the results stored since the last time sealed by one entry, if there are any."""
-        seal(entries, self._connection, [*self._unsealed.values()])
+    def take_unsealed(self) -> Sequence[tuple[int, str]]:
+        """Return numbers and leaves of the releases whose results were stored since last asked."""
+        taken = [*self._unsealed.values()]
         self._unsealed.clear()
+        return taken
 
     def settled_before(self, releases: Sequence[str]) -> bool:
         """Return whether any of these was settled before the present transaction."""

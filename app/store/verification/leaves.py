@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from app.domain.ledger import SYSTEM_ACCOUNT
 from app.domain.merkle import tree_root
-from app.store.ledger.seals import RESULT, RESULT_KEPT
+from app.store.seals import RESULT, RESULT_KEPT
 from app.store.verification.blocks import Row
 from app.store.verification.raw_rows import rows
 from app.store.verification.walks import place_of

@@ -41,7 +41,7 @@ from app.store.database.engines import reading_engine
 from app.store.database.schema_check import reference_faults, schema_faults
 from app.store.errors import UnsupportedDatabaseError
 from app.store.ledger.records import AccountRecord
-from app.store.ledger.seals import RESULT, has_sealed
+from app.store.seals import RESULT, has_sealed
 from app.store.verification.leaves import cut_seals
 from app.store.verification.ranges import cut_entries, cut_releases
 from app.store.verification.system_account import Register, receipt_keys
