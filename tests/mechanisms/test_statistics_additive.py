@@ -28,7 +28,7 @@ from mechanisms.statistics.additive import (
     noise_describer,
 )
 from mechanisms.statistics.cells.axes import MAX_CELLS
-from mechanisms.statistics.conditions import Condition, check_conditions
+from mechanisms.statistics.conditions import Condition, comparisons
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.covariance import Covariance
@@ -721,6 +721,6 @@ def test_long_lists_of_a_long_category_are_looked_up_and_not_searched_for() -> N
     last = column.values[-1_000:]
     where = (Condition(column="c", op="in", value=last),) * 20
     started = time.process_time()
-    check_conditions(where, schema)
+    comparisons(where, schema)
     assert time.process_time() - started < 0.5 * slowness()
     assert where[0].codes(schema) == tuple(range(9_000, 10_000))
