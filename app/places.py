@@ -39,7 +39,23 @@ def open_anchor(settings: Settings) -> Anchor | None:
             "the anchor is inside the data directory and goes back in time with it",
             extra={"setting": f"{PREFIX}ANCHOR_DIR"},
         )
+    elif shares_device(settings):
+        _LOG.warning(
+            "the anchor is on one disk with the ledger: both put back together are not noticed",
+            extra={"setting": f"{PREFIX}ANCHOR_DIR"},
+        )
     return FileAnchor(directory, place=place)
+
+
+def shares_device(settings: Settings) -> bool:
+    """Return whether the anchor is on the ledger's own disk, as one snapshot of it would be.
+
+    Of an anchor in another database nothing is known.
+    """
+    database = sqlite_file(settings.resolved_database_url)
+    if database is None:
+        return False
+    return _device_of(anchor_place(settings)[0]) == _device_of(database.parent)
 
 
 def anchor_witness(settings: Settings) -> Witness | None:
@@ -69,6 +85,12 @@ def written_directories(settings: Settings) -> tuple[Path, ...]:
     database = sqlite_file(settings.resolved_database_url)
     ledger = () if database is None else (database.parent, anchor_place(settings)[0])
     return settings.data_dir, *ledger
+
+
+def _device_of(place: Path) -> int:
+    """Return the device of a directory, or of the one that it is going to be made in."""
+    there = next(each for each in (place, *place.absolute().parents) if each.exists())
+    return there.stat().st_dev
 
 
 def _beside_or_inside(data: Path) -> Path:

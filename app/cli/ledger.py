@@ -89,7 +89,7 @@ def audit_verify(signatures: bool, as_json: bool) -> None:
     backup has no anchor and is checked alone, a ledger that was served must have one.
     Works beside a running service, and without one.
     """
-    from app.places import anchor_witness  # noqa: PLC0415
+    from app.places import anchor_witness, shares_device  # noqa: PLC0415
     from app.store import inspecting  # noqa: PLC0415
 
     settings = settings_of_environment()
@@ -98,10 +98,13 @@ def audit_verify(signatures: bool, as_json: bool) -> None:
     anchored = found.anchored and str(found.anchored)
     if as_json:
         facts = {"ok": found.ok, "entries": found.entries, "head": found.head, "anchor": anchored}
+        facts["anchor_shares_device"] = shares_device(settings)
         click.echo(json.dumps({**facts, "faults": list(found.faults)}))
     else:
         click.echo(f"{'ok' if found.ok else 'BROKEN'}: {found.entries} entries, head {found.head}")
         click.echo(f"the anchor: {anchored or 'not compared'}")
+        if anchored and shares_device(settings):
+            click.echo("the anchor is on the ledger's own disk: both may have been put back")
         for fault in found.faults:
             click.echo(f"  {fault}")
     if not found.ok:

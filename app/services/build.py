@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from app.engine.data import DataEngine
-from app.places import written_directories
+from app.places import shares_device, written_directories
 from app.services.archiving import ArchivingService
 from app.services.audit import AuditService
 from app.services.catalog import CatalogService
@@ -115,7 +115,12 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         datasets=datasets,
         derivations=DerivationService(releases, datasets, plans),
         erasing=data.erasing,
-        health=HealthService(store, data.readable, directories=written_directories(settings)),
+        health=HealthService(
+            store,
+            data.readable,
+            directories=written_directories(settings),
+            anchor_shares_device=shares_device(settings),
+        ),
         jobs=drawing.jobs,
         keys=KeyService(store),
         lease=Lease(store, worker, lease_ms=int(1000 * settings.worker_lease_s)),

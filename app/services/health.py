@@ -16,9 +16,10 @@ MIN_FREE_BYTES = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What a ready service says of itself: where its ledger's anchor is."""
+    """What a ready service says of itself: where its ledger's anchor is, and how far away."""
 
     anchor: str
+    anchor_shares_device: bool
 
 
 class HealthService:
@@ -32,14 +33,22 @@ class HealthService:
         Which data sets cannot be read.
     directories
         Where the service writes.
+    anchor_shares_device
+        Whether the anchor is on the ledger's own disk.
     """
 
     def __init__(
-        self, store: Store, readable: ReadableData, *, directories: tuple[Path, ...]
+        self,
+        store: Store,
+        readable: ReadableData,
+        *,
+        directories: tuple[Path, ...],
+        anchor_shares_device: bool,
     ) -> None:
         self._store = store
         self._readable = readable
         self._directories = directories
+        self._anchor_shares_device = anchor_shares_device
 
     def check(self) -> Readiness:
         """Return how things are if releases can be made.
@@ -59,7 +68,9 @@ class HealthService:
             raise Problem("not-ready", "The last write to the ledger failed.")
         if unreadable := self._readable.unreadable:
             raise Problem("not-ready", _told(unreadable), unreadable_datasets=unreadable)
-        return Readiness(anchor=self._store.anchored)
+        return Readiness(
+            anchor=self._store.anchored, anchor_shares_device=self._anchor_shares_device
+        )
 
 
 def _told(unreadable: int) -> str:

@@ -136,7 +136,9 @@ def test_a_commit_that_cannot_be_taken_back_is_a_failed_one_all_the_same(
     with opened(home, total=10**6) as ledger:
         store, writer = ledger.store, ledger.store.writer
         readable = ReadableData(store, DataEngine(Vault(home.directory)))
-        health = HealthService(store, readable, directories=(home.directory,))
+        health = HealthService(
+            store, readable, directories=(home.directory,), anchor_shares_device=False
+        )
         release(store, ledger.dataset, "warm up")
         health.check()
         take_back = writer.rolled_back

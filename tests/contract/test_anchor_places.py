@@ -11,10 +11,11 @@ from typing import Any
 import httpx
 import pytest
 from click.testing import CliRunner, Result
+from pydantic import SecretStr
 
 from app.cli import main
 from app.client import ReleaseDesk
-from app.places import open_store
+from app.places import open_store, shares_device
 from app.settings import Settings
 from app.store.anchor.file import LOG_NAME
 from tests.contract.service import ADMIN_KEY, ask, running, upload
@@ -70,7 +71,9 @@ def test_the_anchor_is_where_the_settings_say_and_readyz_says_what_that_is(
     (tmp_path / "x").mkdir()
     settings = {} if named is None else {"anchor_dir": tmp_path / named}
     with running(tmp_path / "data", **settings) as service, service.client() as admin:
-        assert httpx.get(f"{service.url}/readyz").json() == {"status": "ready", "anchor": told}
+        assert httpx.get(f"{service.url}/readyz").json() == {
+            "status": "ready", "anchor": told, "anchor_shares_device": True,
+        }  # fmt: skip
         assert ask(admin, upload(admin)["id"]).status_code == 201
         assert [found.parent for found in tmp_path.rglob(LOG_NAME)] == [tmp_path / place]
         found = admin.get("/v1/ledger/verification").json()
@@ -78,6 +81,28 @@ def test_the_anchor_is_where_the_settings_say_and_readyz_says_what_that_is(
     assert said(verify(tmp_path / "data", **settings)) == (0, CURRENT)
     warned = [line.message for line in caplog.records if "goes back in time" in line.message]
     assert len(warned) == (told == INSIDE)
+    close = [line.message for line in caplog.records if "on one disk" in line.message]
+    assert len(close) == (told != INSIDE)
+
+
+def test_an_anchor_on_another_disk_is_told_from_one_beside_the_data(tmp_path: Path) -> None:
+    """Of a directory that is still to be made, the one that it will be in decides."""
+    data = tmp_path / "data" / "here"
+    assert shares_device(Settings(data_dir=data))
+    assert shares_device(Settings(data_dir=data, anchor_dir=tmp_path / "other" / "anchor"))
+    assert not shares_device(Settings(data_dir=data, anchor_dir=Path("/proc/anchor")))
+    elsewhere = Settings(data_dir=data, database_url=SecretStr("postgresql://nowhere/ledger"))
+    assert not shares_device(elsewhere)
+
+
+def test_verification_tells_of_an_anchor_on_the_ledgers_disk(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    released(data)
+    environment = {"RELEASE_DESK_DATA_DIR": str(data)}
+    shown = CliRunner(env=environment).invoke(main, ["audit", "verify"]).stdout
+    assert "the anchor is on the ledger's own disk" in shown
+    told = CliRunner(env=environment).invoke(main, ["audit", "verify", "--json"]).stdout
+    assert json.loads(told)["anchor_shares_device"] is True
 
 
 def verify(data_dir: Path, anchor_dir: Path | None = None, **more: str) -> Result:

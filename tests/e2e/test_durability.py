@@ -231,7 +231,7 @@ def test_kills_between_the_anchor_and_the_commit_freeze_nobody(
     wait_for_what_is_left(url)
     assert_replayed(servers[0], dataset, acknowledged)
     with servers[1].client() as client:
-        assert client.get("/readyz").json() == {"status": "ready", "anchor": "database"}
+        assert client.get("/readyz").json()["anchor"] == "database"
         assert client.get("/v1/ledger/verification").json()["ok"] is True
     with inspecting(url) as reader:
         releases = reader.releases.list(limit=10**6)

@@ -19,6 +19,8 @@ class ReadinessAnswer(StatusAnswer):
     anchor: str
     """What would notice an older database put in place of this one: a `directory`, one
     `inside the data directory`, a `database`, or none (`off`)."""
+    anchor_shares_device: bool
+    """Whether it is on the ledger's own disk: who puts both back together is not noticed."""
 
 
 def liveness_answer() -> StatusAnswer:
@@ -28,4 +30,6 @@ def liveness_answer() -> StatusAnswer:
 
 def readiness_answer(found: Readiness) -> ReadinessAnswer:
     """Return what a service says that can make releases."""
-    return ReadinessAnswer(status="ready", anchor=found.anchor)
+    return ReadinessAnswer(
+        status="ready", anchor=found.anchor, anchor_shares_device=found.anchor_shares_device
+    )
