@@ -16,7 +16,7 @@ from app.api.serving.crowd import Crowd
 from app.api.state import AppState, LifespanState
 from app.descriptors import HEAD_ROOM
 from app.logs import configure_logs
-from app.places import open_store
+from app.places import open_store, warn_of_shared_device
 from app.processes.build import build_processes
 from app.services.background import in_background
 from app.services.build import Services, build_services
@@ -83,6 +83,7 @@ def keep_in_memory() -> None:
 
 
 def _build(settings: Settings, store: Store) -> Services:
+    warn_of_shared_device(settings)
     processes = build_processes(settings, store, calculated=("app.api.requests.bodies",))
     return build_services(settings, store, processes)
 

@@ -39,11 +39,6 @@ def open_anchor(settings: Settings) -> Anchor | None:
             "the anchor is inside the data directory and goes back in time with it",
             extra={"setting": f"{PREFIX}ANCHOR_DIR"},
         )
-    elif shares_device(settings):
-        _LOG.warning(
-            "the anchor is on one disk with the ledger: both put back together are not noticed",
-            extra={"setting": f"{PREFIX}ANCHOR_DIR"},
-        )
     return FileAnchor(directory, place=place)
 
 
@@ -85,6 +80,15 @@ def written_directories(settings: Settings) -> tuple[Path, ...]:
     database = sqlite_file(settings.resolved_database_url)
     ledger = () if database is None else (database.parent, anchor_place(settings)[0])
     return settings.data_dir, *ledger
+
+
+def warn_of_shared_device(settings: Settings) -> None:
+    """Say in the log that nothing notices who puts back ledger and anchor together."""
+    if shares_device(settings):
+        _LOG.warning(
+            "the anchor is on one disk with the ledger: both put back together are not noticed",
+            extra={"setting": f"{PREFIX}ANCHOR_DIR"},
+        )
 
 
 def _device_of(place: Path) -> int:
