@@ -19,12 +19,12 @@ from typing import Any
 import psycopg
 import pytest
 from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.store import Debit, Finish, Store, UnknownCommitError
 from app.store.database import postgresql
+from app.store.disk_errors import DiskError
 from tests.app.homes import Home, home_on
 from tests.app.ledgers import ANALYST, Ledger, found_by_key, opened
 from tests.app.test_faults import AMOUNT, check
@@ -161,8 +161,8 @@ def test_a_disk_error_of_the_server_at_any_statement(
             disk.count, disk.at = 0, at
             try:
                 analyst.ask(idem)
-            except DBAPIError as raised:
-                failed += isinstance(raised.orig, error)
+            except DiskError as raised:
+                failed += isinstance(getattr(raised.__cause__, "orig", None), error)
             except UnknownCommitError:
                 unknown += 1
             assert store.failing == (idem not in analyst.answers)

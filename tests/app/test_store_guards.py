@@ -114,7 +114,7 @@ REFUSED_BY_SQLITE = [
 REFUSED_BY_POSTGRES = [
     "TRUNCATE entry, account, release, dataset CASCADE",
     "TRUNCATE ledger CASCADE",
-    "TRUNCATE release",
+    "TRUNCATE release, job",
     (
         "INSERT INTO entry SELECT * FROM entry WHERE seq = 2"
         " ON CONFLICT ON CONSTRAINT pk_entry DO UPDATE SET amount = 0"
