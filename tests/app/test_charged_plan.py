@@ -19,7 +19,7 @@ from app.domain.releases import ReleaseState
 from app.logs import AllowListFormatter
 from app.processes.channel import pickled, unpickled
 from app.processes.draw_child import answers, charged_draws
-from app.processes.draw_orders import DrawOrder
+from app.processes.draw_orders import DrawOrder, answer_of
 from app.services.build import Services
 from app.services.plans import plans
 from app.services.plans.answers import plan_json
@@ -69,8 +69,8 @@ class Here:
 
     async def draw(self, record: ReleaseRecord, dataset: DatasetRecord) -> bytes | None:
         assert self._draws is not None
-        [(_, answer)] = await asyncio.to_thread(answers, self._draws, [(record, dataset)])
-        return answer
+        [(_, answered)] = await asyncio.to_thread(answers, self._draws, [(record, dataset)])
+        return answer_of(answered)
 
     async def stop(self) -> None:
         pass
