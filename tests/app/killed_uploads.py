@@ -29,6 +29,7 @@ from app.store import Store
 from app.store.ledger.uploads import UploadsWriter
 from app.uploads.intake import Intake
 from app.vault.vault import Vault
+from tests.app.callers import register
 
 ADA = Caller(key="key_ada", person="ada", role=Role.CURATOR)
 ROWS = b"x\n" + b"".join(b"%d\n" % (7 * row % 1009) for row in range(300))
@@ -67,6 +68,7 @@ async def serving(
     try:
         services = build_services(config, store, build_processes(config, store))
         store.share()
+        register(store, ADA)
         await services.lease.begin()
         try:
             yield store, services

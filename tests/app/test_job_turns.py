@@ -18,6 +18,7 @@ from app.services.people.keys import Caller
 from app.services.releases.jobs import SHORT_JOB_S
 from app.store import Charged, Debit, ReleaseRecord
 from app.store.ledger.pauses import PAUSE_SET, Paused
+from tests.app.callers import register
 from tests.app.ledgers import Ledger, Place, opened, raw
 from tests.app.test_jobs import ANSWER, BOB, Fake, final, new_dataset, question
 from tests.app.test_jobs import opened as serving
@@ -199,7 +200,8 @@ def probes_begin(place: Place, *, draws_s: float, lane_ms: int) -> Sequence[floa
 
     async def scenario() -> Sequence[float]:
         timed = Timed(does=[lambda _: ANSWER], draws_s=draws_s)
-        async with serving(place, timed) as (_, services):
+        async with serving(place, timed) as (store, services):
+            register(store, DAN)
             services.jobs.taken_ms = lambda _: lane_ms
             dataset = await new_dataset(services)
 
@@ -240,7 +242,8 @@ def test_the_end_of_a_draw_begins_nobody_elses(
     async def scenario() -> None:
         timed = Timed(draws_s=draws_s)
         place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-        async with serving(place, timed) as (_, services):
+        async with serving(place, timed) as (store, services):
+            register(store, DAN)
             services.jobs.taken_ms = lambda _: lane_ms
             dataset = await new_dataset(services)
             target, probe = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -22,14 +23,15 @@ from app.services.plans import deadlines as work
 from app.services.releases import public_moments as moments
 from app.services.releases.public_moments import PublicMoments
 from app.services.releases.reviews import Decision
-from app.store import ReleasePage, ReleaseRecord, Store
+from app.store import FileAnchor, ReleasePage, ReleaseRecord, Store
 from app.store.database.engines import migrating_engine
 from app.store.database.tables import metadata
 from app.store.unit_of_work import transaction
 from mechanisms.statistics.count import Count
-from tests.app.ledgers import Ledger, Place, file_of, opened, raw, url_of
+from tests.app.ledgers import Ledger, Place, opened, raw
 from tests.app.test_jobs import ADA, BOB, Fake, ask, new_dataset
 from tests.app.test_jobs import opened as serving
+from tests.fixtures.version_0_1 import make as kept
 
 HOUR_S = 3600
 ANSWER = b'{"drawn":"%s"}' % (b"x" * 300_000)
@@ -226,52 +228,54 @@ def tables_of(file: Path) -> set[str]:
         return {str(name) for (name,) in found}
 
 
-def _at_step(step: str, directory: Path) -> None:
+DATABASE = "release-desk.db"
+
+
+def url_at(directory: Path) -> str:
+    return f"sqlite:///{directory / DATABASE}"
+
+
+def _at_step(step: str, url: str) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parents[2] / "migrations"))
-    with migrating_engine(url_of(directory)).connect() as connection, transaction(connection):
+    with migrating_engine(url).connect() as connection, transaction(connection):
         config.attributes["connection"] = connection
         command.upgrade(config, step)
 
 
-def _earlier(store_place: Place, directory: Path) -> Place:
-    """Return a place with the same ledger as it was before the result came last."""
-    unlike = shutil.ignore_patterns("ledger.sqlite*", "*.lock")
-    shutil.copytree(store_place.directory, directory, ignore=unlike)
-    _at_step("0008", directory)
-    before = tables_of(directory / "ledger.sqlite")
-    with raw(directory / "ledger.sqlite", guarded=False) as db:
-        db.execute("ATTACH ? AS newer", (str(file_of(store_place.directory)),))
-        for table in metadata.sorted_tables:
-            if table.name not in before:
-                continue
-            names = ", ".join(f'"{column.name}"' for column in table.columns)
-            db.execute(
-                f"INSERT INTO main.{table.name} ({names}) SELECT {names} FROM newer.{table.name}"
-            )
+def _earlier(now: Path, directory: Path) -> None:
+    """Copy a data directory of the first version, with its ledger before the result came last."""
+    shutil.copytree(now, directory, ignore=shutil.ignore_patterns("release-desk.db*", "*.lock"))
+    _at_step("0008", url_at(directory))
+    before = tables_of(directory / DATABASE)
+    with raw(directory / DATABASE, guarded=False) as db:
+        db.execute("ATTACH ? AS newer", (str(now / DATABASE),))
+        for table in sorted(before & tables_of(now / DATABASE) - {"alembic_version"}):
+            names = ", ".join(columns_of(directory / DATABASE, table))
+            db.execute(f"INSERT INTO main.{table} ({names}) SELECT {names} FROM newer.{table}")
         db.execute("DETACH newer")
-    return Place(directory, url_of(directory))
 
 
 def test_an_earlier_ledger_keeps_every_release(tmp_path: Path) -> None:
-    place = Place(tmp_path / "now", url_of(tmp_path / "now"))
-    place.directory.mkdir()
+    with tarfile.open(Path(kept.__file__).with_name("directory.tar.gz")) as archive:
+        archive.extractall(tmp_path, filter="tar")
+    now, before = tmp_path / "data", tmp_path / "before"
+    _earlier(now, before)
+    assert columns_of(before / DATABASE, "release")[-2:] == ["finished_at", "worker"]
 
-    def releases(store: Store) -> tuple[ReleaseRecord, ...]:
+    def opened_and_read(directory: Path, anchor: Path) -> tuple[Store, list[Any]]:
+        shutil.copytree(tmp_path / "data-anchor", anchor)
+        store = Store.open(url_at(directory), data_dir=directory, anchor=FileAnchor(anchor))
         with store.reading() as reader:
-            return reader.releases.list()
+            return store, [*reader.releases.list()]
 
-    with opened(place) as ledger:
-        ledger.release("done", result=ANSWER)
-        waiting = ledger.debit("waiting").id
-        kept = releases(ledger.store)
-    before = _earlier(place, tmp_path / "before")
-    assert columns_of(file_of(before.directory), "release")[-2:] == ["finished_at", "worker"]
-
-    store = before.open()
+    later, kept_releases = opened_and_read(now, tmp_path / "anchor of now")
+    later.close()
+    store, releases = opened_and_read(before, tmp_path / "anchor of before")
     try:
-        assert columns_of(file_of(before.directory), "release")[-1] == "result"
-        assert releases(store) == kept
+        assert columns_of(before / DATABASE, "release")[-1] == "result"
+        assert releases == kept_releases
+        waiting = next(each.id for each in releases if each.state is ReleaseState.DEBITED)
         store.write(lambda u: u.releases.finish(waiting, b"{}"))
         assert store.verify().ok
     finally:

@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from app.services import health
 from app.settings import Settings
 from app.store import inspecting
+from app.store.ledger.pauses import Paused
 from app.store.unit_of_work import Reader
 from tests.app.disk import Event, Tape, image, recorded
 from tests.app.flushes import flushes
@@ -170,6 +171,11 @@ def everything_that_writes(admin: httpx.Client, server: Service) -> Answers:
     )  # fmt: skip
     with server.client(key["secret"]) as cleo:
         ask_for_reviews(admin, cleo, answers)
+    pause = {"what": "person", "name": "Cleo", "paused": True, "reason": "on leave"}
+    note(
+        admin.put("/v1/pauses", json=pause), 200,
+        lambda r: r.pauses.get(Paused.PERSON, "Cleo") is not None,
+    )  # fmt: skip
     note(
         admin.delete(f"/v1/keys/{key['id']}"), 204,
         lambda r: getattr(r.keys.get(key["id"]), "revoked_at", None) is not None,

@@ -39,7 +39,7 @@ class SetPauseAnswer(Answer):
 def pause_answer(record: PauseRecord) -> PauseAnswer:
     """Return a pause."""
     return PauseAnswer(
-        what=_what(record),
+        what=_what(record.what),
         name=record.name,
         reason=record.reason,
         paused_by=record.paused_by,
@@ -49,8 +49,14 @@ def pause_answer(record: PauseRecord) -> PauseAnswer:
 
 def set_pause_answer(record: PauseRecord, cancelled: int) -> SetPauseAnswer:
     """Return a pause just made."""
-    return SetPauseAnswer(what=_what(record), name=record.name, paused=True, cancelled=cancelled)
+    what = _what(record.what)
+    return SetPauseAnswer(what=what, name=record.name, paused=True, cancelled=cancelled)
 
 
-def _what(record: PauseRecord) -> Literal["person", "dataset"]:
-    return cast(Literal["person", "dataset"], record.what)
+def resumed_answer(what: str, name: str) -> SetPauseAnswer:
+    """Return what has just been resumed."""
+    return SetPauseAnswer(what=_what(what), name=name, paused=False, cancelled=0)
+
+
+def _what(what: str) -> Literal["person", "dataset"]:
+    return cast(Literal["person", "dataset"], what)

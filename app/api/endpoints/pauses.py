@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from app.api.answers.paging import Page, Paging, page_of
-from app.api.answers.pauses import PauseAnswer, SetPauseAnswer, pause_answer, set_pause_answer
+from app.api.answers.pauses import (
+    PauseAnswer,
+    SetPauseAnswer,
+    pause_answer,
+    resumed_answer,
+    set_pause_answer,
+)
 from app.api.answers.problems import documented
 from app.api.dependencies import Admin, State, json_body
 from app.api.endpoint import router_of
@@ -27,7 +33,7 @@ async def set_pause(
     pauses = state.services.pauses
     if not body.paused:
         await pauses.resume(body.what, body.name, reason=body.reason, caller=caller)
-        return SetPauseAnswer(what=body.what.value, name=body.name, paused=False, cancelled=0)
+        return resumed_answer(body.what.value, body.name)
     record, cancelled = await pauses.pause(
         body.what,
         body.name,

@@ -173,6 +173,7 @@ class DatasetService:
         """Register a stored upload, once it has been compared with everything registered before."""
         digests, kept = stored.digests, None
         comparison = Comparison()
+        manifest = await anyio.to_thread.run_sync(self._intake.manifest, dataset)
         if digests is not None:
             keep = partial(self._lineage.keep, dataset, digests, origin)
             kept = await anyio.to_thread.run_sync(keep)
@@ -195,7 +196,7 @@ class DatasetService:
             admission = _Admission(
                 dataset=dataset, new=new, rows=stored.rows, caller=caller, origin=origin,
                 sha256=None if kept is None else kept.sha256, comparison=comparison,
-                manifest=await anyio.to_thread.run_sync(self._intake.manifest, dataset),
+                manifest=manifest,
             )  # fmt: skip
             if await self._store.awrite(partial(self._register, admission)):
                 return

@@ -202,7 +202,10 @@ class JobRunner:
         free_ms = Schedule(begun_ms, self.taken_ms(record)).first_from(drawn_ms)
         await asyncio.sleep((free_ms - drawn_ms) / 1000)
         await self._at_last(
-            record, lambda work: work.releases.leave_queue(record.id), "not out of the queue"
+            lambda work: work.releases.leave_queue(record.id),
+            lambda error: _LOG.error(
+                "not out of the queue", extra={"release": record.id, **describe(error)}
+            ),
         )
         lanes.free.release()
 
@@ -291,19 +294,23 @@ class JobRunner:
         """Put a release into the queue again, as soon as the database takes it."""
         worker = self.draws.worker
         await self._at_last(
-            record,
             lambda work: work.releases.hand_back(record.id, worker=worker),
-            "not handed back",
+            lambda error: _LOG.error(
+                "not handed back", extra={"release": record.id, **describe(error)}
+            ),
         )
 
-    async def _at_last(self, record: ReleaseRecord, step: Task[None], otherwise: str) -> None:
-        """Take a step as soon as the database does, and look into the queue."""
+    async def _at_last(self, step: Task[None], say: Callable[[Exception], None]) -> None:
+        """Take a step as soon as the database does, and look into the queue.
+
+        ``say`` puts the first failure into the log.
+        """
         for tries, pause_s in enumerate(pauses_s()):
             try:
                 await self.draws.surely(step)
             except Exception as error:
                 if tries == 0:  # why it is not taken then, a frozen ledger say, may last
-                    _LOG.error(otherwise, extra={"release": record.id, **describe(error)})
+                    say(error)
                 if self._stopping.is_set():
                     return  # when this process is gone, its lease says so
                 await _within(self._stopping, pause_s)
