@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.settings import PREFIX, Settings
-from app.store import Anchor, FileAnchor, FileWitness, Store, Witness, sqlite_file, was_served
+from app.store import (
+    Anchor,
+    FileAnchor,
+    FileWitness,
+    SigningKey,
+    Store,
+    Witness,
+    sqlite_file,
+    was_served,
+)
 
 if TYPE_CHECKING:
     from app.store.anchor.database import DatabaseAnchor
@@ -23,7 +32,18 @@ def open_store(settings: Settings) -> Store:
     """Open the store in the settings' data directory, which is made if need be."""
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     anchor = open_anchor(settings)
-    return Store.open(settings.resolved_database_url, data_dir=settings.data_dir, anchor=anchor)
+    return Store.open(
+        settings.resolved_database_url,
+        data_dir=settings.data_dir,
+        anchor=anchor,
+        key=signing_key(settings),
+    )
+
+
+def signing_key(settings: Settings) -> SigningKey | None:
+    """Return the key that the operator keeps elsewhere; None where the data directory has it."""
+    given = settings.signing_key
+    return None if given is None else SigningKey.of_pem(given.get_secret_value())
 
 
 def open_anchor(settings: Settings) -> Anchor | None:

@@ -95,6 +95,11 @@ class Settings(BaseSettings):
         description="Secret of the first admin key, 32 characters or more. Without it a new "
         "service makes one and prints it once.",
     )
+    signing_key: SecretStr | None = Field(
+        default=None,
+        description="Ed25519 private key (PEM) that receipts are signed with; give it as a file "
+        "outside the data directory. Without it `receipts.key` is made in the data directory.",
+    )
     max_upload_bytes: int = Field(
         default=4 * 2**30, ge=1, description="Largest upload accepted, in bytes."
     )

@@ -29,12 +29,17 @@ def ledger_reconcile(yes: bool) -> None:
     first. What the anchor knows was spent is burned, releases without a result
     are given up, and the ledger says so.
     """
-    from app.places import open_anchor  # noqa: PLC0415
+    from app.places import open_anchor, signing_key  # noqa: PLC0415
     from app.store import inspecting, reconciling  # noqa: PLC0415
 
     settings = settings_of_environment()
     url, data_dir = settings.resolved_database_url, settings.data_dir
-    with local(), reconciling(url, data_dir=data_dir, anchor=open_anchor(settings)) as ledger:
+    with (
+        local(),
+        reconciling(
+            url, data_dir=data_dir, anchor=open_anchor(settings), key=signing_key(settings)
+        ) as ledger,
+    ):
         found = ledger.findings()
         with inspecting(url) as reader:
             _show_findings(found, reader)

@@ -132,7 +132,9 @@ class Reconciliation:
 
 
 @contextmanager
-def reconciling(url: str, *, data_dir: Path, anchor: Anchor | None) -> Iterator[Reconciliation]:
+def reconciling(
+    url: str, *, data_dir: Path, anchor: Anchor | None, key: SigningKey | None = None
+) -> Iterator[Reconciliation]:
     """Open a ledger for a reconciliation, under the lock that servers take.
 
     Raises
@@ -147,7 +149,8 @@ def reconciling(url: str, *, data_dir: Path, anchor: Anchor | None) -> Iterator[
         held.callback(opened.close)
         if not opened.lock.alone:
             raise DirectoryLockedError("a server is running here; stop it first")
-        yield Reconciliation(opened, anchor, SigningKey.of(data_dir), LineageFiles(data_dir))
+        own = key or SigningKey.of(data_dir)
+        yield Reconciliation(opened, anchor, own, LineageFiles(data_dir))
 
 
 def _head_of(known: Anchored) -> str | None:

@@ -77,12 +77,14 @@ class Store:
         *,
         data_dir: Path,
         anchor: Anchor | None = None,
+        key: SigningKey | None = None,
         queue_length: int = QUEUE_LENGTH,
     ) -> Store:
         """Take the directory, migrate the database, compare it with its anchor, start the writer.
 
         The anchor is the store's from here on. A database that is not where its
-        anchor expects it is opened all the same, but :attr:`frozen`.
+        anchor expects it is opened all the same, but :attr:`frozen`. Without a
+        ``key`` the data directory's is taken, and made where there is none.
 
         Raises
         ------
@@ -98,7 +100,7 @@ class Store:
             guard = Guard(opened.connection, anchor)
             guard.start(opened.identity, own=opened.lock.belongs_to(opened.identity.id))
             guard.check(_mismatches(opened))
-            key = SigningKey.of(data_dir)
+            key = key or SigningKey.of(data_dir)
             if guard.frozen is None:
                 _know(opened, key, guard)
             readers = reading_engine(url)
@@ -282,7 +284,7 @@ def _require_fresh(key: SigningKey, known: Sequence[str | None]) -> None:
             "recorded."
         )
     if known:
-        _log.warning("a new signing key has been made; receipts of the old one stay valid")
+        _log.warning("a new signing key is in use; receipts of the old one stay valid")
 
 
 def _mismatches(opened: Opened) -> list[str]:

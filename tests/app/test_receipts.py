@@ -15,16 +15,24 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PrivateKey,
     Ed25519PublicKey,
 )
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from pydantic import SecretStr
 
 from app.client import ReceiptError, check_receipt
 from app.domain.ledger import Entry, chain_hash
 from app.domain.problems import Problem
+from app.places import open_store
 from app.services.releases.receipts import Finding, LongAnswer, Receipts, sent_answer
+from app.settings import Settings
 from app.store import ReleaseRecord, StoreError, base64url
 from app.store.ledger import signing as signing_module
 from app.store.ledger.receipt_tokens import read_token, split
-from app.store.ledger.signing import KEY_NAME, SigningKey, thumbprint
+from app.store.ledger.signing import KEY_NAME, RECEIPT_KEY, SigningKey, thumbprint
 from tests.app.ledgers import Ledger, Place, opened, raw
 
 ANSWER = b'{"id":"rel_1","value":{"receipt":1.50,"caf\xc3\xa9":[1,2]}}'
@@ -304,6 +312,33 @@ def test_two_that_make_the_key_at_once_use_the_same(
     assert (winner.fresh, loser.fresh) == (True, False)
     assert loser.public == winner.public
     assert signing_module.KEY_NAME == KEY_NAME
+
+
+def settings_with(place: Place, key: str) -> Settings:
+    return Settings(data_dir=place.directory, database_url=place.url, signing_key=SecretStr(key))
+
+
+def test_the_key_may_lie_elsewhere(place: Place, tmp_path: Path) -> None:
+    """The ledger learns of it, and the data directory never holds it."""
+    private = Ed25519PrivateKey.generate()
+    pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    with opened(place):
+        pass
+    (place.directory / KEY_NAME).unlink()
+    for _ in range(2):
+        with closing(open_store(settings_with(place, pem))) as store:
+            assert store.key.public == base64url(private.public_key().public_bytes_raw())
+            assert store.verify(signed=True).ok
+            with store.reading() as reader:
+                known = [entry.note for entry in reader.entries.of_system(RECEIPT_KEY)]
+            assert known[-1] == store.key.public
+            assert len(known) == 2
+    assert not (place.directory / KEY_NAME).exists()
+
+
+def test_what_is_given_as_a_key_must_be_one(place: Place) -> None:
+    with pytest.raises(StoreError, match="the signing key in the settings is no Ed25519 key"):
+        open_store(settings_with(place, "no key"))
 
 
 def test_the_thumbprint_is_that_of_rfc_8037() -> None:

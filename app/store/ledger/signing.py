@@ -35,7 +35,8 @@ RECEIPT_KEY = "receipt_key"
 class SigningKey:
     """A private key and its public half, which is named by its RFC 7638 thumbprint.
 
-    ``fresh`` is whether this process has just made it.
+    ``fresh`` is whether the ledger may learn of it: this process has just made it, or the
+    operator has named it.
     """
 
     __slots__ = ("_private", "fresh", "name", "public")
@@ -71,14 +72,31 @@ class SigningKey:
         file = directory / KEY_NAME
         try:
             fresh = not file.exists() and _make(file)
-            private = load_pem_private_key(file.read_bytes(), password=None)
+            content = file.read_bytes()
         except OSError as error:
             raise StoreError(f"the signing key {file} cannot be used: {error.strerror}") from error
-        except (TypeError, ValueError, UnsupportedAlgorithm):
-            private = None
-        if not isinstance(private, Ed25519PrivateKey):
-            raise StoreError(f"the signing key {file} is no Ed25519 key") from None
-        return cls(private, fresh=fresh)
+        return cls(_read(content, f"the signing key {file}"), fresh=fresh)
+
+    @classmethod
+    def of_pem(cls, text: str) -> SigningKey:
+        """Return a key that lies elsewhere, from its text.
+
+        Raises
+        ------
+        StoreError
+            The text is no key of ours.
+        """
+        return cls(_read(text.encode(), "the signing key in the settings"), fresh=True)
+
+
+def _read(content: bytes, what: str) -> Ed25519PrivateKey:
+    try:
+        private = load_pem_private_key(content, password=None)
+    except (TypeError, ValueError, UnsupportedAlgorithm):
+        private = None
+    if not isinstance(private, Ed25519PrivateKey):
+        raise StoreError(f"{what} is no Ed25519 key") from None
+    return private
 
 
 def record_key(entries: EntriesWriter, key: SigningKey) -> None:
