@@ -143,7 +143,9 @@ def test_a_disk_error_of_the_server_at_any_statement(
     after: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What fails once is tried again, unless it was BEGIN, what the anchor asks, or COMMIT.
+    """What fails once is tried again, unless it was BEGIN, COMMIT, or what comes before COMMIT.
+
+    That is what the anchor asks, and what seals the results of all that is committed together.
 
     What became of a COMMIT without an answer is asked, unless that cannot be answered either.
     """
@@ -180,6 +182,6 @@ def test_a_disk_error_of_the_server_at_any_statement(
             analyst.ask("one more")
         commits = 2 if after else 0
         assert unknown == (0 if lasting == 1 else commits)
-        assert failed == (6 if lasting == 1 else statements) - commits
+        assert failed == (11 if lasting == 1 else statements) - commits
     with closing(home.open()) as store:
         check(store, ledger.account, set(), asked=statements + 1)
