@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from app.settings import Settings
 from mechanisms.catalog import calibrate
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
+from mechanisms.sketches import ArrayData
 from mechanisms.statistics import conditions
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.count import Count
@@ -33,15 +34,6 @@ SPEC = parse_columns(
     max_rows=None,
 )
 SCHEMA = schema_of(SPEC, rows=ROWS)
-
-
-class Rows:
-    """A data set of one column."""
-
-    rows = ROWS
-
-    def blocks(self, columns: Sequence[str]) -> Sequence[Mapping[str, Any]]:
-        return [dict.fromkeys(columns, np.arange(ROWS, dtype=np.int32))]
 
 
 class Facts:
@@ -62,7 +54,8 @@ def question(values: int) -> Question:
 def longest_small_ms() -> float:
     """Return the most processor time that a question takes which counts as small."""
     facts: Any = Facts()
-    rows: Any = Rows()
+    codes = {name: np.arange(ROWS, dtype=np.int32) for name in SCHEMA.columns}
+    rows = ArrayData(columns=SCHEMA.columns, codes=codes)
     longest = 0.0
     for values in (2, 20, conditions.MAX_CHOICES):
         asked = question(values)
