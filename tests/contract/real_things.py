@@ -43,6 +43,9 @@ def prepared(admin: httpx.Client) -> World:
     for person in (made["person"], make_key(admin, "analyst")["person"]):
         cap = {"person": person, "epsilon": "9", "reason": "to have a list"}
         admin.put(f"/v1/datasets/{dataset['id']}/caps", json=cap).raise_for_status()
+        paused = make_key(admin, "analyst")["person"]
+        pause = {"what": "person", "name": paused, "paused": True, "reason": "to have a list"}
+        admin.put("/v1/pauses", json=pause).raise_for_status()
     return World(admin, analyst, str(dataset["id"]), reviewed, answer.json(), str(made["person"]))
 
 
@@ -113,6 +116,9 @@ class World:
             return {**was, "file": ROWS, "spec": _declared(was["spec"])}
         if operation == "checkReceipt":
             return {**was, "receipt": self.answer["receipt"]}
+        if operation == "setPause":
+            person = make_key(self.admin, "analyst")["person"]
+            return {**was, "what": "person", "name": person, "paused": True, "reason": "a test"}
         members: dict[str, Callable[[Any], Any]] = {
             "accuracy": lambda _: 0.5,
             "assume_rows": lambda _: 40,
