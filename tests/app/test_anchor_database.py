@@ -389,12 +389,13 @@ class Told:
 
     state: LedgerState
     moved: Sequence[str] = ("a",)
+    answered: frozenset[str] = frozenset()
 
     def positions(self, accounts: Sequence[str]) -> Mapping[str, Position]:
         return {name: found for name in accounts if (found := self.state.accounts.get(name))}
 
     def settled(self, releases: Sequence[str]) -> bool:
-        return False
+        return not self.answered.isdisjoint(releases)
 
 
 @pytest.fixture
@@ -431,6 +432,41 @@ def test_a_transaction_is_known_before_and_after(process: Callable[[], DatabaseA
     # a process that starts goes on from what is there
     process().start(second)
     assert one.read() == known
+
+
+def test_a_transaction_that_moved_nothing_is_known_by_its_results(
+    process: Callable[[], DatabaseAnchor],
+) -> None:
+    """An earlier version noted those: it stored results without an entry."""
+    first = state(a=at(1))
+    process().start(first)
+    stored = Step(moves={}, unfinished_change=-1, results={"rel_a": b"{}", "rel_b": None})
+    writer = process()
+    writer.settle(Told(first))
+    writer.begin(stored)
+    assert process().settle(Told(first, answered=frozenset({"rel_a"}))) is None
+    assert process().settle(Told(first)) == stored, "it has been lost"
+
+
+def test_results_that_an_earlier_version_lost_are_stored_again(pair: Pair) -> None:
+    store = pair.open()
+    ledger = pair.ledger(store)
+    waiting = charge(store, ledger, "waiting", 2)
+    store.close()
+    noted = DatabaseAnchor(pair.anchor_url)
+    known = noted.read()
+    assert known is not None
+    assert known.latest is not None
+    noted.settle(Told(known.latest))
+    noted.begin(Step(moves={}, unfinished_change=-1, results={waiting: b"seen"}))
+    noted.close()
+    with closing(pair.open()) as (again,):
+        assert again.frozen is None
+        with again.reading() as r:
+            found = r.releases.get(waiting)
+        assert found is not None
+        assert (found.state, found.result) == (ReleaseState.RELEASED, b"seen")
+        assert again.verify().ok
 
 
 def test_an_undone_transaction_is_not_counted(process: Callable[[], DatabaseAnchor]) -> None:

@@ -201,37 +201,74 @@ def test_a_ledger_of_an_earlier_version_goes_on_and_verifies(unanchored: Place) 
         store.close()
 
 
+_MOVED = "UPDATE account SET seq = :seq, total = :total_after, head = :hash WHERE id = :account"
+_OPENED = (
+    "INSERT INTO account (id, seq, total, spent, reserved, head)"
+    " VALUES (:account, :seq, :total_after, 0, 0, :hash)"
+)
+
+
+def forge(place: Place, ledger: str, entry: Entry, account: str = _MOVED) -> None:
+    """Insert an entry, hashed as it should be, and let its account follow."""
+    forged = entry.sealed(ledger)
+    columns = {field.name: getattr(forged, field.name) for field in fields(forged)}
+    marks = ", ".join(f":{name}" for name in columns)
+    edit(place, account, f"INSERT INTO entry ({', '.join(columns)}) VALUES ({marks})", **columns)
+
+
+def granted_after(before: Entry, **made_by: object) -> Entry:
+    """Return what a grant after an entry would be."""
+    return replace(
+        before, seq=before.seq + 1, kind="grant", amount=9, prev=before.hash, release=None,
+        idem=None, fingerprint=None, total_after=before.total_after + 9, **made_by,
+    )  # fmt: skip
+
+
+def last_entry(store: Store, account: str) -> Entry:
+    with store.reading() as reader:
+        return reader.entries.list(account)[-1]
+
+
 @pytest.mark.parametrize("where", ["after the last of an account", "in an account of its own"])
 def test_no_later_entry_passes_for_an_early_one(unanchored: Place, where: str) -> None:
     """Chained and hashed as version 0.1 did it, and the account moved along."""
     ledger, account = kept(unanchored)
     store = reopened(unanchored)
-    with store.reading() as reader:
-        before = reader.entries.list(account)[-1]
+    before = last_entry(store, account)
     store.close()
-    forged = replace(
-        before, seq=before.seq + 1, kind="grant", amount=9, prev=before.hash, release=None,
-        idem=None, fingerprint=None, total_after=before.total_after + 9,
-    )  # fmt: skip
-    moved = "UPDATE account SET seq = :seq, total = :total_after, head = :hash WHERE id = :account"
-    if not where.startswith("after"):
-        forged = replace(
-            forged, account=f"acc_{'e' * 32}", seq=1, kind="open", total_after=9, spent_after=0,
-            prev=GENESIS,
-        )  # fmt: skip
-        moved = (
-            "INSERT INTO account (id, seq, total, spent, reserved, head)"
-            " VALUES (:account, :seq, :total_after, 0, 0, :hash)"
-        )
-    forged = forged.sealed(ledger)
-    columns = {field.name: getattr(forged, field.name) for field in fields(forged)}
-    marks = ", ".join(f":{name}" for name in columns)
-    edit(unanchored, moved, f"INSERT INTO entry ({', '.join(columns)}) VALUES ({marks})", **columns)
+    if where.startswith("after"):
+        forge(unanchored, ledger, granted_after(before))
+    else:
+        opening = replace(granted_after(before), account=f"acc_{'e' * 32}", seq=1, kind="open",
+                          total_after=9, spent_after=0, prev=GENESIS)  # fmt: skip
+        forge(unanchored, ledger, opening, _OPENED)
     store = reopened(unanchored)
     assert store.frozen is Standing.EDITED
     said = "the ledger: entries of the first form are not those that were recorded"
     assert said in store.verify().faults
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("role", "said"),
+    [
+        (None, "its form is an earlier one than the entry's before it"),
+        ("analyst", "it was not made by a key in a role that allows it"),
+    ],
+)
+def test_a_grant_without_a_role_that_allows_it_is_found(
+    unanchored: Place, role: str | None, said: str
+) -> None:
+    """Written past the rules, chained and hashed, and its account moved along."""
+    with opened(unanchored) as ledger:
+        key = None if role is None else key_of(ledger, Role.ANALYST)
+        before = last_entry(ledger.store, ledger.account)
+        forge(
+            unanchored, ledger.store.identity.id,
+            granted_after(before, key=key, role=role, principal=ANALYST),
+        )  # fmt: skip
+        place = f"account {ledger.account}, entry {before.seq + 1}"
+        assert f"{place}: {said}" in ledger.store.verify().faults
 
 
 def test_the_rules_take_no_entry_of_the_first_form(place: Place) -> None:

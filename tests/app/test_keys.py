@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from app.domain.problems import Problem
-from app.domain.roles import Role
+from app.domain.roles import Acting, Role
 from app.services.people import keys as keys_module
 from app.services.people.keys import BOOTSTRAP_NAME, Caller, KeyService
 from app.store import Reader, Store
@@ -44,6 +44,12 @@ async def make(keys: KeyService, count: int) -> list[tuple[str, bytes]]:
         for n in range(count)
     ]
     return [(each.record.id, each.secret.encode()) for each in made]
+
+
+@pytest.mark.parametrize("role", ["analyst", "owner"])
+def test_an_entry_is_made_by_a_key_in_a_role_that_there_is(role: str) -> None:
+    assert not Acting(None, role).may_make("debit")
+    assert Acting("key_1", role).may_make("debit") is (role == "analyst")
 
 
 def test_a_secret_of_an_impossible_length_is_refused_unseen(

@@ -516,3 +516,13 @@ def test_digests_that_the_system_does_not_give_are_not_lost(
             compare(files, one, [other])
     files.forget("ds_2")
     assert compare(files, one, [other]).lost == ("ds_2",)
+
+
+def test_what_was_cut_off_is_swept_and_what_is_whole_stays(tmp_path: Path) -> None:
+    files = LineageFiles(tmp_path)
+    files.keep("ds_1", b"whole", ORIGIN)
+    (tmp_path / "lineage" / "ds_2-half").write_bytes(b"ha")
+    before = {file.name for file in (tmp_path / "lineage").iterdir()}
+    files.sweep()
+    assert before - {file.name for file in (tmp_path / "lineage").iterdir()} == {"ds_2-half"}
+    assert files.origin("ds_1") == ORIGIN

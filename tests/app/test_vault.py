@@ -100,6 +100,16 @@ def test_who_starts_over_meets_nothing_of_what_was_before_nor_what_still_comes(
     assert list((tmp_path / "staging").iterdir()) == []
 
 
+def test_what_is_staged_can_be_removed_by_its_data_set(tmp_path: Path) -> None:
+    vault = Vault(tmp_path)
+    with vault.writer("ds_1") as one, vault.writer("ds_2") as other:
+        one.write(BLOCK)
+        assert vault.staged() == {"ds_1", "ds_2"}
+        vault.unstage("ds_1")
+        assert vault.staged() == {"ds_2"}
+        other.write(BLOCK)
+
+
 def test_a_published_data_set_is_not_replaced(tmp_path: Path) -> None:
     vault = Vault(tmp_path)
     _publish(vault)
@@ -339,6 +349,7 @@ def test_what_the_system_does_not_give_is_neither_gone_nor_altered(
     with refusing(monkeypatch, code):
         for read in (
             partial(vault.open, "ds_1"),
+            partial(vault.manifest_digest, "ds_1"),
             stored.check,
             stored.verify,
             stored.attached["sketch.json"].read,

@@ -36,18 +36,27 @@ LEAST_P = 1e-4
 
 @pytest.fixture
 def lengths(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
-    """Return how many seconds longer draws take, by data set."""
+    """Return how many seconds longer draws take, by data set.
+
+    Elsewhere the first answer is given again at once: probes that take no time, on a busy
+    machine too, say nothing but when they had the lane.
+    """
     longer: dict[str, float] = {}
+    first: dict[str, bytes | None] = {}
     draw = JobProcesses.draw
 
-    async def slowed(
+    async def timed(
         self: JobProcesses, record: ReleaseRecord, dataset: DatasetRecord
     ) -> bytes | None:
-        answer = await draw(self, record, dataset)
-        await asyncio.sleep(longer.get(dataset.id, 0.0))
-        return answer
+        if dataset.id in longer:
+            answer = await draw(self, record, dataset)
+            await asyncio.sleep(longer[dataset.id])
+            return answer
+        if dataset.id not in first:
+            first[dataset.id] = await draw(self, record, dataset)
+        return first[dataset.id]
 
-    monkeypatch.setattr(JobProcesses, "draw", slowed)
+    monkeypatch.setattr(JobProcesses, "draw", timed)
     return longer
 
 
@@ -79,8 +88,10 @@ def moments(service: Service, lengths: dict[str, float], draw_s: float) -> list[
             begun = time.monotonic()
             target = ask(admin, private, TARGET, epsilon="1")
             assert 2 < int(target.headers["retry-after"]) <= TARGET_S
-            asked = [ask(spy, other, PROBE, epsilon="1") for _ in range(PROBES)]
-            return watch(spy, [each.json()["id"] for each in asked], begun)
+            with ThreadPoolExecutor(PROBES) as threads:
+                asked = threads.map(lambda _: ask(spy, other, PROBE, epsilon="1"), range(PROBES))
+                probes = [each.json()["id"] for each in asked]
+            return watch(spy, probes, begun)
 
 
 def p_value(tmp_path: Path, lengths: dict[str, float]) -> float:

@@ -22,6 +22,7 @@ from psycopg.conninfo import make_conninfo
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 
+from app.domain.ledger import SYSTEM_ACCOUNT
 from app.store.anchor.records import (
     as_text,
     from_text,
@@ -144,7 +145,8 @@ class DatabaseAnchor:
             record = from_text(follows) if follows else {"moves": {}, "results": {}}
             if "state" in record:
                 raise AnchorMismatchError("a reconciliation has not been started from")
-            names = sorted({*record["moves"], *evidence.moved})
+            # Results that are stored again are sealed, which moves the system account.
+            names = sorted({*record["moves"], *evidence.moved, SYSTEM_ACCOUNT})
             rows = connection.execute(f"{_ACCOUNTS} WHERE account = ANY(%s)", (names,)).fetchall()
         self._certain = _by_name(rows)
         self._applied = None
