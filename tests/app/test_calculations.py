@@ -134,7 +134,7 @@ def test_of_a_failure_nothing_is_told(
 def test_of_two_that_are_killed_it_is_heard(calculator: CalculatingProcesses) -> None:
     endless = Endless(calculator)
     os.kill(endless.process, signal.SIGKILL)
-    wait(lambda: running() not in ([], [endless.process]))
+    wait(lambda: len(running()) == 1 and endless.process not in running())
     assert endless.failure is None
     os.kill(*running(), signal.SIGKILL)
     endless.join(10)
