@@ -15,8 +15,11 @@ from app.store import (
     Anchor,
     FileAnchor,
     FileWitness,
+    ProgramKey,
+    ReceiptKey,
     SigningKey,
     Store,
+    StoreError,
     Witness,
     sqlite_file,
     was_served,
@@ -40,10 +43,16 @@ def open_store(settings: Settings) -> Store:
     )
 
 
-def signing_key(settings: Settings) -> SigningKey | None:
+def signing_key(settings: Settings) -> ReceiptKey | None:
     """Return the key that the operator keeps elsewhere; None where the data directory has it."""
-    given = settings.signing_key
-    return None if given is None else SigningKey.of_pem(given.get_secret_value())
+    given, command = settings.signing_key, settings.signer_command
+    if command is None:
+        return None if given is None else SigningKey.of_pem(given.get_secret_value())
+    if given is not None:
+        raise StoreError(
+            f"{PREFIX}SIGNING_KEY and {PREFIX}SIGNER_COMMAND name a key each: keep one of them"
+        )
+    return ProgramKey(command)
 
 
 def open_anchor(settings: Settings) -> Anchor | None:

@@ -100,6 +100,12 @@ class Settings(BaseSettings):
         description="Ed25519 private key (PEM) that receipts are signed with; give it as a file "
         "outside the data directory. Without it `receipts.key` is made in the data directory.",
     )
+    signer_command: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Program that signs receipts and keeps their key to itself, with its "
+        "arguments, in place of `RELEASE_DESK_SIGNING_KEY`; each process that signs starts it.",
+    )
     max_upload_bytes: int = Field(
         default=4 * 2**30, ge=1, description="Largest upload accepted, in bytes."
     )

@@ -22,6 +22,10 @@ class DataUnreadableError(StorageError):
     """The files of a data set cannot be opened and checked; nothing has come of reading them."""
 
 
+class SignerLostError(StorageError):
+    """What holds the signing key gives no signature; the answer has been shown to nobody."""
+
+
 def is_of_storage(error: BaseException) -> bool:
     """Return whether disks, files or memory are to blame for an error, and not what was asked."""
     if isinstance(error, OSError):

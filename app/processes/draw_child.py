@@ -24,7 +24,7 @@ from app.processes.draw_orders import Answers, Batch, DrawOrder, NoAnswer
 from app.services.releases.batches import take_steps
 from app.services.releases.charged_draws import ChargedDraws
 from app.services.releases.receipts import Signer
-from app.store import SigningKey
+from app.store import key_of
 from app.vault.vault import Vault
 
 _COLLECT_AFTER = 50_000
@@ -56,7 +56,7 @@ def _draw_for(order: DrawOrder, channel: Connection) -> None:
 
 def charged_draws(order: DrawOrder) -> ChargedDraws:
     """Return what draws from the order's vault and signs with its key."""
-    key, identity = SigningKey.of_bytes(order.key), order.identity
+    key, identity = key_of(order.key), order.identity
     signer = Signer(ledger=identity.id, epoch=identity.epoch, key=key)
     return ChargedDraws(DataEngine(Vault(Path(order.data_dir))), signer)
 

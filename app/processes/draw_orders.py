@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
-from app.domain.errors import DataUnreadableError
+from app.domain.errors import DataUnreadableError, SignerLostError
 from app.processes.forking import Forks
 from app.services.releases.draws import DrawDiedError
-from app.store import DatasetRecord, LedgerIdentity, ReleaseRecord, SigningKey
+from app.store import DatasetRecord, KeySource, LedgerIdentity, ReceiptKey, ReleaseRecord
 
 Batch = Sequence[tuple[ReleaseRecord, DatasetRecord]]
 """Charged releases, each with its data set."""
@@ -30,6 +30,8 @@ class NoAnswer(Enum):
     """The draw has failed, for good."""
     UNREAD = auto()
     """The data could not be read; nothing has been drawn."""
+    UNSIGNED = auto()
+    """There was no signature; what has been drawn is forgotten."""
     STARVED = auto()
     """There was too little memory, of which a process may also die."""
 
@@ -38,6 +40,8 @@ class NoAnswer(Enum):
         """Return what is said of an error."""
         if isinstance(error, DataUnreadableError):
             return cls.UNREAD
+        if isinstance(error, SignerLostError):
+            return cls.UNSIGNED
         return cls.STARVED if isinstance(error, MemoryError) else cls.FAILED
 
 
@@ -50,12 +54,14 @@ def answer_of(answered: bytes | NoAnswer) -> bytes | None:
 
     Raises
     ------
-    DataUnreadableError, DrawDiedError
+    DataUnreadableError, SignerLostError, DrawDiedError
         It may be drawn again.
     """
     match answered:
         case NoAnswer.UNREAD:
             raise DataUnreadableError("a draw process could not read the data")
+        case NoAnswer.UNSIGNED:
+            raise SignerLostError("a draw process could not sign")
         case NoAnswer.STARVED:
             raise DrawDiedError
         case NoAnswer.FAILED:
@@ -71,17 +77,17 @@ atexit.register(FORKS.close)
 class DrawOrder:
     """Where a process reads, whose answers it signs, and how much it logs.
 
-    It gets the signing key itself: the file may hold another one by now.
+    It gets the signing key itself, or the program that signs: the file may hold another by now.
     """
 
     data_dir: str
     identity: LedgerIdentity
-    key: bytes
+    key: KeySource
     log_level: str
 
     @classmethod
     def of(
-        cls, *, data_dir: Path, identity: LedgerIdentity, key: SigningKey, log_level: str
+        cls, *, data_dir: Path, identity: LedgerIdentity, key: ReceiptKey, log_level: str
     ) -> DrawOrder:
         """Return the order for the vault in a directory and the ledger's present key."""
-        return cls(str(data_dir.absolute()), identity, key.to_bytes(), log_level)
+        return cls(str(data_dir.absolute()), identity, key.source, log_level)

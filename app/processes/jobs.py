@@ -53,8 +53,8 @@ class JobProcesses:
             The process died, or all have been stopped.
         NoDrawProcessError
             There is none to be had.
-        DataUnreadableError
-            It could not read the data.
+        StorageError
+            It could not read the data, or there was no signature.
         """
         if self._stopped:
             raise DrawDiedError

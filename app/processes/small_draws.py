@@ -24,7 +24,7 @@ from typing import cast
 
 import anyio.to_thread
 
-from app.domain.errors import DataUnreadableError
+from app.domain.errors import StorageError
 from app.logs import describe
 from app.processes.channel import Frames, framed, pickled, unpickled
 from app.processes.draw_orders import FORKS, Answers, DrawOrder, NoAnswer, answer_of
@@ -79,8 +79,8 @@ class SmallDraws:
             The process died.
         NoDrawProcessError
             There is none to be had, or it died before it was asked.
-        DataUnreadableError
-            It could not read the data.
+        StorageError
+            It could not read the data, or there was no signature.
         asyncio.CancelledError
             This has been closed.
         """
@@ -303,7 +303,7 @@ def _tell(waiter: asyncio.Future[bytes | None], answered: bytes | NoAnswer) -> N
         return
     try:
         waiter.set_result(answer_of(answered))
-    except (DataUnreadableError, DrawDiedError) as error:
+    except (StorageError, DrawDiedError) as error:
         waiter.set_exception(error)
 
 

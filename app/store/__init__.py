@@ -98,6 +98,7 @@ from app.store.errors import DirectoryLockedError, StoreError, UnknownCommitErro
 from app.store.forgotten_datasets import DigestHistory, Forgotten, read_past
 from app.store.ledger.commands import Charged, Debit, Finish, Void
 from app.store.ledger.entries import LedgerIdentity
+from app.store.ledger.external_signing import ProgramKey, key_of
 from app.store.ledger.ids import new_id
 from app.store.ledger.rates import Portion
 from app.store.ledger.records import (
@@ -110,7 +111,7 @@ from app.store.ledger.records import (
     ReleaseRecord,
 )
 from app.store.ledger.release_queries import ReleasePage
-from app.store.ledger.signing import RECEIPT_KEY, SigningKey, base64url
+from app.store.ledger.signing import RECEIPT_KEY, KeySource, ReceiptKey, SigningKey, base64url
 from app.store.reconciliation import Findings, Reconciliation, reconciling
 from app.store.store import Store, inspecting
 from app.store.unit_of_work import Reader, UnitOfWork
@@ -134,10 +135,13 @@ __all__ = [
     "Finish",
     "Forgotten",
     "KeyRecord",
+    "KeySource",
     "LedgerIdentity",
     "LineageRecord",
     "Portion",
+    "ProgramKey",
     "Reader",
+    "ReceiptKey",
     "Reconciliation",
     "ReleasePage",
     "ReleaseRecord",
@@ -154,6 +158,7 @@ __all__ = [
     "back_up",
     "base64url",
     "inspecting",
+    "key_of",
     "new_id",
     "read_past",
     "reconciling",

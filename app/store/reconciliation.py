@@ -27,7 +27,7 @@ from app.store.forgotten_datasets import Forgotten, find_forgotten, record_forgo
 from app.store.guard import Burned, burn, forgotten, store_results
 from app.store.ledger.entries import SYSTEM, LedgerIdentity
 from app.store.ledger.forms import begin_second_form
-from app.store.ledger.signing import SigningKey, record_key, recorded_keys
+from app.store.ledger.signing import ReceiptKey, SigningKey, record_key, recorded_keys
 from app.store.opening import Opened, open_database
 from app.store.seals import seal_kept_results
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
@@ -59,7 +59,7 @@ class Reconciliation:
     """A ledger that nobody else has open, and its anchor."""
 
     def __init__(
-        self, opened: Opened, anchor: Anchor | None, key: SigningKey, lineage: LineageFiles
+        self, opened: Opened, anchor: Anchor | None, key: ReceiptKey, lineage: LineageFiles
     ) -> None:
         self._connection = opened.connection
         self._lock = opened.lock
@@ -133,7 +133,7 @@ class Reconciliation:
 
 @contextmanager
 def reconciling(
-    url: str, *, data_dir: Path, anchor: Anchor | None, key: SigningKey | None = None
+    url: str, *, data_dir: Path, anchor: Anchor | None, key: ReceiptKey | None = None
 ) -> Iterator[Reconciliation]:
     """Open a ledger for a reconciliation, under the lock that servers take.
 

@@ -21,7 +21,7 @@ from app.store.disk_errors import disk_errors_told
 from app.store.errors import StoreError
 from app.store.guard import Guard
 from app.store.ledger.forms import begin_second_form
-from app.store.ledger.signing import KEY_NAME, SigningKey, record_key, recorded_keys
+from app.store.ledger.signing import KEY_NAME, ReceiptKey, SigningKey, record_key, recorded_keys
 from app.store.opening import Opened, open_database
 from app.store.seals import seal_kept_results
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
@@ -58,7 +58,7 @@ class Store:
         guard: Guard,
         readers: Engine,
         writer: Writer,
-        key: SigningKey,
+        key: ReceiptKey,
         shared: bool,
     ) -> None:
         self.identity = opened.identity
@@ -77,7 +77,7 @@ class Store:
         *,
         data_dir: Path,
         anchor: Anchor | None = None,
-        key: SigningKey | None = None,
+        key: ReceiptKey | None = None,
         queue_length: int = QUEUE_LENGTH,
     ) -> Store:
         """Take the directory, migrate the database, compare it with its anchor, start the writer.
@@ -168,6 +168,7 @@ class Store:
         self.readers.pool.dispose()
         self._guard.close()
         self._opened.close()
+        self.key.close()
 
     @contextmanager
     def reading(self) -> Iterator[Reader]:
@@ -253,7 +254,7 @@ def inspecting(url: str) -> Iterator[Reader]:
         engine.dispose()
 
 
-def _know(opened: Opened, key: SigningKey, guard: Guard) -> None:
+def _know(opened: Opened, key: ReceiptKey, guard: Guard) -> None:
     """Record a key that has just been made; refuse one that is not the last one recorded.
 
     In a ledger of an earlier version it is recorded first how far that one came.
@@ -276,7 +277,7 @@ def _know(opened: Opened, key: SigningKey, guard: Guard) -> None:
             guard.before_commit(work)
 
 
-def _require_fresh(key: SigningKey, known: Sequence[str | None]) -> None:
+def _require_fresh(key: ReceiptKey, known: Sequence[str | None]) -> None:
     if known and not key.fresh:
         raise StoreError(
             f"{KEY_NAME} in the data directory is not the signing key that the ledger has "

@@ -131,10 +131,10 @@ class Ledger:
 
 
 @contextmanager
-def opened(where: Place | Path, *, total: int = 1000, queue_length: int = 4096) -> Iterator[Ledger]:
+def opened(where: Place | Path, *, total: int = 1000, **options: Any) -> Iterator[Ledger]:
     """Open a ledger in a place, or in a directory on SQLite."""
     place = where if isinstance(where, Place) else Place(where, url_of(where))
-    store = place.open(queue_length=queue_length)
+    store = place.open(**options)
     try:
         account = store.write(
             lambda u: u.accounts.open(total=total, principal=CURATOR, reason="first budget")

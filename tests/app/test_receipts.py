@@ -29,7 +29,7 @@ from app.domain.problems import Problem
 from app.places import open_store
 from app.services.releases.receipts import Finding, LongAnswer, Receipts, sent_answer
 from app.settings import Settings
-from app.store import ReleaseRecord, StoreError, base64url
+from app.store import ReleaseRecord, StoreError, base64url, key_of
 from app.store.ledger import signing as signing_module
 from app.store.ledger.receipt_tokens import read_token, split
 from app.store.ledger.signing import KEY_NAME, RECEIPT_KEY, SigningKey, thumbprint
@@ -349,6 +349,6 @@ def test_the_thumbprint_is_that_of_rfc_8037() -> None:
 
 def test_a_key_handed_to_another_process_is_the_same_one(tmp_path: Path) -> None:
     key = SigningKey.of(tmp_path)
-    handed = SigningKey.of_bytes(key.to_bytes())
+    handed = key_of(key.source)
     assert (handed.name, handed.public, handed.fresh) == (key.name, key.public, False)
     assert handed.sign(b"what is signed") == key.sign(b"what is signed")

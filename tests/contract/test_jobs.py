@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -14,7 +16,16 @@ import pytest
 from app.processes.jobs import JobProcesses
 from app.services.releases.draws import DrawDiedError
 from app.services.releases.public_moments import PublicMoments
-from tests.contract.service import Service, ask, assert_problem, running, spent, upload
+from tests.app import signer_program
+from tests.contract.service import (
+    Service,
+    ask,
+    assert_problem,
+    running,
+    settled,
+    spent,
+    upload,
+)
 
 SLOT_MS = 20
 ROWS = "x,y,z\n" + "0,0.5,0.1\n0.3,0.2,-0.9\n-0.4,0.1,0.6\n" * 10
@@ -165,3 +176,32 @@ def test_a_person_may_have_so_many_unfinished_jobs(tmp_path: Path) -> None:
         assert ask_job(client, people, key="first", epsilon="1").status_code == 202
         assert ask(client, people, INLINE, epsilon="1").status_code == 201
         assert spent(client, people) == "2"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("statistic", [INLINE, JOB])
+def test_what_cannot_be_signed_is_kept_and_drawn_again(
+    tmp_path: Path, statistic: dict[str, Any]
+) -> None:
+    """A signer that is away makes nothing void: nothing of the draw has been shown."""
+    keeper = tmp_path / "signer"
+    keeper.mkdir()
+    (keeper / "key").write_bytes(b"k" * 32)
+    signer = shlex.join([sys.executable, str(signer_program.__file__), str(keeper)])
+    with (
+        running(tmp_path / "data", response_slot_ms=SLOT_MS, signer_command=signer) as service,
+        service.client() as client,
+    ):
+        people = str(upload(client, ROWS, columns=COLUMNS, budget={"epsilon": "10"})["id"])
+        (keeper / "gone").touch()
+        ask(client, people, statistic, key="one", epsilon="1")
+        time.sleep(1.5)
+        assert spent(client, people) == "1"
+        (keeper / "gone").unlink()
+        answer = settled(client, ask(client, people, statistic, key="one", epsilon="1"))
+        assert answer.json()["status"] == "released"
+        sent = {"Content-Type": "application/json"}
+        checked = client.post("/v1/ledger/receipts", content=answer.content, headers=sent)
+        assert checked.json()["ok"] is True
+        assert spent(client, people) == "1"
+    assert not (tmp_path / "data" / "receipts.key").exists()

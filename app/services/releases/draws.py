@@ -59,8 +59,8 @@ class SmallDrawProcess(Protocol):
             The process died.
         NoDrawProcessError
             There is none to be had.
-        DataUnreadableError
-            It could not read the data.
+        StorageError
+            It could not read the data, or there was no signature.
         """
 
     def forget(self, dataset: str) -> None:

@@ -61,8 +61,8 @@ class JobDrawing(Protocol):
             The process died.
         NoDrawProcessError
             There is none to be had.
-        DataUnreadableError
-            It could not read the data.
+        StorageError
+            It could not read the data, or there was no signature.
         """
 
     def forget(self, dataset: str) -> None:

@@ -21,7 +21,7 @@ from hashlib import sha256
 
 from app.domain.ledger import chain_hash
 from app.domain.problems import Problem, invalid_request
-from app.store import RECEIPT_KEY, ReleaseRecord, SigningKey, Store, base64url
+from app.store import RECEIPT_KEY, ReceiptKey, ReleaseRecord, Store, base64url
 from app.store.ledger.receipt_tokens import END, MEMBER, Receipt, answer_digest, read_token, split
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -135,7 +135,7 @@ class PublicKey:
 class Signer:
     """Signs answers of one epoch of a ledger."""
 
-    def __init__(self, *, ledger: str, epoch: int, key: SigningKey) -> None:
+    def __init__(self, *, ledger: str, epoch: int, key: ReceiptKey) -> None:
         self._ledger = ledger
         self._epoch = epoch
         self._key = key

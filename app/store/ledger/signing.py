@@ -12,7 +12,9 @@ import base64
 import hashlib
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -30,6 +32,47 @@ from app.vault.flushing import flush
 KEY_NAME = "receipts.key"
 RECEIPT_KEY = "receipt_key"
 """The kind of the system entry whose note is a public key."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeySource:
+    """How another process of ours comes to a key: by its private half, or by a program."""
+
+    public: str
+    private: bytes | None = None
+    command: str | None = None
+
+
+class ReceiptKey(Protocol):
+    """What signs receipts; ``fresh`` is whether the ledger may learn of it."""
+
+    @property
+    def name(self) -> str:
+        """Return the public half's RFC 7638 thumbprint."""
+
+    @property
+    def public(self) -> str:
+        """Return the public half in base64url."""
+
+    @property
+    def fresh(self) -> bool:
+        """Return whether this process has just made it, or the operator has named it."""
+
+    @property
+    def source(self) -> KeySource:
+        """Return how another process of ours comes to it."""
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of a message, 64 bytes.
+
+        Raises
+        ------
+        SignerLostError
+            The key is not at hand for now.
+        """
+
+    def close(self) -> None:
+        """Let go of what it holds."""
 
 
 class SigningKey:
@@ -51,9 +94,13 @@ class SigningKey:
         """Return the signature of a message, 64 bytes."""
         return self._private.sign(message)
 
-    def to_bytes(self) -> bytes:
+    @property
+    def source(self) -> KeySource:
         """Return the private half, for a process of ours that signs."""
-        return self._private.private_bytes_raw()
+        return KeySource(public=self.public, private=self._private.private_bytes_raw())
+
+    def close(self) -> None:
+        """Hold nothing, so there is nothing to let go of."""
 
     @classmethod
     def of_bytes(cls, private: bytes) -> SigningKey:
@@ -99,7 +146,7 @@ def _read(content: bytes, what: str) -> Ed25519PrivateKey:
     return private
 
 
-def record_key(entries: EntriesWriter, key: SigningKey) -> None:
+def record_key(entries: EntriesWriter, key: ReceiptKey) -> None:
     """Record a key's public half in the system account."""
     occasion = Occasion(principal=SYSTEM, fingerprint=key.name, note=key.public)
     entries.append_system(RECEIPT_KEY, occasion)
