@@ -67,7 +67,7 @@ class Stored(Protocol):
 class Vault(Protocol):
     """Where data sets are kept."""
 
-    def open(self, dataset_id: str, /) -> Stored: ...
+    def open(self, dataset_id: str, /, *, manifest: str | None = None) -> Stored: ...
     def erase(self, dataset_id: str, /) -> None: ...
 
 
@@ -180,10 +180,11 @@ class DataEngine:
 
         return self._cache.get((dataset_id, None), load, VaultData.size)
 
-    def require_readable(self, dataset_id: str) -> None:
+    def require_readable(self, dataset_id: str, manifest: str | None) -> None:
         """Pass for a data set whose files are all there, can be opened, and are what was stored.
 
-        What has been hashed before and looks the same since is not hashed again.
+        What has been hashed before and looks the same since is not hashed again. ``manifest``
+        is the SHA-256 of the manifest, where it is known.
 
         Raises
         ------
@@ -191,7 +192,7 @@ class DataEngine:
             It is not one.
         """
         with _told_as_unreadable():
-            self._vault.open(dataset_id).check()
+            self._vault.open(dataset_id, manifest=manifest).check()
         self.open(dataset_id)
 
     def erase(self, dataset_id: str) -> None:

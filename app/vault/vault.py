@@ -174,15 +174,22 @@ class Vault:
         flush(self._staging)
         flush(self._datasets.parent)  # which may have been given the two only just now
 
-    def open(self, dataset_id: str) -> StoredDataset:
+    def open(self, dataset_id: str, *, manifest: str | None = None) -> StoredDataset:
         """Return a published data set; its files are checked as they are read.
+
+        Parameters
+        ----------
+        dataset_id
+            Which one.
+        manifest
+            The SHA-256 that its manifest has; None: it is not known.
 
         Raises
         ------
         AbsentError
             There is none, or it has been erased.
         TamperedError
-            The manifest is not one.
+            The manifest is not one, or not this one.
         UnreadableError
             The system does not give it now.
         """
@@ -193,6 +200,8 @@ class Vault:
             raise AbsentError("there is no such data set") from None
         except (OSError, MemoryError) as error:
             raise trouble_of(MANIFEST, error) from None
+        if manifest not in (None, hashlib.sha256(content).hexdigest()):
+            raise TamperedError("the manifest is not the one that was registered")
         try:
             return _stored_dataset(directory, json.loads(content))
         except (KeyError, TypeError, ValueError):

@@ -283,7 +283,10 @@ def test_the_rules_take_no_entry_of_the_first_form(place: Place) -> None:
 
 
 def test_other_rows_with_a_fitting_manifest_are_found(tmp_path: Path) -> None:
-    """Every file fits its manifest, and every sketch its rows: only the ledger knows better."""
+    """Every file fits its manifest, and every sketch its rows: only the ledger knows better.
+
+    Nothing is charged for them, and ``audit data`` says so.
+    """
 
     async def scenario() -> None:
         async with serving(tmp_path) as (_, services):
@@ -301,3 +304,12 @@ def test_other_rows_with_a_fitting_manifest_are_found(tmp_path: Path) -> None:
     manifest.write_text(manifest.read_text().replace(kept[1], kept[0]))
     assert dict(check_stored_data(tmp_path, processes=1)) == dict.fromkeys(kept)
     assert [*check_manifests(tmp_path, url)] == kept[:1]
+
+    async def asked() -> None:
+        async with serving(tmp_path) as (_, services):
+            with pytest.raises(Problem, match="dataset-unreadable"):
+                await services.readable.require(kept[0])
+            await services.readable.require(kept[1])
+            assert services.readable.unreadable == 1
+
+    asyncio.run(asked())

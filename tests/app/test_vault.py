@@ -278,6 +278,14 @@ def test_only_a_finished_data_set_is_published(tmp_path: Path) -> None:
             vault.publish(writer)
 
 
+def test_a_manifest_is_the_one_that_was_registered(tmp_path: Path) -> None:
+    vault = Vault(tmp_path)
+    _publish(vault)
+    vault.open("ds_1", manifest=vault.manifest_digest("ds_1")).check()
+    with pytest.raises(TamperedError, match="not the one that was registered"):
+        vault.open("ds_1", manifest="0" * 64)
+
+
 def test_a_manifest_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
     vault = Vault(tmp_path)
     _publish(vault)

@@ -1,7 +1,8 @@
 """Which data sets can be read: one that cannot takes no charge until it can again.
 
 A data set is opened and its files are checked before it is charged for, in every process
-that charges: the first look hashes them, later ones see that they have not changed. A draw
+that charges: the first look hashes them, later ones see that they have not changed. Their manifest
+must be the one that the ledger has, so rows put in their place take no charge either. A draw
 that could not read its data says so here, too. What cannot be read is looked at again, at
 first soon and then less often.
 
@@ -37,8 +38,10 @@ _THREADS = 2
 class Readable(Protocol):
     """Where rows live, as far as this knows it."""
 
-    def require_readable(self, dataset_id: str) -> None:
+    def require_readable(self, dataset_id: str, manifest: str | None) -> None:
         """Pass for a data set that can be opened and is what was stored.
+
+        ``manifest`` is the SHA-256 of its manifest; None: it is not known.
 
         Raises
         ------
@@ -68,6 +71,7 @@ class ReadableData:
         self._clock = clock
         self._sound_until: dict[str, float] = {}
         self._unreadable: dict[str, tuple[float, float]] = {}  # the pause, and until when
+        self._manifests: dict[str, str | None] = {}
         self._looks: dict[str, asyncio.Task[None]] = {}
         self._threads = anyio.CapacityLimiter(_THREADS)
 
@@ -118,9 +122,7 @@ class ReadableData:
 
     async def _looked(self, dataset: str) -> None:
         try:
-            await anyio.to_thread.run_sync(
-                self._plane.require_readable, dataset, limiter=self._threads
-            )
+            await anyio.to_thread.run_sync(self._require, dataset, limiter=self._threads)
         except DataUnreadableError as error:
             await self._unless_archived(dataset)
             if dataset not in self._unreadable:
@@ -130,6 +132,12 @@ class ReadableData:
             if self._unreadable.pop(dataset, None) is not None:
                 _LOG.warning("data set readable again", extra={"dataset": dataset})
             self._sound_until[dataset] = self._clock() + SOUND_S
+
+    def _require(self, dataset: str) -> None:
+        if dataset not in self._manifests:
+            with self._store.reading() as reader:
+                self._manifests[dataset] = reader.datasets.manifest(dataset)
+        self._plane.require_readable(dataset, self._manifests[dataset])
 
     async def _unless_archived(self, dataset: str) -> None:
         """Pass for a data set that should have its rows; another process may have erased them."""

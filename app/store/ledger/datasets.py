@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, text, update
 
+from app.domain.ledger import SYSTEM_ACCOUNT
 from app.domain.problems import Problem
 from app.store.database import tables
 from app.store.ledger.accounts import AccountsWriter
@@ -38,6 +39,13 @@ _LINEAGES = (
     .where(_dataset.number > bindparam("after"))
     .order_by(_dataset.number)
     .limit(bindparam("most"))
+)
+_entry = tables.entry.c
+_MANIFEST = select(_entry.fingerprint).where(
+    _entry.account == SYSTEM_ACCOUNT,
+    _entry.kind == MANIFEST_KEPT,
+    _entry.note == bindparam("of"),
+    text(tables.ACTS),
 )
 _ARCHIVE = (
     update(tables.dataset)
@@ -102,6 +110,10 @@ class Datasets:
     def first_of(self, account: str) -> DatasetRecord | None:
         """Return the data set that an account was opened for, or None."""
         return _record(self._connection.execute(_FIRST_OF, {"of": account}).one_or_none())
+
+    def manifest(self, dataset: str) -> str | None:
+        """Return the SHA-256 of a data set's manifest; None for those of earlier versions."""
+        return self._connection.execute(_MANIFEST, {"of": dataset}).scalar_one_or_none()
 
     def lineages(self, *, after: int = 0, limit: int = 100) -> tuple[LineageRecord, ...]:
         """Return where the rows' digests are, of data sets numbered above ``after``, in order."""
