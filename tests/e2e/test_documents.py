@@ -31,6 +31,10 @@ SERVE = re.compile(r"(?:\w+=\S+ )*(?:make|docker|(?:\S*/)?release-desk (?:serve|
 """What starts services or the container engine: not run, but looked at below."""
 
 
+READ_FIRST = {"README.md", "docs/quickstart.md"}
+"""Pages that a newcomer runs: tried with every change, and the others with everything else."""
+
+
 def checkout(place: Path) -> Path:
     """Return a directory that looks like the project's root and takes what commands write."""
     for name in ("app", "docs"):
@@ -75,7 +79,13 @@ def has_r() -> bool:
     return subprocess.run(asked, capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("first", sorted(tours()))
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(first, marks=[] if first in READ_FIRST else [pytest.mark.slow])
+        for first in sorted(tours())
+    ],
+)
 def test_every_block_runs(first: str, tmp_path: Path) -> None:
     pages = tours()[first]
     left_out = set()

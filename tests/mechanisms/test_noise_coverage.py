@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 
 from mechanisms.testing import seeded_randomness
-from tests.mechanisms.test_every_offer import CASES, ROWS, Case, intervals, numbers, spread_out
+from tests.mechanisms.test_every_offer import (
+    CASES,
+    ROWS,
+    Case,
+    intervals,
+    numbers,
+    once_each,
+    spread_out,
+)
 
 DRAWS = 400
 EPSILON = "2"
@@ -19,7 +27,7 @@ STATED = [case for case in CASES if case.proof.noise]
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("case", STATED, ids=str)
+@once_each(STATED)
 def test_the_stated_noise_is_the_noise(case: Case) -> None:
     data = spread_out(case.proof)
     plan, randomness = case.plan(EPSILON, ROWS), seeded_randomness(11)
