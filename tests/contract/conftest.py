@@ -43,3 +43,9 @@ def anonymous(service: Service) -> Iterator[httpx.Client]:
 @pytest.fixture
 def dataset(curator: httpx.Client) -> str:
     return str(upload(curator)["id"])
+
+
+@pytest.fixture(scope="session")
+def untouched(curator: httpx.Client) -> str:
+    """Return a data set that everybody asks what is refused or free: nothing is ever charged."""
+    return str(upload(curator)["id"])

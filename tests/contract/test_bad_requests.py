@@ -29,13 +29,13 @@ BAD_EPSILONS = [
 
 
 @pytest.mark.parametrize("epsilon", BAD_EPSILONS, ids=lambda text: text[:20])
-def test_bad_epsilons_are_refused(analyst: httpx.Client, dataset: str, epsilon: str) -> None:
+def test_bad_epsilons_are_refused(analyst: httpx.Client, untouched: str, epsilon: str) -> None:
     body = '{"statistic":' + json.dumps(MEAN) + ',"epsilon":' + epsilon + "}"
-    answer = send_raw(analyst, f"/v1/datasets/{dataset}/releases", body.encode())
+    answer = send_raw(analyst, f"/v1/datasets/{untouched}/releases", body.encode())
     problem = assert_problem(answer, 422, "invalid-request")
     assert problem["errors"][0]["field"] in ("epsilon", "body")
     assert SENTINEL not in answer.text
-    assert spent(analyst, dataset) == "0"
+    assert spent(analyst, untouched) == "0"
 
 
 @pytest.mark.parametrize(
@@ -104,21 +104,21 @@ BAD_STATISTICS: list[Any] = [
 @pytest.mark.parametrize("statistic", BAD_STATISTICS, ids=lambda body: json.dumps(body)[:80])
 @pytest.mark.parametrize("call", ["releases", "previews"])
 def test_bad_statistics_are_refused(
-    analyst: httpx.Client, dataset: str, statistic: Any, call: str
+    analyst: httpx.Client, untouched: str, statistic: Any, call: str
 ) -> None:
     answer = analyst.post(
-        f"/v1/datasets/{dataset}/{call}",
+        f"/v1/datasets/{untouched}/{call}",
         json={"statistic": statistic, "epsilon": "1"},
         headers={"Idempotency-Key": "bad"},
     )
     problem = assert_problem(answer, 422, "invalid-request")
     assert problem["errors"][0]["field"].startswith("statistic")
     assert SENTINEL not in answer.text
-    assert spent(analyst, dataset) == "0"
+    assert spent(analyst, untouched) == "0"
 
 
-def test_an_unknown_kind_is_told_the_known_ones(analyst: httpx.Client, dataset: str) -> None:
-    problem = assert_problem(ask(analyst, dataset, {"kind": "mode"}), 422)
+def test_an_unknown_kind_is_told_the_known_ones(analyst: httpx.Client, untouched: str) -> None:
+    problem = assert_problem(ask(analyst, untouched, {"kind": "mode"}), 422)
     error = problem["errors"][0]
     assert error["field"] == "statistic.kind"
     offers = analyst.get("/v1/catalog").json()["items"]
@@ -145,32 +145,32 @@ BAD_BODIES = [
 
 
 @pytest.mark.parametrize("body", BAD_BODIES, ids=lambda body: repr(body)[:60])
-def test_bad_bodies_are_refused(analyst: httpx.Client, dataset: str, body: bytes) -> None:
-    answer = send_raw(analyst, f"/v1/datasets/{dataset}/releases", body)
+def test_bad_bodies_are_refused(analyst: httpx.Client, untouched: str, body: bytes) -> None:
+    answer = send_raw(analyst, f"/v1/datasets/{untouched}/releases", body)
     assert_problem(answer, 422, "invalid-request")
-    assert spent(analyst, dataset) == "0"
+    assert spent(analyst, untouched) == "0"
 
 
-def test_another_content_type_is_refused(analyst: httpx.Client, dataset: str) -> None:
-    answer = analyst.post(f"/v1/datasets/{dataset}/releases", data={"epsilon": "1"})
+def test_another_content_type_is_refused(analyst: httpx.Client, untouched: str) -> None:
+    answer = analyst.post(f"/v1/datasets/{untouched}/releases", data={"epsilon": "1"})
     assert_problem(answer, 415, "unsupported-media-type")
 
 
-def test_a_body_above_the_limit_is_refused(analyst: httpx.Client, dataset: str) -> None:
-    answer = send_raw(analyst, f"/v1/datasets/{dataset}/releases", b" " * (2**20 + 1))
+def test_a_body_above_the_limit_is_refused(analyst: httpx.Client, untouched: str) -> None:
+    answer = send_raw(analyst, f"/v1/datasets/{untouched}/releases", b" " * (2**20 + 1))
     problem = assert_problem(answer, 413, "too-large")
     assert problem["limit"] == "max_request_bytes"
 
 
 @pytest.mark.parametrize("key", ["", "x" * 201])
-def test_the_idempotency_key_is_required(analyst: httpx.Client, dataset: str, key: str) -> None:
+def test_the_idempotency_key_is_required(analyst: httpx.Client, untouched: str, key: str) -> None:
     answer = analyst.post(
-        f"/v1/datasets/{dataset}/releases",
+        f"/v1/datasets/{untouched}/releases",
         json={"statistic": MEAN, "epsilon": "1"},
         headers={"Idempotency-Key": key} if key else {},
     )
     assert_problem(answer, 400, "idempotency-key-missing")
-    assert spent(analyst, dataset) == "0"
+    assert spent(analyst, untouched) == "0"
 
 
 @pytest.mark.parametrize(
@@ -182,11 +182,11 @@ def test_the_idempotency_key_is_required(analyst: httpx.Client, dataset: str, ke
         {"epsilon": "1", "reason": "more", SENTINEL: 1}, {"epsilon": SENTINEL, "reason": "more"},
     ],
 )  # fmt: skip
-def test_bad_grants_are_refused(curator: httpx.Client, dataset: str, body: Any) -> None:
-    answer = curator.post(f"/v1/datasets/{dataset}/grants", json=body)
+def test_bad_grants_are_refused(curator: httpx.Client, untouched: str, body: Any) -> None:
+    answer = curator.post(f"/v1/datasets/{untouched}/grants", json=body)
     assert_problem(answer, 422, "invalid-request")
     assert SENTINEL not in answer.text
-    left = curator.get(f"/v1/datasets/{dataset}/budget").json()["epsilon"]
+    left = curator.get(f"/v1/datasets/{untouched}/budget").json()["epsilon"]
     assert left["total"] == "10"
 
 
@@ -216,10 +216,10 @@ def message(answer: httpx.Response, field: str) -> str:
 
 
 def test_an_unknown_field_is_told_the_fields_that_exist(
-    analyst: httpx.Client, dataset: str
+    analyst: httpx.Client, untouched: str
 ) -> None:
     body = {"statistic": MEAN, "epsilon": "0.1", "mecanism": SENTINEL}
-    answer = analyst.post(f"/v1/datasets/{dataset}/previews", json=body)
+    answer = analyst.post(f"/v1/datasets/{untouched}/previews", json=body)
     told = message(answer, "body")
     assert "known: mechanism, " in told, "the closest comes first"
     assert all(name in told for name in ("statistic", "epsilon", "norm"))
@@ -227,18 +227,18 @@ def test_an_unknown_field_is_told_the_fields_that_exist(
 
 
 def test_an_unknown_field_of_a_statistic_is_told_those_of_its_kind(
-    analyst: httpx.Client, dataset: str
+    analyst: httpx.Client, untouched: str
 ) -> None:
     body = {"statistic": {**MEAN, "kinds": [SENTINEL]}, "epsilon": "0.1"}
-    answer = analyst.post(f"/v1/datasets/{dataset}/previews", json=body)
+    answer = analyst.post(f"/v1/datasets/{untouched}/previews", json=body)
     assert "known: kind, by, columns, derive and where" in message(answer, "statistic")
     assert SENTINEL not in answer.text
 
 
 def test_a_misspelt_field_that_is_required_is_one_fault(
-    analyst: httpx.Client, dataset: str
+    analyst: httpx.Client, untouched: str
 ) -> None:
-    path = f"/v1/datasets/{dataset}/previews"
+    path = f"/v1/datasets/{untouched}/previews"
     question = {"kind": "mean", "colums": ["income"]}
     answer = analyst.post(path, json={"statistic": question, "epsilon": "0.1"})
     assert "known: columns, by, derive, kind and where" in message(answer, "statistic")
@@ -250,9 +250,9 @@ def test_a_misspelt_field_that_is_required_is_one_fault(
     assert {each["field"] for each in errors} == {"statistic", "statistic.columns"}
 
 
-def test_a_wrong_column_is_told_the_public_columns(analyst: httpx.Client, dataset: str) -> None:
+def test_a_wrong_column_is_told_the_public_columns(analyst: httpx.Client, untouched: str) -> None:
     body = {"statistic": {"kind": "mean", "columns": ["Income" + SENTINEL]}, "epsilon": "0.1"}
-    answer = analyst.post(f"/v1/datasets/{dataset}/previews", json=body)
+    answer = analyst.post(f"/v1/datasets/{untouched}/previews", json=body)
     told = message(answer, "statistic.columns")
     assert "no such column; its columns are " in told
     assert "income" in told
@@ -260,19 +260,21 @@ def test_a_wrong_column_is_told_the_public_columns(analyst: httpx.Client, datase
 
 
 def test_a_category_where_numbers_are_needed_is_told_what_else_to_do(
-    analyst: httpx.Client, dataset: str
+    analyst: httpx.Client, untouched: str
 ) -> None:
     body = {"statistic": {"kind": "mean", "columns": ["income", "region"]}, "epsilon": "0.1"}
-    told = message(analyst.post(f"/v1/datasets/{dataset}/previews", json=body), "statistic.columns")
+    told = message(
+        analyst.post(f"/v1/datasets/{untouched}/previews", json=body), "statistic.columns"
+    )
     assert "these are categories: region" in told
     assert '"histogram"' in told
     assert '"op": "=="' in told
 
 
-def test_one_fault_is_one_entry(analyst: httpx.Client, dataset: str) -> None:
+def test_one_fault_is_one_entry(analyst: httpx.Client, untouched: str) -> None:
     """Validators find one mistake once for each form that a value may have."""
     body = {"statistic": {"kind": "quantile", "column": "income", "levels": "x"}, "epsilon": "0.1"}
-    message(analyst.post(f"/v1/datasets/{dataset}/previews", json=body), "statistic.levels")
+    message(analyst.post(f"/v1/datasets/{untouched}/previews", json=body), "statistic.levels")
 
 
 LOGISTIC = {"kind": "logistic_regression", "features": ["income"]}
@@ -321,11 +323,11 @@ TOLD: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("statistic", "place", "parts"), TOLD, ids=lambda part: str(part)[:60])
 def test_a_fault_is_one_entry_that_says_what_to_do(
-    analyst: httpx.Client, dataset: str, statistic: dict[str, Any], place: str, parts: tuple[str]
+    analyst: httpx.Client, untouched: str, statistic: dict[str, Any], place: str, parts: tuple[str]
 ) -> None:
     """A validator finds one mistake once for each form that a value may have."""
     body = {"statistic": statistic, "epsilon": "0.1"}
-    answer = analyst.post(f"/v1/datasets/{dataset}/previews", json=body)
+    answer = analyst.post(f"/v1/datasets/{untouched}/previews", json=body)
     told = message(answer, f"statistic.{place}")
     for part in parts:
         assert part in told
@@ -358,8 +360,8 @@ def test_a_declared_column_that_contradicts_itself_is_named(curator: httpx.Clien
     assert told == 'lower must be below upper (column "income")'
 
 
-def test_text_that_is_no_json_says_where(analyst: httpx.Client, dataset: str) -> None:
-    answer = send_raw(analyst, f"/v1/datasets/{dataset}/previews", b'{\n "epsilon": }')
+def test_text_that_is_no_json_says_where(analyst: httpx.Client, untouched: str) -> None:
+    answer = send_raw(analyst, f"/v1/datasets/{untouched}/previews", b'{\n "epsilon": }')
     assert "line 2, column 13" in message(answer, "body")
 
 
