@@ -22,7 +22,6 @@ from app.services.people.keys import Caller
 from app.services.releases.receipts import LongAnswer, SentAnswer
 
 _ID = "An opaque id, as the service gave it."
-_AN_ID = "rel_5f1c0a7e9b3d4826a1f04c77d20b6e39"
 _JSON = "application/json"
 _MAX_KEY_LENGTH = 200
 
@@ -118,7 +117,7 @@ def _of_an_id(text: str) -> str:
     return text if text.isprintable() else ""
 
 
-Id = Annotated[str, Path(description=_ID, examples=[_AN_ID]), AfterValidator(_of_an_id)]
+Id = Annotated[str, Path(description=_ID), AfterValidator(_of_an_id)]
 IdFilter = Annotated[str | None, AfterValidator(lambda text: text and _of_an_id(text))]
 
 
@@ -210,7 +209,6 @@ def id_parameter(name: str) -> dict[str, Any]:
             "type": "string",
             "title": name.capitalize(),
             "description": _ID,
-            "examples": [_AN_ID],
         },
     }
 

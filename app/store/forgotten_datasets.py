@@ -42,13 +42,13 @@ class DigestHistory:
         is gone too.
     reopened
         Accounts that were opened again.
-    untold
+    unidentified
         Those of them of which nobody can tell whose they are.
     """
 
     datasets: tuple[Forgotten, ...]
     reopened: tuple[str, ...]
-    untold: tuple[str, ...]
+    unidentified: tuple[str, ...]
 
     def accounts_of(self, dataset: Forgotten) -> tuple[str, ...]:
         """Return the accounts that a forgotten data set may be in: its own, or all of them."""
@@ -72,7 +72,7 @@ def read_past(reader: Reader | UnitOfWork) -> DigestHistory:
     return DigestHistory(
         datasets=tuple(datasets),
         reopened=tuple(reopened),
-        untold=tuple(name for name, empty in reopened.items() if empty and name not in told),
+        unidentified=tuple(name for name, empty in reopened.items() if empty and name not in told),
     )
 
 

@@ -22,6 +22,7 @@ Send `Authorization: Bearer <key>`. Epsilons are decimal text or numbers with at
 Lists are paged: `limit` and `cursor` in, `items` and `next` out. Every refusal is
 `application/problem+json`, and its `type` is a page of this service.
 """
+_PREFIXES = {"dataset": "ds", "release": "rel", "key": "key"}
 _FRAMEWORK_ERRORS = ("HTTPValidationError", "ValidationError")
 
 
@@ -60,6 +61,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     for operations in document["paths"].values():
         for operation in operations.values():
             _drop_framework_errors(operation)
+            _add_example_ids(operation)
     return document
 
 
@@ -97,6 +99,14 @@ def _unions(part: Any) -> Iterator[dict[str, Any]]:
     inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
     for each in inner:
         yield from _unions(each)
+
+
+def _add_example_ids(operation: dict[str, Any]) -> None:
+    """Show an id of its own kind for each that a path names."""
+    for parameter in operation.get("parameters", ()):
+        prefix = _PREFIXES.get(parameter["name"])
+        if parameter["in"] == "path" and prefix is not None:
+            parameter["schema"]["examples"] = [f"{prefix}_5f1c0a7e9b3d4826a1f04c77d20b6e39"]
 
 
 def _drop_framework_errors(operation: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ from app.vault.lineage import LineageFiles, Origin
 
 _LOG = logging.getLogger(__name__)
 _PAGE = 1_000
-_UNTOLD = (
+_UNIDENTIFIED = (
     "A reconciliation has opened accounts again, and nobody can tell whose they are: the row "
     "digests are gone with their data sets. Nothing was stored."
 )
@@ -64,7 +64,7 @@ class Comparison:
     """What an upload was found to overlap, and the newest data set it was compared with.
 
     ``accounts`` are the ones that what was found may be in. ``lost`` names the data
-    sets whose digests can no longer be used, ``untold`` the accounts opened again of
+    sets whose digests can no longer be used, ``unidentified`` the accounts opened again of
     which nobody can tell whose they are. ``withheld`` says that the upload is too small
     to be compared with what others have uploaded. ``own`` says that what was found is
     the uploader's own.
@@ -74,7 +74,7 @@ class Comparison:
     found: str | None = None
     accounts: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
-    untold: tuple[str, ...] = ()
+    unidentified: tuple[str, ...] = ()
     withheld: bool = False
     own: bool = False
 
@@ -83,7 +83,9 @@ class Comparison:
         """Return what was found, for the record of an override."""
         if self.found is not None:
             return self.found
-        return "what cannot be told" if self.lost or self.untold or self.withheld else "nothing"
+        return (
+            "what cannot be told" if self.lost or self.unidentified or self.withheld else "nothing"
+        )
 
 
 class LineageService:
@@ -124,8 +126,8 @@ class LineageService:
             found = replace(found, upto=records[-1].number)
         past = self._past()
         forgotten = {Digested(x.dataset, x.sha256): past.accounts_of(x) for x in past.datasets}
-        untold = () if account in past.reopened else past.untold
-        return replace(self._against(upload, forgotten, account, found), untold=untold)
+        unidentified = () if account in past.reopened else past.unidentified
+        return replace(self._against(upload, forgotten, account, found), unidentified=unidentified)
 
     def _against(
         self,
@@ -222,5 +224,5 @@ def require_unrelated(comparison: Comparison) -> None:
         raise Problem("too-few-rows", minimum=OTHERS.compared)
     if comparison.lost:
         raise Problem("lineage-lost", dataset=comparison.lost[0])
-    if comparison.untold:
-        raise Problem("lineage-lost", _UNTOLD, accounts=[*comparison.untold])
+    if comparison.unidentified:
+        raise Problem("lineage-lost", _UNIDENTIFIED, accounts=[*comparison.unidentified])

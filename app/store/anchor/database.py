@@ -15,7 +15,7 @@ import json
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -83,6 +83,16 @@ _FIRST = (
 )
 
 
+class _Noted(NamedTuple):
+    """The anchor's one row; without a ledger a reconciliation has begun."""
+
+    version: int
+    ledger: str | None
+    epoch: int
+    unfinished: int
+    follows: str | None
+
+
 class DatabaseAnchor:
     """The anchor of one ledger on PostgreSQL; each process has its own connection to it.
 
@@ -116,12 +126,12 @@ class DatabaseAnchor:
     def read(self) -> Anchored | None:
         """Return what the rows say; None when there are none."""
         with self._connected() as connection, connection.transaction():
-            row = connection.execute(_ROW).fetchone()
+            noted = _noted(connection)
             accounts = connection.execute(_ACCOUNTS).fetchall()
-        if row is None:
+        if noted is None:
             return None
-        self._version = row[0]
-        return _anchored(row, accounts)
+        self._version = noted.version
+        return _anchored(noted, accounts)
 
     @property
     def witness(self) -> DatabaseWitness:
@@ -138,10 +148,10 @@ class DatabaseAnchor:
     def settle(self, evidence: Evidence) -> Step | None:
         """Find out what became of the transaction noted last; return it if it was lost."""
         with self._connected() as connection:
-            row = connection.execute(_ROW).fetchone()
-            if row is None or row[1] is None:
+            noted = _noted(connection)
+            if noted is None or noted.ledger is None:
                 raise AnchorMismatchError("the anchor has been emptied")
-            self._version, follows = row[0], row[4]
+            self._version, follows = noted.version, noted.follows
             record = from_text(follows) if follows else {"moves": {}, "results": {}}
             if "state" in record:
                 raise AnchorMismatchError("a reconciliation has not been started from")
@@ -266,11 +276,11 @@ class DatabaseWitness:
             with self._connected() as connection:
                 connection.execute(_ONE_SNAPSHOT)
                 with connection.transaction():
-                    row = connection.execute(_ROW).fetchone()
+                    noted = _noted(connection)
                     accounts = connection.execute(_ACCOUNTS).fetchall()
         except psycopg.errors.UndefinedTable:
             return None
-        return None if row is None else _anchored(row, accounts)
+        return None if noted is None else _anchored(noted, accounts)
 
     def between(
         self, before: Anchored | None, after: Anchored | None
@@ -299,14 +309,21 @@ def _hasten(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
     connection.execute("SELECT set_config('statement_timeout', %s, false)", (str(_LONGEST_MS),))
 
 
-def _anchored(row: tuple[Any, ...], accounts: Sequence[tuple[Any, ...]]) -> Anchored:
-    _, ledger, epoch, unfinished, follows = row
+def _noted(connection: psycopg.Connection[tuple[Any, ...]]) -> _Noted | None:
+    row = connection.execute(_ROW).fetchone()
+    return None if row is None else _Noted(*row)
+
+
+def _anchored(noted: _Noted, accounts: Sequence[tuple[Any, ...]]) -> Anchored:
     state = None
-    if ledger is not None:
+    if noted.ledger is not None:
         state = LedgerState(
-            ledger=ledger, epoch=epoch, unfinished=unfinished, accounts=_by_name(accounts)
+            ledger=noted.ledger,
+            epoch=noted.epoch,
+            unfinished=noted.unfinished,
+            accounts=_by_name(accounts),
         )
-    record = from_text(follows) if follows else {}
+    record = from_text(noted.follows) if noted.follows else {}
     if "state" in record:
         return Anchored(state, state_of(record["state"]))
     if not record or state is None:
