@@ -213,7 +213,8 @@ KINDS = (
         "The privacy budget does not cover this",
         "The release costs more than what remains of the data set's budget. Nothing was charged "
         "and nothing was drawn.",
-        "Ask for a smaller epsilon, or ask a curator for a grant.",
+        "Ask for a smaller epsilon. Where epsilons add up, a curator may grant more; the target of "
+        "an account in zCDP is fixed.",
         {
             "requested": "the epsilon asked for, as decimal text",
             "remaining": "the epsilon that is left, as decimal text",
