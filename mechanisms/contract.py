@@ -211,7 +211,10 @@ def require_valid(statistic: Statistic, schema: Schema, mechanism: str, norm: st
     """Refuse a norm that this mechanism does not offer, and a question that does not fit.
 
     Each mechanism's ``calibrate`` calls this, and nothing else does: questions are checked once.
+    It takes a row for a person: :mod:`mechanisms.people` plans for those who have several.
     """
+    if schema.protects.rows != 1:
+        raise ValueError("a mechanism is planned for people of one row")
     norms = statistic.mechanisms[mechanism]
     if norm not in ("auto", *norms):
         listed = f"offers the norms {', '.join(norms)}" if norms else "has no norm to choose"

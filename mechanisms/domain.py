@@ -22,7 +22,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.privacy import Adjacency
+from mechanisms.privacy import ONE_ROW, Adjacency, Protected
 
 CODE_BITS = 20
 CODE_MAX = 1 << CODE_BITS
@@ -101,6 +101,7 @@ class Schema:
     ``selected`` says that a mechanism is given a part of the rows only, chosen row by row
     (:mod:`mechanisms.filtered`). Under replace-one that part may then have one record replaced,
     added or removed, and ``rows`` is but a bound on how many there are.
+    ``protects`` says how many rows one person may have (:mod:`mechanisms.people`).
     """
 
     columns: Mapping[str, Column]
@@ -108,6 +109,7 @@ class Schema:
     rows: int | None
     max_rows: int | None = None
     selected: bool = False
+    protects: Protected = ONE_ROW
 
     @property
     def known_rows(self) -> int | None:

@@ -17,6 +17,8 @@ from fractions import Fraction
 
 NANOS_PER_EPSILON = 10**9
 MAX_EPSILON_NANOS = 10_000 * NANOS_PER_EPSILON
+MOST_ROWS_OF_ONE = 1000
+"""Rows of one person, at most: the smallest epsilon, divided by it, can still be drawn with."""
 _MAX_TEXT_LENGTH = 40  # longer texts are no amounts, only work for the parser
 _DECIMAL = re.compile(
     r"(?P<whole>\d+)(?:\.(?P<part>\d+))?(?:[eE](?P<power>[+-]?\d{1,2}))?", re.ASCII
@@ -37,6 +39,24 @@ class Adjacency(StrEnum):
 
     REPLACE_ONE = "replace_one"
     ADD_REMOVE = "add_remove"
+
+
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """Whom a release protects: a person with this many rows at most, and who that is in words.
+
+    Adding or removing one person adds or removes up to ``rows`` rows.
+    """
+
+    rows: int = 1
+    words: str = "one row is one person"
+
+    def __post_init__(self) -> None:
+        if self.rows < 1:
+            raise ValueError("a person has at least one row")
+
+
+ONE_ROW = Protected()
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -140,6 +160,17 @@ def split(epsilon: PrivacyLoss, shares: Sequence[Fraction]) -> tuple[EpsilonShar
     return tuple(EpsilonShare(epsilon.whole, share * unit) for share in shares)
 
 
+def part_of(epsilon: PrivacyLoss, parts: int) -> EpsilonShare:
+    """Return one of so many equal parts of epsilon, exactly.
+
+    >>> str(part_of(Epsilon.parse("1"), 3))
+    '1/3'
+    """
+    if isinstance(epsilon, Epsilon):
+        epsilon = EpsilonShare(epsilon, Fraction(1))
+    return EpsilonShare(epsilon.whole, epsilon.weight / parts)
+
+
 @dataclass(frozen=True, slots=True)
 class Guarantee:
     """What a released value promises, in the words a reader of the release sees.
@@ -147,8 +178,9 @@ class Guarantee:
     ``sensitivity`` is the exact (or certified upper) bound as text, in the
     mechanism's own units, which ``sensitivity_unit`` names. ``rho`` is what the
     release costs an account kept in zCDP (:mod:`mechanisms.accounting`), None
-    standing for the cost of any epsilon-DP draw. ``reduction`` says how a filter or groups
-    were treated, where there are any.
+    standing for the cost of any epsilon-DP draw. ``reduction`` says how a filter, groups or
+    a person's several rows were treated, where there are any. ``protects`` says in words
+    whose presence it hides.
     """
 
     epsilon: PrivacyLoss
@@ -160,6 +192,7 @@ class Guarantee:
     exact: bool = True
     rho: Fraction | None = None
     reduction: str | None = None
+    protects: str = ONE_ROW.words
 
     @property
     def zcdp(self) -> Fraction:

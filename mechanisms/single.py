@@ -16,6 +16,7 @@ from mechanisms.contract import Calibrate, InvalidStatisticError, Plan, Statisti
 from mechanisms.domain import Schema
 from mechanisms.filtered import plan_filtered
 from mechanisms.grouped import plan_grouped
+from mechanisms.people import plan_for_people
 from mechanisms.privacy import PrivacyLoss
 from mechanisms.statistics.questions import Question, viewed
 
@@ -55,9 +56,17 @@ def calibrate_by(
         raise InvalidStatisticError(
             f"{statistic.kind} is released by {', '.join(offered)}", field_name="mechanism"
         )
+    plan = partial(_plan_of_rows, mechanisms[chosen].calibrate)
+    return plan_for_people(plan, statistic, schema, epsilon, norm)
+
+
+def _plan_of_rows(
+    calibrate: Calibrate, statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str
+) -> Plan:
+    """Return the plan for people of one row each, with the columns that the question makes."""
     asked = viewed(statistic, schema)
-    plan, facts = _planner(asked.statistic, mechanisms[chosen].calibrate), asked.view.schema
-    return asked.plan(plan(asked.statistic, facts, epsilon, norm))
+    plan = _planner(asked.statistic, calibrate)
+    return asked.plan(plan(asked.statistic, asked.view.schema, epsilon, norm))
 
 
 def _planner(statistic: Statistic, calibrate: Calibrate) -> Calibrate:

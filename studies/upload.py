@@ -59,7 +59,8 @@ def _take_in(folder: Path) -> None:
         vault, tally = Vault(folder / "vault"), Tally()
         task = ReadingTask.of(spec, Limits(), lineage_key=bytes(KEY_BYTES))
         with vault.writer("ds_study") as writer, SHARED.reading(stream, task) as channel:
-            write_files(writer, checked_blocks(channel, task, spec, tally), spec, tally)
+            blocks = checked_blocks(channel, task, spec, tally)
+            write_files(writer, blocks, spec, tally, task.ids())
             vault.publish(writer)
 
 

@@ -54,7 +54,11 @@ class Pause(Answer):
 
 
 class Dataset(Answer):
-    """The public facts of a data set; ``rows`` is None under add_remove."""
+    """The public facts of a data set; ``rows`` is None under add_remove.
+
+    ``protects`` says in words who its releases protect; ``unit`` who a person is, None where one
+    row is one person.
+    """
 
     id: str
     name: str
@@ -63,6 +67,8 @@ class Dataset(Answer):
     columns: dict[str, Any]
     rows: int | None = None
     max_rows: int | None = None
+    unit: dict[str, Any] | None = None
+    protects: str | None = None
     budget: Any = None
     policy: Any = None
 

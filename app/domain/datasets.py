@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
+from app.domain.units import UnitSpec, parse_unit
 from mechanisms.privacy import Adjacency
 
 MAX_NAME_LENGTH = 100
@@ -127,20 +128,33 @@ class DerivedSpec:
 class ColumnsSpec:
     """The declared columns, in order, with the adjacency and the public row bound.
 
-    ``derived`` are those computed from them, each from columns before it.
+    ``derived`` are those computed from them, each from columns before it. ``unit`` says who a
+    person is, where one may have several rows.
 
     Raises
     ------
     InvalidSpecError
         No columns, a name that is not printable text of at most 100
-        characters, ``"drop"`` under replace-one, or a ``max_rows`` that is
-        absent under add-remove or not positive.
+        characters, ``"drop"`` under replace-one, a ``max_rows`` that is
+        absent under add-remove or not positive, or a unit that does not fit.
     """
 
     columns: Mapping[str, ColumnSpec]
     adjacency: Adjacency
     max_rows: int | None = None
     derived: Mapping[str, DerivedSpec] = field(default_factory=dict)
+    unit: UnitSpec | None = None
+
+    @property
+    def in_file(self) -> Mapping[str, ColumnSpec]:
+        """Return the columns that are read from the file: all but counts of a person's rows."""
+        counted = frozenset() if self.unit is None else self.unit.counted
+        return {name: column for name, column in self.columns.items() if name not in counted}
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Return the names of what is read from the file: those columns, and whose a row is."""
+        return (*self.in_file, *(() if self.unit is None else (self.unit.column,)))
 
     @property
     def stored(self) -> Mapping[str, ColumnSpec | DerivedSpec]:
@@ -165,6 +179,16 @@ class ColumnsSpec:
                     raise InvalidSpecError(
                         f"columns.{name}.missing", '"drop" is offered under add_remove only'
                     )
+        self._check_unit()
+
+    def _check_unit(self) -> None:
+        if self.unit is None:
+            return
+        kinds = {name: str(body["type"]) for name, body in columns_json(self).items()}
+        if not _is_text(self.unit.column, MAX_NAME_LENGTH):
+            raise InvalidSpecError("unit.column", "must be the name of a column of the file")
+        for place, detail in self.unit.faults(kinds, self.adjacency):
+            raise InvalidSpecError(place, detail)
 
 
 def column_named(name: str) -> str:
@@ -197,10 +221,12 @@ def parse_columns(
     adjacency: Adjacency,
     max_rows: int | None,
     derived: Mapping[str, Mapping[str, object]] | None = None,
+    unit: Mapping[str, object] | None = None,
 ) -> ColumnsSpec:
     """Read the ``columns`` of a data set spec, as they stand in JSON.
 
-    ``derived`` are those computed from them, as :func:`derived_json` returns them.
+    ``derived`` are those computed from them, as :func:`derived_json` returns them, and ``unit``
+    is as :func:`app.domain.units.unit_json` returns it.
 
     Raises
     ------
@@ -215,7 +241,13 @@ def parse_columns(
             place = ".".join(part for part in ("columns", name, error.field_name) if part)
             raise InvalidSpecError(place, error.detail) from None
     made = {name: _parse_derived(column) for name, column in (derived or {}).items()}
-    return ColumnsSpec(columns=parsed, adjacency=adjacency, max_rows=max_rows, derived=made)
+    return ColumnsSpec(
+        columns=parsed,
+        adjacency=adjacency,
+        max_rows=max_rows,
+        derived=made,
+        unit=None if unit is None else parse_unit(unit),
+    )
 
 
 def columns_json(spec: ColumnsSpec) -> dict[str, dict[str, object]]:

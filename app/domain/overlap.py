@@ -34,6 +34,10 @@ three quarters of all columns of one of the two files, by their number and by th
 bits. A column by which two rows agree often counts as the part of a column that its
 entropy is of one bit. A list of all numbers, or of all days, counts as none.
 
+*People with ids.* Two data sets that both declare whose their rows are hold the same people where
+their ids are the same texts: no chance is discounted. Files that number their people from 1 are
+taken for the same people, since nothing says that they are others; an admin can say so.
+
 *Other people's data.* What is told of a comparison tells something of earlier data. Who
 uploaded that has seen it; nobody else may ask for single persons by uploads of a few
 rows. So with the data of others nothing is compared below :data:`OTHERS`, and an upload
@@ -180,6 +184,15 @@ def beyond_chance(chance: float, *, compared: int, common: int, floor: Floor = O
     if chance == 1 or share - chance < (MIN_SHARE + chance / 2) * (1 - chance):
         return False
     return compared * _divergence_bits(share, chance) >= MIN_BITS
+
+
+def same_people(*, compared: int, common: int, floor: Floor = OWN) -> bool:
+    """Say whether ``common`` of ``compared`` people are too many to be strangers, by their ids.
+
+    >>> same_people(compared=100, common=10), same_people(compared=100, common=2)
+    (True, False)
+    """
+    return beyond_chance(0.0, compared=compared, common=common, floor=floor)
 
 
 def chance_of_pair(equal: int, *, rows: int, bits: float) -> float:

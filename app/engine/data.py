@@ -230,6 +230,7 @@ def stored_columns(stored: Stored) -> Mapping[str, Column]:
         adjacency=Adjacency(facts["adjacency"]),
         max_rows=facts["max_rows"],
         derived=facts.get("derive"),
+        unit=facts.get("unit"),
     )
     return schema_of(spec, rows=None).columns
 

@@ -14,6 +14,7 @@ from app.domain.datasets import (
     InvalidSpecError,
     NumberSpec,
 )
+from app.domain.units import protected_by
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.expressions.definitions import Definition, NamedError, derived_columns
 from mechanisms.expressions.derived import DefinitionError, DerivedColumn
@@ -48,6 +49,7 @@ def schema_of(spec: ColumnsSpec, *, rows: int | None) -> Schema:
         adjacency=spec.adjacency,
         rows=rows if spec.adjacency is Adjacency.REPLACE_ONE else None,
         max_rows=spec.max_rows,
+        protects=protected_by(spec.unit),
     )
 
 

@@ -21,7 +21,6 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from app.domain.datasets import ColumnsSpec
 from app.domain.problems import Problem
 from app.processes.channel import Message, problem_json, send
 from app.processes.child import confine
@@ -29,7 +28,6 @@ from app.uploads.cells import Codes
 from app.uploads.ingest import ingest
 from app.uploads.limits import Limits
 from app.uploads.reading_task import ReadingTask
-from app.uploads.row_digests import RowDigester
 
 _MESSAGE_BYTES = 1 << 20
 
@@ -45,8 +43,7 @@ def _read(file: int, channel: Connection) -> None:
     limits = task.upload_limits()
     try:
         _confine(limits)
-        digester = task.digester()
-        for message, body in _messages(file, task.spec(), limits, digester):
+        for message, body in _messages(file, task, limits):
             send(channel, message, body)
     except BrokenPipeError:
         raise
@@ -66,14 +63,14 @@ def _confine(limits: Limits) -> None:
     confine(allowed, oom_score=1000)
 
 
-def _messages(
-    file: int, spec: ColumnsSpec, limits: Limits, digester: RowDigester | None
-) -> Iterator[tuple[Message, bytes]]:
+def _messages(file: int, task: ReadingTask, limits: Limits) -> Iterator[tuple[Message, bytes]]:
+    spec, digester, ids = task.spec(), task.digester(), task.ids()
     counts: Counter[str] = Counter()
     # Opened again: a reader that was given up and is not gone yet moves its own position.
     with Path(f"/dev/fd/{file}").open("rb", buffering=0) as stream:
         stream.seek(0)
-        for block in ingest(stream, spec, limits=limits, counts=counts, digester=digester):
+        blocks = ingest(stream, spec, limits=limits, counts=counts, digester=digester, ids=ids)
+        for block in blocks:
             for body in _bodies(list(block.values())):
                 yield Message.BLOCK, body
     if digester is not None:

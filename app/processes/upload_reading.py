@@ -26,15 +26,15 @@ from typing import BinaryIO
 
 import numpy as np
 
-from app.domain.datasets import CategorySpec, ColumnSpec, ColumnsSpec, DerivedSpec
+from app.domain.datasets import ColumnsSpec
 from app.domain.problems import Problem
 from app.processes.channel import Message, StarvedError, receive
 from app.processes.forking import Forks
 from app.uploads.cells import Codes
+from app.uploads.people.wire import Range, words_of
 from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.row_digests import MalformedError, RowDigests, key_name
 from app.uploads.trouble import UNREADABLE, Trouble, Troubles
-from mechanisms.domain import CODE_MAX
 
 _LOG = logging.getLogger(__name__)
 _REFUSALS = ("invalid-upload", "too-large")
@@ -105,8 +105,9 @@ def checked_blocks(
         It was to read in spare time, and there is none.
     """
     received = partial(_received, channel, task.upload_limits().silence_s, spare=spare)
+    words = words_of(spec)
     while (message := received())[0] is Message.BLOCK:
-        yield _block(message[1], spec)
+        yield _block(message[1], words)
     key = task.key()
     if message[0] is Message.DIGESTS and key is not None:
         tally.digests = _digests(message[1], key)
@@ -141,24 +142,16 @@ def _received(channel: Connection, patience_s: float, *, spare: bool) -> tuple[M
         raise _unreadable() from None
 
 
-def _block(body: memoryview, spec: ColumnsSpec) -> Mapping[str, Codes]:
+def _block(body: memoryview, words: Mapping[str, Range]) -> Mapping[str, Codes]:
     """Return a block, once every code is one that the declaration can give."""
     try:
-        codes = np.frombuffer(body, dtype=np.int32).reshape(len(spec.stored), -1)
+        codes = np.frombuffer(body, dtype=np.int32).reshape(len(words), -1)
     except ValueError:
         raise _unreadable() from None
-    for column, own in zip(spec.stored.values(), codes, strict=True):
-        low, high = _range(column)
+    for (low, high), own in zip(words.values(), codes, strict=True):
         if len(own) and not low <= int(own.min()) <= int(own.max()) <= high:
             raise _unreadable()
-    return dict(zip(spec.stored, codes, strict=True))
-
-
-def _range(column: ColumnSpec | DerivedSpec) -> tuple[int, int]:
-    match column:
-        case CategorySpec():
-            return 0, len(column.values) - 1
-    return -CODE_MAX, CODE_MAX
+    return dict(zip(words, codes, strict=True))
 
 
 def _digests(body: memoryview, key: bytes) -> RowDigests:

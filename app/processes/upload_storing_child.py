@@ -60,7 +60,7 @@ def _store(order: StoringOrder, reading: Connection, answering: Connection) -> N
     writer = VaultWriter(order.dataset, Path(order.directory))
     spec, tally = task.spec(), Tally()
     blocks = checked_blocks(reading, task, spec, tally, spare=order.spare)
-    stored = write_files(writer, blocks, spec, tally)
+    stored = write_files(writer, blocks, spec, tally, task.ids())
     if stored.digests is not None:
         send(answering, Message.DIGESTS, stored.digests)
     outcome = {"rows": stored.rows, "filled": dict(stored.filled), "dropped": stored.dropped}

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from app.domain.datasets import BooleanSpec, CategorySpec, ColumnSpec, ColumnsSpec, Fill, Missing
 from app.engine.schema import column_of, derived_of
-from app.uploads.prf import BLANK
+from app.uploads.people.sending import PeopleWords
+from app.uploads.prf import BLANK, Prf
 from app.uploads.row_digests import RowDigester
 from app.uploads.trouble import (
     MAX_LISTED,
@@ -93,21 +94,29 @@ class RowEncoder:
     """Encodes rows of all declared columns; ``counts`` tallies what was filled or left out.
 
     ``derived`` says how more columns are made of those. ``digester`` sees every row's cells as
-    they are in the file.
+    they are in the file. ``people`` says whose rows are whose.
     """
 
     encoders: Mapping[str, Encoder]
     derived: Mapping[str, DerivedColumn]
     counts: Counter[str]
     digester: RowDigester | None = None
+    people: PeopleWords | None = None
 
     @classmethod
     def of(
-        cls, spec: ColumnsSpec, counts: Counter[str], digester: RowDigester | None = None
+        cls,
+        spec: ColumnsSpec,
+        counts: Counter[str],
+        digester: RowDigester | None = None,
+        ids: Prf | None = None,
     ) -> RowEncoder:
-        """Return the encoder of a declaration."""
-        encoders = {name: Encoder.of(column) for name, column in spec.columns.items()}
-        return cls(encoders, derived_of(spec), counts, digester)
+        """Return the encoder of a declaration; ``ids`` digests ids where there are any."""
+        encoders = {name: Encoder.of(column) for name, column in spec.in_file.items()}
+        people = None if spec.unit is None or ids is None else PeopleWords(spec, ids)
+        # what a person's rows are reduced to is what columns are derived from
+        later = spec.unit is not None and spec.unit.reduce is not None
+        return cls(encoders, {} if later else derived_of(spec), counts, digester, people)
 
     def encode(
         self,
@@ -151,6 +160,8 @@ class RowEncoder:
             self.digester.add(plain, {name: frame[name] for name in looked_at})
         for name, column in self.derived.items():
             block[name] = column.codes(block, masks)
+        if self.people is not None:
+            block = self.people.words(frame, block, plain, masks)
         if dropped is not None:
             self.counts[DROPPED] += int(dropped.sum())
             block = {name: codes[~dropped] for name, codes in block.items()}

@@ -61,7 +61,7 @@ def csv_blocks(
 
 def name_troubles(names: Sequence[str], spec: ColumnsSpec) -> Iterator[Trouble]:
     """Yield a trouble for every declared column that is not in the file just once."""
-    for name in spec.columns:
+    for name in spec.read:
         occurrences = names.count(name)
         if occurrences != 1:
             yield Trouble(None, name, TWICE if occurrences else ABSENT)
@@ -83,14 +83,14 @@ class _Parser:
     ) -> None:
         self._width = len(names)
         self._troubles = troubles
-        wanted = sorted((names.index(name), name) for name in {*spec.columns, *more})
+        wanted = sorted((names.index(name), name) for name in {*spec.read, *more})
         self._places = [place for place, _ in wanted]
         self._names = [name for _, name in wanted]
         texts: dict[str, Any] = {str(place): pl.String() for place in range(len(names))}
         numbers = {
             str(place): pl.Float64()
             for place, name in wanted
-            if isinstance(spec.columns.get(name), NumberSpec)
+            if isinstance(spec.in_file.get(name), NumberSpec)
         }
         self._typed, self._texts = texts | numbers, texts
 

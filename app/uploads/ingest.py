@@ -24,8 +24,9 @@ from app.uploads.csv_records import Source
 from app.uploads.limits import RATIO_FREE_BYTES, Limits
 from app.uploads.parquet_file import MAGIC as PARQUET
 from app.uploads.parquet_file import parquet_blocks
+from app.uploads.prf import Prf
 from app.uploads.row_digests import RowDigester
-from app.uploads.trouble import Troubles, UnreadableError, too_large
+from app.uploads.trouble import MORE_ROWS, Troubles, UnreadableError, too_large
 
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
@@ -38,8 +39,11 @@ def ingest(
     limits: Limits | None = None,
     counts: Counter[str] | None = None,
     digester: RowDigester | None = None,
+    ids: Prf | None = None,
 ) -> Iterator[Mapping[str, Codes]]:
     """Yield the declared columns of an upload as blocks of int32 codes, in stored order.
+
+    Where the spec has a unit, they are the words of :mod:`app.uploads.people.wire`.
 
     Parameters
     ----------
@@ -55,6 +59,8 @@ def ingest(
         :data:`app.uploads.cells.DROPPED` how many rows were left out.
     digester
         Sees every row as it is in the file, with the numbers of its first columns.
+    ids
+        What digests people's ids, where the spec has a unit.
 
     Raises
     ------
@@ -64,13 +70,13 @@ def ingest(
     """
     limits = limits or Limits()
     troubles = Troubles()
-    encoder = RowEncoder.of(spec, Counter() if counts is None else counts, digester)
+    encoder = RowEncoder.of(spec, Counter() if counts is None else counts, digester, ids)
     rows = 0
     try:
         for block in _blocks(stream, spec, encoder=encoder, limits=limits, troubles=troubles):
             rows += len(next(iter(block.values())))
-            if spec.max_rows is not None and rows > spec.max_rows:
-                raise UnreadableError("the file has more rows than the declared max_rows")
+            if spec.unit is None and spec.max_rows is not None and rows > spec.max_rows:
+                raise UnreadableError(MORE_ROWS)
             yield block
     except UnreadableError as error:
         troubles.extend([error.trouble])

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from app.domain.overlap import MIN_BITS, OTHERS, OWN, Floor, is_below, overlaps
+from app.domain.overlap import (
+    MIN_BITS,
+    OTHERS,
+    OWN,
+    Floor,
+    is_below,
+    overlaps,
+    same_people,
+)
 from app.uploads.file_overlap import NewFile
 from app.uploads.pools import Pool, in_both
 from app.uploads.row_digests import ALL, FILE, SINGLE, Kept, RowDigests
+from app.uploads.samples import Sample
 
 
 class Newcomer:
@@ -36,6 +45,8 @@ class Newcomer:
     def overlaps(self, old: RowDigests, floor: Floor = OWN) -> bool:
         """Say whether both hold largely the same rows; see :mod:`app.domain.overlap`."""
         new = self._digests
+        if _people_overlap(new.people, old.people, floor):
+            return True
         if new.whole is not None and new.whole == old.whole and new.whole_bits >= MIN_BITS:
             return new.kept[0].sample.rows >= floor.compared
         pairs = (*_same_columns(new, old), *self._common_singles(old, floor))
@@ -71,6 +82,15 @@ def _same_columns(new: RowDigests, old: RowDigests) -> Iterator[tuple[Kept, Kept
             for label in kept.labels
             if label in by_label
         }.values()
+
+
+def _people_overlap(one: Sample | None, other: Sample | None, floor: Floor) -> bool:
+    if one is None or other is None:
+        return False
+    limit = min(one.limit, other.limit)
+    ours, theirs = one.below(limit), other.below(limit)
+    compared = min(len(ours), len(theirs))
+    return same_people(compared=compared, common=in_both(ours, theirs), floor=floor)
 
 
 def _samples_overlap(one: Kept, other: Kept, floor: Floor) -> bool:

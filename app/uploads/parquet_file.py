@@ -52,9 +52,11 @@ def parquet_blocks(
         return
     troubles.extend(
         Trouble(None, name, WRONG_TYPE)
-        for name, column in spec.columns.items()
+        for name, column in spec.in_file.items()
         if not _fits(types[name], column)
     )
+    if spec.unit is not None and not _names_people(types[spec.unit.column]):
+        troubles.extend([Trouble(None, spec.unit.column, WRONG_TYPE)])
     if troubles:
         return
     frame = pl.scan_parquet(path, glob=False, hive_partitioning=False, low_memory=True)
@@ -63,8 +65,10 @@ def parquet_blocks(
         raise too_large("max_upload_rows", limits.max_upload_rows)
     first = () if encoder.digester is None else first_columns(list(types))
     looked_at = _affordable({name: types[name] for name in first}, declared)
-    others = [name for name in looked_at if name not in spec.columns]
+    others = [name for name in looked_at if name not in spec.read]
     wanted = [*_casts(spec), *(_plain(name, types[name]) for name in others)]
+    if spec.unit is not None:
+        wanted.append(_texts(spec.unit.column, types[spec.unit.column]))
     row = 1
     for batch in _batches(frame.select(wanted), len(wanted)):
         block = encoder.encode(batch, row, troubles, looked_at)
@@ -125,8 +129,20 @@ def _casts(spec: ColumnsSpec) -> list[pl.Expr]:
     """Cast numbers to floats, and the rest to the text a CSV file would have."""
     return [
         _named(name).cast(pl.Float64 if isinstance(column, NumberSpec) else pl.String)
-        for name, column in spec.columns.items()
+        for name, column in spec.in_file.items()
     ]
+
+
+def _names_people(kind: pl.DataType) -> bool:
+    """Say whether a column of this type can hold ids."""
+    texts = isinstance(kind, pl.String | pl.Categorical | pl.Enum)
+    return texts or kind.is_numeric() or kind == pl.Null
+
+
+def _texts(name: str, kind: pl.DataType) -> pl.Expr:
+    """Read ids as the texts that a CSV file would have."""
+    column = _named(name)
+    return (column.fill_nan(None) if kind.is_float() else column).cast(pl.String)
 
 
 def _plain(name: str, kind: pl.DataType) -> pl.Expr:

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from app.domain.datasets import ColumnsSpec, columns_json, derived_json, parse_columns
+from app.domain.units import unit_json
 from app.uploads.limits import Limits
-from app.uploads.row_digests import RowDigester, RowDigests
+from app.uploads.prf import Prf
+from app.uploads.row_digests import KEY_BYTES, RowDigester, RowDigests
 from mechanisms.privacy import Adjacency
 
 
@@ -27,6 +29,7 @@ class ReadingTask:
     adjacency: str
     max_rows: int | None
     limits: Mapping[str, Any]
+    unit: Mapping[str, Any] | None = None
     lineage_key: str | None = None
 
     @classmethod
@@ -40,6 +43,7 @@ class ReadingTask:
             adjacency=spec.adjacency.value,
             max_rows=spec.max_rows,
             limits={each.name: getattr(limits, each.name) for each in fields(limits)},
+            unit=None if spec.unit is None else unit_json(spec.unit),
             lineage_key=None if lineage_key is None else lineage_key.hex(),
         )
 
@@ -59,6 +63,7 @@ class ReadingTask:
             adjacency=Adjacency(self.adjacency),
             max_rows=self.max_rows,
             derived=self.derived,
+            unit=self.unit,
         )
 
     def upload_limits(self) -> Limits:
@@ -73,6 +78,10 @@ class ReadingTask:
         """Return what makes the rows' digests, if that is asked for."""
         key = self.key()
         return None if key is None else RowDigester(key, self.spec())
+
+    def ids(self) -> Prf:
+        """Return what digests people's ids, and chooses among their rows."""
+        return Prf(self.key() or bytes(KEY_BYTES))
 
 
 @dataclass(slots=True)

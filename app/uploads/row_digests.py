@@ -12,6 +12,9 @@ True is 1 and false is 0. Other texts count without surrounding blanks and witho
 case, and as numbers when they read as numbers. Missing and unknown cells count as
 nothing.
 
+*People.* Where the spec has a unit, the first half of each person's digest is kept too
+(:mod:`app.uploads.people`): it finds the same person in another file exactly.
+
 *Subsets.* Rows are sampled over all declared columns; over 16 halves of the columns,
 told by 8 bits of each name's keyed hash, so that some halves survive when a few
 columns are dropped or added; and over every single number column, which finds
@@ -46,7 +49,7 @@ KEY_BYTES = 32
 ALL = "all"
 SINGLE = "single"
 FILE = "file"
-VERSION = 2
+VERSION, WITH_PEOPLE = 2, 3
 _WITHOUT_FILE = 1
 _HALVING_BITS = 8
 _FIRST_NUMBERS = 16
@@ -89,7 +92,7 @@ class RowDigests:
     ``key`` tells under which key they were made. ``whole`` is the digest of all
     rows with their counts, None when too many are different, and ``whole_bits``
     how unlikely chance is to repeat them. ``file`` is empty where an earlier version
-    made them.
+    made them. ``people`` are those whose rows they are, where the spec has a unit.
     """
 
     key: str
@@ -97,18 +100,23 @@ class RowDigests:
     whole: str | None
     whole_bits: float
     file: FileDigests = field(default_factory=FileDigests)
+    people: Sample | None = None
 
     def to_bytes(self) -> bytes:
         """Return the stored form: a line of JSON, then the samples' digests."""
         header = {
-            "version": VERSION,
+            "version": VERSION if self.people is None else WITH_PEOPLE,
             "key": self.key,
             "whole": self.whole,
             "whole_bits": self.whole_bits,
             "samples": [kept.facts() for kept in self.kept],
             "file": self.file.facts(),
         }
-        body = b"".join(kept.sample.digests.astype("<u8").tobytes() for kept in self.kept)
+        samples = [kept.sample for kept in self.kept]
+        if self.people is not None:
+            header["people"] = self.people.facts()
+            samples.append(self.people)
+        body = b"".join(sample.digests.astype("<u8").tobytes() for sample in samples)
         line = json.dumps(header, separators=(",", ":")).encode()
         return line + b"\n" + body + self.file.body()
 
@@ -124,26 +132,30 @@ class RowDigests:
         line, _, body = content.partition(b"\n")
         try:
             header: dict[str, Any] = json.loads(line)
-            if header["version"] not in (_WITHOUT_FILE, VERSION):
+            if header["version"] not in (_WITHOUT_FILE, VERSION, WITH_PEOPLE):
                 raise ValueError("another version")
-            sizes = [int(facts["size"]) for facts in header["samples"]]
+            people = [header["people"]] if header["version"] == WITH_PEOPLE else []
+            sizes = [int(facts["size"]) for facts in (*header["samples"], *people)]
             end = 8 * sum(sizes)
             if min(sizes, default=0) < 0 or end > len(body):
                 raise ValueError("other sizes")
             digests = np.frombuffer(body[:end], dtype="<u8").astype(np.uint64, copy=False)
             pieces = np.split(digests, np.cumsum(sizes)[:-1])
-            samples = map(Sample.of, header["samples"], pieces)
             kept = tuple(
-                Kept(tuple(map(str, facts["labels"])), sample, float(facts["bits"]))
-                for facts, sample in zip(header["samples"], samples, strict=True)
+                Kept(
+                    tuple(map(str, facts["labels"])), Sample.of(facts, piece), float(facts["bits"])
+                )
+                for facts, piece in zip(header["samples"], pieces, strict=False)
             )
-            file = header["file"] if header["version"] == VERSION else FileDigests().facts()
+            with_file = header["version"] != _WITHOUT_FILE
+            file = header["file"] if with_file else FileDigests().facts()
             return cls(
                 header["key"],
                 kept,
                 header["whole"],
                 float(header["whole_bits"]),
                 FileDigests.of(file, body[end:]),
+                Sample.of(people[0], pieces[-1]) if people else None,
             )
         except (ValueError, KeyError, TypeError) as error:
             raise MalformedError("these are no row digests") from error
@@ -167,7 +179,7 @@ class RowDigester:
 
     def __init__(self, key: bytes, spec: ColumnsSpec) -> None:
         self._key = key
-        self._columns = {name: _column_of(key, column) for name, column in spec.columns.items()}
+        self._columns = {name: _column_of(key, column) for name, column in spec.in_file.items()}
         # the set of all columns comes first
         self._subsets = tuple(
             (
@@ -175,7 +187,7 @@ class RowDigester:
                 labels,
                 Sampler(_KEEP_ROWS if ALL in labels else _KEEP_HALF, patient=ALL in labels),
             )
-            for columns, labels in _subsets(key, tuple(spec.columns)).items()
+            for columns, labels in _subsets(key, tuple(spec.in_file)).items()
         )
         numbers = [name for name, column in self._columns.items() if column.table is None]
         keep = max(64, min(_KEEP_SINGLE, _KEEP_SINGLES // max(1, len(numbers))))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,11 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.domain.datasets import ColumnsSpec, columns_json, derived_json
+from app.domain.units import unit_json
 from app.engine.executor import Part
 from app.engine.schema import schema_of
 from app.uploads.cells import DROPPED
+from app.uploads.people.taking import PeopleRows
+from app.uploads.prf import Prf
 from app.uploads.reading_task import Tally
 from app.uploads.sketching import SketchBuilder
+from app.uploads.trouble import MORE_ROWS, Trouble, Troubles
 from mechanisms.contract import Block
 from mechanisms.domain import CategoryColumn, Column
 
@@ -63,27 +67,35 @@ class Ingested:
 
 
 def write_files(
-    writer: Writer, blocks: Iterable[Block], spec: ColumnsSpec, tally: Tally
+    writer: Writer, blocks: Iterable[Block], spec: ColumnsSpec, tally: Tally, ids: Prf
 ) -> Ingested:
     """Write the files of an upload from what its reader yields, and counts in ``tally``.
+
+    ``ids`` chooses among people's rows, where the spec has a unit.
 
     Raises
     ------
     Problem
-        What the reader refuses.
+        What the reader refuses; ``invalid-upload`` for more rows than ``max_rows``.
     """
     columns = schema_of(spec, rows=None).columns
     sketches = SketchBuilder(columns)
+    people = None if spec.unit is None else PeopleRows(spec, ids, writer.directory)
+    blocks = blocks if people is None else people.taken(blocks)
     rows = 0
     with _Background() as background:
         for part in regroup(blocks, part_rows(len(columns))):
             rows += _height(part)
+            if spec.max_rows is not None and rows > spec.max_rows:
+                raise Troubles([Trouble(None, None, MORE_ROWS)]).refusal()
             background.run(partial(_store_part, writer, sketches, columns, part))
     for name, content in sketches.files(writer.parts):
         writer.attach(name, content)
-    counts = tally.counts
+    counts, digests = tally.counts, None
     writer.finish(_facts(spec, counts))
-    digests = None if tally.digests is None else tally.digests.to_bytes()
+    if tally.digests is not None:
+        persons = None if people is None else people.people()
+        digests = replace(tally.digests, people=persons).to_bytes()
     filled = {name: count for name, count in counts.items() if name != DROPPED}
     return Ingested(rows, filled, counts[DROPPED], digests)
 
@@ -138,7 +150,9 @@ def _narrowed(codes: NDArray[np.int32], column: Column) -> NDArray[np.integer[An
 
 
 def _facts(spec: ColumnsSpec, counts: Counter[str]) -> dict[str, object]:
+    unit = {} if spec.unit is None else {"unit": unit_json(spec.unit)}
     return {
+        **unit,
         "columns": columns_json(spec),
         "derive": derived_json(spec),
         "adjacency": spec.adjacency.value,

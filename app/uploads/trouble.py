@@ -15,6 +15,7 @@ NOT_FINITE = "not a finite number"
 NOT_A_NUMBER = "not a number"
 NOT_A_BOOLEAN = "not true, false, 1 or 0"
 UNKNOWN_VALUE = "not one of the declared values"
+MORE_ROWS = "the file has more rows than the declared max_rows"
 UNREADABLE = "the file cannot be read within the limits of memory and time, or is damaged"
 
 

@@ -67,7 +67,8 @@ class StoringHere:
     def take_in(self, writer: Writer, stream: BinaryIO, task: ReadingTask) -> Ingested:
         with SHARED.reading(stream, task, scratch=writer.directory) as channel:
             spec, tally = task.spec(), Tally()
-            return write_files(writer, checked_blocks(channel, task, spec, tally), spec, tally)
+            blocks = checked_blocks(channel, task, spec, tally)
+            return write_files(writer, blocks, spec, tally, task.ids())
 
     def close(self) -> None:
         pass

@@ -11,6 +11,7 @@ from app.api.answers.base import Answer
 from app.api.answers.budgets import DatasetBudgetAnswer, budget_fields
 from app.api.answers.paging import json_page_of
 from app.domain.datasets import columns_json, derived_json
+from app.domain.units import unit_json
 from app.services.datasets.datasets import DatasetView, policy_json
 
 
@@ -29,6 +30,10 @@ class DatasetAnswer(Answer):
     """Public under replace_one, null under add_remove."""
     max_rows: int | None
     """The declared bound on the row count; null where none was declared."""
+    unit: dict[str, Any] | None
+    """Who a person is, as in the spec; null where one row is one person."""
+    protects: str
+    """Who is protected by its releases, in words."""
     columns: dict[str, dict[str, Any]]
     """The columns by name, as in the spec. A derived one has its bounds and, as `expr`, what it is
     made of."""
@@ -54,6 +59,8 @@ def dataset_answer(view: DatasetView) -> DatasetAnswer:
         adjacency=facts.schema.adjacency.value,
         rows=record.rows,
         max_rows=facts.columns.max_rows,
+        unit=None if facts.columns.unit is None else unit_json(facts.columns.unit),
+        protects=facts.schema.protects.words,
         columns=columns_json(facts.columns) | derived_json(facts.columns),
         status=record.status.value,
         account=record.account,

@@ -31,6 +31,8 @@ class GuaranteeAnswer(Answer):
     """The privacy loss that the release is limited to."""
     adjacency: Literal["replace_one", "add_remove"]
     """Which data sets count as neighbours."""
+    protects: str = Field(default="one row is one person", examples=["one person, up to 5 rows"])
+    """Who is protected, in words: whose rows may come and go together."""
     sensitivity: str
     """How much neighbouring data sets may differ, exactly or at most, in `sensitivity_unit`."""
     sensitivity_unit: str

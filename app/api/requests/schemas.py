@@ -29,6 +29,7 @@ from app.domain.datasets import InvalidSpecError, column_named
 from app.domain.policies import Policy, Review
 from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
+from app.domain.units import Reducer
 from app.services.datasets.datasets import NewDataset
 from app.services.datasets.declarations import declared_columns
 from app.services.plans.questions import POLICY_KINDS, AnyStatistic, Question, with_derived
@@ -36,7 +37,7 @@ from app.services.releases.pauses import Paused
 from app.services.releases.reviews import Decision
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.expressions.parsing import LONGEST
-from mechanisms.privacy import MAX_EPSILON_NANOS, Adjacency, Epsilon
+from mechanisms.privacy import MAX_EPSILON_NANOS, MOST_ROWS_OF_ONE, Adjacency, Epsilon
 from mechanisms.statistics.questions import Derived
 from mechanisms.statistics.stack import MechanismName, NormName
 
@@ -172,6 +173,22 @@ class DeriveSpec(Request):
     """The largest value, if it is to be less than what follows from the columns' bounds."""
 
 
+class UnitSpec(Request):
+    """Who a person is, where one may have several rows (add_remove only)."""
+
+    column: Name = Field(examples=["person_id"])
+    """The file's column that tells whose a row is. Only keyed digests of it are stored, so it is
+    none of `columns`. A row without an id is a person of its own."""
+    max_rows: int | None = Field(default=None, ge=1, le=MOST_ROWS_OF_ONE, examples=[5])
+    """How many rows of one person are stored at most; the rest are left out. Required, unless rows
+    are reduced."""
+    reduce: dict[Name, Reducer] | None = Field(
+        default=None, min_length=1, examples=[{"spend": "sum", "visits": "count"}]
+    )
+    """Make one row of each person's rows: what becomes of each column. A column that is not named
+    keeps the last row's. A `count` is of rows, and the file need not have such a column."""
+
+
 class BudgetSpec(Request):
     """What a new account starts with, and how it counts."""
 
@@ -242,6 +259,8 @@ class DatasetSpec(Request):
     )
     """Columns computed from those, each from one row alone, by name: an expression, or one with
     narrower `lower` and `upper`. They are stored and may be asked about like any other."""
+    unit: UnitSpec | None = Field(default=None, examples=[{"column": "person_id", "max_rows": 5}])
+    """Who a person is, where one may have several rows. Without it one row is one person."""
     budget: BudgetSpec | None = Field(default=None, examples=[_SPEC["budget"]])
     """What its account may spend. Required unless `account` names an existing budget."""
     account: Printable | None = Field(default=None, max_length=100, examples=["acc_2f7c"])
@@ -273,7 +292,11 @@ class DatasetSpec(Request):
         }
         try:
             parsed = declared_columns(
-                columns, derive, adjacency=self.adjacency, max_rows=self.max_rows
+                columns,
+                derive,
+                adjacency=self.adjacency,
+                max_rows=self.max_rows,
+                unit=None if self.unit is None else self.unit.model_dump(),
             )
         except InvalidSpecError as error:
             raise self._refusal(error) from None

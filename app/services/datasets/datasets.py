@@ -18,6 +18,7 @@ from app.domain.ledger import Balance
 from app.domain.policies import Policy, Review
 from app.domain.problems import Problem
 from app.domain.roles import Role
+from app.domain.units import unit_json
 from app.engine.schema import schema_of
 from app.services.datasets.accounting import Meter, meter_of
 from app.services.datasets.accounts import delta_of, origin_of
@@ -305,6 +306,7 @@ def facts_of(record: DatasetRecord) -> DatasetFacts:
         adjacency=Adjacency(spec["adjacency"]),
         max_rows=spec["max_rows"],
         derived=spec.get("derive"),
+        unit=spec.get("unit"),
     )
     return DatasetFacts(
         record=record,
@@ -383,7 +385,7 @@ def _register(upload: _Admission, work: UnitOfWork) -> None:
         note = f"{upload.dataset} over {upload.comparison.named}: {new.overlap_reason}"
         work.accounts.system_entry("overlap_override", principal=person, note=note)
     add_remove = new.columns.adjacency is Adjacency.ADD_REMOVE
-    spec = {
+    spec: dict[str, object] = {
         "description": new.description,
         "adjacency": str(new.columns.adjacency),
         "max_rows": new.columns.max_rows,
@@ -392,6 +394,8 @@ def _register(upload: _Admission, work: UnitOfWork) -> None:
         "policy": policy_json(new.policy),
         "delta": origin.delta,
     }
+    if new.columns.unit is not None:
+        spec["unit"] = unit_json(new.columns.unit)
     work.datasets.insert(
         id=upload.dataset,
         name=new.name,

@@ -16,6 +16,7 @@ def declared_columns(
     *,
     adjacency: Adjacency,
     max_rows: int | None,
+    unit: Mapping[str, object] | None = None,
 ) -> ColumnsSpec:
     """Return the columns of a spec, and those it derives from them, as they stand in JSON.
 
@@ -23,13 +24,15 @@ def declared_columns(
     ----------
     derive
         By name: ``expr``, and ``lower`` and ``upper`` where they are narrowed.
+    unit
+        Who a person is: ``column``, ``max_rows`` and perhaps ``reduce``.
 
     Raises
     ------
     InvalidSpecError
         Anything that is not a sound declaration; the place names the column.
     """
-    spec = parse_columns(columns, adjacency=adjacency, max_rows=max_rows)
+    spec = parse_columns(columns, adjacency=adjacency, max_rows=max_rows, unit=unit)
     wanted = {
         name: WantedColumn(
             expression=str(column["expr"]),

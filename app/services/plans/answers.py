@@ -31,6 +31,7 @@ def guarantee_json(guarantee: Guarantee) -> dict[str, object]:
         "definition": guarantee.definition,
         "epsilon": str(guarantee.epsilon),
         "adjacency": str(guarantee.adjacency),
+        "protects": guarantee.protects,
         "sensitivity": guarantee.sensitivity,
         "sensitivity_unit": guarantee.sensitivity_unit,
         "theorem": guarantee.theorem,

@@ -16,8 +16,9 @@ from app.store import ReleaseRecord
 _MEMBERS = ("mechanism", "norm", "epsilon", "guarantee", "grid", "details")
 _PROSE = frozenset({"reason", "noise", "adjacent_output_space", "design"})
 _EXACT = frozenset({"guarantee", "grid"})
-_EXPLAINED = "reduction"
-"""What of a guarantee is a sentence: how the filter or the groups of the question were treated."""
+_EXPLAINED = frozenset({"reduction", "protects"})
+"""What of a guarantee is in words: how filter and groups were treated, and who is protected. How
+many rows a person may have is in ``details`` too, and follows from the data set."""
 _ROUNDING = 1e-9
 
 
@@ -36,9 +37,9 @@ def require_charged_plan(record: ReleaseRecord, *, plan: str, cost: int) -> None
 
     What says nothing of the law may differ: sentences (``reason``; in ``details``
     ``noise`` and ``adjacent_output_space``; the ``design`` follows from the question and the
-    data set, which do not change; ``reduction`` in the guarantee), and ``job``, since a release
-    keeps the deadline it was promised. Floats in ``details`` may differ in their last
-    digits: they describe, and another processor may round them otherwise.
+    data set, which do not change; ``reduction`` and ``protects`` in the guarantee), and
+    ``job``, since a release keeps the deadline it was promised. Floats in ``details`` may differ
+    in their last digits: they describe, and another processor may round them otherwise.
 
     Raises
     ------
@@ -57,8 +58,8 @@ def require_charged_plan(record: ReleaseRecord, *, plan: str, cost: int) -> None
 def _agree(name: str | None, kept: object, present: object) -> bool:
     """Return whether what a member of two plans says of the law is the same."""
     if name == "guarantee" and isinstance(kept, Mapping) and isinstance(present, Mapping):
-        kept = {each: value for each, value in kept.items() if each != _EXPLAINED}
-        present = {each: value for each, value in present.items() if each != _EXPLAINED}
+        kept = {each: value for each, value in kept.items() if each not in _EXPLAINED}
+        present = {each: value for each, value in present.items() if each not in _EXPLAINED}
     if name in _EXACT:
         return kept == present
     if isinstance(kept, Mapping) and isinstance(present, Mapping):

@@ -1,0 +1,99 @@
+"""Who a person is in a data set where one person may have several rows: all of it public.
+
+A column of the file tells whose a row is. Of a person's rows at most ``max_rows`` are kept, or
+``reduce`` makes one row of all of them. Without such a declaration one row is one person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from mechanisms.privacy import MOST_ROWS_OF_ONE, ONE_ROW, Adjacency, Protected
+
+Reducer = Literal["sum", "mean", "min", "max", "count", "first", "last"]
+REDUCERS: tuple[Reducer, ...] = get_args(Reducer)
+OTHERWISE: Reducer = "last"
+"""What becomes of a column that ``reduce`` does not name."""
+
+_NOT_OFFERED: Mapping[str, frozenset[Reducer]] = {
+    "boolean": frozenset({"sum", "mean", "count"}),
+    "category": frozenset({"sum", "mean", "min", "max", "count"}),
+}
+"""What cannot be made of a column of this type; numbers can have all of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitSpec:
+    """A person: the column of the file that names them, and what becomes of their rows.
+
+    ``max_rows`` is None only with ``reduce``, which says by column what is made of a person's
+    cells.
+    """
+
+    column: str
+    max_rows: int | None
+    reduce: Mapping[str, Reducer] | None = None
+
+    @property
+    def kept_rows(self) -> int:
+        """Return how many rows of one person are stored at most."""
+        return 1 if self.reduce is not None else (self.max_rows or 1)
+
+    @property
+    def counted(self) -> frozenset[str]:
+        """Return the columns that count a person's rows; the file need not have them."""
+        return frozenset(name for name, how in (self.reduce or {}).items() if how == "count")
+
+    @property
+    def protected(self) -> Protected:
+        """Return whom releases protect."""
+        if self.reduce is not None:
+            return Protected(1, "one person, whose rows are reduced to one")
+        rows = self.kept_rows
+        return Protected(rows, f"one person, up to {rows} {'row' if rows == 1 else 'rows'}")
+
+    def reducer(self, column: str) -> Reducer:
+        """Return what is made of a person's cells in a column."""
+        return (self.reduce or {}).get(column, OTHERWISE)
+
+    def faults(self, kinds: Mapping[str, str], adjacency: Adjacency) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong, each with its place: given the declared columns' types by name."""
+        if adjacency is not Adjacency.ADD_REMOVE:
+            yield "unit", "is offered under add_remove only: how many rows there are is private"
+        if self.column in kinds:
+            yield "unit.column", "must not be one of the columns: ids are never stored"
+        if self.max_rows is None and self.reduce is None:
+            yield "unit.max_rows", "is required, unless rows are reduced"
+        if self.max_rows is not None and not 1 <= self.max_rows <= MOST_ROWS_OF_ONE:
+            yield "unit.max_rows", f"must lie between 1 and {MOST_ROWS_OF_ONE}"
+        for position, (name, how) in enumerate((self.reduce or {}).items()):
+            place = f"unit.reduce[{position}]"
+            if name not in kinds:
+                yield place, "is none of the columns"
+            elif how in _NOT_OFFERED.get(kinds[name], ()):
+                yield place, f'"{how}" is not offered for a {kinds[name]}'
+        if self.counted >= kinds.keys():
+            yield "unit.reduce", "one column at least must be of the file, and not a count of rows"
+
+
+def protected_by(unit: UnitSpec | None) -> Protected:
+    """Return whom releases of a data set protect."""
+    return ONE_ROW if unit is None else unit.protected
+
+
+def unit_json(unit: UnitSpec) -> dict[str, object]:
+    """Return a unit as JSON-ready fields, as in the spec."""
+    told: dict[str, object] = {"column": unit.column, "max_rows": unit.max_rows}
+    return told if unit.reduce is None else {**told, "reduce": dict(unit.reduce)}
+
+
+def parse_unit(fields: Mapping[str, object]) -> UnitSpec:
+    """Return the inverse of :func:`unit_json`."""
+    most, reduce = fields["max_rows"], fields.get("reduce")
+    return UnitSpec(
+        column=str(fields["column"]),
+        max_rows=most if isinstance(most, int) else None,
+        reduce=reduce if isinstance(reduce, dict) else None,
+    )

@@ -1,0 +1,36 @@
+"""Whose a row is: a keyed digest of the id in it, of 128 bits; the id itself is never stored.
+
+Two ids are one person exactly if they are the same text, without surrounding blanks; a whole
+number is the same with and without a decimal point, as files write it. A row with no id has the
+digest 0 and is a person of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from app.uploads.prf import BLANK, Prf
+from app.uploads.samples import Digests
+
+Words = NDArray[np.int32]
+
+WORDS = 4
+"""A digest as words of 32 bits, as blocks carry them."""
+_WHOLE = r"^([+-]?\d+)\.0*$"
+
+
+def id_words(prf: Prf, cells: pl.Series) -> list[Words]:
+    """Return the digests of some ids, which are texts, as columns of words."""
+    texts = cells.str.strip_chars(BLANK).str.replace(_WHOLE, "$1").fill_null("")
+    here = (texts != "").to_numpy()
+    digests = np.zeros((len(texts), 2), dtype=np.uint64)
+    digests[here] = prf.of_ids(texts.filter(pl.Series(here)))
+    words = digests.view(np.int32)
+    return [np.ascontiguousarray(words[:, place]) for place in range(WORDS)]
+
+
+def digests_of(words: Words) -> Digests:
+    """Return the digests, of shape (n, 2), that rows of words are."""
+    return np.ascontiguousarray(words).view(np.uint64)

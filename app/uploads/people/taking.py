@@ -1,0 +1,88 @@
+"""The rows of an upload by person: what the reader sends becomes the rows that are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from app.domain.datasets import ColumnsSpec
+from app.uploads.people.ids import WORDS, Words, digests_of
+from app.uploads.people.keeping import by_person, kept
+from app.uploads.people.reducing import Grouping, Reduction
+from app.uploads.people.spill import Spill
+from app.uploads.people.wire import Codes, words_of
+from app.uploads.prf import Prf
+from app.uploads.samples import Digests, Sample, Sampler
+
+_KEEP_PEOPLE = 1 << 17
+
+
+class PeopleRows:
+    """Turns blocks of words into blocks of stored rows, person by person.
+
+    Parameters
+    ----------
+    spec
+        The declared columns, with their unit.
+    prf
+        What chooses among a person's rows, by a secret key.
+    directory
+        Where files may be made on the way.
+    """
+
+    def __init__(self, spec: ColumnsSpec, prf: Prf, directory: Path) -> None:
+        assert spec.unit is not None
+        self._words = list(words_of(spec))
+        self._stored = list(spec.stored)
+        self._most = spec.unit.kept_rows
+        self._prf = prf
+        self._reduction = None if spec.unit.reduce is None else Reduction(spec)
+        self._spill = Spill(directory, len(self._words))
+        self._people = Sampler(_KEEP_PEOPLE, patient=True)
+
+    def taken(self, blocks: Iterable[Mapping[str, Codes]]) -> Iterator[Mapping[str, Codes]]:
+        """Yield the stored rows of all people.
+
+        Raises
+        ------
+        Problem
+            What reading raises; ``too-large`` where one person has too many rows.
+        """
+        for block in blocks:
+            rows = np.column_stack([block[name] for name in self._words])
+            known = rows[:, -WORDS:].any(axis=1)
+            if not known.all():
+                yield from self._alone(rows[~known])
+            self._spill.add(rows[known])
+        for rows in self._spill.groups():
+            yield from self._together(rows)
+
+    def people(self) -> Sample | None:
+        """Return a sample of the people, by their digests; of those who have an id."""
+        return self._people.sample()
+
+    def _alone(self, rows: Words) -> Iterator[Mapping[str, Codes]]:
+        """Yield rows that have no id: each is a person's own."""
+        places = np.arange(len(rows))
+        yield self._made(rows, Grouping(places, places, np.ones_like(places)))
+
+    def _together(self, rows: Words) -> Iterator[Mapping[str, Codes]]:
+        people = digests_of(rows[:, -WORDS:])
+        grouping = Grouping(*by_person(people))
+        self._people.add(_of_people(people, grouping))
+        if self._reduction is None:
+            rows = rows[kept(rows, self._most, self._prf)]
+        if len(rows):
+            yield self._made(rows, grouping)
+
+    def _made(self, rows: Words, grouping: Grouping) -> Mapping[str, Codes]:
+        words = {name: rows[:, place] for place, name in enumerate(self._words)}
+        if self._reduction is None:
+            return {name: np.ascontiguousarray(words[name]) for name in self._stored}
+        return self._reduction.rows(words, grouping)
+
+
+def _of_people(people: Digests, grouping: Grouping) -> Digests:
+    return np.ascontiguousarray(people[grouping.order[grouping.starts], 0])
