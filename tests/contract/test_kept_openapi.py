@@ -53,6 +53,11 @@ ADDED = (
     r"/components/schemas/Bands",
     r"/components/schemas/\w+/properties/(where|by)",
     r"/components/schemas/GuaranteeAnswer/properties/reduction",
+    # people of several rows
+    r"/components/schemas/UnitSpec",
+    r"/components/schemas/DatasetSpec/properties/unit",
+    r'/components/schemas/DatasetAnswer/(properties/(unit|protects)|required\["(unit|protects)"\])',
+    r"/components/schemas/GuaranteeAnswer/properties/protects",
 )
 LOOSENED = (
     # a formula in place of target and features, and features that are more than names
