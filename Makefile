@@ -81,10 +81,13 @@ lock: ## Resolve pyproject.toml into requirements.lock (UPGRADE=1: newest versio
 		--group dev $(if $(UPGRADE),--upgrade) --output-file requirements.lock pyproject.toml
 	@! grep -n '^-' requirements.lock || { echo "requirements.lock must not name an index"; exit 1; }
 
-wheel: $(READY) ## Build dist/*.whl
+# The client is built from a copy, since a build leaves files where it is made.
+wheel: $(READY) ## Build dist/*.whl: the service, and the client alone
 	@rm -rf build
 	$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@rm -rf build
+	@set -e; copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; cp -R app/client "$$copy"; \
+	$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist "$$copy/client"
 
 clean: ## Remove the environment and every cache
 	rm -rf $(VENV) build dist *.egg-info .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import BinaryIO
 
 import click
 
 from app.client import ProblemError, ReceiptError, ReleaseDesk, UnreachableError, check_receipt
-from app.client.models import Answer, Release
+from app.client.answers import Answer
 from app.settings import PREFIX
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 REFUSED, UNREACHABLE = 1, 3
 _AWAITING_REVIEW = "awaiting_review"
-_CLEAR = "\x1b[K"
 Command = Callable[..., None]
 
 as_json_option = click.option(
@@ -199,7 +197,8 @@ def releases() -> None:
 @_EPSILON
 @_MECHANISM
 @_NORM
-@click.option("--idempotency-key", help="Give the one of an earlier try to get its answer.")
+@click.option("--idempotency-key", help="A name for the question, not the one it has by itself.")
+@click.option("--fresh", is_flag=True, help="Ask anew what was asked before, and pay anew.")
 @click.option("--no-wait", is_flag=True, help="Print a job as it is; `releases show` has it later.")
 @connected
 def releases_ask(
@@ -207,21 +206,27 @@ def releases_ask(
     *,
     dataset: str,
     statistic: str,
+    epsilon: str,
+    mechanism: str,
+    norm: str,
     idempotency_key: str | None,
+    fresh: bool,
     no_wait: bool,
-    **choice: str,
 ) -> None:
-    """Release STATISTIC (JSON) of DATASET (an id), and charge its epsilon."""
-    question = _parsed(statistic, "STATISTIC")
-    with _Progress() as progress:
-        release = desk.release(
-            dataset,
-            question,
-            idempotency_key=idempotency_key,
-            wait=not no_wait,
-            on_wait=progress.show,
-            **choice,
-        )
+    """Release STATISTIC (JSON) of DATASET (an id), and charge its epsilon.
+
+    The same request again gives the stored answer, uncharged, but with --fresh.
+    """
+    release = desk.release(
+        dataset,
+        _parsed(statistic, "STATISTIC"),
+        epsilon=epsilon,
+        mechanism=mechanism,
+        norm=norm,
+        fresh=fresh,
+        idempotency_key=idempotency_key,
+        wait=not no_wait,
+    )
     click.echo(release.body.decode())
     if release.status == _AWAITING_REVIEW:
         click.echo(
@@ -371,30 +376,6 @@ def _fault(said: Mapping[str, object]) -> str:
         return f"{said['field']}: {said.get('message')}"
     place = [f"{name} {said[name]}" for name in ("row", "column") if said.get(name) is not None]
     return f"{', '.join(place) or 'the file'}: {said.get('reason')}"
-
-
-class _Progress:
-    """One line on a terminal's standard error while a job runs; nothing elsewhere."""
-
-    def __init__(self) -> None:
-        self._began_s = time.monotonic()
-        self._on_terminal = sys.stderr.isatty()
-        self._shown = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def show(self, release: Release, pause_s: float) -> None:
-        """Say what is waited for, and how long until the next look."""
-        if self._on_terminal:
-            waited_s = time.monotonic() - self._began_s
-            text = f"{release.id} is running: {waited_s:.0f} s, looking again in {pause_s:.0f} s"
-            click.echo(f"\r{_CLEAR}{text}", nl=False, err=True)
-            self._shown = True
-
-    def __exit__(self, *_: object) -> None:
-        if self._shown:
-            click.echo(f"\r{_CLEAR}", nl=False, err=True)
 
 
 def _parsed(text: str, name: str) -> dict[str, object]:

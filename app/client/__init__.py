@@ -2,18 +2,23 @@
 
 >>> from app.client import ReleaseDesk
 >>> desk = ReleaseDesk("http://127.0.0.1:8000", key="...")            # doctest: +SKIP
->>> desk.release(dataset, {"kind": "mean", "columns": ["income"]}, epsilon="0.5").value
-...                                                                   # doctest: +SKIP
+>>> desk.dataset("engel").mean("income", epsilon="0.5").value                # doctest: +SKIP
 {'income': 981.2}
 """
 
-from app.client.desk import ReleaseDesk
-from app.client.errors import ClientError, ProblemError, ReceiptError, UnreachableError
+from app.client.datasets import AsyncDataset, Dataset
+from app.client.desk import AsyncDesk, ReleaseDesk
+from app.client.errors import (
+    ClientError,
+    MissingPackageError,
+    ProblemError,
+    ReceiptError,
+    UnreachableError,
+)
 from app.client.models import (
     Balance,
     Budget,
     Cap,
-    Dataset,
     Derivation,
     Entry,
     Key,
@@ -26,6 +31,8 @@ from app.client.models import (
 from app.client.receipts import check_receipt
 
 __all__ = [
+    "AsyncDataset",
+    "AsyncDesk",
     "Balance",
     "Budget",
     "Cap",
@@ -34,6 +41,7 @@ __all__ = [
     "Derivation",
     "Entry",
     "Key",
+    "MissingPackageError",
     "Preview",
     "ProblemError",
     "Receipt",

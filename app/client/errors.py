@@ -1,9 +1,10 @@
 """What can go wrong between a client and the service.
 
-``ClientError``
-  ``ProblemError``      the service answered with a refusal (RFC 9457)
-  ``UnreachableError``  no answer came, after every retry
-  ``ReceiptError``      a receipt does not hold
+``ClientError``           and an answer that is none of a Release Desk's
+  ``ProblemError``         the service answered with a refusal (RFC 9457)
+  ``UnreachableError``     no answer came, after every retry
+  ``ReceiptError``         a receipt does not hold
+  ``MissingPackageError``  an optional package is not installed
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ class UnreachableError(ClientError):
 
 class ReceiptError(ClientError):
     """An answer has no receipt, or one that does not hold; says which."""
+
+
+class MissingPackageError(ClientError, ImportError):
+    """Something needs a package that is not installed; says which, and what to do without."""
 
 
 class ProblemError(ClientError):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
-
-
-class Answer(BaseModel):
-    """An answer of the service: immutable, and open to members this client does not know."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
+from app.client.answers import Answer, Numbers
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Balance(Answer):
     """Amounts of an account, each as exact decimal text."""
 
@@ -22,6 +19,7 @@ class Balance(Answer):
     remaining: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Budget(Answer):
     """A data set's balance and what of it the caller may still use.
 
@@ -34,7 +32,10 @@ class Budget(Answer):
     rho: Balance | None = None
     yours: Any = None
 
+    parts: ClassVar[Mapping[str, type[Answer]]] = {"epsilon": Balance, "rho": Balance}
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cap(Answer):
     """What one person may use of a budget (None: no cap any more), and has used."""
 
@@ -43,6 +44,7 @@ class Cap(Answer):
     used: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pause(Answer):
     """A person or a data set (``what``) that an operator has paused."""
 
@@ -53,27 +55,8 @@ class Pause(Answer):
     paused_at: str
 
 
-class Dataset(Answer):
-    """The public facts of a data set; ``rows`` is None under add_remove.
-
-    ``protects`` says in words who its releases protect; ``unit`` who a person is, None where one
-    row is one person.
-    """
-
-    id: str
-    name: str
-    adjacency: str
-    status: str
-    columns: dict[str, Any]
-    rows: int | None = None
-    max_rows: int | None = None
-    unit: dict[str, Any] | None = None
-    protects: str | None = None
-    budget: Any = None
-    policy: Any = None
-
-
-class Preview(Answer):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview(Numbers):
     """What a release would cost and how noisy it would be; no data was read.
 
     ``review`` says whether it would await a curator's approval, ``job`` by when a
@@ -83,12 +66,12 @@ class Preview(Answer):
     mechanism: str
     norm: str | None = None
     epsilon: str
-    noise: dict[str, Any] | None = None
     review: bool = False
     job: dict[str, Any] | None = None
 
 
-class Release(Answer):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release(Numbers):
     """A sanitized answer. ``body`` holds the bytes exactly as the service stored them.
 
     ``value`` is None while a release is not ``released``. ``noise`` is None
@@ -102,14 +85,13 @@ class Release(Answer):
     mechanism: str | None = None
     norm: str | None = None
     epsilon: str
-    value: dict[str, Any] | None = None
-    noise: dict[str, Any] | None = None
     guarantee: dict[str, Any] | None = None
     requested_by: str | None = None
     review: dict[str, Any] | None = None
-    body: bytes = Field(default=b"", exclude=True, repr=False)
+    body: bytes = field(default=b"", repr=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt(Answer):
     """What a receipt says: this ledger charged for this answer in this entry.
 
@@ -125,6 +107,7 @@ class Receipt(Answer):
     answer: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptCheck(Answer):
     """What the service makes of a receipt; without a good signature it says no more.
 
@@ -142,17 +125,20 @@ class ReceiptCheck(Answer):
     forgotten: bool | None = None
     receipt: Receipt | None = None
 
+    parts: ClassVar[Mapping[str, type[Answer]]] = {"receipt": Receipt}
 
-class Derivation(Answer):
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derivation(Numbers):
     """A statistic computed from the release ``derived_from``: post-processing, free."""
 
     derived_from: str
     dataset: str
     value: dict[str, Any]
-    noise: dict[str, Any] | None = None
     guarantee: dict[str, Any] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry(Answer):
     """One line of the ledger."""
 
@@ -161,6 +147,7 @@ class Entry(Answer):
     hash: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verification(Answer):
     """The outcome of walking every chain and sum of the ledger.
 
@@ -173,6 +160,7 @@ class Verification(Answer):
     anchor: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Key(Answer):
     """An API key; ``secret`` is present only in the answer that made it."""
 
@@ -184,4 +172,4 @@ class Key(Answer):
     person: str | None = None
     last_used_at: str | None = None
     revoked_at: str | None = None
-    twins: tuple[str, ...] = ()
+    twins: Sequence[str] = ()

@@ -7,18 +7,16 @@ same and is not what was signed.
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import json
 import re
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
-from app.client.errors import ReceiptError
+from app.client.errors import MissingPackageError, ReceiptError
 from app.client.models import Receipt
 
+_NO_CRYPTOGRAPHY = (
+    "checking a receipt offline needs cryptography: pip install cryptography. "
+    "ReleaseDesk.check_receipt() asks the service instead."
+)
 _RECEIPT = re.compile(rb'(.*),"receipt":"([\w-]+)\.([\w-]+)\.([\w-]+)"\}\s*', re.DOTALL | re.ASCII)
 
 
@@ -40,42 +38,20 @@ def check_receipt(answer: bytes, public_keys: str | bytes) -> Receipt:
     ------
     ReceiptError
         There is no receipt, none of the keys has signed it, or it is another answer's.
+    MissingPackageError
+        The package cryptography is not installed.
     """
+    try:
+        from app.client.signatures import bytes_of, is_signed  # noqa: PLC0415
+    except ImportError:
+        raise MissingPackageError(_NO_CRYPTOGRAPHY) from None
     found = _RECEIPT.fullmatch(answer)
     if found is None:
         raise ReceiptError("there is no receipt at the end of the answer")
     before, header, payload, signature = found.groups()
-    keys = _keys(public_keys)
-    if not any(_signed(key, header + b"." + payload, _bytes(signature)) for key in keys):
+    if not is_signed(header + b"." + payload, bytes_of(signature), public_keys):
         raise ReceiptError("the receipt is not signed by this key")
-    receipt = Receipt.model_validate_json(_bytes(payload))
+    receipt = Receipt.model_validate_json(bytes_of(payload))
     if hashlib.sha256(before + b"}").hexdigest() != receipt.answer:
         raise ReceiptError("the receipt belongs to another answer, or this one has been edited")
     return receipt
-
-
-def _signed(key: Ed25519PublicKey, message: bytes, signature: bytes) -> bool:
-    try:
-        key.verify(signature, message)
-    except InvalidSignature:
-        return False
-    return True
-
-
-def _keys(text: str | bytes) -> list[Ed25519PublicKey]:
-    content = (text.encode() if isinstance(text, str) else text).strip()
-    try:
-        if content.startswith(b"{"):
-            points = [_bytes(key["x"].encode()) for key in json.loads(content)["keys"]]
-        elif content.startswith(b"-----"):
-            key = load_pem_public_key(content)
-            return [key] if isinstance(key, Ed25519PublicKey) else []
-        else:
-            points = [_bytes(content)]
-        return [Ed25519PublicKey.from_public_bytes(point) for point in points]
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise ReceiptError("the public key cannot be read") from None
-
-
-def _bytes(text: bytes) -> bytes:
-    return base64.urlsafe_b64decode(text + b"=" * (-len(text) % 4))

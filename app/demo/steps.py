@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from app.client import Dataset, ProblemError, ReleaseDesk
-from app.client.desk import question
+from app.client.questions import question
 from app.demo.questions import (
     DEMO_DATA,
     ENGEL,

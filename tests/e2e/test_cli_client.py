@@ -8,20 +8,16 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from app.client import ProblemError, ReleaseDesk, UnreachableError, desk
+from app.client import ProblemError, ReleaseDesk, UnreachableError
 
 RELEASE = {"id": "rel_1", "dataset": "ds_1", "status": "released", "epsilon": "1", "value": {}}
 MEAN = {"kind": "mean", "columns": ["age"]}
 Handler = Callable[[httpx.Request], httpx.Response]
 
 
-@pytest.fixture(autouse=True)
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "_PAUSE_S", 0.0)
-
-
 def connect(handler: Handler) -> ReleaseDesk:
-    return ReleaseDesk("http://desk", "k" * 40, transport=httpx.MockTransport(handler))
+    transport = httpx.MockTransport(handler)
+    return ReleaseDesk("http://desk", "k" * 40, pause_s=0, transport=transport)
 
 
 def problem(code: str, status: int, **extras: object) -> httpx.Response:
@@ -39,12 +35,12 @@ def test_a_release_is_sent_again_under_the_same_key() -> None:
         return problem("busy", 503) if len(seen) == 2 else httpx.Response(201, json=RELEASE)
 
     with connect(handler) as client:
-        release = client.release("ds_1", MEAN, epsilon="1")
-        client.release("ds_1", MEAN, epsilon="1")
+        release = client.release("ds_1", MEAN, epsilon="1", fresh=True)
+        client.release("ds_1", MEAN, epsilon="1", fresh=True)
     assert json.loads(release.body) == RELEASE
     assert len(seen) == 4
     assert len(set(seen[:3])) == 1, "one key, one body, three attempts"
-    assert seen[3][0] != seen[0][0], "a new question has a new key"
+    assert seen[3][0] != seen[0][0], "what is asked anew has a new key"
 
 
 def test_a_release_that_never_arrives_says_its_key() -> None:

@@ -1,0 +1,130 @@
+"""What every answer of the service is to a program: typed members, and room for others.
+
+A service that is newer than the client answers more than the client knows. Such members
+are attributes like the others: ``preview.usefulness`` is there if the service sent it.
+Answers that hold numbers show as a table in a notebook, and become a data frame.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self
+
+from app.client.errors import ClientError
+from app.client.tables import Row, frame_of, html_of, rows_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An answer of the service: immutable. ``members`` holds it as it came.
+
+    The names of its methods are pydantic's, which earlier versions of this client were made with.
+    """
+
+    members: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    parts: ClassVar[Mapping[str, type[Answer]]] = {}
+    """Members that are answers of their own."""
+
+    @classmethod
+    def model_validate(cls, members: Mapping[str, Any], **own: Any) -> Self:
+        """Read an answer from its members; ``own`` are fields that no answer has.
+
+        Raises
+        ------
+        ClientError
+            A member that every such answer has is missing.
+        """
+        known = {each.name for each in fields(cls)} - {"members"}
+        read = {name: cls._read(name, value) for name, value in members.items() if name in known}
+        try:
+            return cls(**{**read, **own}, members=dict(members))
+        except TypeError as error:
+            raise ClientError(f"this is no {cls.__name__} of a Release Desk: {error}") from None
+
+    @classmethod
+    def model_validate_json(cls, text: str | bytes) -> Self:
+        """Read an answer from its JSON text; raises as :meth:`model_validate` does."""
+        return cls.model_validate(members_of(text))
+
+    @classmethod
+    def _read(cls, name: str, value: Any) -> Any:
+        part = cls.parts.get(name)
+        return value if part is None or value is None else part.model_validate(value)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and name != "members" and name in self.members:
+            return self.members[name]
+        raise AttributeError(f"this {type(self).__name__} has no {name!r}")
+
+    @property
+    def model_extra(self) -> dict[str, Any]:
+        """The members that this client does not know."""
+        known = {each.name for each in fields(self)}
+        return {name: value for name, value in self.members.items() if name not in known}
+
+    def model_dump(self) -> dict[str, Any]:
+        """Return the answer's members as they came."""
+        return dict(self.members)
+
+    def model_dump_json(self) -> str:
+        """Return the answer's members as JSON. Receipts sign other bytes: ``Release.body``."""
+        return json.dumps(self.members, ensure_ascii=False, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers(Answer):
+    """An answer that holds numbers: a release, a derivation, or the noise that a preview tells."""
+
+    value: dict[str, Any] | None = None
+    noise: dict[str, Any] | None = None
+
+    def rows(self) -> list[Row]:
+        """Return the numbers as tidy rows, each a dictionary.
+
+        First the columns of the groups or cells, then ``term``, ``value`` and what is known
+        of the noise: ``noise`` is its standard deviation, and 95% of it lies between
+        ``noise_low`` and ``noise_high``. Inference adds ``std_error``,
+        ``confidence_low`` and ``confidence_high``.
+        """
+        return rows_of(self.members)
+
+    def to_frame(self) -> Any:
+        """Return :meth:`rows` as a data frame of pandas.
+
+        Raises
+        ------
+        MissingPackageError
+            pandas is not installed.
+        """
+        return frame_of(self.rows())
+
+    def _repr_html_(self) -> str:
+        return html_of(self._caption(), self.rows())
+
+    def _caption(self) -> str:
+        statistic = self.members.get("statistic")
+        kind = statistic.get("kind") if isinstance(statistic, Mapping) else None
+        said = (kind, self.members.get("mechanism"), self.members.get("status"))
+        epsilon = self.members.get("epsilon")
+        words = [str(each) for each in said if each]
+        return ", ".join([*words, f"epsilon {epsilon}"] if epsilon else words)
+
+
+def members_of(text: str | bytes) -> dict[str, Any]:
+    """Return the members of a JSON object.
+
+    Raises
+    ------
+    ClientError
+        The text is not a JSON object: perhaps it is not a Release Desk that has answered.
+    """
+    try:
+        members = json.loads(text)
+    except ValueError:
+        members = None
+    if not isinstance(members, dict):
+        raise ClientError("the answer is no JSON object: is this the address of a Release Desk?")
+    return members

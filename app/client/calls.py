@@ -1,0 +1,365 @@
+"""The calls of the contract, each written once, as steps.
+
+A request that may be repeated safely is repeated when the connection fails or
+the service says it is busy: reads always, releases because they carry an
+``Idempotency-Key`` that stays the same over the attempts. Uploads, grants and
+keys are sent once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from app.client.datasets import Facts, named
+from app.client.errors import ProblemError
+from app.client.models import (
+    Budget,
+    Cap,
+    Derivation,
+    Entry,
+    Key,
+    Pause,
+    Preview,
+    ReceiptCheck,
+    Release,
+    Verification,
+)
+from app.client.progress import OnWait
+from app.client.questions import Amount, Question, amount, question
+from app.client.releasing import previewing, release_in, releasing
+from app.client.steps import Call, Line, Listing, Pages, Steps
+
+D = TypeVar("D", bound=Facts)
+
+_ID = re.compile(r"[\w.~-]+", re.ASCII)
+_NOT_THERE = {404, 422}
+"""What the service answers to an id that names nothing, or cannot be one."""
+_MOST_NAMES = 10
+"""How many names of data sets a refusal mentions."""
+
+
+class Calls(Generic[D]):
+    """The methods of both desks. ``D`` is the kind of data set that they return."""
+
+    line: Line
+    dataset_type: type[D]
+
+    # Data sets
+
+    @Call
+    def upload(self, file: Path | str, spec: Mapping[str, object]) -> Steps[D]:
+        """Upload a CSV, CSV.gz or Parquet file under a public spec (curators)."""
+        path = Path(file)
+        with path.open("rb") as stream:
+            parts = {"file": (path.name, stream), "spec": (None, json.dumps(spec))}
+            response = yield from self.line.send("POST", "/v1/datasets", files=parts)
+        return self._dataset(response.json())
+
+    @Listing
+    def datasets(self) -> Pages[D]:
+        """Yield every data set, newest first."""
+        return Pages("/v1/datasets", self._dataset)
+
+    @Call
+    def dataset(self, name: Facts | str) -> Steps[D]:
+        """Return a data set by its name or id: its public facts, and what may be asked of it.
+
+        Raises
+        ------
+        ProblemError
+            ``not-found``: no data set has this id or name.
+        """
+        wanted = name.id if isinstance(name, Facts) else name
+        if _ID.fullmatch(wanted):
+            try:
+                response = yield from self.line.read(f"/v1/datasets/{wanted}")
+            except ProblemError as problem:
+                if problem.status not in _NOT_THERE:
+                    raise
+            else:
+                return self._dataset(response.json())
+        return (yield from self._named(wanted))
+
+    def _named(self, name: str) -> Steps[D]:
+        pages: Pages[D] | None = Pages("/v1/datasets", self._dataset)
+        names: list[str] = []
+        while pages is not None:
+            found, pages = yield from pages.turned(self.line)
+            for dataset in found:
+                if dataset.name == name:
+                    return dataset
+            names += [dataset.name for dataset in found]
+        there = ", ".join(map(repr, names[:_MOST_NAMES])) or "none"
+        detail = f"No data set has the id or the name {name!r}. There are: {there}."
+        raise ProblemError(status=404, body={"code": "not-found", "detail": detail})
+
+    @Call
+    def archive(self, dataset: Facts | str) -> Steps[D]:
+        """Erase a data set's rows; its ledger and releases stay (curators)."""
+        response = yield from self.line.send("POST", f"{_of(dataset)}/archive")
+        return self._dataset(response.json())
+
+    @Call
+    def budget(self, dataset: Facts | str) -> Steps[Budget]:
+        """Return what is left of a data set's budget."""
+        response = yield from self.line.read(f"{_of(dataset)}/budget")
+        return Budget.model_validate_json(response.content)
+
+    @Call
+    def grant(
+        self, dataset: Facts | str, *, epsilon: Amount, reason: str, expires: str | None = None
+    ) -> Steps[None]:
+        """Raise a data set's total budget, for good or until ``expires``, ISO 8601 (curators)."""
+        body = {"epsilon": amount(epsilon), "reason": reason, "expires": expires}
+        yield from self.line.send("POST", f"{_of(dataset)}/grants", json=body)
+
+    @Call
+    def cap(
+        self, dataset: Facts | str, *, person: str, epsilon: Amount | None, reason: str
+    ) -> Steps[Cap]:
+        """Cap what one person may use of a data set's budget; None lifts the cap (curators)."""
+        limit = None if epsilon is None else amount(epsilon)
+        body = {"person": person, "epsilon": limit, "reason": reason}
+        response = yield from self.line.repeatable("PUT", f"{_of(dataset)}/caps", json=body)
+        return Cap.model_validate_json(response.content)
+
+    @Listing
+    def caps(self, dataset: Facts | str) -> Pages[Cap]:
+        """Yield the caps on a data set's budget (curators)."""
+        return Pages(f"{_of(dataset)}/caps", Cap.model_validate)
+
+    def _dataset(self, members: Mapping[str, Any]) -> D:
+        return self.dataset_type.model_validate({**members}, desk=self)
+
+    # Releases
+
+    @Call
+    def preview(
+        self,
+        /,
+        dataset: Facts | str,
+        statistic: Question,
+        *,
+        epsilon: Amount,
+        mechanism: str = "auto",
+        norm: str = "auto",
+        **options: object,
+    ) -> Steps[Preview]:
+        """Say what a release would cost and how noisy it would be; free, reads no data.
+
+        ``options``: further members of the request, such as ``accuracy`` and ``assume_rows``.
+        """
+        body = {**question(statistic, epsilon, mechanism, norm), **options}
+        return (yield from previewing(self.line, _id(dataset), body))
+
+    @Call
+    def release(
+        self,
+        /,
+        dataset: Facts | str,
+        statistic: Question,
+        *,
+        epsilon: Amount,
+        mechanism: str = "auto",
+        norm: str = "auto",
+        fresh: bool = False,
+        idempotency_key: str | None = None,
+        wait: bool = True,
+        on_wait: OnWait | None = None,
+        **options: object,
+    ) -> Steps[Release]:
+        """Release a statistic and charge its epsilon, once, however often it is sent.
+
+        The same question of the same person to the same data set at the same epsilon is one
+        release: asked again, tomorrow or on another machine, it gives the stored answer,
+        uncharged. So a cell of a notebook may be run twice. ``fresh=True`` asks anew.
+
+        A release that is drawn in the background is waited for, however long
+        that takes: it is charged already. One that needs a review is not: it
+        comes back with the ``status`` ``awaiting_review``.
+
+        Parameters
+        ----------
+        dataset
+            The data set or its id.
+        statistic
+            The question, e.g. ``{"kind": "mean", "columns": ["income"]}``.
+        epsilon
+            Its price: decimal text, or a number.
+        mechanism, norm
+            ``"auto"`` leaves the choice to the service.
+        fresh
+            Ask anew what was asked before: a new draw, and a new charge. Asked so, a question
+            that was not approved is put to the curator again.
+        idempotency_key
+            A name for the question, in place of the one that follows from it.
+        wait
+            False returns a job at once, its ``status`` being ``running``;
+            :meth:`released` shows it later.
+        on_wait
+            Called before each pause with the running release and the seconds. By default a line
+            on the terminal or in the notebook tells of them.
+        options
+            Further members of the request, such as ``purpose``.
+
+        Raises
+        ------
+        ProblemError
+            The service refused; nothing was charged (but for ``release-void``).
+        UnreachableError
+            No answer after every attempt; carries the key to ask again with.
+        """
+        asked = _id(dataset)
+        body = {**question(statistic, epsilon, mechanism, norm), **options}
+        key = named(asked, body, idempotency_key, fresh=fresh)
+        steps = releasing(self.line, asked, body, key=key, wait=wait, on_wait=on_wait)
+        return (yield from steps)
+
+    @Call
+    def derive(self, release: Release | str, statistic: Question) -> Steps[Derivation]:
+        """Compute a statistic from a release that is out; free, reads no data.
+
+        From a release of ``moments``: any linear regression of its columns, and all that first
+        and second moments determine, such as means, variances and correlations.
+        """
+        path, body = f"{_at(release)}/derivations", {"statistic": dict(statistic)}
+        response = yield from self.line.repeatable("POST", path, json=body)
+        return Derivation.model_validate_json(response.content)
+
+    @Listing
+    def releases(self, *, status: str | None = None) -> Pages[Release]:
+        """Yield the caller's releases, of one status if it is named; a curator sees everybody's.
+
+        ``status``: ``awaiting_review``, ``rejected``, ``withdrawn`` or ``expired``.
+        """
+        return Pages("/v1/releases", Release.model_validate, {"status": status})
+
+    @Call
+    def released(self, release: str) -> Steps[Release]:
+        """Return one release by its id."""
+        return release_in((yield from self.line.read(_at(release))))
+
+    # Reviews
+
+    @Call
+    def approve(self, release: Release | str, *, reason: str) -> Steps[Release]:
+        """Approve a release that awaits a review: it is charged and drawn (curators)."""
+        return (yield from self._decide(release, "approve", reason))
+
+    @Call
+    def reject(self, release: Release | str, *, reason: str) -> Steps[Release]:
+        """Reject a release that awaits a review; its budget is given back (curators)."""
+        return (yield from self._decide(release, "reject", reason))
+
+    def _decide(self, release: Release | str, decision: str, reason: str) -> Steps[Release]:
+        path = _at(release)
+        seen = (yield from self.line.read(path)).headers["ETag"]
+        body, headers = {"decision": decision, "reason": reason}, {"If-Match": seen}
+        sent = self.line.send("POST", f"{path}/decision", json=body, headers=headers)
+        return release_in((yield from sent))
+
+    @Call
+    def withdraw(self, release: Release | str) -> Steps[Release]:
+        """Withdraw a release of one's own that awaits a review."""
+        return release_in((yield from self.line.repeatable("POST", f"{_at(release)}/withdrawal")))
+
+    # The ledger
+
+    @Listing
+    def ledger(self, dataset: Facts | str) -> Pages[Entry]:
+        """Yield the entries of a data set's account, oldest first (curators)."""
+        return Pages(f"{_of(dataset)}/ledger", Entry.model_validate)
+
+    @Call
+    def verification(self) -> Steps[Verification]:
+        """Walk every chain and sum of the ledger (curators)."""
+        response = yield from self.line.read("/v1/ledger/verification")
+        return Verification.model_validate_json(response.content)
+
+    @Call
+    def check_receipt(self, answer: Release | bytes) -> Steps[ReceiptCheck]:
+        """Ask the service whether an answer's receipt is its own and fits its ledger.
+
+        Offline, with a public key: :func:`app.client.check_receipt`.
+        """
+        body = answer.body if isinstance(answer, Release) else answer
+        headers = {"Content-Type": "application/json"}
+        path = "/v1/ledger/receipts"
+        response = yield from self.line.repeatable("POST", path, content=body, headers=headers)
+        return ReceiptCheck.model_validate_json(response.content)
+
+    @Call
+    def public_keys(self) -> Steps[bytes]:
+        """Return the keys that sign this ledger's receipts, as a JSON Web Key set."""
+        response = yield from self.line.read("/v1/ledger/public-keys")
+        return response.content
+
+    # Keys and the catalog
+
+    @Call
+    def create_key(
+        self, *, name: str, role: str, expires: str | None = None, person: str | None = None
+    ) -> Steps[Key]:
+        """Make a key; its secret is in this answer and never again (admins).
+
+        ``person`` gives it to the person of an earlier key.
+        """
+        body = {"name": name, "role": role, "expires": expires, "person": person}
+        response = yield from self.line.send("POST", "/v1/keys", json=body)
+        return Key.model_validate_json(response.content)
+
+    @Listing
+    def keys(self) -> Pages[Key]:
+        """Yield every key without its secret (admins)."""
+        return Pages("/v1/keys", Key.model_validate)
+
+    @Call
+    def revoke_key(self, key: str) -> Steps[None]:
+        """Revoke a key by its id (admins)."""
+        yield from self.line.send("DELETE", f"/v1/keys/{key}")
+
+    @Call
+    def pause(
+        self, what: str, name: str, *, reason: str, cancel_waiting: bool = False
+    ) -> Steps[int]:
+        """Pause a person (by name) or a data set (by id); return how many were cancelled (admins).
+
+        Nothing is charged meanwhile, and jobs charged before wait. ``cancel_waiting`` rejects
+        what waits for a review, which has not been charged.
+        """
+        body = {"what": what, "name": name, "paused": True, "reason": reason}
+        body["cancel_waiting"] = cancel_waiting
+        response = yield from self.line.repeatable("PUT", "/v1/pauses", json=body)
+        return int(response.json()["cancelled"])
+
+    @Call
+    def resume(self, what: str, name: str, *, reason: str) -> Steps[None]:
+        """Let a paused person or data set go on (admins)."""
+        body = {"what": what, "name": name, "paused": False, "reason": reason}
+        yield from self.line.repeatable("PUT", "/v1/pauses", json=body)
+
+    @Listing
+    def pauses(self) -> Pages[Pause]:
+        """Yield what is paused (admins)."""
+        return Pages("/v1/pauses", Pause.model_validate)
+
+    @Listing
+    def catalog(self) -> Pages[dict[str, Any]]:
+        """Yield every statistic and mechanism on offer, with its norms, theorem and limits."""
+        return Pages("/v1/catalog", dict)
+
+
+def _id(dataset: Facts | str) -> str:
+    return dataset.id if isinstance(dataset, Facts) else dataset
+
+
+def _of(dataset: Facts | str) -> str:
+    return f"/v1/datasets/{_id(dataset)}"
+
+
+def _at(release: Release | str) -> str:
+    return f"/v1/releases/{release.id if isinstance(release, Release) else release}"

@@ -1,0 +1,238 @@
+"""A data set as an object to ask: its public facts, and a method for each statistic.
+
+Every method takes ``where``, ``by`` and ``derive``, and what else the statistic has, as keywords;
+then ``mechanism``, ``norm``, ``inference`` and ``purpose`` as the contract has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.client.answers import Answer
+from app.client.models import Budget, Preview, Release
+from app.client.progress import OnWait
+from app.client.questions import (
+    Amount,
+    Question,
+    idempotency_key,
+    parted,
+    question,
+)
+from app.client.releasing import previewing, releasing
+from app.client.steps import Awaiting, Blocking, Call, Line, Steps
+from app.client.tables import html_of
+
+_COLUMN = ("type", "lower", "upper", "values", "expr")
+"""What a notebook shows of a column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts(Answer):
+    """The public facts of a data set; ``rows`` is None under add_remove.
+
+    ``protects`` says in words who its releases protect; ``unit`` who a person is, None where one
+    row is one person.
+    """
+
+    id: str
+    name: str
+    adjacency: str
+    status: str
+    columns: dict[str, Any]
+    rows: int | None = None
+    max_rows: int | None = None
+    unit: dict[str, Any] | None = None
+    protects: str | None = None
+    budget: Any = None
+    policy: Any = None
+
+    def _repr_html_(self) -> str:
+        size = "" if self.rows is None else f", {self.rows} rows"
+        rows = [
+            {"column": name, **{fact: column.get(fact) for fact in _COLUMN if fact in column}}
+            for name, column in self.columns.items()
+        ]
+        return html_of(f"{self.name} ({self.id}), {self.adjacency}{size}, {self.status}", rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked(Facts):
+    """What may be asked of a data set. ``desk`` is whom to ask."""
+
+    desk: Any = field(default=None, repr=False, compare=False)
+
+    @Call
+    def budget_left(self) -> Steps[Budget]:
+        """Return what is left of the budget."""
+        response = yield from self._line.read(f"/v1/datasets/{self.id}/budget")
+        return Budget.model_validate_json(response.content)
+
+    @Call
+    def preview(
+        self,
+        /,
+        statistic: Question | str,
+        *,
+        epsilon: Amount,
+        mechanism: str = "auto",
+        norm: str = "auto",
+        **fields: object,
+    ) -> Steps[Preview]:
+        """Say what a release would cost and how noisy it would be; free, reads no data.
+
+        >>> wages.preview("mean", columns=["income"], by=["sex"], epsilon="0.5")  # doctest: +SKIP
+        """
+        asked, beside = parted(statistic, fields)
+        body = {**question(asked, epsilon, mechanism, norm), **beside}
+        return (yield from previewing(self._line, self.id, body))
+
+    @Call
+    def release(
+        self,
+        /,
+        statistic: Question | str,
+        *,
+        epsilon: Amount,
+        mechanism: str = "auto",
+        norm: str = "auto",
+        fresh: bool = False,
+        idempotency_key: str | None = None,
+        wait: bool = True,
+        on_wait: OnWait | None = None,
+        **fields: object,
+    ) -> Steps[Release]:
+        """Release a statistic and charge its epsilon; the same question again is free.
+
+        ``statistic`` is a whole question or a kind, and ``fields`` are what belongs to
+        it. The other parameters are those of :meth:`ReleaseDesk.release`.
+
+        >>> wages.release("mean", columns=["income"], by=["sex"], epsilon="0.5")  # doctest: +SKIP
+        """
+        asked, beside = parted(statistic, fields)
+        body = {**question(asked, epsilon, mechanism, norm), **beside}
+        key = named(self.id, body, idempotency_key, fresh=fresh)
+        steps = releasing(self._line, self.id, body, key=key, wait=wait, on_wait=on_wait)
+        return (yield from steps)
+
+    # A method for each statistic
+
+    @Call
+    def count(self, /, *, epsilon: Amount, **fields: Any) -> Steps[Release]:
+        """Release how many records meet the conditions in ``where``."""
+        return (yield from self._asked("count", epsilon, fields))
+
+    @Call
+    def histogram(self, /, *columns: str, epsilon: Amount, **fields: Any) -> Steps[Release]:
+        """Release how records spread over the cells of some columns."""
+        return (yield from self._asked("histogram", epsilon, fields, columns=columns))
+
+    @Call
+    def sum(self, /, *columns: str, epsilon: Amount, **fields: Any) -> Steps[Release]:
+        """Release the totals of some columns."""
+        return (yield from self._asked("sum", epsilon, fields, columns=columns))
+
+    @Call
+    def mean(self, /, *columns: str, epsilon: Amount, **fields: Any) -> Steps[Release]:
+        """Release the means of some columns; of a boolean column that is a proportion."""
+        return (yield from self._asked("mean", epsilon, fields, columns=columns))
+
+    @Call
+    def std(self, /, *columns: str, epsilon: Amount, **fields: Any) -> Steps[Release]:
+        """Release the standard deviations of some columns."""
+        return (yield from self._asked("std", epsilon, fields, columns=columns))
+
+    @Call
+    def variance(self, /, *columns: str, epsilon: Amount, **fields: Any) -> Steps[Release]:
+        """Release the variances of some columns."""
+        return (yield from self._asked("variance", epsilon, fields, columns=columns))
+
+    @Call
+    def covariance(self, /, *columns: str, epsilon: Amount, **fields: Any) -> Steps[Release]:
+        """Release the covariance matrix of some columns."""
+        return (yield from self._asked("covariance", epsilon, fields, columns=columns))
+
+    @Call
+    def correlation(self, /, *columns: str, epsilon: Amount, **fields: Any) -> Steps[Release]:
+        """Release the correlation matrix of some columns."""
+        return (yield from self._asked("correlation", epsilon, fields, columns=columns))
+
+    @Call
+    def moments(self, /, *columns: str, epsilon: Amount, **fields: Any) -> Steps[Release]:
+        """Release first and second moments, from which :meth:`ReleaseDesk.derive` goes on free."""
+        return (yield from self._asked("moments", epsilon, fields, columns=columns))
+
+    @Call
+    def geometric_median(self, /, *columns: str, epsilon: Amount, **fields: Any) -> Steps[Release]:
+        """Release the centre of the points that some columns make."""
+        return (yield from self._asked("geometric_median", epsilon, fields, columns=columns))
+
+    @Call
+    def quantile(
+        self, /, column: str, levels: Sequence[float | str], *, epsilon: Amount, **fields: Any
+    ) -> Steps[Release]:
+        """Release quantiles of a column; level 0.5 is the median."""
+        own = {"column": column, "levels": levels}
+        return (yield from self._asked("quantile", epsilon, fields, **own))
+
+    @Call
+    def median(self, /, column: str, *, epsilon: Amount, **fields: Any) -> Steps[Release]:
+        """Release the median of a column."""
+        own = {"column": column, "levels": [0.5]}
+        return (yield from self._asked("quantile", epsilon, fields, **own))
+
+    @Call
+    def linear_regression(
+        self, /, formula: str | None = None, *, epsilon: Amount, **fields: Any
+    ) -> Steps[Release]:
+        """Release the coefficients of a regression, by a formula or ``target`` and ``features``."""
+        return (yield from self._asked("linear_regression", epsilon, fields, formula=formula))
+
+    @Call
+    def quantile_regression(
+        self, /, formula: str | None = None, *, epsilon: Amount, **fields: Any
+    ) -> Steps[Release]:
+        """Release how a conditional quantile depends on columns; ``tau`` is its level."""
+        return (yield from self._asked("quantile_regression", epsilon, fields, formula=formula))
+
+    @Call
+    def logistic_regression(
+        self, /, formula: str | None = None, *, epsilon: Amount, **fields: Any
+    ) -> Steps[Release]:
+        """Release how the odds of yes or no depend on columns."""
+        return (yield from self._asked("logistic_regression", epsilon, fields, formula=formula))
+
+    def _asked(
+        self, kind: str, epsilon: Amount, fields: Mapping[str, Any], **own: object
+    ) -> Steps[Release]:
+        ask: Callable[..., Steps[Release]] = Asked.release
+        return ask(self, kind, epsilon=epsilon, **own, **fields)
+
+    @property
+    def _line(self) -> Line:
+        line: Line = self.desk.line
+        return line
+
+
+def named(dataset: str, body: Question, key: str | None, *, fresh: bool) -> str:
+    """Return the key of a question: the one given, else the one that follows from it."""
+    return key or idempotency_key(dataset, body, fresh=fresh)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset(Asked, Blocking):
+    """A data set to ask."""
+
+    def run(self, steps: Steps[Any]) -> Any:
+        """Run the steps of a call."""
+        return self.desk.run(steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsyncDataset(Asked, Awaiting):
+    """A data set to ask; its methods are awaited."""
+
+    def run(self, steps: Steps[Any]) -> Any:
+        """Run the steps of a call."""
+        return self.desk.run(steps)

@@ -1,0 +1,70 @@
+"""Questions as the contract has them, and the names under which they are charged once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+
+Question = Mapping[str, object]
+Amount = str | int | float | Decimal
+"""A price. Text and Decimal are exact; a float is taken as the shortest decimal that it is."""
+
+_BESIDE = frozenset({"assume", "accuracy", "assume_rows", "inference", "purpose"})
+"""Members that stand beside a statistic in a request, not in it."""
+
+
+def question(
+    statistic: Question, epsilon: Amount, mechanism: str = "auto", norm: str = "auto"
+) -> dict[str, object]:
+    """Return the body of a release or preview request."""
+    return {
+        "statistic": dict(statistic),
+        "mechanism": mechanism,
+        "norm": norm,
+        "epsilon": amount(epsilon),
+    }
+
+
+def amount(value: Amount) -> str:
+    """Return a price in one spelling: 0.5, "0.50" and "5e-1" are one price, "0.5".
+
+    What is no number is returned as it is, for the service to say so.
+    """
+    try:
+        number = Decimal(str(value))
+    except InvalidOperation:
+        return str(value)
+    if not number.is_finite():
+        return str(value)
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def idempotency_key(dataset: str, body: Mapping[str, object], *, fresh: bool = False) -> str:
+    """Return the name of a question to a data set: the same one for the same question.
+
+    The service keeps such names for each person. So they need not say who asks: two people who
+    ask the same have a release each, and one person who asks twice has one. ``fresh`` makes
+    a name that nobody has used.
+    """
+    if fresh:
+        return str(uuid.uuid4())
+    # whatever the order of its members, and tuples as lists, it is one question
+    asked = json.dumps([dataset, body], sort_keys=True, separators=(",", ":"))
+    return f"question-{hashlib.sha256(asked.encode()).hexdigest()}"
+
+
+def parted(
+    statistic: Question | str, fields: Mapping[str, object]
+) -> tuple[dict[str, object], dict[str, object]]:
+    """Return a statistic with the fields that belong in it, and the members beside it.
+
+    A field that is None is left out: the service has its default.
+    """
+    asked = {"kind": statistic} if isinstance(statistic, str) else dict(statistic)
+    given = {name: value for name, value in fields.items() if value is not None}
+    beside = {name: value for name, value in given.items() if name in _BESIDE}
+    return {**asked, **{name: given[name] for name in given.keys() - beside.keys()}}, beside

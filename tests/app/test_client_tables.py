@@ -1,0 +1,221 @@
+"""Answers as tables: every shape of value as tidy rows, frames, and what a notebook shows."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from html.parser import HTMLParser
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from app.client import ClientError, MissingPackageError, Preview, Release, receipts
+from app.client.datasets import Facts
+from app.client.tables import Row
+
+
+def released(value: Any, *, std: Any = None, interval: Any = None, **members: Any) -> Release:
+    noise = None if std is None else {"std": std, "interval_95": interval}
+    body = {"id": "rel_1", "dataset": "ds_1", "status": "released", "epsilon": "1"}
+    return Release.model_validate({**body, "value": value, "noise": noise, **members})
+
+
+def without_noise(rows: list[Row]) -> list[Row]:
+    for row in rows:
+        assert [row.pop(name) for name in ("noise", "noise_low", "noise_high")] == [None] * 3
+    return rows
+
+
+def test_a_mean_has_a_row_for_each_column() -> None:
+    release = released(
+        {"age": 44.2, "income": 981},
+        std={"age": 0.5, "income": 10.0},
+        interval={"age": [43.2, 45.2], "income": [961, 1001]},
+    )
+    assert release.rows() == [
+        {"term": "age", "value": 44.2, "noise": 0.5, "noise_low": 43.2, "noise_high": 45.2},
+        {"term": "income", "value": 981, "noise": 10.0, "noise_low": 961, "noise_high": 1001},
+    ]
+
+
+def test_groups_come_first_and_one_row_each() -> None:
+    def grouped(*each: Any) -> Any:
+        labels = ({"sex": "f", "age": "[18,40)"}, {"sex": "m", "age": "[18,40)"})
+        groups = zip(labels, each, strict=True)
+        return {"groups": [{"by": by, "value": {"income": one}} for by, one in groups]}
+
+    release = released(
+        grouped(10.5, 20.5), std=grouped(1.0, 2.0), interval=grouped([9, 12], [17, 24])
+    )
+    first, second = release.rows()
+    assert list(first) == ["sex", "age", "term", "value", "noise", "noise_low", "noise_high"]
+    assert list(second.values()) == ["m", "[18,40)", "income", 20.5, 2.0, 17, 24]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"count": 7}, [{"term": "count", "value": 7}]),
+        (
+            {"cells": [{"cell": {"region": "north"}, "count": 3}]},
+            [{"region": "north", "term": "count", "value": 3}],
+        ),
+        (
+            {"quantiles": [{"level": "0.5", "value": 4.5}]},
+            [{"term": "quantile 0.5", "value": 4.5}],
+        ),
+        (
+            {"coefficients": {"(intercept)": 1.5, "age:educ": None}},
+            [{"term": "(intercept)", "value": 1.5}, {"term": "age:educ", "value": None}],
+        ),
+        (
+            {"matrix": [[1, 0.25], [0.25, 1]]},
+            [
+                {"term": "x:x", "value": 1},
+                {"term": "x:y", "value": 0.25},
+                {"term": "y:y", "value": 1},
+            ],
+        ),
+        (
+            {"count": 9, "means": {"x": 1, "y": 2}, "second": [[1, 2], [2, 4]]},
+            [
+                {"term": "count", "value": 9},
+                {"term": "x", "value": 1},
+                {"term": "y", "value": 2},
+                {"term": "x:x", "value": 1},
+                {"term": "x:y", "value": 2},
+                {"term": "y:y", "value": 4},
+            ],
+        ),
+        ({"later": {"shapes": [1, "text"]}}, [{"term": "shapes[0]", "value": 1}]),
+        (
+            {"groups": [{"by": {"value": "f", "part": True}, "value": {"term": 1}}]},
+            [{"by value": "f", "by part": True, "term": "term", "value": 1}],
+        ),
+        (None, []),
+    ],
+)
+def test_every_shape_has_rows(value: Any, expected: list[Row]) -> None:
+    release = released(value, statistic={"kind": "any", "columns": ["x", "y"]})
+    assert without_noise(release.rows()) == expected
+
+
+def test_a_stack_s_parts_are_told_apart() -> None:
+    parts = [{"matrix": [[1, 2], [2, 4]]}, {"income": 5}]
+    matrix = {"kind": "covariance", "columns": ["a", "b"]}
+    statistic = {"kind": "stack", "parts": [{"statistic": matrix}, {"statistic": {"kind": "mean"}}]}
+    noise = {"parts": [None, {"income": 0.5}]}
+    rows = released({"parts": parts}, std=noise, statistic=statistic).rows()
+    assert [(row["part"], row["term"], row["value"], row["noise"]) for row in rows] == [
+        (1, "a:a", 1, None), (1, "a:b", 2, None), (1, "b:b", 4, None), (2, "income", 5, 0.5),
+    ]  # fmt: skip
+
+
+def test_a_preview_tells_noise_and_expected_error_without_values() -> None:
+    body = {"mechanism": "k_norm", "epsilon": "1", "statistic": {"kind": "mean"}}
+    preview = Preview.model_validate(
+        {
+            **body,
+            "noise": {"std": {"age": 2.0}, "interval_95": {"age": [-4, 4]}},
+            "expected_error": {"age": 1.6},
+        }
+    )
+    assert preview.rows() == [
+        {"term": "age", "noise": 2.0, "noise_low": -4, "noise_high": 4, "expected_error": 1.6}
+    ]
+    assert Preview.model_validate({**body, "noise": None}).rows() == []
+
+
+def test_inference_stands_beside_its_coefficient() -> None:
+    terms = [{"term": "age", "estimate": 2, "std_error": 0.5, "confidence_95": [1, 3]}]
+    release = released({"coefficients": {"age": 2, "educ": 1}}, inference={"terms": terms})
+    age, educ = release.rows()
+    assert (age["std_error"], age["confidence_low"], age["confidence_high"]) == (0.5, 1, 3)
+    assert educ["std_error"] is None
+
+
+def test_members_that_are_not_known_are_kept() -> None:
+    verdict = {"verdict": "good", "sentence": "Enough rows."}
+    release = released({"age": 1}, usefulness=verdict)
+    assert release.usefulness == verdict
+    assert "usefulness" in release.model_extra
+    assert release.model_dump()["usefulness"] == verdict
+    with pytest.raises(AttributeError, match="usefullness"):
+        _ = release.usefullness
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[1]", b'{"id": "rel_1"}'])
+def test_what_is_no_answer_of_a_desk_is_refused_in_words(body: bytes) -> None:
+    with pytest.raises(ClientError, match="Release Desk"):
+        Release.model_validate_json(body)
+
+
+def test_a_frame_has_the_labels_first() -> None:
+    pandas = pytest.importorskip("pandas")
+    groups = [{"by": {"sex": sex}, "value": {"income": each}} for sex, each in (("f", 1), ("m", 2))]
+    frame = released({"groups": groups}).to_frame()
+    assert list(frame.columns)[:3] == ["sex", "term", "value"]
+    assert frame.set_index("sex")["value"].to_dict() == {"f": 1, "m": 2}
+    empty = released(None).to_frame()
+    assert isinstance(empty, pandas.DataFrame)
+    assert len(empty) == 0
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let neither pandas nor cryptography be there."""
+    found = importlib.import_module
+
+    def import_module(name: str, package: str | None = None) -> ModuleType:
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+        return found(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", import_module)
+    monkeypatch.setitem(sys.modules, "app.client.signatures", None)
+
+
+@pytest.mark.usefixtures("without")
+def test_a_missing_package_is_named_with_a_way_round() -> None:
+    release = released({"age": 1})
+    with pytest.raises(MissingPackageError, match=r"pip install pandas.*rows\(\)"):
+        release.to_frame()
+    with pytest.raises(MissingPackageError, match=r"pip install cryptography.*asks the service"):
+        receipts.check_receipt(b"{}", b"")
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert attrs == [], "nothing that a text could smuggle in"
+        self.tags.add(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+HOSTILE = "<script>alert(1)</script>&\"'"
+TABLE = {"table", "caption", "thead", "tbody", "tr", "th", "td"}
+
+
+def test_a_notebook_shows_a_small_table_and_no_script() -> None:
+    by = [{"by": {HOSTILE: f"{HOSTILE}{n}"}, "value": {HOSTILE: n / 3}} for n in range(40)]
+    statistic = {"kind": HOSTILE}
+    release = released({"groups": by}, statistic=statistic, mechanism=HOSTILE)
+    shown = Tags()
+    shown.feed(release._repr_html_())
+    assert shown.tags == {*TABLE, "p"}
+    assert HOSTILE in shown.text
+    assert "0.333333" in shown.text
+    assert "and 10 more rows" in shown.text
+    columns = {HOSTILE: {"type": "category", "values": [HOSTILE]}}
+    facts = Facts(id="ds_1", name=HOSTILE, adjacency="x", status="active", columns=columns)
+    shown = Tags()
+    shown.feed(facts._repr_html_())
+    assert shown.tags == TABLE
+    assert shown.text.count("alert") == 3

@@ -1,0 +1,116 @@
+"""The Python client against a service: one release for one question, and answers as tables."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from app.client import AsyncDesk, Dataset, ProblemError, ReleaseDesk
+from tests.contract.examples import with_examples
+from tests.contract.service import Service, make_key, spent, upload
+
+
+@pytest.fixture(scope="module")
+def key(admin: httpx.Client) -> str:
+    return str(make_key(admin, "analyst")["secret"])
+
+
+@pytest.fixture(scope="module")
+def desk(service: Service, key: str) -> Iterator[ReleaseDesk]:
+    with ReleaseDesk(service.url, key) as found:
+        yield found
+
+
+@pytest.fixture
+def wages(desk: ReleaseDesk, curator: httpx.Client) -> Dataset:
+    return desk.dataset(upload(curator, budget={"epsilon": "100"})["name"])
+
+
+@pytest.fixture(scope="module")
+def rich(desk: ReleaseDesk, curator: httpx.Client) -> Dataset:
+    """Return a data set with a budget for every question."""
+    return desk.dataset(upload(curator, budget={"epsilon": "100"})["name"])
+
+
+def test_a_cell_run_twice_is_one_release(wages: Dataset, curator: httpx.Client) -> None:
+    first, second = (wages.mean("income", epsilon=0.5, by=["region"]) for _ in range(2))
+    assert first.body == second.body
+    assert spent(curator, wages.id) == "0.5"
+    anew = wages.mean("income", epsilon=0.5, by=["region"], fresh=True)
+    assert anew.id != first.id
+    assert spent(curator, wages.id) == "1"
+    assert wages.budget_left().epsilon.spent == "1"
+
+
+def test_another_person_s_question_is_another_release(
+    service: Service, wages: Dataset, admin: httpx.Client
+) -> None:
+    mine = wages.mean("income", epsilon="0.5")
+    with ReleaseDesk(service.url, make_key(admin, "analyst")["secret"]) as desk:
+        theirs = desk.dataset(wages.id).mean("income", epsilon="0.5")
+    assert (mine.id != theirs.id, mine.value != theirs.value) == (True, True)
+
+
+def test_a_refusal_is_not_remembered(wages: Dataset, curator: httpx.Client) -> None:
+    with pytest.raises(ProblemError, match="budget-exceeded"):
+        wages.count(epsilon=101, where=[{"column": "owner", "op": "==", "value": True}])
+    grant = {"epsilon": "100", "reason": "more"}
+    assert curator.post(f"/v1/datasets/{wages.id}/grants", json=grant).is_success
+    counted = wages.count(epsilon=101, where=[{"column": "owner", "op": "==", "value": True}])
+    assert counted.status == "released"
+
+
+NORTH = [{"column": "region", "op": "==", "value": "north"}]
+BOTH = ["income", "food"]
+ASKED: list[dict[str, Any]] = [
+    {"kind": "count", "where": NORTH},
+    {"kind": "histogram", "columns": ["region", "owner"]},
+    {"kind": "covariance", "columns": BOTH},
+    {"kind": "geometric_median", "columns": BOTH},
+    {"kind": "logistic_regression", "target": "owner", "features": ["income"]},
+    {
+        "kind": "stack",
+        "parts": [
+            {"statistic": {"kind": "moments", "columns": BOTH}},
+            {"statistic": {"kind": "quantile", "column": "food", "levels": [0.5]}, "share": 2},
+        ],
+    },
+]
+
+
+@pytest.mark.parametrize("statistic", with_examples(ASKED), ids=lambda body: str(body["kind"]))
+def test_every_answer_is_a_table(rich: Dataset, statistic: dict[str, Any]) -> None:
+    release = rich.release(statistic, epsilon="1")
+    rows = release.rows()
+    assert rows
+    for row in rows:
+        assert row["term"]
+        assert isinstance(row["value"], int | float)
+        if row["noise"] is not None:
+            assert row["noise_low"] <= row["noise_high"]
+    assert any(row["noise"] is not None for row in rows) == (release.noise is not None)
+
+
+def test_groups_are_rows(rich: Dataset) -> None:
+    rows = rich.mean("income", "food", epsilon="1", by=["region", "owner"]).rows()
+    assert [(row["region"], row["owner"], row["term"]) for row in rows] == [
+        (region, owner, term)
+        for region in ("north", "south")
+        for owner in ("false", "true")
+        for term in ("income", "food")
+    ]
+    assert all(row["noise"] > 0 for row in rows)
+
+
+def test_the_asynchronous_desk_does_the_same(service: Service, wages: Dataset, key: str) -> None:
+    async def both() -> list[str]:
+        async with AsyncDesk(service.url, key) as desk:
+            theirs = await desk.dataset(wages.name)
+            asked = (theirs.mean(column, epsilon="0.5") for column in ("income", "food"))
+            return [each.id for each in await asyncio.gather(*asked)]
+
+    assert asyncio.run(both()) == [wages.mean(c, epsilon="0.5").id for c in ("income", "food")]

@@ -1,0 +1,132 @@
+"""The client's own distribution: built from the tree, installed alone, used against a server.
+
+It is installed with what it asks for and nothing else, from the package index that pip knows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.live import ADMIN_KEY, LiveServer, upload
+
+ROOT = Path(__file__).parent.parent.parent
+CLIENT = ROOT / "app" / "client"
+
+
+def project(place: Path) -> dict[str, Any]:
+    return dict(tomllib.loads((place / "pyproject.toml").read_text("utf-8"))["project"])
+
+
+def names(needs: list[str]) -> set[str]:
+    return {re.split(r"[\[><=]", need)[0] for need in needs}
+
+
+def test_both_distributions_say_the_same() -> None:
+    ours, whole = project(CLIENT), project(ROOT)
+    for shared in ("version", "license", "requires-python"):
+        assert ours[shared] == whole[shared]
+    assert names(ours["dependencies"]) == {"httpx"}
+    assert set(ours["dependencies"]) <= set(whole["dependencies"])
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=300, cwd="/", env=environment
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the interpreter of an environment with the client's wheel and what it needs."""
+    place = tmp_path_factory.mktemp("alone")
+    shutil.copytree(CLIENT, place / "client", ignore=shutil.ignore_patterns("__pycache__", "build"))
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+    build = ("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
+    run(*pip, *build, "--wheel-dir", place, place / "client")
+    (wheel,) = place.glob("*.whl")
+    assert wheel.name.startswith("release_desk_client-")
+    run(sys.executable, "-m", "venv", "--without-pip", place / "environment")
+    found = place / "environment" / "bin" / "python"
+    installed = subprocess.run(
+        [*pip, "--python", found, "install", "--quiet", wheel],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert installed.returncode == 0, installed.stderr
+    return found
+
+
+SCRIPT = """
+import asyncio, json, os, sys
+from app.client import AsyncDesk, MissingPackageError, ReleaseDesk
+
+url, key, name = os.environ["DESK"], os.environ["KEY"], os.environ["NAME"]
+with ReleaseDesk(url, key) as desk:
+    ages = desk.dataset(name)
+    first, second = (ages.mean("age", epsilon=0.5, by=["sex"]) for _ in range(2))
+    preview = ages.preview("mean", columns=["age"], epsilon="0.5")
+    try:
+        first.to_frame()
+    except MissingPackageError as missing:
+        sentence = str(missing)
+
+async def again():
+    async with AsyncDesk(url, key) as desk:
+        ages = await desk.dataset(name)
+        return (await ages.mean("age", epsilon=0.5, by=["sex"])).id
+
+print(json.dumps({
+    "ids": [first.id, second.id, asyncio.run(again())],
+    "rows": first.rows(),
+    "html": first._repr_html_() + preview._repr_html_() + ages._repr_html_(),
+    "sentence": sentence,
+    "loaded": sorted({name.partition(".")[0] for name in sys.modules}),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with LiveServer(tmp_path_factory.mktemp("served") / "data") as live:
+        yield live
+
+
+@pytest.mark.slow
+def test_the_client_is_installed_and_used_alone(python: Path, server: LiveServer) -> None:
+    with httpx.Client(
+        base_url=server.url, headers={"Authorization": f"Bearer {ADMIN_KEY}"}, timeout=30
+    ) as client:
+        columns = {
+            "age": {"type": "number", "lower": 0, "upper": 100},
+            "sex": {"type": "category", "values": ["f", "m"]},
+        }
+        dataset = upload(client, "age,sex\n" + "31,f\n45,m\n" * 50, columns)
+    where = {"DESK": server.url, "KEY": ADMIN_KEY, "NAME": dataset["name"]}
+    told = json.loads(run(python, "-c", SCRIPT, **where))
+    assert len(set(told["ids"])) == 1
+    assert [(row["sex"], row["term"]) for row in told["rows"]] == [("f", "age"), ("m", "age")]
+    assert "<script" not in told["html"]
+    assert "pip install pandas" in told["sentence"]
+
+
+@pytest.mark.slow
+def test_nothing_of_the_service_is_installed_with_it(python: Path) -> None:
+    listed = run(sys.executable, "-m", "pip", "--python", python, "list", "--format", "json")
+    found = {each["name"].lower().replace("_", "-") for each in json.loads(listed)}
+    assert {"release-desk-client", "httpx"} <= found
+    service = names(project(ROOT)["dependencies"]) - {"httpx", "anyio"}  # httpx needs anyio
+    assert found.isdisjoint({*service, "release-desk", "pydantic-core"})
+    missing = run(python, "-c", "import importlib.util as u; print(u.find_spec('app.main'))")
+    assert missing.strip() == "None"
