@@ -13,7 +13,8 @@ from typing import BinaryIO
 import click
 
 from app.client import ProblemError, ReceiptError, ReleaseDesk, UnreachableError, check_receipt
-from app.client.answers import Answer
+from app.client.answers import Answer, Numbers
+from app.client.tables import lines_of
 from app.settings import PREFIX
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -28,6 +29,9 @@ _EPSILON = click.option("--epsilon", required=True, help='The price as a decimal
 _REASON = click.option("--reason", required=True, help="Kept in the ledger.")
 _MECHANISM = click.option("--mechanism", default="auto", show_default=True)
 _NORM = click.option("--norm", default="auto", show_default=True)
+_AS_TABLE = click.option(
+    "--table", "as_table", is_flag=True, help="Print a line for each number, in columns."
+)
 
 
 def connected(command: Command) -> Command:
@@ -200,6 +204,7 @@ def releases() -> None:
 @click.option("--idempotency-key", help="A name for the question, not the one it has by itself.")
 @click.option("--fresh", is_flag=True, help="Ask anew what was asked before, and pay anew.")
 @click.option("--no-wait", is_flag=True, help="Print a job as it is; `releases show` has it later.")
+@_AS_TABLE
 @connected
 def releases_ask(
     desk: ReleaseDesk,
@@ -212,6 +217,7 @@ def releases_ask(
     idempotency_key: str | None,
     fresh: bool,
     no_wait: bool,
+    as_table: bool,
 ) -> None:
     """Release STATISTIC (JSON) of DATASET (an id), and charge its epsilon.
 
@@ -227,7 +233,7 @@ def releases_ask(
         idempotency_key=idempotency_key,
         wait=not no_wait,
     )
-    click.echo(release.body.decode())
+    _print(release, release.body.decode(), as_table=as_table)
     if release.status == _AWAITING_REVIEW:
         click.echo(
             f"{release.id} awaits a review: `releases show` tells what becomes of it", err=True
@@ -237,11 +243,12 @@ def releases_ask(
 @releases.command("derive")
 @click.argument("release")
 @click.argument("statistic")
+@_AS_TABLE
 @connected
-def releases_derive(desk: ReleaseDesk, *, release: str, statistic: str) -> None:
+def releases_derive(desk: ReleaseDesk, *, release: str, statistic: str, as_table: bool) -> None:
     """Compute STATISTIC (JSON) from RELEASE (an id); free, reads no data."""
-    question = _parsed(statistic, "STATISTIC")
-    click.echo(desk.derive(release, question).model_dump_json())
+    derived = desk.derive(release, _parsed(statistic, "STATISTIC"))
+    _print(derived, derived.model_dump_json(), as_table=as_table)
 
 
 @releases.command("preview")
@@ -250,14 +257,14 @@ def releases_derive(desk: ReleaseDesk, *, release: str, statistic: str) -> None:
 @_EPSILON
 @_MECHANISM
 @_NORM
+@_AS_TABLE
 @connected
 def releases_preview(
-    desk: ReleaseDesk, *, dataset: str, statistic: str, epsilon: str, mechanism: str, norm: str
+    desk: ReleaseDesk, *, dataset: str, statistic: str, as_table: bool, **choice: str
 ) -> None:
     """Say how noisy STATISTIC would be; free, reads no data."""
-    question = _parsed(statistic, "STATISTIC")
-    seen = desk.preview(dataset, question, epsilon=epsilon, mechanism=mechanism, norm=norm)
-    click.echo(seen.model_dump_json())
+    seen = desk.preview(dataset, _parsed(statistic, "STATISTIC"), **choice)
+    _print(seen, seen.model_dump_json(), as_table=as_table)
 
 
 @releases.command("list")
@@ -306,10 +313,12 @@ def releases_withdraw(desk: ReleaseDesk, *, release: str) -> None:
 
 @releases.command("show")
 @click.argument("release")
+@_AS_TABLE
 @connected
-def releases_show(desk: ReleaseDesk, *, release: str) -> None:
+def releases_show(desk: ReleaseDesk, *, release: str, as_table: bool) -> None:
     """Print one release as the service stored it."""
-    click.echo(desk.released(release).body.decode())
+    shown = desk.released(release)
+    _print(shown, shown.body.decode(), as_table=as_table)
 
 
 @releases.command("check")
@@ -386,6 +395,13 @@ def _parsed(text: str, name: str) -> dict[str, object]:
     if not isinstance(value, dict):
         raise click.UsageError(f"{name} must be a JSON object")
     return value
+
+
+def _print(answer: Numbers, text: str, *, as_table: bool) -> None:
+    """Print an answer as it came, or its numbers in columns; without numbers there is no table."""
+    rows = answer.rows() if as_table else []
+    for line in lines_of(rows) if rows else (text,):
+        click.echo(line)
 
 
 def print_rows(items: Iterable[Answer], columns: Sequence[str], *, as_json: bool) -> None:

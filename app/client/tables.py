@@ -118,7 +118,7 @@ def _cell(part: Mapping[str, Any], _: object, here: _Number) -> Iterator[_Number
 
 
 def _quantile(part: Mapping[str, Any], _: object, here: _Number) -> Iterator[_Number]:
-    yield here.below("value", term=f"quantile {part['level']}")
+    yield here.below("value", term=f"level {part['level']}")
 
 
 def _part(part: object, statistic: object, here: _Number) -> Iterator[_Number]:
@@ -186,3 +186,16 @@ def shown(value: object) -> str:
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def lines_of(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield rows as aligned lines below their names, words to the left and numbers to the right."""
+    for_people = columns_of(rows)
+    columns = [[name, *(shown(row.get(name)) for row in rows)] for name in for_people]
+    right = [any(isinstance(row.get(name), Real) for row in rows) for name in for_people]
+    widths = [max(map(len, column)) for column in columns]
+    for line in zip(*columns, strict=True):
+        cells = zip(line, widths, right, strict=True)
+        padded = (cell.rjust(width) if is_number else cell.ljust(width)
+                  for cell, width, is_number in cells)  # fmt: skip
+        yield "  ".join(padded).rstrip()

@@ -51,6 +51,18 @@ FOOD_ON_INCOME = {
     "bound": 2,
 }
 PROXIMITY = {"kind": "histogram", "columns": ["ocean_proximity"]}
+BY_COAST = {
+    "kind": "mean",
+    "columns": ["median_house_value"],
+    "where": [{"column": "median_income", "op": ">", "value": 3}],
+    "by": ["ocean_proximity"],
+}
+LOG_VALUE = {
+    "kind": "linear_regression",
+    "formula": "log(median_house_value + 1) ~ median_income + inland",
+    "derive": {"inland": 'ocean_proximity == "INLAND"'},
+    "bound": 3,
+}
 HOUSE_VALUE = {
     "kind": "linear_regression",
     "target": "median_house_value",
@@ -92,6 +104,18 @@ ENGEL_QUESTIONS = (
 )
 HOUSING_QUESTIONS = (
     Question("Histogram of ocean_proximity", "", PROXIMITY, "0.5"),
+    Question(
+        "Mean house value by the kind of coast, where the median income is above 3",
+        "All groups together cost one epsilon. Few blocks are islands, so their mean is noise.",
+        BY_COAST,
+        "0.5",
+    ),
+    Question(
+        "House value on income and distance from the coast, by a formula as in R",
+        "Coefficients are differences of logarithms: -0.5 is about 40% less.",
+        LOG_VALUE,
+        "1",
+    ),
     Question(
         "House value on income, age and rooms: K-norm gradient linear regression",
         "The least-squares fit lies outside this bound; the answer is the private fit inside it.",

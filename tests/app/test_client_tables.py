@@ -63,7 +63,7 @@ def test_groups_come_first_and_one_row_each() -> None:
         ),
         (
             {"quantiles": [{"level": "0.5", "value": 4.5}]},
-            [{"term": "quantile 0.5", "value": 4.5}],
+            [{"term": "level 0.5", "value": 4.5}],
         ),
         (
             {"coefficients": {"(intercept)": 1.5, "age:educ": None}},

@@ -333,6 +333,33 @@ def test_a_day_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
     assert invoke("datasets", "list", url=url, key=analyst).exit_code == REFUSED
 
 
+def test_groups_are_printed_in_columns(server: LiveServer, tmp_path: Path) -> None:
+    sexes = {"type": "category", "values": ["f", "not said"]}
+    spec = {**SPEC, "name": "in groups", "columns": {**SPEC["columns"], "sex": sexes}}
+    (tmp_path / "rows.csv").write_text("age,sex\n" + "31,f\n45,not said\n" * 20)
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    upload = ("datasets", "upload", str(tmp_path / "rows.csv"), str(tmp_path / "spec.json"))
+    dataset = done(*upload, url=server.url)
+    statistic = json.dumps({"kind": "mean", "columns": ["age"], "by": ["sex"]})
+    ask = ("releases", "ask", dataset, statistic, "--epsilon", "0.5")
+    release = json.loads(done(*ask, url=server.url))
+    head, *lines = done(*ask, "--table", url=server.url).splitlines()
+    assert head.split() == ["sex", "term", "value", "noise", "noise_low", "noise_high"]
+    starts = ("f         age  ", "not said  age  ")
+    assert [line.startswith(start) for line, start in zip(lines, starts, strict=True)] == [True] * 2
+    assert {len(line) for line in lines} == {len(head)}, "numbers end where their column ends"
+    groups = release["value"]["groups"]
+    values = [f"{group['value']['age']:.6g}" for group in groups]
+    assert [value in line for value, line in zip(values, lines, strict=True)] == [True] * 2
+    shown = done("releases", "show", release["id"], "--table", url=server.url)
+    assert shown.splitlines() == [head, *lines], "the same line again was the same release"
+    counts = json.dumps({"kind": "count", "by": ["sex"]})
+    preview = ("releases", "preview", dataset, counts, "--epsilon", "0.5", "--table")
+    assert done(*preview, url=server.url).splitlines()[0].split()[:3] == ["sex", "term", "noise"]
+    anew = json.loads(done(*ask, "--fresh", url=server.url))
+    assert anew["id"] != release["id"]
+
+
 def test_a_review_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
     url = server.url
     (tmp_path / "rows.csv").write_text("age\n33\n48\n29\n51\n")

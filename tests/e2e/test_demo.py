@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -15,7 +14,7 @@ import httpx
 import pytest
 
 from app.client import Release
-from app.demo.text import numbers, table
+from app.demo.text import table
 from tests.e2e.live import free_port
 
 pytestmark = pytest.mark.slow
@@ -27,6 +26,8 @@ QUESTIONS = (
     "Quantiles of income",
     "Food expenditure on income",
     "Histogram of ocean_proximity",
+    "Mean house value by the kind of coast",
+    "by a formula as in R",
     "House value on income, age and rooms",
     "at least 200,000",
 )
@@ -71,6 +72,11 @@ def test_once_shows_everything_and_leaves_nothing(tmp_path: Path) -> None:
         )
     (histogram,) = [step for step in steps if step.startswith("Histogram")]
     assert all(f"{cell} " in histogram for cell in CELLS)
+    (by_coast,) = [step for step in steps if step.startswith("Mean house value by")]
+    assert all(f"{cell}, median_house_value " in by_coast for cell in CELLS)
+    assert by_coast.count("   std ") == len(CELLS)
+    (formula,) = [step for step in steps if "by a formula as in R" in step]
+    assert all(f" {term} " in formula for term in ("(intercept)", "median_income", "inland"))
     (quantiles,) = [step for step in steps if step.startswith("Quantiles")]
     assert [f"level {level}" in quantiles for level in ("0.1", "0.5", "0.9")] == [True] * 3
     assert "the advisor chooses k_norm" in output
@@ -129,20 +135,3 @@ def test_a_table_pairs_each_number_with_its_interval() -> None:
     assert [line.split() for line in table(release)][1] == [
         *("near", "12", "[", "7,", "17]", "std", "2.5")
     ]
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ({"income": 3.5}, [("income", 3.5)]),
-        ({"income": [1.0, 2.0]}, [("income", [1.0, 2.0])]),
-        ({"coefficients": {"(intercept)": 1, "x": 2}}, [("(intercept)", 1), ("x", 2)]),
-        (
-            json.loads('{"quantiles": [{"level": "0.5", "value": 4}]}'),
-            [("level 0.5", 4)],
-        ),
-        ({"count": None}, [("count", None)]),
-    ],
-)
-def test_numbers_of_every_shape(value: object, expected: object) -> None:
-    assert list(numbers(value)) == expected
