@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from app.domain.datasets import ColumnsSpec, NumberSpec
+from app.domain.columns import NumberSpec
+from app.domain.datasets import ColumnsSpec
 from app.processes.upload_reading import SHARED, checked_blocks
 from app.uploads.limits import Limits
 from app.uploads.reading_task import ReadingTask, Tally

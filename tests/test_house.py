@@ -150,7 +150,7 @@ def test_no_float_on_money() -> None:
         ROOT / "mechanisms/privacy.py",
     ]
     for path in money:
-        if path.name in {"datasets.py", "overlap.py", "problems.py"}:
+        if path.name in {"columns.py", "datasets.py", "overlap.py", "problems.py"}:
             continue  # bounds, shares of rows, waiting times
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"

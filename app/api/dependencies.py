@@ -11,9 +11,9 @@ from fastapi.dependencies.models import Dependant
 from pydantic import AfterValidator, BaseModel
 from starlette.requests import ClientDisconnect, Request
 
+from app.api.requests.base import Request as RequestBody
 from app.api.requests.bodies import Body, answer_in, made_of, request_in
 from app.api.requests.schemas import ReceiptRequest
-from app.api.requests.schemas import Request as RequestBody
 from app.api.requests.validation import unknown_parameter
 from app.api.state import AppState
 from app.domain.problems import Problem, invalid_request

@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 import click
 
+from app.cli.reports import report_lines
 from app.client import ProblemError, ReceiptError, ReleaseDesk, UnreachableError, check_receipt
 from app.client.answers import Answer, Numbers
 from app.client.tables import lines_of
@@ -116,8 +117,15 @@ def datasets() -> None:
 @click.argument("spec", type=click.File("r", encoding="utf-8"))
 @connected
 def datasets_upload(desk: ReleaseDesk, *, file: Path, spec: Iterable[str]) -> None:
-    """Upload FILE (CSV, CSV.gz, Parquet) as the JSON file SPEC says; prints the new id."""
-    click.echo(desk.upload(file, _parsed("".join(spec), "SPEC")).id)
+    """Upload FILE (CSV, CSV.gz, Parquet) as the JSON file SPEC says; prints the new id.
+
+    How the file was read goes to standard error. The service tells it this once.
+    """
+    dataset = desk.upload(file, _parsed("".join(spec), "SPEC"))
+    if dataset.report is not None:
+        for line in report_lines(dataset.report):
+            click.echo(line, err=True)
+    click.echo(dataset.id)
 
 
 @datasets.command("list")

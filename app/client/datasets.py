@@ -33,7 +33,7 @@ class Facts(Answer):
     """The public facts of a data set; ``rows`` is None under add_remove.
 
     ``protects`` says in words who its releases protect; ``unit`` who a person is, None where one
-    row is one person.
+    row is one person. ``report`` says how the file was read, in the answer to an upload alone.
     """
 
     id: str
@@ -47,6 +47,7 @@ class Facts(Answer):
     protects: str | None = None
     budget: Any = None
     policy: Any = None
+    report: Any = None
 
     def _repr_html_(self) -> str:
         size = "" if self.rows is None else f", {self.rows} rows"

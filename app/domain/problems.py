@@ -8,7 +8,7 @@ names, never from an exception's text and never from a cell.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from app.domain.problem_kinds import KINDS, ProblemKind
 
@@ -93,8 +93,11 @@ def storage_problem() -> Problem:
 
 def invalid_request(field_name: str, message: str) -> Problem:
     """Return an ``invalid-request`` that names one place in the request."""
-    return Problem(
-        "invalid-request",
-        f"{field_name}: {message}.",
-        errors=[{"field": field_name, "message": message}],
-    )
+    return invalid_requests([(field_name, message)])
+
+
+def invalid_requests(faults: Sequence[tuple[str, str]]) -> Problem:
+    """Return an ``invalid-request`` that names several places, and what is wrong at each."""
+    field_name, message = faults[0]
+    errors = [{"field": place, "message": words} for place, words in faults]
+    return Problem("invalid-request", f"{field_name}: {message}.", errors=errors)

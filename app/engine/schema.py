@@ -6,14 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from app.domain.datasets import (
-    CategorySpec,
-    ColumnSpec,
-    ColumnsSpec,
-    DerivedSpec,
-    InvalidSpecError,
-    NumberSpec,
-)
+from app.domain.columns import CategorySpec, ColumnSpec, InvalidSpecError, NumberSpec
+from app.domain.datasets import ColumnsSpec, DerivedSpec
 from app.domain.units import protected_by
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.expressions.definitions import Definition, NamedError, derived_columns

@@ -8,25 +8,25 @@ but its channel and is the first to go when the machine runs out of memory.
 :mod:`app.processes.upload_reading` is the other end.
 
 *Channel.* The reader gets one :class:`ReadingTask` as JSON. It sends blocks, digests,
-and an outcome: the counts of :func:`app.uploads.ingest.ingest`.
+and an outcome: the report of :func:`app.uploads.ingest.ingest`.
 """
 
 from __future__ import annotations
 
 import json
 import resource
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from app.domain.problems import Problem
+from app.domain.upload_reports import UploadReport
 from app.processes.channel import Message, problem_json, send
 from app.processes.child import confine
-from app.uploads.cells import Codes
 from app.uploads.ingest import ingest
 from app.uploads.limits import Limits
+from app.uploads.read_cells import Codes
 from app.uploads.reading_task import ReadingTask
 
 _MESSAGE_BYTES = 1 << 20
@@ -65,17 +65,17 @@ def _confine(limits: Limits) -> None:
 
 def _messages(file: int, task: ReadingTask, limits: Limits) -> Iterator[tuple[Message, bytes]]:
     spec, digester, ids = task.spec(), task.digester(), task.ids()
-    counts: Counter[str] = Counter()
+    report = UploadReport()
     # Opened again: a reader that was given up and is not gone yet moves its own position.
     with Path(f"/dev/fd/{file}").open("rb", buffering=0) as stream:
         stream.seek(0)
-        blocks = ingest(stream, spec, limits=limits, counts=counts, digester=digester, ids=ids)
+        blocks = ingest(stream, spec, limits=limits, report=report, digester=digester, ids=ids)
         for block in blocks:
             for body in _bodies(list(block.values())):
                 yield Message.BLOCK, body
     if digester is not None:
         yield Message.DIGESTS, digester.finish().to_bytes()
-    yield Message.OUTCOME, json.dumps(counts).encode()
+    yield Message.OUTCOME, json.dumps(report.to_json()).encode()
 
 
 def _bodies(columns: list[Codes]) -> Iterator[bytes]:

@@ -28,10 +28,11 @@ import numpy as np
 
 from app.domain.datasets import ColumnsSpec
 from app.domain.problems import Problem
+from app.domain.upload_reports import UploadReport
 from app.processes.channel import Message, StarvedError, receive
 from app.processes.forking import Forks
-from app.uploads.cells import Codes
 from app.uploads.people.wire import Range, words_of
+from app.uploads.read_cells import Codes
 from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.row_digests import MalformedError, RowDigests, key_name
 from app.uploads.trouble import UNREADABLE, Trouble, Troubles
@@ -93,7 +94,7 @@ def checked_blocks(
     spec
         The columns of the task.
     tally
-        Receives the counts and the rows' digests after the last block.
+        Receives the report and the rows' digests after the last block.
     spare
         Whether the reader was to read in spare time.
 
@@ -112,7 +113,7 @@ def checked_blocks(
     if message[0] is Message.DIGESTS and key is not None:
         tally.digests = _digests(message[1], key)
         message = received()
-    tally.counts.update(_outcome(*message))
+    tally.report = _outcome(*message, spec)
 
 
 @contextmanager
@@ -165,8 +166,8 @@ def _digests(body: memoryview, key: bytes) -> RowDigests:
     return digests
 
 
-def _outcome(message: Message, body: memoryview) -> dict[str, int]:
-    """Return the counts, or raise the refusal."""
+def _outcome(message: Message, body: memoryview, spec: ColumnsSpec) -> UploadReport:
+    """Return the report, or raise the refusal."""
     if message is Message.FAILED:
         name = str(body, "ascii", "replace")
         failure = name if _CLASS.fullmatch(name) else "unknown"
@@ -176,7 +177,10 @@ def _outcome(message: Message, body: memoryview) -> dict[str, int]:
         raise _unreadable()
     told = json.loads(bytes(body))
     if message is Message.OUTCOME:
-        return {name: int(count) for name, count in told.items()}
+        try:
+            return UploadReport.of(told, spec.in_file)
+        except (ValueError, KeyError, TypeError):
+            raise _unreadable() from None
     if told["code"] not in _REFUSALS:
         raise _unreadable()
     raise Problem(told["code"], told["detail"], **told["extras"])

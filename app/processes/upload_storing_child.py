@@ -63,7 +63,7 @@ def _store(order: StoringOrder, reading: Connection, answering: Connection) -> N
     stored = write_files(writer, blocks, spec, tally, task.ids())
     if stored.digests is not None:
         send(answering, Message.DIGESTS, stored.digests)
-    outcome = {"rows": stored.rows, "filled": dict(stored.filled), "dropped": stored.dropped}
+    outcome = {"rows": stored.rows, "report": stored.report.to_json()}
     send(answering, Message.OUTCOME, json.dumps(outcome).encode())
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from app.domain.errors import ProcessLostError
+from app.domain.upload_reports import UploadReport
 from app.processes.channel import (
     Message,
     problem_of,
@@ -89,7 +90,8 @@ class StoringProcesses:
             return self._finish(channel)
 
         outcome, digests = self._crew.in_spare_time(attempt)
-        return Ingested(outcome["rows"], outcome["filled"], outcome["dropped"], digests)
+        report = UploadReport.of(outcome["report"], outcome["report"]["columns"])
+        return Ingested(outcome["rows"], report, digests)
 
     def compare(self, upload: Digested, earlier: Sequence[Digested]) -> Verdict:
         """Compare an upload with earlier data sets.

@@ -2,96 +2,96 @@
 
 A column arrives either *typed* (floats that the CSV or Parquet reader parsed)
 or as *text* (booleans, categories, and numbers that the typed reader refused).
-Both give the same codes for the same cell.
+Both give the same codes for the same cell. :mod:`app.uploads.read_cells` reads one column.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from functools import partial
+from typing import Literal
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from app.domain.datasets import BooleanSpec, CategorySpec, ColumnSpec, ColumnsSpec, Fill, Missing
+from app.domain.columns import BooleanSpec, CategorySpec, ColumnSpec, Fill, Missing
+from app.domain.datasets import ColumnsSpec
+from app.domain.upload_reports import ColumnCounts, UploadReport
 from app.engine.schema import column_of, derived_of
 from app.uploads.people.sending import PeopleWords
-from app.uploads.prf import BLANK, Prf
-from app.uploads.row_digests import RowDigester
-from app.uploads.trouble import (
-    MAX_LISTED,
-    MISSING,
-    NOT_A_BOOLEAN,
-    NOT_A_NUMBER,
-    NOT_FINITE,
-    UNKNOWN_VALUE,
-    Trouble,
-    Troubles,
+from app.uploads.prf import Prf
+from app.uploads.read_cells import (
+    Codes,
+    Markers,
+    Mask,
+    Read,
+    read_boolean,
+    read_category,
+    read_number,
 )
+from app.uploads.row_digests import RowDigester
+from app.uploads.trouble import MAX_LISTED, Trouble, Troubles
 from mechanisms.domain import CODE_MAX, NumberColumn
 from mechanisms.expressions.derived import DerivedColumn
 
-DROPPED = ""
-"""The key of the count of rows left out; a column's name is the key of its filled cells."""
-
-_BOOLEANS = pl.Enum(["false", "true", "0", "1"])
-
-Codes = NDArray[np.int32]
-Mask = NDArray[np.bool_]
-
-
-class _Read(NamedTuple):
-    """Codes, arbitrary where ``missing``; None when nothing is. ``reason`` words one row.
-
-    ``numbers`` are a number column's values as they are in the file.
-    """
-
-    codes: Codes
-    missing: Mask | None
-    reason: Callable[[int], str]
-    numbers: NDArray[np.float64] | None = None
-
-    @property
-    def plain(self) -> tuple[NDArray[np.float64] | Codes, Mask | None]:
-        """Return the cells before any bounds: numbers, or places in the list of values."""
-        if self.numbers is not None:
-            return self.numbers, self.missing
-        return self.codes, self.missing
+_Refused = Iterator[tuple[int, int, str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
     """Encodes one declared column."""
 
-    read: Callable[[pl.Series], _Read]
+    read: Callable[[pl.Series], Read]
     missing: Missing
+    unreadable: Literal["reject", "missing"]
     fill: int
 
     @classmethod
     def of(cls, spec: ColumnSpec) -> Encoder:
         """Return the encoder a declaration asks for."""
         value = spec.missing.value if isinstance(spec.missing, Fill) else None
-        column = column_of(spec)
+        markers, fill = Markers.of(spec.reading.na), 0
+        read: Callable[[pl.Series], Read]
         match spec:
             case CategorySpec():
                 kind = pl.Enum(spec.values)
                 fill = spec.values.index(value) if isinstance(value, str) else 0
-                return cls(lambda cells: _read_category(cells, kind), spec.missing, fill)
+                read = partial(read_category, kind=kind, markers=markers)
             case BooleanSpec():
-                return cls(_read_boolean, spec.missing, CODE_MAX if value else -CODE_MAX)
-        assert isinstance(column, NumberColumn)
-        fill = column.encode_one(float(value)) if isinstance(value, Fraction) else 0
-        return cls(lambda cells: _read_number(cells, column), spec.missing, fill)
+                fill = CODE_MAX if value else -CODE_MAX
+                read = partial(read_boolean, markers=markers)
+            case _:
+                column = column_of(spec)
+                assert isinstance(column, NumberColumn)
+                if isinstance(value, Fraction):
+                    fill = column.encode_one(float(value))
+                read = partial(read_number, column=column, markers=markers)
+        return cls(read, spec.missing, spec.reading.unreadable, fill)
+
+    def refused(self, read: Read) -> Mask | None:
+        """Return which cells refuse the upload."""
+        if self.missing == "reject":
+            return read.missing
+        return read.unreadable if self.unreadable == "reject" else None
+
+    def count(self, read: Read, rows: int, counts: ColumnCounts) -> None:
+        """Add what became of some cells, none of which is refused."""
+        missing = 0 if read.missing is None else int(read.missing.sum())
+        counts.values += rows - missing
+        counts.clamped_low += read.clamped_low
+        counts.clamped_high += read.clamped_high
+        if isinstance(self.missing, Fill):
+            counts.filled += missing
+        if read.unreadable is not None:
+            counts.unreadable += int(read.unreadable.sum())
 
 
 @dataclass(frozen=True, slots=True)
 class RowEncoder:
-    """Encodes rows of all declared columns; ``counts`` tallies what was filled or left out.
+    """Encodes rows of all declared columns; ``report`` counts what became of them.
 
     ``derived`` says how more columns are made of those. ``digester`` sees every row's cells as
     they are in the file. ``people`` says whose rows are whose.
@@ -99,7 +99,7 @@ class RowEncoder:
 
     encoders: Mapping[str, Encoder]
     derived: Mapping[str, DerivedColumn]
-    counts: Counter[str]
+    report: UploadReport
     digester: RowDigester | None = None
     people: PeopleWords | None = None
 
@@ -107,16 +107,17 @@ class RowEncoder:
     def of(
         cls,
         spec: ColumnsSpec,
-        counts: Counter[str],
+        report: UploadReport,
         digester: RowDigester | None = None,
         ids: Prf | None = None,
     ) -> RowEncoder:
         """Return the encoder of a declaration; ``ids`` digests ids where there are any."""
         encoders = {name: Encoder.of(column) for name, column in spec.in_file.items()}
+        report.columns.update({name: ColumnCounts() for name in encoders})
         people = None if spec.unit is None or ids is None else PeopleWords(spec, ids)
         # what a person's rows are reduced to is what columns are derived from
         later = spec.unit is not None and spec.unit.reduce is not None
-        return cls(encoders, {} if later else derived_of(spec), counts, digester, people)
+        return cls(encoders, {} if later else derived_of(spec), report, digester, people)
 
     def encode(
         self,
@@ -133,96 +134,46 @@ class RowEncoder:
         is refused the codes mean nothing. The digester sees the columns that are
         ``looked_at`` as it would if none were declared.
         """
-        block: dict[str, Codes] = {}
-        plain = {}
-        refused: list[Iterator[tuple[int, int, str, str]]] = []
-        dropped: Mask | None = None
-        masks: dict[str, Mask] = {}
-        for place, (name, encoder) in enumerate(self.encoders.items()):
-            read = encoder.read(frame[name])
-            codes, missing, reason = read.codes, read.missing, read.reason
-            plain[name] = read.plain
-            if missing is not None:
-                masks[name] = missing
-                if encoder.missing == "reject":
-                    rows = np.flatnonzero(missing)[:MAX_LISTED].tolist()
-                    refused.append(_listing(rows, place, name, reason))
-                elif encoder.missing == "drop":
-                    dropped = missing if dropped is None else dropped | missing
-                else:
-                    codes = np.where(missing, np.int32(encoder.fill), codes)
-                    self.counts[name] += int(missing.sum())
-            block[name] = codes
+        found = {name: encoder.read(frame[name]) for name, encoder in self.encoders.items()}
+        refused = (
+            _listing(place, name, self.encoders[name], read)
+            for place, (name, read) in enumerate(found.items())
+        )
         troubles.extend(
             Trouble(first_row + row, name, reason) for row, _, name, reason in heapq.merge(*refused)
         )
+        plain = {name: read.plain for name, read in found.items()}
         if self.digester is not None:
             self.digester.add(plain, {name: frame[name] for name in looked_at})
+        block = {name: self._filled(name, read, frame.height) for name, read in found.items()}
+        masks = {name: read.missing for name, read in found.items() if read.missing is not None}
         for name, column in self.derived.items():
             block[name] = column.codes(block, masks)
         if self.people is not None:
             block = self.people.words(frame, block, plain, masks)
-        if dropped is not None:
-            self.counts[DROPPED] += int(dropped.sum())
-            block = {name: codes[~dropped] for name, codes in block.items()}
-        return block
+        self.report.rows += frame.height
+        return self._kept(block, masks)
+
+    def _filled(self, name: str, read: Read, rows: int) -> Codes:
+        """Return a column's codes, with what is missing filled in, and count its cells."""
+        encoder = self.encoders[name]
+        encoder.count(read, rows, self.report.columns[name])
+        if read.missing is None or not isinstance(encoder.missing, Fill):
+            return read.codes
+        return np.where(read.missing, np.int32(encoder.fill), read.codes)
+
+    def _kept(self, block: dict[str, Codes], masks: Mapping[str, Mask]) -> dict[str, Codes]:
+        """Return the rows that are not left out."""
+        drops = [mask for name, mask in masks.items() if self.encoders[name].missing == "drop"]
+        if not drops:
+            return block
+        dropped = np.logical_or.reduce(drops)
+        self.report.rows_dropped += int(dropped.sum())
+        return {name: codes[~dropped] for name, codes in block.items()}
 
 
-def _listing(
-    rows: list[int], place: int, name: str, reason: Callable[[int], str]
-) -> Iterator[tuple[int, int, str, str]]:
-    return ((row, place, name, reason(row)) for row in rows)
-
-
-def _read_number(cells: pl.Series, column: NumberColumn) -> _Read:
-    values, missing, read = _numbers_of(cells)
-    if missing is None:
-        return _Read(_encode(column, values), None, _missing, values)
-
-    def reason(row: int) -> str:
-        text = cells[row]
-        if text is None or (isinstance(text, str) and not text.strip(BLANK)):
-            return MISSING
-        return NOT_A_NUMBER if read[row] is None or np.isnan(values[row]) else NOT_FINITE
-
-    return _Read(_encode(column, np.where(missing, 0.0, values)), missing, reason, values)
-
-
-def _numbers_of(cells: pl.Series) -> tuple[NDArray[np.float64], Mask | None, pl.Series]:
-    """Return a column's numbers, which cells hold no finite one, and the cells as numbers."""
-    if cells.dtype == pl.String:
-        cells = cells.str.strip_chars(BLANK).cast(pl.Float64, strict=False)
-    values = (cells.fill_null(float("nan")) if cells.null_count() else cells).to_numpy()
-    finite = np.isfinite(values)
-    return values, None if finite.all() else ~finite, cells
-
-
-def _encode(column: NumberColumn, values: NDArray[np.float64]) -> Codes:
-    with np.errstate(over="ignore"):  # far outside the bounds: an infinity, then clamped
-        return column.encode(values)
-
-
-def _read_boolean(cells: pl.Series) -> _Read:
-    lowered = cells.str.strip_chars(BLANK).str.to_lowercase()
-    read = _read_enum(lowered, _BOOLEANS, NOT_A_BOOLEAN)
-    return read._replace(codes=np.where(read.codes & 1, np.int32(CODE_MAX), np.int32(-CODE_MAX)))
-
-
-def _read_category(cells: pl.Series, kind: pl.Enum) -> _Read:
-    return _read_enum(cells, kind, UNKNOWN_VALUE)
-
-
-def _read_enum(cells: pl.Series, kind: pl.Enum, otherwise: str) -> _Read:
-    places = cells.cast(kind, strict=False).to_physical()
-    if not places.null_count():
-        return _Read(places.to_numpy().astype(np.int32), None, _missing)
-    codes = places.fill_null(0).to_numpy().astype(np.int32)
-    return _Read(
-        codes,
-        places.is_null().to_numpy(),
-        lambda row: otherwise if cells[row] else MISSING,
-    )
-
-
-def _missing(_: int) -> str:
-    return MISSING
+def _listing(place: int, name: str, encoder: Encoder, read: Read) -> _Refused:
+    refused = encoder.refused(read)
+    if refused is not None:
+        for row in np.flatnonzero(refused)[:MAX_LISTED].tolist():
+            yield row, place, name, read.reason(row)

@@ -11,10 +11,12 @@ from typing import Any
 
 import polars as pl
 
-from app.domain.datasets import ColumnsSpec, NumberSpec
-from app.uploads.cells import Codes, RowEncoder
+from app.domain.columns import NumberSpec
+from app.domain.datasets import ColumnsSpec
+from app.uploads.cells import RowEncoder
 from app.uploads.csv_records import Records, Run, Source
 from app.uploads.limits import Limits
+from app.uploads.read_cells import Codes
 from app.uploads.trouble import Trouble, Troubles, too_large
 
 ABSENT = "is not in the file; names match exactly, and commas separate columns"

@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO, cast
 
 from app.domain.datasets import ColumnsSpec
-from app.uploads.cells import Codes, RowEncoder
+from app.domain.upload_reports import UploadReport
+from app.uploads.cells import RowEncoder
 from app.uploads.csv_file import csv_blocks
 from app.uploads.csv_records import Source
 from app.uploads.limits import RATIO_FREE_BYTES, Limits
 from app.uploads.parquet_file import MAGIC as PARQUET
 from app.uploads.parquet_file import parquet_blocks
 from app.uploads.prf import Prf
+from app.uploads.read_cells import Codes
 from app.uploads.row_digests import RowDigester
 from app.uploads.trouble import MORE_ROWS, Troubles, UnreadableError, too_large
 
@@ -37,7 +38,7 @@ def ingest(
     spec: ColumnsSpec,
     *,
     limits: Limits | None = None,
-    counts: Counter[str] | None = None,
+    report: UploadReport | None = None,
     digester: RowDigester | None = None,
     ids: Prf | None = None,
 ) -> Iterator[Mapping[str, Codes]]:
@@ -54,9 +55,8 @@ def ingest(
         The declared columns. Others in the file are seen by the digester alone.
     limits
         What the upload may cost; the defaults of :class:`Limits` otherwise.
-    counts
-        Receives, per column, how many cells were filled, and under
-        :data:`app.uploads.cells.DROPPED` how many rows were left out.
+    report
+        Receives the counts of rows and cells; complete after the last block.
     digester
         Sees every row as it is in the file, with the numbers of its first columns.
     ids
@@ -70,7 +70,7 @@ def ingest(
     """
     limits = limits or Limits()
     troubles = Troubles()
-    encoder = RowEncoder.of(spec, Counter() if counts is None else counts, digester, ids)
+    encoder = RowEncoder.of(spec, report or UploadReport(), digester, ids)
     rows = 0
     try:
         for block in _blocks(stream, spec, encoder=encoder, limits=limits, troubles=troubles):

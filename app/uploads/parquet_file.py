@@ -13,10 +13,12 @@ from typing import BinaryIO
 import polars as pl
 from polars import selectors
 
-from app.domain.datasets import CategorySpec, ColumnSpec, ColumnsSpec, NumberSpec
-from app.uploads.cells import Codes, RowEncoder
+from app.domain.columns import CategorySpec, ColumnSpec, NumberSpec
+from app.domain.datasets import ColumnsSpec
+from app.uploads.cells import RowEncoder
 from app.uploads.csv_file import first_columns, name_troubles
 from app.uploads.limits import Limits
+from app.uploads.read_cells import Codes
 from app.uploads.trouble import UNREADABLE, Trouble, Troubles, UnreadableError, too_large
 
 MAGIC = b"PAR1"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from app.domain.datasets import ColumnsSpec, columns_json, derived_json, parse_columns
 from app.domain.units import unit_json
+from app.domain.upload_reports import UploadReport
 from app.uploads.limits import Limits
 from app.uploads.prf import Prf
 from app.uploads.row_digests import KEY_BYTES, RowDigester, RowDigests
@@ -88,8 +88,8 @@ class ReadingTask:
 class Tally:
     """What a reader has counted and digested on its way; complete after the last block.
 
-    ``counts`` are those of :func:`app.uploads.ingest.ingest`.
+    ``report`` is that of :func:`app.uploads.ingest.ingest`.
     """
 
-    counts: Counter[str] = field(default_factory=Counter)
+    report: UploadReport = field(default_factory=UploadReport)
     digests: RowDigests | None = None

@@ -37,7 +37,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from app.domain.datasets import CategorySpec, ColumnSpec, ColumnsSpec, NumberSpec
+from app.domain.columns import CategorySpec, ColumnSpec, NumberSpec
+from app.domain.datasets import ColumnsSpec
 from app.domain.overlap import TableShape, chance_of_equal, repeat_bits
 from app.uploads.file_cells import CellReader, FileCells
 from app.uploads.file_columns import FileDigester, FileDigests

@@ -7,7 +7,6 @@ that a server can have it done in another process (:mod:`app.processes.uploads`)
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -20,9 +19,9 @@ from numpy.typing import NDArray
 
 from app.domain.datasets import ColumnsSpec, columns_json, derived_json
 from app.domain.units import unit_json
+from app.domain.upload_reports import UploadReport
 from app.engine.executor import Part
 from app.engine.schema import schema_of
-from app.uploads.cells import DROPPED
 from app.uploads.people.taking import PeopleRows
 from app.uploads.prf import Prf
 from app.uploads.reading_task import Tally
@@ -52,24 +51,22 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What became of an upload. Counts are for curators' eyes only.
+    """What became of an upload.
 
-    ``rows`` are those stored; ``filled`` counts the cells of each column that
-    took its public fill value; ``dropped`` counts rows left out. ``digests``
+    ``rows`` are those stored; ``report`` is for the uploader's eyes only. ``digests``
     are the stored form of the row digests, None when there is no key to make them
     with.
     """
 
     rows: int
-    filled: Mapping[str, int]
-    dropped: int
+    report: UploadReport
     digests: bytes | None = None
 
 
 def write_files(
     writer: Writer, blocks: Iterable[Block], spec: ColumnsSpec, tally: Tally, ids: Prf
 ) -> Ingested:
-    """Write the files of an upload from what its reader yields, and counts in ``tally``.
+    """Write the files of an upload from what its reader yields and counts.
 
     ``ids`` chooses among people's rows, where the spec has a unit.
 
@@ -91,13 +88,12 @@ def write_files(
             background.run(partial(_store_part, writer, sketches, columns, part))
     for name, content in sketches.files(writer.parts):
         writer.attach(name, content)
-    counts, digests = tally.counts, None
-    writer.finish(_facts(spec, counts))
+    writer.finish(_facts(spec))
+    digests = None
     if tally.digests is not None:
         persons = None if people is None else people.people()
         digests = replace(tally.digests, people=persons).to_bytes()
-    filled = {name: count for name, count in counts.items() if name != DROPPED}
-    return Ingested(rows, filled, counts[DROPPED], digests)
+    return Ingested(rows, tally.report, digests)
 
 
 def part_rows(columns: int) -> int:
@@ -149,7 +145,7 @@ def _narrowed(codes: NDArray[np.int32], column: Column) -> NDArray[np.integer[An
     return codes
 
 
-def _facts(spec: ColumnsSpec, counts: Counter[str]) -> dict[str, object]:
+def _facts(spec: ColumnsSpec) -> dict[str, object]:
     unit = {} if spec.unit is None else {"unit": unit_json(spec.unit)}
     return {
         **unit,
@@ -157,8 +153,6 @@ def _facts(spec: ColumnsSpec, counts: Counter[str]) -> dict[str, object]:
         "derive": derived_json(spec),
         "adjacency": spec.adjacency.value,
         "max_rows": spec.max_rows,
-        "filled": {name: count for name, count in counts.items() if name != DROPPED},
-        "dropped": counts[DROPPED],
     }
 
 

@@ -54,7 +54,7 @@ def spec(name: str) -> DatasetSpec:
 
 async def upload(services: Services, name: str = "the same people") -> str:
     """Upload always the same rows."""
-    view = await services.datasets.create(spec(name).declared(), io.BytesIO(ROWS), caller=ADA)
+    view, _ = await services.datasets.create(spec(name).declared(), io.BytesIO(ROWS), caller=ADA)
     return view.facts.id
 
 

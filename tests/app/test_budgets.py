@@ -98,7 +98,7 @@ async def budgeted(services: Services, name: str, budget: dict[str, str]) -> str
     )
     # rows of their own, or the second upload would be of the same people
     rows = io.BytesIO(b"x\n" + (b"1\n0\n" if name == "pure" else b"0.25\n0.75\n"))
-    return (await services.datasets.create(spec.declared(), rows, caller=ADA)).facts.id
+    return (await services.datasets.create(spec.declared(), rows, caller=ADA))[0].facts.id
 
 
 def test_what_remains_for_a_person_is_the_lesser_of_account_and_cap(tmp_path: Path) -> None:

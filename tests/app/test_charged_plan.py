@@ -95,7 +95,7 @@ async def new_dataset(services: Services, budget: dict[str, str], review: str = 
         }
     )
     rows = io.BytesIO(b"x\n1\n0\n0.5\n")
-    return (await services.datasets.create(spec.declared(), rows, caller=ADA)).facts.id
+    return (await services.datasets.create(spec.declared(), rows, caller=ADA))[0].facts.id
 
 
 async def leave(services: Services, store: Store, dataset: str, *, job: bool) -> ReleaseRecord:

@@ -12,6 +12,7 @@ import pytest
 
 from app.domain.datasets import ColumnsSpec
 from app.domain.problems import Problem
+from app.domain.upload_reports import ColumnCounts, UploadReport
 from app.engine import sketch_files
 from app.engine.data import MismatchError
 from app.engine.executor import ProcessExecutor
@@ -108,8 +109,13 @@ def test_what_was_filled_and_dropped_is_counted(tmp_path: Path) -> None:
     )
     engine = DataHere(Vault(tmp_path))
     content = b"x,y\n1,1\n,1\n1,\n,0\n"
-    assert engine.store("ds_1", io.BytesIO(content), spec) == Ingested(3, {"x": 2}, 1)
+    stored = engine.store("ds_1", io.BytesIO(content), spec)
+    x, y = ColumnCounts(values=2, filled=2), ColumnCounts(values=3)
+    assert stored == Ingested(3, UploadReport(4, 1, {"x": x, "y": y}))
     assert engine.open("ds_1").rows == 3
+    manifest = (tmp_path / "datasets" / "ds_1" / "manifest.json").read_text()
+    assert "filled" not in manifest
+    assert "dropped" not in manifest
 
 
 def test_a_refused_upload_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

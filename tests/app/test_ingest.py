@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain.problems import Problem
+from app.domain.upload_reports import ColumnCounts, UploadReport
 from app.engine.schema import schema_of
-from app.uploads.cells import DROPPED
 from app.uploads.ingest import ingest
 from mechanisms.domain import CODE_BITS, CODE_MAX
 from mechanisms.privacy import Adjacency
@@ -108,16 +107,19 @@ FILLED: dict[str, Any] = {
     "c": {"type": "category", "values": ["a", "b"], "missing": "b"},
     "o": {"type": "boolean", "missing": True},
 }
+for each in FILLED.values():
+    each["unreadable"] = "missing"
 
 
-def test_missing_and_unknown_cells_take_the_public_fill_value() -> None:
+def test_missing_and_unreadable_cells_take_the_public_fill_value() -> None:
     content = b"n,c,o\n,,\nnan,zz,maybe\ninf,a,0\nwords,a,0\n10,b,1\n"
-    counts: Counter[str] = Counter()
-    (block,) = ingest(io.BytesIO(content), columns_spec(FILLED), counts=counts)
+    report = UploadReport()
+    (block,) = ingest(io.BytesIO(content), columns_spec(FILLED), report=report)
     assert block["n"].tolist() == [0, 0, 0, 0, CODE_MAX]
     assert block["c"].tolist() == [1, 1, 0, 0, 1]
     assert block["o"].tolist() == [CODE_MAX, CODE_MAX, -CODE_MAX, -CODE_MAX, CODE_MAX]
-    assert counts == {"n": 4, "c": 2, "o": 2}
+    assert {name: each.filled for name, each in report.columns.items()} == {"n": 4, "c": 2, "o": 2}
+    assert report.columns["n"] == ColumnCounts(values=1, filled=4, unreadable=3)
 
 
 def test_an_all_missing_column_is_all_fill() -> None:
@@ -135,11 +137,12 @@ def test_under_add_remove_rows_with_missing_cells_may_be_dropped() -> None:
         adjacency=Adjacency.ADD_REMOVE,
         max_rows=2,
     )
-    counts: Counter[str] = Counter()
+    report = UploadReport()
     content = b"n,c,o\n1,a,1\n,a,1\n2,q,1\n3,a,maybe\n4,b,0\n"
-    (block,) = ingest(io.BytesIO(content), spec, counts=counts)
+    (block,) = ingest(io.BytesIO(content), spec, report=report)
     assert block["c"].tolist() == [0, 1]
-    assert counts == {DROPPED: 3}
+    assert (report.rows, report.rows_dropped) == (5, 3)
+    assert {each.filled for each in report.columns.values()} == {0}
 
 
 CELLS = st.one_of(
@@ -154,7 +157,13 @@ CELLS = st.one_of(
 def test_a_number_means_the_same_beside_a_cell_that_does_not_parse(cells: list[str]) -> None:
     spec = columns_spec(
         {
-            "x": {"type": "number", "lower": -50, "upper": 1000, "missing": 1},
+            "x": {
+                "type": "number",
+                "lower": -50,
+                "upper": 1000,
+                "missing": 1,
+                "unreadable": "missing",
+            },
             "k": {"type": "boolean"},
         }
     )
@@ -172,10 +181,11 @@ PIECES = st.sampled_from(["a", "b", "7", ",", '"', '""', "\n", "\r\n", '"a"', '"
 def test_what_is_accepted_is_read_as_the_standard_library_reads_it(
     pieces: list[str], chunk_bytes: int
 ) -> None:
+    fill = {"missing": "?", "unreadable": "missing"}
     spec = columns_spec(
         {
-            "x": {"type": "category", "values": ["?", "a", "b", "7", "a,b"], "missing": "?"},
-            "y": {"type": "category", "values": ["?", "a", "ö", " "], "missing": "?"},
+            "x": {"type": "category", "values": ["?", "a", "b", "7", "a,b"], **fill},
+            "y": {"type": "category", "values": ["?", "a", "ö", " "], **fill},
         }
     )
     body = "".join(pieces)

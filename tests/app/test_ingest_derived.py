@@ -13,13 +13,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from app.domain.datasets import (
-    ColumnsSpec,
-    InvalidSpecError,
-    columns_json,
-    derived_json,
-    parse_columns,
-)
+from app.domain.columns import InvalidSpecError
+from app.domain.datasets import ColumnsSpec, columns_json, derived_json, parse_columns
 from app.engine.data import VaultData
 from app.engine.schema import schema_of
 from app.services.datasets.declarations import declared_columns

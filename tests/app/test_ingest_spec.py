@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 
-from app.domain.datasets import (
+from app.domain.columns import (
     BooleanSpec,
     CategorySpec,
-    ColumnsSpec,
     Fill,
     InvalidSpecError,
     NumberSpec,
-    columns_json,
     exact,
-    parse_columns,
 )
+from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
 from app.engine.schema import schema_of
 from mechanisms.domain import CategoryColumn, NumberColumn
 from mechanisms.privacy import Adjacency

@@ -140,7 +140,8 @@ async def new_dataset(services: Services) -> str:
         }
     )
     rows = b"x,y,z\n0,0,0\n1,1,0\n"
-    return (await services.datasets.create(spec.declared(), io.BytesIO(rows), caller=ADA)).facts.id
+    view, _ = await services.datasets.create(spec.declared(), io.BytesIO(rows), caller=ADA)
+    return view.facts.id
 
 
 async def ask(services: Services, dataset: str, idem: str = "a") -> ReleaseRecord:

@@ -46,6 +46,9 @@ def people(rows: int, *, seed: int = 1) -> pl.DataFrame:
     )
 
 
+FILL = {"missing": 0, "unreadable": "missing"}
+
+
 def spec_of(frame: pl.DataFrame, *, upper: float = 5000) -> ColumnsSpec:
     columns: dict[str, dict[str, object]] = {}
     for name, kind in frame.schema.items():
@@ -54,7 +57,7 @@ def spec_of(frame: pl.DataFrame, *, upper: float = 5000) -> ColumnsSpec:
         elif kind == pl.Boolean:
             columns[name] = {"type": "boolean"}
         else:
-            columns[name] = {"type": "number", "lower": 0, "upper": upper, "missing": 0}
+            columns[name] = {"type": "number", "lower": 0, "upper": upper, **FILL}
     return parse_columns(columns, adjacency=Adjacency.REPLACE_ONE, max_rows=None)
 
 
@@ -269,7 +272,7 @@ def test_bounds_types_and_fills_change_nothing() -> None:
     retyped = parse_columns(
         {
             "income": {"type": "number", "lower": 0, "upper": 1},
-            "age": {"type": "category", "values": ages, "missing": "18"},
+            "age": {"type": "category", "values": ages, "missing": "18", "unreadable": "missing"},
             "owner": {"type": "category", "values": ["true", "false"]},
         },
         adjacency=Adjacency.REPLACE_ONE,
@@ -354,7 +357,7 @@ def test_another_key_tells_nothing() -> None:
 
 def test_rows_without_any_cell_are_nobody() -> None:
     spec = parse_columns(
-        {"a": {"type": "number", "lower": 0, "upper": 1, "missing": 0}},
+        {"a": {"type": "number", "lower": 0, "upper": 1, **FILL}},
         adjacency=Adjacency.REPLACE_ONE,
         max_rows=None,
     )

@@ -14,7 +14,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from app.domain.datasets import InvalidSpecError, parse_columns
+from app.domain.columns import InvalidSpecError
+from app.domain.datasets import parse_columns
 from app.domain.problems import Problem
 from app.engine.schema import schema_of
 from app.uploads.ingest import ingest

@@ -160,7 +160,7 @@ def test_what_is_costly_to_plan_is_a_job_however_short_its_draw(
     async def scenario() -> None:
         async with opened(tmp_path) as (store, services):
             new = DatasetSpec.model_validate(spec).declared()
-            facts = (await services.datasets.create(new, rows, caller=ADA)).facts
+            facts = (await services.datasets.create(new, rows, caller=ADA))[0].facts
             assert make_offer(facts, small).job is None
             offer = make_offer(facts, large)
             assert offer.job == Job(2)

@@ -48,7 +48,7 @@ async def reviewed_dataset(services: Services) -> str:
         }
     )
     rows = io.BytesIO(b"x,y,z\n0,0,0\n1,1,0\n")
-    return (await services.datasets.create(spec.declared(), rows, caller=ADA)).facts.id
+    return (await services.datasets.create(spec.declared(), rows, caller=ADA))[0].facts.id
 
 
 async def waiting(services: Services, idem: str = "a") -> tuple[str, ReleaseRecord]:

@@ -79,7 +79,7 @@ async def new_dataset(
             "budget": {"epsilon": total},
         }
     )
-    view = await services.datasets.create(spec.declared(), io.BytesIO(rows), caller=ADA)
+    view, _ = await services.datasets.create(spec.declared(), io.BytesIO(rows), caller=ADA)
     return view.facts.id
 
 

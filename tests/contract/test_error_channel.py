@@ -49,16 +49,22 @@ ADVERSARIAL: dict[str, str] = {
 UNDER_ADD_REMOVE = {"no rows": "", "one row": "50,25,north,true\n"}
 ANY: dict[str, Any] = {"budget": {"epsilon": "1000"}, "overlap": {"reason": "test"}}
 FILLS: dict[str, Any] = {"income": 70, "food": 0, "region": "south", "owner": True}
+
+
+def _fills(missing: object) -> dict[str, object]:
+    return {"missing": missing, "unreadable": "missing"}
+
+
 DECLARED: dict[str, dict[str, Any]] = {
     "replace_one": ANY
     | {
         "adjacency": "replace_one",
-        "columns": {name: {**each, "missing": FILLS[name]} for name, each in COLUMNS.items()},
+        "columns": {name: {**each, **_fills(FILLS[name])} for name, each in COLUMNS.items()},
     },
     "add_remove": ANY
     | {
         "adjacency": "add_remove",
-        "columns": {name: {**each, "missing": "drop"} for name, each in COLUMNS.items()},
+        "columns": {name: {**each, **_fills("drop")} for name, each in COLUMNS.items()},
         # a bound so high that what may take long is a job, though the rows are few
         "max_rows": 100_000,
     },

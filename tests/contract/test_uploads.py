@@ -43,7 +43,64 @@ def test_the_answer_holds_the_public_facts(curator: httpx.Client) -> None:
         "total": "10", "spent": "0", "reserved": "0", "remaining": "10",
     }  # fmt: skip
     assert found["policy"] == {"review": "never", "max_epsilon_per_release": None, "allowed": None}
+    report = found.pop("report")
+    assert (report["rows"], report["rows_dropped"], report["warnings"]) == (40, 0, [])
     assert curator.get(f"/v1/datasets/{found['id']}").json() == found
+
+
+def test_only_the_answer_to_the_upload_says_how_the_file_was_read(curator: httpx.Client) -> None:
+    fill = {"missing": 7, "na": ["NA", "-99"], "unreadable": "missing"}
+    body = spec(columns=_columns(upper=1, **fill), name="told once")
+    found = send_upload(curator, "income\n" + "-99\n0.5\n13\nfour\n14\n15\n" * 7, body).json()
+    assert found["report"]["columns"]["income"] == {
+        "values": 28, "filled": 14, "unreadable": 7, "clamped_low": 0, "clamped_high": 21,
+    }  # fmt: skip
+    ((warning),) = found["report"]["warnings"]
+    assert warning["column"] == "income"
+    assert warning["message"].startswith("21 of 28 values lie outside the bounds")
+    assert found["columns"]["income"]["na"] == ["NA", "-99"]
+    # sent again, it is refused like any other upload of a name that is taken
+    again = send_upload(curator, "income\n1\n", body)
+    assert "report" not in assert_problem(again, 409, "name-taken")
+    for place in (f"/v1/datasets/{found['id']}", "/v1/datasets"):
+        assert "clamped" not in curator.get(place).text
+    assert "clamped" not in curator.get(f"/v1/datasets/{found['id']}/ledger").text
+
+
+def test_markers_of_the_set_are_those_of_every_column_without_its_own(
+    curator: httpx.Client,
+) -> None:
+    columns = _columns(missing=0) | {
+        "food": {"type": "number", "lower": 0, "upper": 50, "missing": 0, "na": []}
+    }
+    rows = "income,food\n" + "NA,1\n2,3\n" * 10
+    found = send_upload(curator, rows, spec(columns=columns, na=["NA"])).json()
+    assert found["report"]["columns"]["income"]["filled"] == 10
+    assert "na" not in found["columns"]["food"]
+    refused = send_upload(curator, "income,food\n1,NA\n", spec(columns=columns, na=["NA"]))
+    problems = assert_problem(refused, 422, "invalid-upload")["problems"]
+    assert problems == [{"row": 1, "column": "food", "reason": "not a number"}]
+
+
+def test_all_mistakes_of_a_spec_are_told_at_once(curator: httpx.Client) -> None:
+    columns = {
+        "income": {"type": "number", "lower": 9, "upper": 1, "missing": "drop"},
+        "region": {"type": "category", "values": ["a", "a"], "colour": "red"},
+        "owner": {"type": "boolean", "missing": 3},
+        "food": {"type": "number", "lower": 5, "upper": 1},
+    }
+    body = spec(columns=columns, adjacency="add_remove", nme="x")
+    del body["budget"]
+    problem = assert_problem(send_upload(curator, ROWS, body), 422, "invalid-request")
+    places = [error["field"] for error in problem["errors"]]
+    assert sorted(places) == [
+        "spec", "spec.budget", "spec.columns[0].lower", "spec.columns[1]",
+        "spec.columns[2].missing", "spec.columns[3].lower", "spec.max_rows",
+    ]  # fmt: skip
+    del columns["region"], columns["owner"]
+    problem = assert_problem(send_upload(curator, ROWS, spec(columns=columns)), 422)
+    places = [error["field"] for error in problem["errors"]]
+    assert places == ["spec.columns[0].lower", "spec.columns[1].lower"]
 
 
 def test_rows_are_private_under_add_remove(curator: httpx.Client) -> None:

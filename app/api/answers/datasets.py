@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, Literal
 
 from starlette.responses import Response
@@ -12,6 +13,7 @@ from app.api.answers.budgets import DatasetBudgetAnswer, budget_fields
 from app.api.answers.paging import json_page_of
 from app.domain.datasets import columns_json, derived_json
 from app.domain.units import unit_json
+from app.domain.upload_reports import UploadReport
 from app.services.datasets.datasets import DatasetView, policy_json
 
 
@@ -47,6 +49,63 @@ class DatasetAnswer(Answer):
     """What one release may ask for, as in the spec."""
     created_at: str
     """When it was uploaded (UTC)."""
+
+
+class ColumnReport(Answer):
+    """What became of one column's cells."""
+
+    values: int
+    """Cells that held a value."""
+    filled: int
+    """Cells without a value, which took the fill value of the spec's `missing`."""
+    unreadable: int
+    """Cells that were taken as missing though they held something, as `unreadable` allows."""
+    clamped_low: int
+    """Values below `lower`, which were moved there."""
+    clamped_high: int
+    """Values above `upper`, which were moved there."""
+
+
+class ColumnWarning(Answer):
+    """Something about a column that is probably not meant."""
+
+    column: str
+    """The column's name."""
+    message: str
+    """What is odd, and where to look."""
+
+
+class UploadReportAnswer(Answer):
+    """Counts over the rows of the file, for the one who sent it."""
+
+    rows: int
+    """Rows in the file."""
+    rows_dropped: int
+    """Rows left out, because a cell is missing whose column says `drop`."""
+    columns: dict[str, ColumnReport]
+    """The declared columns by name."""
+    warnings: list[ColumnWarning]
+    """Columns to look at again, such as one whose bounds move most of its values."""
+
+
+class UploadedDatasetAnswer(DatasetAnswer):
+    """The public facts of a data set that has just been uploaded, and how the file was read."""
+
+    report: UploadReportAnswer
+    """How the file was read. It is in this answer only: neither stored nor logged, and never shown
+    again."""
+
+
+def uploaded_answer(view: DatasetView, report: UploadReport) -> UploadedDatasetAnswer:
+    """Return a data set's public facts, and what its uploader is told once."""
+    warnings = [ColumnWarning(column=name, message=message) for name, message in report.warnings()]
+    told = UploadReportAnswer(
+        rows=report.rows,
+        rows_dropped=report.rows_dropped,
+        columns={name: ColumnReport(**asdict(each)) for name, each in report.columns.items()},
+        warnings=warnings,
+    )
+    return UploadedDatasetAnswer(**dict(dataset_answer(view)), report=told)
 
 
 def dataset_answer(view: DatasetView) -> DatasetAnswer:

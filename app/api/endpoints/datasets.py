@@ -5,7 +5,13 @@ from __future__ import annotations
 from fastapi import Response
 from starlette.requests import Request
 
-from app.api.answers.datasets import DatasetAnswer, dataset_answer, datasets_answer
+from app.api.answers.datasets import (
+    DatasetAnswer,
+    UploadedDatasetAnswer,
+    dataset_answer,
+    datasets_answer,
+    uploaded_answer,
+)
 from app.api.answers.paging import MOST_BYTES, Page, Paging
 from app.api.answers.problems import carrying, documented
 from app.api.dependencies import Analyst, Curator, Id, State
@@ -60,7 +66,7 @@ _UPLOAD = {
 @untimed
 async def create_dataset(
     request: Request, response: Response, caller: Curator, state: State
-) -> DatasetAnswer:
+) -> UploadedDatasetAnswer:
     """Upload a data set under a public spec (curators)."""
     settings = state.settings
     limits = UploadLimits(
@@ -70,9 +76,9 @@ async def create_dataset(
         async with receive_upload(request, directory=settings.data_dir, limits=limits) as upload:
             services, most = state.services, settings.max_columns
             new = await made_of(upload.spec, caller.person, services.reading, spec_in, most)
-            view = await services.datasets.create(new, upload.file, caller=caller)
+            view, report = await services.datasets.create(new, upload.file, caller=caller)
     response.headers["Location"] = f"/v1/datasets/{view.facts.id}"
-    return dataset_answer(view)
+    return uploaded_answer(view, report)
 
 
 @router.get(

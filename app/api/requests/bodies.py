@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from app.api.requests.base import Request
 from app.api.requests.exact_json import SHORT_BYTES, read_json, read_model
-from app.api.requests.schemas import DatasetSpec, Request
+from app.api.requests.schemas import DatasetSpec
+from app.api.requests.spec_faults import with_contradictions
 from app.domain.problems import Problem, invalid_request
 from app.services.datasets.datasets import NewDataset
 from app.services.plans.lanes import CalculationQueue
@@ -51,7 +53,7 @@ def spec_in(content: bytes, max_columns: int) -> NewDataset:
     try:
         spec = read_model(DatasetSpec, content)
     except Problem as problem:
-        raise problem.inside("spec") from None
+        raise with_contradictions(problem, content).inside("spec") from None
     if len(spec.columns) + len(spec.derive) > max_columns:
         raise invalid_request("spec.columns", f"must be at most {max_columns}")
     return spec.declared()

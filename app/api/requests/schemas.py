@@ -11,6 +11,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from app.api.requests.base import Request
+from app.api.requests.columns import ColumnSpec, Markers
 from app.api.requests.values import (
     MAX_NAME_LENGTH,
     Ahead,
@@ -25,9 +27,10 @@ from app.api.requests.values import (
     Text,
     refusal,
 )
-from app.domain.datasets import InvalidSpecError, column_named
+from app.domain.columns import InvalidSpecError
+from app.domain.datasets import column_named
 from app.domain.policies import Policy, Review
-from app.domain.problems import Problem, invalid_request
+from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.domain.roles import Role
 from app.domain.units import Reducer
 from app.services.datasets.datasets import NewDataset
@@ -51,22 +54,6 @@ _SPEC: dict[str, JsonValue] = {
     },
     "budget": {"epsilon": "3"},
 }
-
-
-class Request(BaseModel):
-    """A body: immutable, closed to unknown fields."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        hide_input_in_errors=True,
-        arbitrary_types_allowed=True,
-        use_attribute_docstrings=True,
-    )
-
-    def prepared(self) -> Self:
-        """Return this body with everything worked out that a long one takes long for."""
-        return self
 
 
 class ReleaseRequest(Request):
@@ -124,42 +111,6 @@ class PreviewRequest(ReleaseRequest):
     tells the epsilon this takes."""
     assume_rows: int | None = Field(default=None, ge=1, le=10**12, examples=[1000])
     """Row count to assume where the noise of a ratio depends on it (add_remove)."""
-
-
-class NumberSpec(Request):
-    """A number with declared bounds; values outside are clamped."""
-
-    type: Literal["number"]
-    lower: float = Field(examples=[0])
-    """The least value a cell can have, from public knowledge; smaller ones count as this one."""
-    upper: float = Field(examples=[5000])
-    """The largest value a cell can have, from public knowledge; larger ones count as this one."""
-    missing: Literal["reject", "drop"] | float = Field(default="reject", examples=[0])
-    """What to do with an empty cell: `reject` the file, `drop` the row (add_remove only), or a
-    number to fill in."""
-
-
-class CategorySpec(Request):
-    """A closed list of texts."""
-
-    type: Literal["category"]
-    values: tuple[str, ...] = Field(examples=[["INLAND", "NEAR BAY", "NEAR OCEAN"]])
-    """Every text that a cell may hold, each once."""
-    missing: str = Field(default="reject", examples=["INLAND"])
-    """What to do with an empty cell: `reject` the file, `drop` the row (add_remove only), or one of
-    the values to fill in."""
-
-
-class BooleanSpec(Request):
-    """True or false; reads true, false, 1 and 0."""
-
-    type: Literal["boolean"]
-    missing: Literal["reject", "drop"] | bool = Field(default="reject", examples=[False])
-    """What to do with an empty cell: `reject` the file, `drop` the row (add_remove only), or a
-    value to fill in."""
-
-
-ColumnSpec = Annotated[NumberSpec | CategorySpec | BooleanSpec, Field(discriminator="type")]
 
 
 class DeriveSpec(Request):
@@ -254,6 +205,8 @@ class DatasetSpec(Request):
     """Public bound on the row count, required under add_remove."""
     columns: dict[Name, ColumnSpec] = Field(min_length=1, examples=[_SPEC["columns"]])
     """The file's columns that may be asked about, by name; others are not stored."""
+    na: Markers = Field(default=(), examples=[["NA", ".", "-99"]])
+    """Texts that stand for a missing cell, in every column that has no `na` of its own."""
     derive: dict[Name, Annotated[str, Field(max_length=LONGEST)] | DeriveSpec] = Field(
         default={}, examples=[{"log_income": "log(income + 1)"}]
     )
@@ -285,7 +238,10 @@ class DatasetSpec(Request):
         Problem
             ``invalid-request`` when it contradicts itself.
         """
-        columns = {name: column.model_dump() for name, column in self.columns.items()}
+        columns = {
+            name: {"na": self.na} | column.model_dump(exclude_unset=True)
+            for name, column in self.columns.items()
+        }
         derive = {
             name: {"expr": wanted} if isinstance(wanted, str) else wanted.model_dump()
             for name, wanted in self.derive.items()
@@ -316,7 +272,11 @@ class DatasetSpec(Request):
         )
 
     def _refusal(self, error: InvalidSpecError) -> Problem:
-        """Return what contradicts itself: a column by its position, and named in the message."""
+        """Return all that contradicts itself."""
+        return invalid_requests([self._told(each) for each in error.faults])
+
+    def _told(self, error: InvalidSpecError) -> tuple[str, str]:
+        """Return a place and what is wrong: a column by its position, and named in the message."""
         place, note = error.field_name, ""
         fits = [
             (len(name), position, name, field)
@@ -330,7 +290,7 @@ class DatasetSpec(Request):
             if field == "derive" and isinstance(self.derive[name], str):
                 within = ""
             place, note = f"{field}[{position}]{within}", column_named(name)
-        return invalid_request(f"spec.{place}", error.detail + note)
+        return f"spec.{place}", error.detail + note
 
 
 class ReceiptRequest(BaseModel):

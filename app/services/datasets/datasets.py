@@ -19,6 +19,7 @@ from app.domain.policies import Policy, Review
 from app.domain.problems import Problem
 from app.domain.roles import Role
 from app.domain.units import unit_json
+from app.domain.upload_reports import UploadReport
 from app.engine.schema import schema_of
 from app.services.datasets.accounting import Meter, meter_of
 from app.services.datasets.accounts import delta_of, origin_of
@@ -95,6 +96,10 @@ class Stored(Protocol):
         """Return how many rows were stored."""
 
     @property
+    def report(self) -> UploadReport:
+        """Return the counts for the uploader."""
+
+    @property
     def digests(self) -> bytes | None:
         """Return the row digests, None where none are kept."""
 
@@ -145,8 +150,10 @@ class DatasetService:
         self._turns = anyio.CapacityLimiter(threads)
         self._facts: dict[str, DatasetFacts] = {}
 
-    async def create(self, new: NewDataset, stream: BinaryIO, *, caller: Caller) -> DatasetView:
-        """Store an upload and open its budget.
+    async def create(
+        self, new: NewDataset, stream: BinaryIO, *, caller: Caller
+    ) -> tuple[DatasetView, UploadReport]:
+        """Store an upload, open its budget, and say how it was read: here only.
 
         Raises
         ------
@@ -166,7 +173,7 @@ class DatasetService:
             )
             await self._admit(dataset, new, stored, caller, origin=origin)
         _LOG.info("data set created", extra={"dataset": dataset})
-        return await anyio.to_thread.run_sync(self.view, dataset)
+        return await anyio.to_thread.run_sync(self.view, dataset), stored.report
 
     async def _admit(
         self, dataset: str, new: NewDataset, stored: Stored, caller: Caller, *, origin: Origin

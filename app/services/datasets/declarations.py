@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from app.domain.datasets import ColumnsSpec, InvalidSpecError, exact, parse_columns
+from app.domain.columns import InvalidSpecError, exact
+from app.domain.datasets import ColumnsSpec, parse_columns
 from app.engine.schema import WantedColumn, with_derived
 from mechanisms.privacy import Adjacency
 

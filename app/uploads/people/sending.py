@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from app.domain.datasets import ColumnsSpec, Fill
+from app.domain.columns import Fill
+from app.domain.datasets import ColumnsSpec
 from app.uploads.people.ids import id_words
 from app.uploads.people.wire import PERSON, Codes, halves, is_number, missing
 from app.uploads.prf import Prf

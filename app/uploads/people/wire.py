@@ -12,14 +12,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from app.domain.datasets import (
-    BooleanSpec,
-    CategorySpec,
-    ColumnSpec,
-    ColumnsSpec,
-    DerivedSpec,
-    Fill,
-)
+from app.domain.columns import BooleanSpec, CategorySpec, ColumnSpec, Fill
+from app.domain.datasets import ColumnsSpec, DerivedSpec
 from app.uploads.people.ids import WORDS
 from mechanisms.domain import CODE_MAX
 

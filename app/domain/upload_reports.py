@@ -1,0 +1,82 @@
+"""What reading an upload came to: counts for the person who uploaded it, and for nobody else.
+
+They are counts over private rows. The one who sent the file is told them in the answer to the
+upload, and they are kept nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+
+@dataclass(slots=True)
+class ColumnCounts:
+    """How many cells of one column met each fate.
+
+    ``values`` had a value; of those, ``clamped_low`` and ``clamped_high`` lay outside the
+    bounds. ``filled`` took the public fill value; ``unreadable`` were taken as missing though
+    they held something.
+    """
+
+    values: int = 0
+    filled: int = 0
+    unreadable: int = 0
+    clamped_low: int = 0
+    clamped_high: int = 0
+
+    def warning(self) -> str | None:
+        """Return what is probably wrong with the declaration, if anything is."""
+        clamped = self.clamped_low + self.clamped_high
+        if 2 * clamped > self.values:
+            sides = [("lower", self.clamped_low), ("upper", self.clamped_high)]
+            bounds = " and ".join(name for name, count in sides if count)
+            return (
+                f"{clamped} of {self.values} values lie outside the bounds and were moved to the "
+                f"nearest; look at {bounds}, and at the column's unit"
+            )
+        if self.filled > self.values:
+            return f"{self.filled} cells were filled in, more than the {self.values} with a value"
+        return None
+
+
+@dataclass(slots=True)
+class UploadReport:
+    """The counts of an upload; ``rows`` are those read, ``rows_dropped`` those left out."""
+
+    rows: int = 0
+    rows_dropped: int = 0
+    columns: dict[str, ColumnCounts] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts, ready for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any], names: Iterable[str]) -> UploadReport:
+        """Return the inverse of :meth:`to_json`, for columns of these names.
+
+        Raises
+        ------
+        ValueError, KeyError, TypeError
+            It is something else.
+        """
+        members = [each.name for each in fields(ColumnCounts)]
+        columns = {
+            name: ColumnCounts(*(_count(told["columns"][name][each]) for each in members))
+            for name in names
+        }
+        return cls(_count(told["rows"]), _count(told["rows_dropped"]), columns)
+
+    def warnings(self) -> Iterator[tuple[str, str]]:
+        """Yield columns whose declaration is probably wrong, and why."""
+        for name, counts in self.columns.items():
+            if (warning := counts.warning()) is not None:
+                yield name, warning
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError("not a count")
+    return value
