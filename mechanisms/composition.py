@@ -160,6 +160,7 @@ def _joined(parts: Sequence[Noise | None]) -> Noise | None:
     return Noise(
         std={"parts": [None if part is None else part.std for part in parts]},
         interval_95={"parts": [None if part is None else part.interval_95 for part in parts]},
+        expected_error={"parts": [None if part is None else part.expected_error for part in parts]},
     )
 
 

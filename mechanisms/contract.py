@@ -77,11 +77,32 @@ class Noise:
     Both mappings mirror the shape of the answer's ``value``: each number is
     replaced by its standard deviation, or by its 95% interval ``[low, high]``.
     In a release the interval surrounds the released number; in a preview,
-    where there is none, it surrounds zero.
+    where there is none, it surrounds zero. ``expected_error`` mirrors it too: the noise's
+    mean absolute size, None where only a simulation tells it.
     """
 
     std: Json
     interval_95: Json
+    expected_error: Json | None = None
+
+    def mapped(self, change: Callable[[Json], Json]) -> Noise:
+        """Return the law of an answer that is this one's changed, or cut, in such a way."""
+        size = self.expected_error
+        return Noise(
+            std=change(self.std),
+            interval_95=change(self.interval_95),
+            expected_error=None if size is None else change(size),
+        )
+
+
+def joined_noise(parts: Sequence[Noise], join: Callable[[Sequence[Json]], Json]) -> Noise:
+    """Return the law of several answers as one."""
+    sizes = [part.expected_error for part in parts if part.expected_error is not None]
+    return Noise(
+        std=join([part.std for part in parts]),
+        interval_95=join([part.interval_95 for part in parts]),
+        expected_error=join(sizes) if len(sizes) == len(parts) else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)

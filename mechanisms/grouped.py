@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import islice
 from typing import Any, cast
 
@@ -53,6 +54,7 @@ from mechanisms.contract import (
     Outcome,
     Plan,
     Statistic,
+    joined_noise,
     require_numbers,
     require_valid,
 )
@@ -221,7 +223,7 @@ class Groups:
         for place in range(len(self)):
             own = None
             if noise is not None:
-                own = Noise(_of_group(noise.std, place), _of_group(noise.interval_95, place))
+                own = noise.mapped(partial(_of_group, place=place))
             yield _of_group(value, place), own
 
     def noise(self, parts: Sequence[Noise | None]) -> Noise | None:
@@ -229,10 +231,7 @@ class Groups:
         known = [part for part in parts if part is not None]
         if len(known) < len(parts):
             return None
-        return Noise(
-            std=self.table([part.std for part in known]),
-            interval_95=self.table([part.interval_95 for part in known]),
-        )
+        return joined_noise(known, self.table)
 
 
 def _of_group(table: Json, place: int) -> Json:
@@ -362,7 +361,7 @@ class _JointTable:
         """Return its noise."""
         if whole is None:
             return None
-        return Noise(std=self._cut(whole.std), interval_95=self._cut(whole.interval_95))
+        return whole.mapped(self._cut)
 
     def _cut(self, whole: Json) -> Json:
         cells: Any = whole["cells"]

@@ -107,6 +107,9 @@ def test_one_source_of_randomness() -> None:
             if re.match(r"(np|numpy|scipy\.stats|scipy)\.(random|qmc)\b|random(\.|$)", name)
         }
         assert not wrong, f"{path.relative_to(ROOT)} draws from {wrong}"
+    streams = {"mechanisms.randomness", "mechanisms.testing", "mechanisms.foresight.synthetic"}
+    made = {module_of(path) for path in sources(*PACKAGES) if calls(path, "Randomness")}
+    assert made == streams, "who else makes a stream of bits?"
     for path in sources("mechanisms"):
         if any(name.split(".")[0] in {"secrets", "os"} for name in imports(path)):
             assert path.name in {"randomness.py", "testing.py"}, f"{path} reads the system's bits"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
@@ -242,10 +242,17 @@ def releases_ask(
         wait=not no_wait,
     )
     _print(release, release.body.decode(), as_table=as_table)
+    _say_worth(release.usefulness)
     if release.status == _AWAITING_REVIEW:
         click.echo(
             f"{release.id} awaits a review: `releases show` tells what becomes of it", err=True
         )
+
+
+def _say_worth(usefulness: Mapping[str, Any] | None) -> None:
+    """Tell in a sentence what an answer is worth, beside what a program reads."""
+    if usefulness is not None:
+        click.echo(usefulness["sentence"], err=True)
 
 
 @releases.command("derive")
@@ -265,14 +272,26 @@ def releases_derive(desk: ReleaseDesk, *, release: str, statistic: str, as_table
 @_EPSILON
 @_MECHANISM
 @_NORM
+@click.option(
+    "--assume",
+    help="What to assume of the rows, as JSON: rows, population, r_squared, coefficients.",
+)
 @_AS_TABLE
 @connected
 def releases_preview(
-    desk: ReleaseDesk, *, dataset: str, statistic: str, as_table: bool, **choice: str
+    desk: ReleaseDesk,
+    *,
+    dataset: str,
+    statistic: str,
+    assume: str | None,
+    as_table: bool,
+    **choice: str,
 ) -> None:
-    """Say how noisy STATISTIC would be; free, reads no data."""
-    seen = desk.preview(dataset, _parsed(statistic, "STATISTIC"), **choice)
+    """Say how noisy STATISTIC would be, and whether that is worth it; free, reads no data."""
+    options: dict[str, Any] = {} if assume is None else {"assume": _parsed(assume, "--assume")}
+    seen = desk.preview(dataset, _parsed(statistic, "STATISTIC"), **choice, **options)
     _print(seen, seen.model_dump_json(), as_table=as_table)
+    _say_worth(seen.usefulness)
 
 
 @releases.command("list")

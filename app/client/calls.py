@@ -151,7 +151,7 @@ class Calls(Generic[D]):
     ) -> Steps[Preview]:
         """Say what a release would cost and how noisy it would be; free, reads no data.
 
-        ``options``: further members of the request, such as ``accuracy`` and ``assume_rows``.
+        ``options``: further members of the request, such as ``accuracy`` and ``assume``.
         """
         body = {**question(statistic, epsilon, mechanism, norm), **options}
         return (yield from previewing(self.line, _id(dataset), body))

@@ -61,11 +61,15 @@ class Preview(Numbers):
 
     ``review`` says whether it would await a curator's approval, ``job`` by when a
     release that is drawn in the background is shown; None: it is answered at once.
+    ``expected_error`` has the shape of the value, and ``usefulness`` a verdict and its reason.
     """
 
     mechanism: str
     norm: str | None = None
     epsilon: str
+    expected_error: dict[str, Any] | None = None
+    usefulness: dict[str, Any] | None = None
+    assume: dict[str, Any] | None = None
     review: bool = False
     job: dict[str, Any] | None = None
 
@@ -75,7 +79,8 @@ class Release(Numbers):
     """A sanitized answer. ``body`` holds the bytes exactly as the service stored them.
 
     ``value`` is None while a release is not ``released``. ``noise`` is None
-    where the law of the noise depends on the data. ``review`` says why one that
+    where the law of the noise depends on the data. ``usefulness`` holds a verdict, ``good``,
+    ``weak`` or ``noise``, and its reason in a ``sentence``. ``review`` says why one that
     needed a review was not approved.
     """
 
@@ -85,6 +90,7 @@ class Release(Numbers):
     mechanism: str | None = None
     norm: str | None = None
     epsilon: str
+    usefulness: dict[str, Any] | None = None
     guarantee: dict[str, Any] | None = None
     requested_by: str | None = None
     review: dict[str, Any] | None = None

@@ -13,7 +13,11 @@ from app.services.build import HelperProcesses
 from app.settings import Settings
 from app.store import Store
 
-_CALCULATED = ("app.services.plans.previews", "app.services.releases.derivations")
+_CALCULATED = (
+    "app.services.plans.foresights",
+    "app.services.plans.previews",
+    "app.services.releases.derivations",
+)
 """Modules whose functions calculate for the use cases, and all that those need."""
 
 

@@ -24,6 +24,7 @@ from app.services.datasets.refusals import OverlapRefusals
 from app.services.datasets.unfinished import UnfinishedUploads
 from app.services.health import HealthService
 from app.services.people.keys import KeyService
+from app.services.plans.foresights import ForesightService
 from app.services.plans.lanes import CalculationQueue, Calculator
 from app.services.plans.plans import PlanService
 from app.services.plans.previews import PreviewService
@@ -125,7 +126,7 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         keys=KeyService(store),
         lease=Lease(store, worker, lease_ms=int(1000 * settings.worker_lease_s)),
         pauses=PauseService(store, drawing.jobs),
-        previews=PreviewService(datasets, plans),
+        previews=PreviewService(datasets, plans, drawing.foresights),
         reading=CalculationQueue(processes.calculator, most=settings.max_waiting_plans),
         readable=data.readable,
         receipts=drawing.receipts,
@@ -193,6 +194,7 @@ class _Drawing:
     """What leads from a question to a stored answer."""
 
     plans: PlanService
+    foresights: ForesightService
     receipts: Receipts
     jobs: JobRunner
     releases: ReleaseService
@@ -208,6 +210,7 @@ def _build_drawing(
         calculator=processes.calculator,
         most_bytes=settings.max_question_bytes,
     )
+    foresights = ForesightService(plans)
     receipts = Receipts(store)
     draws = DrawService(
         store=store,
@@ -233,6 +236,7 @@ def _build_drawing(
         datasets=data.datasets,
         readable=data.readable,
         plans=plans,
+        foresights=foresights,
         draws=draws,
         jobs=jobs,
         moments=moments,
@@ -240,7 +244,9 @@ def _build_drawing(
         most_jobs=settings.max_unfinished_jobs,
         most_bytes=settings.max_stored_bytes_per_day or None,
     )
-    return _Drawing(plans=plans, receipts=receipts, jobs=jobs, releases=releases)
+    return _Drawing(
+        plans=plans, foresights=foresights, receipts=receipts, jobs=jobs, releases=releases
+    )
 
 
 def _clear_up(vault: Vault, files: LineageFiles, data: _Data) -> None:

@@ -27,10 +27,11 @@ TAIL = 0.05
 
 @dataclass(frozen=True, slots=True)
 class NoiseLaw:
-    """Standard deviation, and t with ``P(|v| > t) <= TAIL``, in lattice units."""
+    """Standard deviation, t with ``P(|v| > t) <= TAIL``, and E|v|, in lattice units."""
 
     std: float
     half_width_95: float
+    mean_size: float
 
 
 class NormBall(Protocol):

@@ -6,6 +6,8 @@ the same law. With ``rate = epsilon / Delta`` in lattice units:
 - l1: discrete Laplace, variance ``2 q / (1 - q)**2`` with q = exp(-rate);
 - linf: ``(m + 1)(m + 2) / (3 rate**2)`` (Proposition 4.13), up to the fine lattice's 1/12;
 - l2: ``(m + 1) / rate**2``, up to the same;
+- the mean size of one: ``1 / sinh(rate)`` under l1, ``(m + 1) / (2 rate)`` under linf, and
+  under l2 m / rate times the mean size of one coordinate of a uniform direction;
 - the histogram's hull: c independent discrete Laplace variables given a zero
   sum; the law of one is found from the others' characteristic function.
 
@@ -15,11 +17,11 @@ These numbers describe noise. They are floats, and no draw looks at them.
 from __future__ import annotations
 
 from functools import lru_cache
-from math import ceil, exp, log, log2, sinh, sqrt
+from math import ceil, exp, log, log2, pi, sinh, sqrt
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import betainc, gammaincc, gammaincinv
+from scipy.special import betainc, gammaincc, gammaincinv, gammaln
 
 from mechanisms.geometry.balls import TAIL, Ball, NoiseLaw
 
@@ -49,12 +51,13 @@ def _laplace_law(rate: float) -> NoiseLaw:
     spread = 1 / (sqrt(2) * sinh(rate / 2)) if rate < 700 else 0.0
     # P(|v| > t) = 2 q**(t+1) / (1 + q)
     beyond = (log(2 / (1 + exp(-rate))) - log(TAIL)) / rate
-    return NoiseLaw(spread, max(0, ceil(beyond) - 1))
+    size = 1 / sinh(rate) if rate < 700 else 0.0
+    return NoiseLaw(spread, max(0, ceil(beyond) - 1), size)
 
 
 def _linf_law(dimension: int, rate: float) -> NoiseLaw:
     std = sqrt((dimension + 1) * (dimension + 2) / 3) / rate
-    return NoiseLaw(std, _linf_quantile(dimension) / rate)
+    return NoiseLaw(std, _linf_quantile(dimension) / rate, (dimension + 1) / (2 * rate))
 
 
 @lru_cache(maxsize=256)
@@ -70,7 +73,11 @@ def _linf_quantile(dimension: int) -> float:
 
 
 def _l2_law(dimension: int, rate: float) -> NoiseLaw:
-    return NoiseLaw(sqrt(dimension + 1) / rate, _l2_quantile(dimension) / rate)
+    # E|u_1| of a uniform direction is Gamma(m / 2) / (sqrt(pi) Gamma((m + 1) / 2))
+    turned = exp(gammaln(dimension / 2) - gammaln((dimension + 1) / 2)) / sqrt(pi)
+    return NoiseLaw(
+        sqrt(dimension + 1) / rate, _l2_quantile(dimension) / rate, dimension * turned / rate
+    )
 
 
 @lru_cache(maxsize=256)
@@ -106,4 +113,5 @@ def histogram_law(cells: int, rate: float) -> NoiseLaw:
     weights /= weights.sum()
     beyond = 1 - np.cumsum(weights)
     half = int(np.argmax(beyond <= TAIL))
-    return NoiseLaw(step * sqrt(float(weights @ points**2)), step * half)
+    std = step * sqrt(float(weights @ points**2))
+    return NoiseLaw(std, step * half, step * float(weights @ points))

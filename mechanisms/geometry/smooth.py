@@ -120,7 +120,10 @@ class SmoothBall(ABC):
     def laws(self, rate: float) -> Sequence[NoiseLaw]:
         """Return each coordinate's law under density ``∝ exp(-rate ||v||_K)``."""
         distinct, places = _laws_at_rate_one(self)
-        scaled = [NoiseLaw(law.std / rate, law.half_width_95 / rate) for law in distinct]
+        scaled = [
+            NoiseLaw(law.std / rate, law.half_width_95 / rate, law.mean_size / rate)
+            for law in distinct
+        ]
         return [scaled[place] for place in places]
 
 
@@ -140,4 +143,5 @@ def _law(marginal: Marginal, dimension: int) -> NoiseLaw:
         beyond = fsum(marginal.weights * gammaincc(dimension + 1, t / points))
         return beyond / total - TAIL
 
-    return NoiseLaw(std, float(brentq(excess, 0.0, 30 * std)))
+    size = (dimension + 1) * fsum(marginal.weights * marginal.points) / total
+    return NoiseLaw(std, float(brentq(excess, 0.0, 30 * std)), size)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from math import sqrt
+from math import pi, sqrt
 from typing import Protocol, TypeVar, runtime_checkable
 
 from mechanisms.contract import Data, InvalidStatisticError, Json, Noise, Statistic
@@ -30,6 +30,9 @@ Coordinates = Sequence[Fraction]
 Slopes = Mapping[int, Fraction]
 Correlation = Callable[[int, int], float]
 Made = TypeVar("Made")
+
+_NORMAL_SIZE = sqrt(2 / pi)
+"""The mean size of a standard normal variable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,23 +174,25 @@ def noise_describer(
     The answers of a linear form differ in their values alone: of them all,
     one is looked at thoroughly.
     """
-    spreads: list[tuple[float, float]] = []
+    spreads: list[NoiseLaw] = []
     render(tree, lambda leaf: spreads.append(_spread(leaf, laws, unit, correlation)))
-    of = _in_turn([std for std, _ in spreads])
-    std = render(tree, lambda leaf: _root_std(leaf, of(leaf)) if leaf.root else of(leaf))
-    halves = [half for _, half in spreads]
+    std = render(tree, _in_turn([spread.std for spread in spreads]))
+    size = render(tree, _in_turn([spread.mean_size for spread in spreads]))
+    halves = [spread.half_width_95 for spread in spreads]
 
     def describe(tree: Tree, *, centred: bool = True) -> Noise:
         half = iter(halves)
         interval = _interval if centred else _interval_of_zero
-        return Noise(std=std, interval_95=render(tree, lambda leaf: interval(leaf, next(half))))
+        ends = render(tree, lambda leaf: interval(leaf, next(half)))
+        return Noise(std=std, interval_95=ends, expected_error=size)
 
     return describe
 
 
-def _in_turn(values: Sequence[float]) -> Callable[[Leaf], float]:
-    rest = iter(values)
-    return lambda _leaf: next(rest)
+def _in_turn(spreads: Sequence[float]) -> Callable[[Leaf], float]:
+    """Return each leaf's standard deviation, or mean size, in turn: the root's where it is one."""
+    rest = iter(spreads)
+    return lambda leaf: _root_std(leaf, next(rest)) if leaf.root else next(rest)
 
 
 def _root_std(leaf: Leaf, std: float) -> float:
@@ -225,30 +230,39 @@ def _interval_of_zero(leaf: Leaf, half: float) -> list[float]:
 
 def _spread(
     leaf: Leaf, laws: Sequence[NoiseLaw], unit: Fraction, correlation: Correlation
-) -> tuple[float, float]:
-    """Return a number's standard deviation and 95% half width."""
+) -> NoiseLaw:
+    """Return the law of a number's noise."""
     parts = {at: float(slope * unit) for at, slope in leaf.slopes.items()}
     if len(parts) == 1:
         ((at, slope),) = parts.items()
-        std, half = abs(slope) * laws[at].std, abs(slope) * laws[at].half_width_95
+        law, size = laws[at], abs(slope)
+        spread = NoiseLaw(size * law.std, size * law.half_width_95, size * law.mean_size)
     else:
-        std, half = _combined(parts, laws, correlation)
+        spread = _combined(parts, laws, correlation)
     if leaf.limits is None:
-        return std, half
+        return spread
     width = float(leaf.limits[1] - leaf.limits[0])
-    return min(std, width / 2), min(half, width)
+    return NoiseLaw(
+        min(spread.std, width / 2),
+        min(spread.half_width_95, width),
+        min(spread.mean_size, width / 2),
+    )
 
 
 def _combined(
     slopes: Mapping[int, float],
     laws: Sequence[NoiseLaw],
     correlation: Correlation,
-) -> tuple[float, float]:
-    """Return the standard deviation and 95% half-width of a combination of coordinates."""
+) -> NoiseLaw:
+    """Return the law of a combination of coordinates.
+
+    Its mean size lies between that of the coordinate that weighs most, for a combination of that
+    alone, and a normal variable's, by the others' share of the variance.
+    """
     sizes = {at: abs(slope) * laws[at].std for at, slope in slopes.items()}
     at = max(sizes, key=sizes.__getitem__, default=None)
     if at is None or sizes[at] == 0:
-        return 0.0, 0.0
+        return NoiseLaw(0.0, 0.0, 0.0)
     largest = sizes[at]
     signed = {at: slope * laws[at].std / largest for at, slope in slopes.items()}
     square = sum(size**2 for size in signed.values()) + 2 * sum(
@@ -257,9 +271,11 @@ def _combined(
     )
     std = largest * sqrt(max(square, 0.0))
     if std == 0:
-        return 0.0, 0.0
-    own = laws[at].half_width_95 / laws[at].std
-    return std, std * combination_factor(len(laws), own, largest / std)
+        return NoiseLaw(0.0, 0.0, 0.0)
+    law, alone = laws[at], min(largest / std, 1.0) ** 2
+    half = std * combination_factor(len(laws), law.half_width_95 / law.std, largest / std)
+    size = alone * law.mean_size / law.std + (1 - alone) * _NORMAL_SIZE
+    return NoiseLaw(std, half, std * size)
 
 
 def public_rows(schema: Schema) -> int | None:

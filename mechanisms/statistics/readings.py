@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, Protocol, cast, runtime_checkable
 
-from mechanisms.contract import Json, Noise, Outcome, Statistic
+from mechanisms.contract import Json, Outcome, Statistic
 from mechanisms.domain import Schema
 
 Reading = Callable[[Outcome], Outcome]
@@ -60,7 +60,7 @@ def _alike(read: Callable[[Json], Json]) -> Reading:
     def reading(answer: Outcome) -> Outcome:
         noise = answer.noise
         if noise is not None:
-            noise = Noise(std=read(noise.std), interval_95=read(noise.interval_95))
+            noise = noise.mapped(read)
         return Outcome(value=read(answer.value), noise=noise)
 
     return reading

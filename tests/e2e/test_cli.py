@@ -286,6 +286,10 @@ def test_a_day_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
     price = ("--epsilon", "0.5")
     preview = json.loads(done("releases", "preview", dataset, MEAN, *price, url=url, key=analyst))
     assert preview["mechanism"] == "k_norm"
+    assert preview["usefulness"]["verdict"] == "noise", "of three people"
+    assume = ("--assume", '{"population": {"age": {"mean": 40, "std": 9}}}')
+    assumed = done("releases", "preview", dataset, MEAN, *price, *assume, url=url, key=analyst)
+    assert json.loads(assumed)["assume"]["population"]["age"]["mean"] == 40
     ask = ("releases", "ask", dataset, MEAN, *price, "--idempotency-key", "first")
     answer = done(*ask, url=url, key=analyst)
     assert done(*ask, url=url, key=analyst) == answer

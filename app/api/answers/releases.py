@@ -55,6 +55,16 @@ class NoiseAnswer(Answer):
     the rows were sampled is not in it."""
 
 
+class UsefulnessAnswer(Answer):
+    """Whether an answer is worth its price: errors beside what was known anyway."""
+
+    verdict: Literal["good", "weak", "noise"]
+    """`good`: every expected error is at most 2% of the range of values that were possible.
+    `weak`: at most 10%. `noise`: more, or no released number can be told from zero."""
+    sentence: str
+    """Which number decides, in words."""
+
+
 class ReviewAnswer(Answer):
     """What became of the review of a release; nulls while it waits for one."""
 
@@ -86,6 +96,9 @@ class ReleaseAnswer(Answer):
     """The private numbers; the shape is the statistic's. Null while there is no result."""
     noise: NoiseAnswer | None
     """The law of the noise; null where it depends on the data, or there is no result."""
+    usefulness: UsefulnessAnswer | None = None
+    """What the numbers are worth, from public facts and, once released, from themselves. Null where
+    it is not known."""
     guarantee: GuaranteeAnswer
     """What the release promises."""
     grid: dict[str, Any]
@@ -175,6 +188,19 @@ class JobAnswer(Answer):
     time."""
 
 
+class AssumeAnswer(Answer):
+    """What was assumed of rows that nobody looked at."""
+
+    rows: int
+    """How many rows the data set has."""
+    population: Literal["uniform"] | dict[str, Any]
+    """How values are distributed: evenly, or with a mean and a standard deviation by column."""
+    r_squared: float
+    """Which share of a target's variance the features explain."""
+    coefficients: dict[str, float]
+    """How much a target changes with one unit of a column; empty: all features weigh equally."""
+
+
 class PreviewAnswer(Answer):
     """What a release would be like."""
 
@@ -208,6 +234,16 @@ class PreviewAnswer(Answer):
     noise: NoiseAnswer | None
     """The law of the noise, its intervals around 0; null where it depends on the data, or on a row
     count that was not assumed."""
+    expected_error: dict[str, Any] | None
+    """The expected absolute error of each number, in the shape of the value: against the same
+    answer without noise. From the law of the noise, or by a simulation on assumed rows."""
+    possible_range: dict[str, Any] | None
+    """Low and high of each number, in the same shape: what was possible anyway. Null for a number
+    without one."""
+    usefulness: UsefulnessAnswer
+    """Whether the release would be worth its price."""
+    assume: AssumeAnswer
+    """The population that was assumed."""
     alternatives: list[AlternativeAnswer]
     """Other mechanisms and norms, and how they compare."""
     adjacent_output_space: FigureAnswer | None

@@ -28,7 +28,11 @@ async def preview_release(
     body: Annotated[PreviewRequest, json_body(PreviewRequest)],
     state: State,
 ) -> PreviewAnswer:
-    """Say what a release would cost, which mechanism and norm it takes and why, and its noise."""
-    wish = Wish(accuracy=body.accuracy, assume_rows=body.assume_rows)
+    """Say what a release would cost, how it is drawn and why, its noise and what it is worth."""
+    wish = Wish(
+        accuracy=body.accuracy,
+        assume_rows=body.assume_rows,
+        assume=body.assume.assumptions,
+    )
     preview = await state.services.previews.preview(dataset, body.question, wish, caller=caller)
     return preview_answer(preview)

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from app.api.requests.assumptions import AssumeSpec
 from app.api.requests.base import Request
 from app.api.requests.columns import ColumnSpec, Markers
 from app.api.requests.values import (
@@ -111,6 +112,8 @@ class PreviewRequest(ReleaseRequest):
     tells the epsilon this takes."""
     assume_rows: int | None = Field(default=None, ge=1, le=10**12, examples=[1000])
     """Row count to assume where the noise of a ratio depends on it (add_remove)."""
+    assume: AssumeSpec = Field(default=AssumeSpec(), examples=[{"rows": 1000}])
+    """The population in which errors are expected; its defaults are public, and shown."""
 
 
 class DeriveSpec(Request):

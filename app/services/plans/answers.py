@@ -10,6 +10,7 @@ from functools import lru_cache
 from app.domain.hashing import sha256_hex
 from app.domain.releases import GIVEN_BACK, ReleaseState
 from app.services.datasets.datasets import DatasetFacts
+from app.services.plans.foretold import usefulness_before, usefulness_of
 from app.services.plans.questions import Question
 from app.store import ReleaseRecord
 from mechanisms.contract import Noise, Outcome, Plan
@@ -77,7 +78,13 @@ def release_answer(
     """
     asked, promised = _FIXED.texts(plan, question)
     begins = _texts(id=record.id, dataset=record.dataset, status="released")
-    drawn = _members({"value": outcome.value, "noise": noise_json(outcome.noise)})
+    drawn = _members(
+        {
+            "value": outcome.value,
+            "noise": noise_json(outcome.noise),
+            "usefulness": usefulness_of(record.plan, question.kinds, outcome),
+        }
+    )
     ends = _texts(
         requested_by=record.principal,
         created_at=_second(record.created_at),
@@ -147,6 +154,7 @@ def unfinished_answer(record: ReleaseRecord) -> bytes:
         "epsilon": request["epsilon"],
         "value": None,
         "noise": None,
+        "usefulness": usefulness_before(record.plan),
         "guarantee": plan["guarantee"],
         "grid": plan["grid"],
         "details": plan["details"],

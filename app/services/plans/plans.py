@@ -28,12 +28,14 @@ from app.services.plans.sizes import answer_bytes, require_storable
 from app.store import ReleaseRecord
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Plan
+from mechanisms.foresight.assumptions import Assumptions
+from mechanisms.foresight.foresee import Foresight, foresee
 from mechanisms.privacy import Adjacency
 
 T = TypeVar("T")
 
 _MAX_CACHED = 64
-_TOP_LEVEL = frozenset({"statistic", "mechanism", "norm", "epsilon"})
+_TOP_LEVEL = frozenset({"statistic", "mechanism", "norm", "epsilon", "assume"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,8 @@ class Offer:
     what is costly to plan is a job, and a job is not drawn here. ``reviewed``
     says whether it waits for a review first. ``cost`` is in the account's unit;
     ``text`` is what the release keeps of plan and job, as JSON. ``answer_bytes`` is
-    about how much the answer takes.
+    about how much the answer takes. ``foresight`` is what it is worth by the default
+    assumptions, where that was found out with the plan.
     """
 
     plan: Plan | None
@@ -53,6 +56,7 @@ class Offer:
     cost: int
     text: str
     answer_bytes: int
+    foresight: Foresight | None = None
 
     def drawn_here(self) -> Plan:
         """Return the plan.
@@ -191,18 +195,24 @@ class PlanService:
         return outcome
 
     async def compute(
-        self, function: Callable[..., T], *arguments: object, person: str, expected_ms: float
+        self,
+        function: Callable[..., T],
+        *arguments: object,
+        person: str,
+        expected_ms: float,
+        patient: bool = False,
     ) -> T:
         """Run a function of a module in another thread, or in the calculator if it takes long.
 
         Raises
         ------
         Problem
-            ``busy``.
+            ``busy``, unless patient.
         """
         if expected_ms <= LONGEST_SHORT_MS:
-            return await self._short.run(function, *arguments)
-        return await self._costly.run(person, self._calculator.run, function, *arguments)
+            return await self._short.run(function, *arguments, patient=patient)
+        run = self._calculator.run
+        return await self._costly.run(person, run, function, *arguments, patient=patient)
 
     def close(self) -> None:
         """End what is being calculated in other processes."""
@@ -236,6 +246,27 @@ def make_plan(facts: DatasetFacts, question: Question) -> Plan:
         raise _refusal(error) from None
 
 
+def foretell(facts: DatasetFacts, question: Question, assumed: Assumptions) -> Foresight:
+    """Return what an answer would be worth, under these assumptions.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request`` when question or assumptions do not fit the data set.
+    """
+    try:
+        return foresee(
+            question.statistic,
+            facts.schema,
+            question.epsilon,
+            mechanism=question.mechanism,
+            norm=question.norm,
+            assumptions=assumed,
+        )
+    except InvalidStatisticError as error:
+        raise _refusal(error) from None
+
+
 def make_offer(facts: DatasetFacts, question: Question) -> Offer:
     """Do what :meth:`PlanService.offer` does, without a memory.
 
@@ -264,7 +295,8 @@ def make_offer(facts: DatasetFacts, question: Question) -> Offer:
 
 def _offer_alone(facts: DatasetFacts, question: Question) -> Offer:
     """Return an offer that may travel between processes: a plan may not."""
-    return replace(make_offer(facts, question), plan=None)
+    foresight = foretell(facts, question, Assumptions())
+    return replace(make_offer(facts, question), plan=None, foresight=foresight)
 
 
 def _weighed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from app.domain.policies import Ask, enforce
 from app.domain.problems import Problem
@@ -12,9 +12,12 @@ from app.services.datasets.accounting import charge_json
 from app.services.datasets.datasets import DatasetFacts, DatasetService, require_active
 from app.services.people.keys import Caller
 from app.services.plans.answers import noise_json, plan_json
-from app.services.plans.plans import Offer, PlanService, make_plan
+from app.services.plans.foresights import ForesightService
+from app.services.plans.plans import Offer, PlanService, foretell, make_plan
 from app.services.plans.questions import Question
 from mechanisms.contract import Noise
+from mechanisms.foresight.assumptions import Assumptions
+from mechanisms.foresight.foresee import Foresight, foreseeing_ms
 from mechanisms.privacy import MAX_EPSILON_NANOS, Epsilon
 
 NOTICE = (
@@ -32,19 +35,31 @@ class Wish:
     """What a preview may ask beyond a release.
 
     ``accuracy``: the wanted half-width of the widest 95% interval, in the
-    answer's units. ``assume_rows``: the row count to assume for ratios.
+    answer's units. ``assume_rows``: the row count to assume for ratios, of the rows that the
+    answer is about. ``assume``: the population that errors are expected in.
     """
 
     accuracy: float | None = None
     assume_rows: int | None = None
+    assume: Assumptions = field(default_factory=Assumptions)
+
+    @property
+    def assumed(self) -> Assumptions:
+        """Return the population, with the rows that are assumed for ratios if it has none."""
+        if self.assume.rows is not None:
+            return self.assume
+        return replace(self.assume, rows=self.assume_rows)
 
 
 class PreviewService:
     """Weighs questions. Everything here is a function of the request and public facts."""
 
-    def __init__(self, datasets: DatasetService, plans: PlanService) -> None:
+    def __init__(
+        self, datasets: DatasetService, plans: PlanService, foresights: ForesightService
+    ) -> None:
         self._datasets = datasets
         self._plans = plans
+        self._foresights = foresights
 
     async def preview(
         self, dataset: str, question: Question, wish: Wish, *, caller: Caller
@@ -62,15 +77,34 @@ class PreviewService:
         expected_ms = question.planning_ms(facts.schema)
         if wish.accuracy is not None:
             expected_ms *= 1 + _TRIED
-        return await self._plans.weigh(
-            _preview, facts, question, wish, person=caller.person, expected_ms=expected_ms
+        known = self._foresights.known(facts, question, wish.assumed)
+        if known is None:
+            expected_ms += foreseeing_ms(question.statistic, facts.schema)
+        preview, found = await self._plans.weigh(
+            _preview, facts, question, wish, known, person=caller.person, expected_ms=expected_ms
         )
+        self._foresights.remember(facts, question, wish.assumed, found)
+        return preview
 
 
 def _preview(
+    offer: Offer, facts: DatasetFacts, question: Question, wish: Wish, known: Foresight | None
+) -> tuple[dict[str, object], Foresight]:
+    """Return the preview of what is offered, and what it would be worth, unless that is known."""
+    found = known or foretell(facts, question, wish.assumed)
+    return {
+        **_weighed(offer, facts, question, wish),
+        "assume": wish.assumed.to_json(facts.schema),
+        "expected_error": found.expected_error,
+        "possible_range": found.possible_range,
+        "usefulness": found.usefulness.to_json(),
+    }, found
+
+
+def _weighed(
     offer: Offer, facts: DatasetFacts, question: Question, wish: Wish
 ) -> dict[str, object]:
-    """Return the preview of what is offered."""
+    """Return what is said of the plan itself."""
     plan = offer.drawn_here()
     noise, figure = plan.preview(wish.assume_rows), plan.figure()
     return {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio.to_thread
@@ -24,6 +24,7 @@ from app.services.datasets.accounting import refusal_of
 from app.services.datasets.datasets import DatasetFacts, DatasetService, require_active
 from app.services.datasets.readable import ReadableData
 from app.services.people.keys import Caller
+from app.services.plans.foresights import ForesightService
 from app.services.plans.plans import Offer, PlanService
 from app.services.plans.questions import Question, read_question
 from app.services.releases.draws import DrawService
@@ -52,7 +53,7 @@ class ReleaseService:
 
     Parameters
     ----------
-    store, datasets, readable, plans, draws, jobs, moments
+    store, datasets, readable, plans, foresights, draws, jobs, moments
         What it works with.
     max_waiting
         How many requests may be under way; above it one is refused as
@@ -72,6 +73,7 @@ class ReleaseService:
         datasets: DatasetService,
         readable: ReadableData,
         plans: PlanService,
+        foresights: ForesightService,
         draws: DrawService,
         jobs: JobRunner,
         moments: PublicMoments,
@@ -83,6 +85,7 @@ class ReleaseService:
         self._datasets = datasets
         self._readable = readable
         self._plans = plans
+        self._foresights = foresights
         self.draws = draws
         self._jobs = jobs
         self._max_waiting = max_waiting
@@ -192,8 +195,9 @@ class ReleaseService:
         require_active(facts.record)
         enforce(facts.policy, Ask(kinds=question.kinds, epsilon=question.epsilon))
         offer = await self._plans.offer(facts, question, person=person)
+        text = await self._foresights.kept_text(facts, question, offer, person=person)
         await self._readable.require(facts.id)  # last: what cannot be drawn now is not charged
-        return offer
+        return replace(offer, text=text)
 
     async def _found(self, known: ReleaseRecord) -> ReleaseRecord:
         """Return a release that is charged and not drawn here and now, as it may be shown.

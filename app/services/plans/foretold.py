@@ -1,0 +1,49 @@
+"""What a release keeps of what was told of it beforehand, and what its answer says of that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from mechanisms.contract import Json, Outcome
+from mechanisms.foresight.foresee import Foresight
+from mechanisms.foresight.trees import numbers
+from mechanisms.foresight.verdicts import Usefulness, judged_release
+
+_MOST_KEPT = 256
+"""As many expected errors are kept with a release; those of known laws are in its noise."""
+
+
+def kept_json(found: Foresight) -> dict[str, object]:
+    """Return what a release keeps of it, ready for JSON."""
+    errors = found.expected_error if found.simulated else None
+    if errors is not None and len(list(numbers(errors))) > _MOST_KEPT:
+        errors = None
+    return {"usefulness": found.usefulness.to_json(), "expected_error": errors}
+
+
+@lru_cache(maxsize=64)
+def _of_plan(plan: str) -> tuple[Usefulness, Json | None] | None:
+    found = json.loads(plan).get("foresight")
+    if found is None:  # of a version that did not know it
+        return None
+    told: Mapping[str, str] = found["usefulness"]
+    return Usefulness.from_json(told), found["expected_error"]
+
+
+def usefulness_before(plan: str) -> dict[str, object] | None:
+    """Return what a release without a result is worth; ``plan`` is the text it keeps."""
+    found = _of_plan(plan)
+    return None if found is None else found[0].to_json()
+
+
+def usefulness_of(plan: str, kinds: Sequence[str], outcome: Outcome) -> dict[str, object] | None:
+    """Return what released numbers are worth: from them, and from public facts."""
+    found = _of_plan(plan)
+    if found is None:
+        return None
+    before, errors = found
+    if errors is None and outcome.noise is not None:
+        errors = outcome.noise.expected_error
+    return judged_release(before, kinds, outcome.value, errors).to_json()

@@ -1,0 +1,125 @@
+"""Everything that is told of a question before it is paid for, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mechanisms.contract import Json, Statistic
+from mechanisms.domain import Schema
+from mechanisms.foresight.assumptions import Assumptions
+from mechanisms.foresight.errors import (
+    ADDITIVE,
+    Asked,
+    expected_error,
+    is_simulated,
+    rows_met,
+)
+from mechanisms.foresight.ranges import most_of, possible_ranges
+from mechanisms.foresight.trees import at, placed
+from mechanisms.foresight.verdicts import Usefulness, judged
+from mechanisms.privacy import PrivacyLoss, split
+from mechanisms.statistics.questions import Question, plain, viewed
+from mechanisms.statistics.stack import Stack
+
+_STATED_MS, _ADDITIVE_MS, _SIMULATED_MS = 10.0, 60.0, 500.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foresight:
+    """What an answer would be worth: JSON-ready, and a function of public facts.
+
+    ``expected_error`` and ``possible_range`` have the shape of the answer's value.
+    ``simulated`` says whether a part of it took a simulation.
+    """
+
+    expected_error: Json | None
+    possible_range: Json | None
+    usefulness: Usefulness
+    simulated: bool
+
+
+def foresee(
+    statistic: Statistic,
+    schema: Schema,
+    epsilon: PrivacyLoss,
+    *,
+    mechanism: str,
+    norm: str,
+    assumptions: Assumptions,
+) -> Foresight:
+    """Return what an answer to a question would be worth, under these assumptions.
+
+    Raises
+    ------
+    InvalidStatisticError
+        The question does not fit the schema, or is not offered; the assumptions do not fit.
+    """
+    assumptions.check(schema)
+    if isinstance(statistic, Stack):
+        shares = split(epsilon, statistic.exact_shares())
+        parts = [
+            _single(Asked(statistic=part.statistic, schema=schema, epsilon=share,
+                          mechanism=part.mechanism, norm=part.norm), assumptions)
+            for part, share in zip(statistic.parts, shares, strict=True)
+        ]  # fmt: skip
+        errors, ranges, simulated = _stacked(parts)
+    else:
+        asked = Asked(
+            statistic=statistic, schema=schema, epsilon=epsilon, mechanism=mechanism, norm=norm
+        )
+        errors, ranges, simulated = _single(asked, assumptions)
+    told = None
+    if errors is not None:
+        told = _in_its_shape(errors, ranges)
+    return Foresight(
+        expected_error=errors,
+        possible_range=told,
+        usefulness=judged(errors, ranges),
+        simulated=simulated,
+    )
+
+
+def foreseeing_ms(statistic: Statistic, schema: Schema) -> float:
+    """Return about how many milliseconds of one core it takes, planning apart."""
+    if isinstance(statistic, Stack):
+        return sum(foreseeing_ms(part.statistic, schema) for part in statistic.parts)
+    if not is_simulated(statistic, schema):
+        return _STATED_MS
+    return _ADDITIVE_MS if statistic.kind in ADDITIVE else _SIMULATED_MS
+
+
+_Found = tuple[Json | None, Json | None, bool]
+
+
+def _stacked(parts: Sequence[_Found]) -> _Found:
+    return (
+        {"parts": [errors for errors, _, _ in parts]},
+        {"parts": [ranges for _, ranges, _ in parts]},
+        any(simulated for _, _, simulated in parts),
+    )
+
+
+def _single(asked: Asked, assumptions: Assumptions) -> _Found:
+    plan = asked.plan()
+    asked = replace(asked, mechanism=plan.mechanism)
+    errors = expected_error(asked, plan, assumptions)
+    return errors, _ranges(asked, assumptions), is_simulated(asked.statistic, asked.schema)
+
+
+def _ranges(asked: Asked, assumptions: Assumptions) -> Json | None:
+    wanted = viewed(asked.statistic, asked.schema)
+    facts, rows = wanted.view.schema, assumptions.rows_of(asked.schema)
+    if not isinstance(wanted.statistic, Question):
+        return possible_ranges(wanted.statistic, facts, rows)
+    cells = wanted.statistic.parting(facts).cells if wanted.statistic.by else 1
+    expected = rows_met(asked, assumptions) / cells
+    each = possible_ranges(plain(wanted.statistic), facts, most_of(expected, rows))
+    if each is None or not wanted.statistic.by:
+        return each
+    return {"groups": [{"value": each}] * cells}
+
+
+def _in_its_shape(errors: Json, ranges: Json | None) -> Json:
+    """Return the ranges in the shape of the errors, with their labels; null where none is known."""
+    return placed(lambda path, _error: at(ranges, path), errors)

@@ -1,0 +1,159 @@
+"""Between which values each number of an answer lies anyway: what was known before.
+
+The yardstick of an error. A mean lies between its column's bounds, so an error as wide as those
+tells nothing. Where the extremes are nobody's guess the yardstick is narrower, and said here:
+
+- *a count* of the rows that meet conditions, in a group or in a cell: from 0 to five times what
+  the assumed population has there, or all rows if those are fewer;
+- *a slope* of a linear or quantile regression of d features: of either sign, 1 / sqrt(d) in scaled
+  columns, where all of them, equally strong, explain a target as wide as they are wholly;
+- *a logistic regression's slope*: 4 / sqrt(d) in scaled columns. One feature then moves the odds
+  by a factor of 3000 between its bounds;
+- *an intercept*: what all of these add up to at the point where every column is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from math import sqrt
+from typing import Any
+
+from mechanisms.contract import Json, Statistic
+from mechanisms.domain import NumberColumn, Schema
+from mechanisms.statistics.designs.scaling import RegressionScaling
+from mechanisms.statistics.histogram import Histogram
+
+Range = list[float]
+
+_SHARES = 5
+_LARGEST_LOGIT = Fraction(4)
+
+
+def most_of(expected: float, rows: float) -> float:
+    """Return the most rows of all that an answer is about, where so many are expected."""
+    return min(rows, _SHARES * expected)
+
+
+def possible_ranges(statistic: Statistic, schema: Schema, rows: float) -> Json | None:
+    """Return ``[low, high]`` for each number of an answer about so many rows at most.
+
+    The statistic is about plain columns, without groups. None where no range is known.
+    """
+    found = _RANGES.get(statistic.kind)
+    return None if found is None else found(statistic, schema, max(rows, 1.0))
+
+
+def _bounds(schema: Schema, name: str) -> Range:
+    column = schema.columns[name]
+    assert isinstance(column, NumberColumn)  # the statistic has been checked
+    return [float(column.lower), float(column.upper)]
+
+
+def _width(schema: Schema, name: str) -> float:
+    low, high = _bounds(schema, name)
+    return high - low
+
+
+def _values(statistic: Any, schema: Schema, _rows: float) -> Json:
+    return {name: _bounds(schema, name) for name in statistic.columns}
+
+
+def _sums(statistic: Any, schema: Schema, rows: float) -> Json:
+    ends = {name: _bounds(schema, name) for name in statistic.columns}
+    return {
+        name: [min(0.0, rows * low), max(0.0, rows * high)] for name, (low, high) in ends.items()
+    }
+
+
+def _count(_statistic: Any, _schema: Schema, rows: float) -> Json:
+    return {"count": [0.0, rows]}
+
+
+def _cells(statistic: Histogram, schema: Schema, rows: float) -> Json:
+    cells = statistic.size(schema)
+    return {"cells": [{"count": [0.0, most_of(rows / cells, rows)]}] * cells}
+
+
+def _variances(statistic: Any, schema: Schema, _rows: float) -> Json:
+    return {name: [0.0, _width(schema, name) ** 2 / 4] for name in statistic.columns}
+
+
+def _stds(statistic: Any, schema: Schema, _rows: float) -> Json:
+    return {name: [0.0, _width(schema, name) / 2] for name in statistic.columns}
+
+
+def _moments(statistic: Any, schema: Schema, rows: float) -> Json:
+    names = statistic.columns
+
+    def product(one: str, other: str) -> Range:
+        corners = [a * b for a in _bounds(schema, one) for b in _bounds(schema, other)]
+        low = min(corners)
+        return [max(low, 0.0) if one == other else low, max(corners)]
+
+    return {
+        "count": [0.0, rows],
+        "means": {name: _bounds(schema, name) for name in names},
+        "second": [[product(one, other) for other in names] for one in names],
+    }
+
+
+def _covariances(statistic: Any, schema: Schema, _rows: float) -> Json:
+    def entry(one: str, other: str) -> Range:
+        most = _width(schema, one) * _width(schema, other) / 4
+        return [0.0 if one == other else -most, most]
+
+    names = statistic.columns
+    return {"matrix": [[entry(one, other) for other in names] for one in names]}
+
+
+def _correlations(statistic: Any, _schema: Schema, _rows: float) -> Json:
+    names = statistic.columns
+    return {"matrix": [[[-1.0, 1.0] for _ in names] for _ in names]}
+
+
+def _quantiles(statistic: Any, schema: Schema, _rows: float) -> Json:
+    ends = _bounds(schema, statistic.column)
+    return {"quantiles": [{"value": ends}] * len(statistic.levels)}
+
+
+def _coefficients(statistic: Any, schema: Schema, _rows: float) -> Json:
+    scaling: RegressionScaling = statistic.scaling(schema)
+    bound = statistic.exact_bound
+    largest = Fraction(1) if scaling.target is not None else _LARGEST_LOGIT
+    largest /= Fraction(sqrt(max(len(scaling.features), 1)))
+    most = largest if bound is None else min(largest, Fraction(bound))
+    return {"coefficients": _spans(scaling, most)}
+
+
+def _spans(scaling: RegressionScaling, most: Fraction) -> Mapping[str, Range]:
+    """Return what coefficients come to as scaled ones run from -most to most."""
+    zeros: Sequence[Fraction] = [Fraction(0)] * scaling.dimension
+    middle = scaling.unscale(zeros)
+    reach = dict.fromkeys(middle, Fraction(0))
+    for place in range(scaling.dimension):
+        moved = scaling.unscale([most if at == place else Fraction(0) for at in range(len(zeros))])
+        for name, value in moved.items():
+            reach[name] += abs(value - middle[name])
+    return {
+        name: [float(middle[name] - reach[name]), float(middle[name] + reach[name])]
+        for name in middle
+    }
+
+
+_RANGES: Mapping[str, Callable[[Any, Schema, float], Json]] = {
+    "count": _count,
+    "histogram": _cells,
+    "sum": _sums,
+    "mean": _values,
+    "geometric_median": _values,
+    "variance": _variances,
+    "std": _stds,
+    "moments": _moments,
+    "covariance": _covariances,
+    "correlation": _correlations,
+    "quantile": _quantiles,
+    "linear_regression": _coefficients,
+    "logistic_regression": _coefficients,
+    "quantile_regression": _coefficients,
+}

@@ -1,0 +1,184 @@
+"""Synthetic rows, and draws from them: made of a hash of public facts, never of data.
+
+    x_ij = F_j^-1(u_ij),   F_j uniform over the bounds, or normal and clamped,
+    target: z = sqrt(R^2) s + sqrt(1 - R^2) e,   s the standardised sum of the features,
+
+where each column's u are (k + 1/2) / n, k = 0 .. n - 1, in an order that SHAKE-256 of the public
+facts gives. The same question makes the same rows and the same draws, so what is told of them
+tells nothing more however often it is asked.
+
+**Privacy.** A draw from a stream that anybody can compute again hides nothing. So this module is
+the only place that makes such a stream, and :func:`drawn` takes rows that were made here, as a
+type of their own. A release takes the operating system's bits (:mod:`mechanisms.randomness`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from mechanisms.contract import Outcome, Plan, T
+from mechanisms.domain import CategoryColumn, Column, Schema
+from mechanisms.exact.arrays import Floats
+from mechanisms.foresight.assumptions import Assumptions, Spread
+from mechanisms.geometry.simulation import hashed_uniforms
+from mechanisms.randomness import Randomness
+from mechanisms.sketches import ArrayData
+
+_STREAM_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """A column that depends on others: what a regression would find."""
+
+    target: str
+    features: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticRows:
+    """Rows that nobody gave: data to draw from in a simulation."""
+
+    data: ArrayData
+    seed: bytes
+
+
+def synthetic_rows(
+    schema: Schema, assumptions: Assumptions, count: int, relation: Relation | None
+) -> SyntheticRows:
+    """Return so many rows of the assumed population."""
+    seed = _seed(schema, assumptions, relation)
+    uniforms = {
+        name: _even(hashed_uniforms(seed + name.encode(), count)) for name in schema.columns
+    }
+    related: Mapping[str, NDArray[np.int32]] = {}
+    if relation is not None:
+        related = _related(relation, schema, assumptions, uniforms)
+    codes = {
+        name: related[name]
+        if name in related
+        else _codes(column, uniforms[name], assumptions.spread_of(name))
+        for name, column in schema.columns.items()
+    }
+    return SyntheticRows(_Remembering(columns=schema.columns, codes=codes), seed)
+
+
+def drawn(plan: Plan, rows: SyntheticRows, turn: int) -> Outcome:
+    """Return what a plan draws from synthetic rows; other turns draw anew."""
+    return plan.draw(rows.data, Randomness(_HashedBits(rows.seed + b"draw%d" % turn)))
+
+
+def _seed(schema: Schema, assumptions: Assumptions, relation: Relation | None) -> bytes:
+    facts = {
+        "columns": {name: repr(column) for name, column in schema.columns.items()},
+        "assume": assumptions.to_json(schema),
+        "relation": None if relation is None else [relation.target, *relation.features],
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).digest()
+
+
+def _codes(column: Column, uniforms: Floats, spread: Spread | None) -> NDArray[np.int32]:
+    if isinstance(column, CategoryColumn):
+        return np.floor(uniforms * len(column.values)).astype(np.int32)
+    low, width = float(column.lower), float(column.upper - column.lower)
+    if column.boolean:
+        share = 0.5 if spread is None else spread.mean
+        return column.encode(np.where(uniforms > 1 - share, 1.0, 0.0))
+    if spread is None:
+        return column.encode(low + width * uniforms)
+    return column.encode(spread.mean + spread.std * ndtri(uniforms))
+
+
+def _related(
+    relation: Relation,
+    schema: Schema,
+    assumptions: Assumptions,
+    uniforms: Mapping[str, Floats],
+) -> dict[str, NDArray[np.int32]]:
+    """Return the target's codes: as the features, and noise beside them, make it."""
+    name = relation.target
+    column, spread = schema.columns[name], assumptions.spread_of(name)
+    noise = ndtri(uniforms[name])
+    share = assumptions.r_squared
+    slopes = {each: slope for each, slope in assumptions.coefficients if each != name}
+    if slopes and not isinstance(column, CategoryColumn) and not column.boolean:
+        signal = _sum_of_values(slopes, schema, assumptions, uniforms)
+        rest = float(np.std(signal)) * np.sqrt((1 - share) / share)
+        centre = float(column.midpoint) if spread is None else spread.mean
+        return {name: column.encode(centre + signal - np.mean(signal) + rest * noise)}
+    signal = _standardised(relation.features, uniforms)
+    latent = np.sqrt(share) * signal + np.sqrt(1 - share) * noise
+    return {name: _codes(column, _even(latent), spread)}
+
+
+def _even(numbers: Floats) -> Floats:
+    """Return numbers that are spread evenly over (0, 1), in the order of these."""
+    places = np.empty(len(numbers))
+    places[np.argsort(numbers, kind="stable")] = np.arange(len(numbers)) + 0.5
+    return places / len(numbers)
+
+
+def _standardised(features: Sequence[str], uniforms: Mapping[str, Floats]) -> Floats:
+    total: Floats = sum((uniforms[name] - 0.5 for name in features), np.zeros(1))
+    spread = float(np.std(total))
+    return total / spread if spread > 0 else np.zeros(1)
+
+
+def _sum_of_values(
+    slopes: Mapping[str, float],
+    schema: Schema,
+    assumptions: Assumptions,
+    uniforms: Mapping[str, Floats],
+) -> Floats:
+    total: Floats = np.zeros(1)
+    for name, slope in slopes.items():
+        column = schema.columns[name]
+        assert not isinstance(column, CategoryColumn)  # assumptions have been checked
+        codes = _codes(column, uniforms[name], assumptions.spread_of(name))
+        total = total + slope * float(column.step) * codes
+    return total
+
+
+@dataclass(frozen=True)
+class _Remembering(ArrayData):
+    """Rows that are drawn from many times: what is made of them is kept."""
+
+    made: dict[Hashable, object] = field(default_factory=dict)
+
+    def remembered(self, key: Hashable, make: Callable[[], T], _size: Callable[[T], int], /) -> T:
+        """Return what was made under this key, or make it."""
+        if key not in self.made:
+            self.made[key] = make()
+        return cast(T, self.made[key])
+
+
+class _HashedBits:
+    """A stream of bits that its seed determines: for simulations, never for a release."""
+
+    __slots__ = ("_buffer", "_left", "_seed", "_turn")
+
+    def __init__(self, seed: bytes) -> None:
+        self._seed = seed
+        self._turn = 0
+        self._buffer = 0
+        self._left = 0
+
+    def bits(self, count: int) -> int:
+        """Return the next bits as an integer in [0, 2**count)."""
+        if self._left < count:
+            size = max(_STREAM_BYTES, (count + 7) // 8)
+            stream = hashlib.shake_256(self._seed + b"bits%d" % self._turn).digest(size)
+            self._turn += 1
+            self._buffer, self._left = int.from_bytes(stream, "little"), 8 * size
+        value = self._buffer & ((1 << count) - 1)
+        self._buffer >>= count
+        self._left -= count
+        return value

@@ -1,0 +1,155 @@
+"""Whether an answer is worth its price: good, weak or noise, and why, in a sentence.
+
+The yardstick is what was known anyway (:mod:`mechanisms.foresight.ranges`). Let r be the largest
+expected error of an answer's numbers, each as a share of the range of values that were possible:
+
+    good: r <= 2%,   weak: r <= 10%,   noise: beyond.
+
+A release is judged by its numbers too: where 0 would mean that there is nothing (counts, sums,
+slopes, covariances), and no number is further from 0 than twice its expected error, it is noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from mechanisms.contract import Json
+from mechanisms.foresight.trees import at, numbers
+
+Verdict = Literal["good", "weak", "noise"]
+
+_GOOD, _WEAK = 0.02, 0.1
+_TOLD_APART = 2.0
+_WORDS: Mapping[Verdict, str] = {
+    "good": "Good",
+    "weak": "Weak",
+    "noise": "Mostly noise",
+}
+_ZERO_IS_NOTHING = frozenset(
+    {
+        "count",
+        "histogram",
+        "sum",
+        "covariance",
+        "correlation",
+        "linear_regression",
+        "logistic_regression",
+        "quantile_regression",
+    }
+)
+_INTERCEPT = "(intercept)"
+_PLACES = frozenset({"value", "coefficients", "cells", "groups", "quantiles", "parts", "means"})
+
+
+@dataclass(frozen=True, slots=True)
+class Usefulness:
+    """A verdict and its reason."""
+
+    verdict: Verdict
+    sentence: str
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, str]) -> Usefulness:
+        """Return what :meth:`to_json` has told."""
+        return cls(cast(Verdict, told["verdict"]), told["sentence"])
+
+    def to_json(self) -> dict[str, object]:
+        """Return both, ready for JSON."""
+        return {"verdict": self.verdict, "sentence": self.sentence}
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """An expected error beside the range of values that were possible."""
+
+    name: str
+    error: float
+    low: float
+    high: float
+
+    @property
+    def share(self) -> float:
+        return self.error / (self.high - self.low)
+
+
+def judged(errors: Json | None, ranges: Json | None) -> Usefulness:
+    """Return the verdict on an answer with these expected errors."""
+    compared = [] if errors is None else list(_compared(errors, ranges))
+    if not compared:
+        return Usefulness("weak", "Its error cannot be told beforehand. Ask for a dry run.")
+    worst = max(compared, key=lambda each: each.share)
+    share = worst.share
+    verdict: Verdict = "good" if share <= _GOOD else "weak" if share <= _WEAK else "noise"
+    which = "The" if len(compared) == 1 else f"Of {len(compared)} numbers the largest"
+    return Usefulness(
+        verdict,
+        f"{_WORDS[verdict]}. {which} expected error is {_told(worst.error)} ({worst.name}), where "
+        f"values from {_told(worst.low)} to {_told(worst.high)} were possible anyway: "
+        f"{_percent(share)} of that range.",
+    )
+
+
+def judged_release(
+    before: Usefulness, kinds: Sequence[str], value: Json, errors: Json | None
+) -> Usefulness:
+    """Return the verdict on released numbers, given the one before they were known."""
+    tellable = list(_tellable(kinds, value, errors)) if errors is not None else []
+    if not tellable:
+        return before
+    apart = sum(abs(number) > _TOLD_APART * error for number, error in tellable)
+    if len(tellable) == 1:
+        found = "The released number is" + ("" if apart else " not")
+        seen = f"{found} further from 0 than twice its expected error."
+    else:
+        counted = f"{apart or 'None'} of {len(tellable)} released numbers"
+        verb = "is" if apart <= 1 else "are"
+        seen = f"{counted} {verb} further from 0 than twice the expected error."
+    if apart or before.verdict == "noise":
+        return Usefulness(before.verdict, f"{before.sentence} {seen}")
+    return Usefulness("noise", f"{_WORDS['noise']}. {seen}")
+
+
+def _tellable(kinds: Sequence[str], value: Json, errors: Json) -> Iterator[tuple[float, float]]:
+    """Yield the numbers that differ from nothing by being other than 0, and their errors."""
+    for path, number in numbers(value):
+        error = at(errors, path)
+        kind = kinds[int(str(path[1]))] if path[0] == "parts" else kinds[0]
+        if error is None or kind not in _ZERO_IS_NOTHING or path[-1] == _INTERCEPT:
+            continue
+        if "matrix" in path and path[-1] == path[-2]:
+            continue
+        yield number, float(error)
+
+
+def _compared(errors: Json, ranges: Json | None) -> Iterator[_Compared]:
+    for path, error in numbers(errors):
+        ends = at(ranges, path)
+        if ends is not None and ends[0] < ends[1]:
+            yield _Compared(_name(path, errors), error, ends[0], ends[1])
+
+
+def _name(path: Sequence[object], tree: Json) -> str:
+    """Return what people call the number at this place: "income, sex = f"."""
+    own = [str(key) for key in path if isinstance(key, str) and key not in _PLACES]
+    labels = []
+    for depth in range(len(path)):
+        node = at(tree, path[:depth])
+        for key in ("by", "cell"):
+            found = at(node, [key])
+            if isinstance(found, Mapping):
+                labels += [f"{name} = {label}" for name, label in found.items()]
+        level = at(node, ["level"])
+        labels += [] if level is None else [f"quantile {level}"]
+    if any(key in ("matrix", "second") for key in own):
+        labels.append(f"row {int(str(path[-2])) + 1}, column {int(str(path[-1])) + 1}")
+    return ", ".join([*own, *labels]) or "the number"
+
+
+def _told(number: float) -> str:
+    return f"{number:,.0f}" if 1000 <= abs(number) < 1e15 else f"{number:.3g}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:,.0f}%" if share >= 0.1 else f"{100 * share:.2g}%"

@@ -1,0 +1,146 @@
+"""What is told before anything is paid: previews and releases say what an answer is worth."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.service import ROWS, ask, assert_problem, send_raw, settled, upload
+from tests.contract.test_releases import STATISTICS
+
+HEAD = ROWS.splitlines()[0] + "\n"
+ADJACENCIES: dict[str, dict[str, Any]] = {
+    "replace_one": {},
+    "add_remove": {"adjacency": "add_remove", "max_rows": 1000},
+}
+SENTINELS = "99,1,north,true\n1,49,south,true\n" * 20
+KINDS = {each["kind"]: each for each in STATISTICS}
+MEAN = {"kind": "mean", "columns": ["income"]}
+
+
+def preview(client: httpx.Client, dataset: str, statistic: Any, **more: Any) -> dict[str, Any]:
+    body = {"statistic": statistic, "epsilon": "0.5", **more}
+    answer = client.post(f"/v1/datasets/{dataset}/previews", json=body)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def skeleton(part: Any) -> Any:
+    """Return a value's shape: every number is one."""
+    if isinstance(part, dict):
+        return {key: skeleton(inner) for key, inner in part.items()}
+    if isinstance(part, list):
+        return [skeleton(inner) for inner in part]
+    return part if isinstance(part, str) else 0
+
+
+@pytest.fixture(scope="module")
+def twins(curator: httpx.Client) -> dict[str, list[str]]:
+    """Return pairs of data sets with the same public facts and other rows."""
+    pairs: dict[str, list[str]] = {}
+    for name, more in ADJACENCIES.items():
+        other = HEAD + (SENTINELS if name == "replace_one" else SENTINELS * 9)
+        made = [upload(curator, rows, budget={"epsilon": "1000"}, **more) for rows in (ROWS, other)]
+        pairs[name] = [str(each["id"]) for each in made]
+    return pairs
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_a_preview_foresees_every_kind_and_no_row_changes_a_byte_of_it(
+    curator: httpx.Client, twins: dict[str, list[str]], kind: str, adjacency: str
+) -> None:
+    seen = [preview(curator, each, KINDS[kind]) for each in twins[adjacency]]
+    texts = [json.dumps({**each, "dataset": None}) for each in seen]
+    assert texts[0] == texts[1]
+    told = seen[0]
+    assert told["usefulness"]["verdict"] in ("good", "weak", "noise")
+    assert told["usefulness"]["sentence"]
+    rows = {"replace_one": 40, "add_remove": 1000}[adjacency]
+    assert told["assume"] == {
+        "rows": rows,
+        "population": "uniform",
+        "r_squared": 0.3,
+        "coefficients": {},
+    }
+    released = settled(curator, ask(curator, twins[adjacency][0], KINDS[kind])).json()
+    assert skeleton(told["expected_error"]) == skeleton(released["value"])
+    assert released["usefulness"]["verdict"] in ("good", "weak", "noise")
+
+
+def test_assumptions_are_taken_and_echoed(curator: httpx.Client, twins: dict[str, Any]) -> None:
+    dataset = twins["add_remove"][0]
+    assume = {
+        "rows": 200,
+        "population": {"income": {"mean": 30, "std": 5}},
+        "r_squared": 0.8,
+        "coefficients": {"income": 0.4},
+    }
+    question = {"kind": "linear_regression", "target": "food", "features": ["income"]}
+    given = preview(curator, dataset, question, assume=assume)
+    assert given["assume"] == assume
+    assert given["expected_error"] != preview(curator, dataset, question)["expected_error"]
+    # the older field says how many rows, where that is all that is said
+    assert preview(curator, dataset, MEAN, assume_rows=77)["assume"]["rows"] == 77
+    few, many = (
+        preview(curator, dataset, MEAN, assume={"rows": rows})["expected_error"]["income"]
+        for rows in (20, 1000)
+    )
+    assert few > 10 * many
+    assert (
+        preview(curator, twins["replace_one"][0], MEAN, assume={"rows": 9})["assume"]["rows"] == 40
+    )
+
+
+@pytest.mark.parametrize(
+    "assume",
+    [
+        {"rows": 0}, {"rows": 1.5}, {"rows": "7"}, {"population": "normal"}, {"seed": 1},
+        {"population": {"income": {"mean": 1, "std": 0}}}, {"population": {"income": {"mean": 1}}},
+        {"population": {"nothing": {"mean": 1, "std": 1}}}, {"r_squared": 1}, {"r_squared": -0.1},
+        {"population": {"region": {"mean": 1, "std": 1}}}, {"coefficients": {"nothing": 1}},
+        {"coefficients": {"income": 1e301}}, [],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_bad_assumptions_are_refused(analyst: httpx.Client, dataset: str, assume: Any) -> None:
+    body = json.dumps({"statistic": MEAN, "epsilon": "1", "assume": assume})
+    answer = send_raw(analyst, f"/v1/datasets/{dataset}/previews", body.encode())
+    assert_problem(answer, 422, "invalid-request")
+
+
+@pytest.mark.parametrize(("epsilon", "verdict"), [("10", "good"), ("0.0001", "noise")])
+def test_the_verdict_is_in_preview_and_release(
+    curator: httpx.Client, twins: dict[str, list[str]], epsilon: str, verdict: str
+) -> None:
+    dataset = twins["replace_one"][0]
+    told = preview(curator, dataset, MEAN, epsilon=epsilon)["usefulness"]
+    released = ask(curator, dataset, MEAN, epsilon=epsilon).json()
+    assert told["verdict"] == verdict
+    assert released["usefulness"] == told, "of a mean the released number says no more"
+
+
+def test_a_release_is_judged_by_its_numbers_too(
+    curator: httpx.Client, twins: dict[str, list[str]]
+) -> None:
+    # nobody is like that, so the number is noise, however good it would be of somebody
+    nobody = {"kind": "count", "where": [{"column": "income", "op": ">=", "value": 90}]}
+    dataset = twins["add_remove"][0]
+    assert preview(curator, dataset, nobody, epsilon="1")["usefulness"]["verdict"] != "noise"
+    answers = [ask(curator, dataset, nobody, epsilon="1").json() for _ in range(4)]
+    near = [each for each in answers if abs(each["value"]["count"]) < 1.5]
+    assert all(each["usefulness"]["verdict"] == "noise" for each in near)
+    assert near, "four draws, each within 1 with a chance of three quarters"
+
+
+def test_whoever_reviews_a_release_sees_what_it_is_worth(
+    curator: httpx.Client, admin: httpx.Client, service: Any
+) -> None:
+    dataset = upload(curator, policy={"review": "always"})["id"]
+    asked = ask(curator, dataset, MEAN, epsilon="0.5").json()
+    assert asked["status"] == "awaiting_review"
+    assert asked["usefulness"] == preview(curator, dataset, MEAN)["usefulness"]

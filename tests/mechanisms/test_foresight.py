@@ -1,0 +1,324 @@
+"""What is told of an answer beforehand: expected errors are those of draws from other rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.services.plans.questions import read_question
+from mechanisms.catalog import calibrate
+from mechanisms.contract import InvalidStatisticError, Noise, Outcome, Statistic
+from mechanisms.domain import CategoryColumn, NumberColumn, Schema
+from mechanisms.foresight.assumptions import Assumptions, Spread
+from mechanisms.foresight.foresee import Foresight, foresee
+from mechanisms.foresight.synthetic import Relation, drawn, synthetic_rows
+from mechanisms.foresight.trees import at, mapped, numbers
+from mechanisms.foresight.verdicts import judged, judged_release
+from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.sketches import ArrayData
+from mechanisms.testing import seeded_randomness
+
+BOTH = tuple(Adjacency)
+COLUMNS: Mapping[str, Any] = {
+    "age": NumberColumn(Fraction(0), Fraction(100)),
+    "pay": NumberColumn(Fraction(-20), Fraction(80)),
+    "owner": NumberColumn(Fraction(0), Fraction(1), boolean=True),
+    "sex": CategoryColumn(("f", "m")),
+}
+FEMALE = [{"column": "sex", "op": "==", "value": "f"}]
+
+
+def schema_of(adjacency: Adjacency, rows: int) -> Schema:
+    public = rows if adjacency is Adjacency.REPLACE_ONE else None
+    return Schema(COLUMNS, adjacency, public, rows)
+
+
+def question(fields: Mapping[str, Any]) -> Statistic:
+    whole = {"statistic": fields, "mechanism": "auto", "norm": "auto", "epsilon": "1"}
+    return read_question(json.dumps(whole)).statistic
+
+
+def foreseen(
+    fields: Mapping[str, Any],
+    adjacency: Adjacency = Adjacency.REPLACE_ONE,
+    *,
+    rows: int = 1000,
+    epsilon: str = "1",
+    mechanism: str = "auto",
+    norm: str = "auto",
+    assumptions: Assumptions | None = None,
+) -> Foresight:
+    return foresee(
+        question(fields),
+        schema_of(adjacency, rows),
+        Epsilon.parse(epsilon),
+        mechanism=mechanism,
+        norm=norm,
+        assumptions=assumptions or Assumptions(rows=rows),
+    )
+
+
+def uniform_rows(rows: int, seed: int = 5) -> ArrayData:
+    """Return rows that are spread evenly, the pay following age: no row of the simulation's."""
+    generator = np.random.default_rng(seed)
+    age = 100 * (generator.permutation(rows) + 0.5) / rows  # else chance decides at the median
+    share = generator.uniform(0, 100, rows)
+    values = {
+        "age": age,
+        "pay": -20 + 0.55 * age + 0.45 * share,
+        "owner": generator.integers(0, 2, rows),
+        "sex": generator.choice(["f", "m"], rows),
+    }
+    return ArrayData.from_values(schema_of(Adjacency.REPLACE_ONE, rows), values)
+
+
+def mean_errors(
+    fields: Mapping[str, Any], schema: Schema, data: ArrayData, *, draws: int, **choice: str
+) -> Mapping[str, object]:
+    """Return how far draws are off what the same question finds at an epsilon of 10,000."""
+    statistic = question(fields)
+    plan = calibrate(statistic, schema, Epsilon.parse("1"), **choice)
+    exact = calibrate(statistic, schema, Epsilon.parse("10000"), **choice)
+    truth = exact.draw(data, seeded_randomness(0)).value
+    values = [plan.draw(data, seeded_randomness(turn)).value for turn in range(1, draws + 1)]
+    errors = [mapped(lambda one, true: abs(one - true), value, truth) for value in values]
+    return mapped(lambda *each: sum(each) / len(each), *errors)
+
+
+STATED: list[tuple[dict[str, Any], str]] = [
+    ({"kind": "histogram", "columns": ["sex"]}, "auto"),
+    ({"kind": "sum", "columns": ["age"]}, "auto"),
+    *(
+        ({"kind": "mean", "columns": ["age", "pay", "owner"]}, norm)
+        for norm in ("l1", "l2", "linf")
+    ),
+    ({"kind": "moments", "columns": ["age"]}, "auto"),
+    ({"kind": "sum", "columns": ["pay"], "by": ["sex"], "where": FEMALE}, "auto"),
+]
+
+
+@pytest.mark.parametrize(("fields", "norm"), STATED, ids=lambda part: str(part)[:60])
+def test_a_stated_error_is_the_mean_size_of_the_noise(fields: dict[str, Any], norm: str) -> None:
+    schema, data = schema_of(Adjacency.REPLACE_ONE, 1000), uniform_rows(1000)
+    told = foreseen(fields, norm=norm)
+    assert not told.simulated
+    seen = mean_errors(fields, schema, data, draws=600, norm=norm)
+    for path, error in numbers(told.expected_error):
+        # 600 draws: a standard error of 4%
+        assert at(seen, path) == pytest.approx(error, rel=0.2), path
+
+
+SIMULATED: list[tuple[dict[str, Any], str, int]] = [
+    ({"kind": "linear_regression", "target": "pay", "features": ["age"]}, "kng", 300),
+    ({"kind": "linear_regression", "target": "pay", "features": ["age"]}, "kng", 60_000),
+    (
+        {"kind": "linear_regression", "target": "pay", "features": ["age"]},
+        "objective_perturbation",
+        60_000,
+    ),
+    ({"kind": "quantile", "column": "age", "levels": [0.5]}, "kng", 300),
+    ({"kind": "quantile", "column": "age", "levels": [0.5]}, "kng", 60_000),
+    ({"kind": "mean", "columns": ["age"], "where": FEMALE}, "k_norm", 1000),
+    ({"kind": "mean", "columns": ["age"], "by": ["sex"]}, "k_norm", 1000),
+    ({"kind": "covariance", "columns": ["age", "pay"]}, "k_norm", 1000),
+    ({"kind": "std", "columns": ["age"]}, "k_norm", 60_000),
+    ({"kind": "correlation", "columns": ["age", "pay"]}, "k_norm", 1000),
+]
+
+
+@pytest.mark.parametrize("adjacency", BOTH)
+@pytest.mark.parametrize(
+    ("fields", "mechanism", "rows"), SIMULATED, ids=lambda part: str(part)[:50]
+)
+def test_a_simulated_error_is_that_of_draws_from_other_rows_however_many(
+    fields: dict[str, Any], mechanism: str, rows: int, adjacency: Adjacency
+) -> None:
+    told = foreseen(fields, adjacency, rows=rows, mechanism=mechanism)
+    assert told.simulated
+    schema, data = schema_of(adjacency, rows), uniform_rows(rows)
+    seen = mean_errors(fields, schema, data, draws=60, mechanism=mechanism)
+    for path, error in numbers(told.expected_error):
+        assert at(seen, path) / 2 <= error <= 2 * at(seen, path), (path, error, at(seen, path))
+
+
+KINDS: list[dict[str, Any]] = [
+    {"kind": "count", "where": FEMALE},
+    {"kind": "count", "where": FEMALE, "by": ["owner"]},
+    {"kind": "histogram", "columns": ["sex", "owner"]},
+    {"kind": "sum", "columns": ["pay"], "where": FEMALE},
+    {"kind": "variance", "columns": ["age"], "by": ["sex"]},
+    {"kind": "std", "columns": ["age"], "where": FEMALE},
+    {"kind": "moments", "columns": ["age", "pay"]},
+    {"kind": "correlation", "columns": ["age", "pay"]},
+    {"kind": "quantile", "column": "pay", "levels": [0.25, 0.5], "by": ["sex"]},
+    {"kind": "geometric_median", "columns": ["age", "pay"]},
+    {"kind": "linear_regression", "formula": "log(pay + 30) ~ age * owner + C(sex)"},
+    {"kind": "linear_regression", "target": "pay", "features": ["age"], "by": ["sex"]},
+    {"kind": "logistic_regression", "target": "owner", "features": ["age"]},
+    {
+        "kind": "logistic_regression",
+        "target": {"column": "sex", "op": "==", "value": "m"},
+        "features": ["age"],
+    },
+    {"kind": "quantile_regression", "target": "pay", "features": ["age"]},
+    {
+        "kind": "stack",
+        "parts": [
+            {"statistic": {"kind": "mean", "columns": ["age"]}, "share": 1},
+            {"statistic": {"kind": "quantile", "column": "pay", "levels": [0.5]}, "share": 3},
+        ],
+    },
+]
+
+
+@pytest.mark.parametrize("adjacency", BOTH)
+@pytest.mark.parametrize("fields", KINDS, ids=lambda part: str(part)[:60])
+def test_errors_and_ranges_have_the_shape_of_the_value_which_lies_within(
+    fields: dict[str, Any], adjacency: Adjacency
+) -> None:
+    told = foreseen(fields, adjacency, rows=400, epsilon="5")
+    schema, data = schema_of(adjacency, 400), uniform_rows(400)
+    plan = calibrate(question(fields), schema, Epsilon.parse("5"))
+    value = plan.draw(data, seeded_randomness(1)).value
+    errors, ranges = told.expected_error, told.possible_range
+    assert errors is not None
+    assert [path for path, _ in numbers(errors)] == [path for path, _ in numbers(value)]
+    for path, number in numbers(value):
+        low, high = at(ranges, path)
+        error = at(errors, path)
+        assert error >= 0
+        assert low - 8 * error - 1e-9 <= number <= high + 8 * error + 1e-9, path
+
+
+@pytest.mark.parametrize("adjacency", BOTH)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": "mean", "columns": ["age"]},
+        {"kind": "histogram", "columns": ["sex"]},
+        {"kind": "quantile", "column": "age", "levels": [0.5]},
+        {"kind": "linear_regression", "target": "pay", "features": ["age"]},
+        {"kind": "logistic_regression", "target": "owner", "features": ["age"]},
+        {"kind": "correlation", "columns": ["age", "pay"]},
+    ],
+    ids=lambda part: str(part["kind"]),
+)
+def test_the_verdict_follows_what_is_paid(fields: dict[str, Any], adjacency: Adjacency) -> None:
+    rich, poor = (foreseen(fields, adjacency, epsilon=each) for each in ("20", "0.001"))
+    assert rich.usefulness.verdict == "good", rich.usefulness.sentence
+    assert poor.usefulness.verdict == "noise", poor.usefulness.sentence
+    assert "possible anyway" in rich.usefulness.sentence
+
+
+def test_the_verdict_compares_the_largest_error_with_what_was_possible() -> None:
+    ranges = {"a": [0, 100], "b": [0, 10]}
+    cases = [({"a": 2, "b": 0}, "good"), ({"a": 0, "b": 0.3}, "weak"), ({"a": 0, "b": 2}, "noise")]
+    for errors, verdict in cases:
+        assert judged(errors, ranges).verdict == verdict
+    assert "2 (b), where values from 0 to 10 were possible" in judged(cases[2][0], ranges).sentence
+    assert judged(None, None).verdict == "weak", "what is not known is no praise"
+
+
+def test_released_numbers_that_could_be_nothing_are_noise() -> None:
+    before = judged({"count": 1.0}, {"count": [0, 1000]})
+    assert before.verdict == "good"
+    assert judged_release(before, ["count"], {"count": 1}, {"count": 1.0}).verdict == "noise"
+    far = judged_release(before, ["count"], {"count": 500}, {"count": 1.0})
+    assert (far.verdict, before.sentence in far.sentence) == ("good", True)
+    # of a mean zero is a value like any other, and so is an intercept
+    assert judged_release(before, ["mean"], {"x": 0.1}, {"x": 1.0}) == before
+    slopes = {"coefficients": {"(intercept)": 9.0, "x": 0.1}}
+    errors = {"coefficients": {"(intercept)": 1.0, "x": 1.0}}
+    assert judged_release(before, ["linear_regression"], slopes, errors).verdict == "noise"
+    matrix, sizes = {"matrix": [[1.0, 0.1], [0.1, 1.0]]}, {"matrix": [[0.0, 1.0], [1.0, 0.0]]}
+    assert judged_release(before, ["correlation"], matrix, sizes).verdict == "noise"
+    assert judged_release(before, ["count"], {"count": 1}, None) == before
+
+
+def test_a_population_is_what_was_assumed() -> None:
+    assumptions = Assumptions(
+        rows=5000,
+        population=(("age", Spread(mean=40, std=10)), ("owner", Spread(mean=0.2, std=0.4))),
+        r_squared=0.6,
+    )
+    schema = schema_of(Adjacency.ADD_REMOVE, 10_000)
+    relation = Relation(target="pay", features=("age",))
+    rows = synthetic_rows(schema, assumptions, 5000, relation).data.codes
+    again = synthetic_rows(schema, assumptions, 5000, relation).data.codes
+    assert all(np.array_equal(rows[name], again[name]) for name in rows), "it is no chance"
+    age, pay, owner, sex = (
+        rows[name] * (1.0 if name == "sex" else float(COLUMNS[name].step)) for name in rows
+    )
+    assert np.mean(age) + 50 == pytest.approx(40, abs=0.6)
+    assert np.std(age) == pytest.approx(10, rel=0.05)
+    assert np.mean(owner) + 0.5 == pytest.approx(0.2, abs=0.02)
+    assert np.mean(sex) == pytest.approx(0.5, abs=0.03)
+    assert np.mean(pay) == pytest.approx(0, abs=1.5), "spread evenly over its bounds"
+    assert np.std(pay) == pytest.approx(100 / np.sqrt(12), rel=0.03)
+    assert np.corrcoef(age, pay)[0, 1] ** 2 == pytest.approx(0.6, abs=0.05)
+
+
+def test_a_target_follows_the_coefficients_that_were_assumed() -> None:
+    assumptions = Assumptions(
+        population=(("age", Spread(mean=50, std=10)),),
+        r_squared=0.5,
+        coefficients=(("age", 0.7),),
+    )
+    schema = schema_of(Adjacency.REPLACE_ONE, 4000)
+    relation = Relation(target="pay", features=("age",))
+    rows = synthetic_rows(schema, assumptions, 4000, relation).data.codes
+    slope, _ = np.polyfit(rows["age"], rows["pay"], 1)
+    assert slope == pytest.approx(0.7, abs=0.05), "both columns are 100 units wide"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place"),
+    [
+        (Assumptions(population=(("nothing", Spread(mean=0, std=1)),)), "assume.population"),
+        (Assumptions(population=(("sex", Spread(mean=0, std=1)),)), "assume.population"),
+        (Assumptions(population=(("age", Spread(mean=0, std=0)),)), "assume.population"),
+        (Assumptions(coefficients=(("age", float("inf")),)), "assume.coefficients"),
+        (Assumptions(coefficients=(("sex", 1.0),)), "assume.coefficients"),
+        (Assumptions(r_squared=1.0), "assume.r_squared"),
+    ],
+)
+def test_assumptions_that_do_not_fit_are_refused(wrong: Assumptions, place: str) -> None:
+    with pytest.raises(InvalidStatisticError) as refused:
+        foreseen({"kind": "mean", "columns": ["age"]}, assumptions=wrong)
+    assert refused.value.field_name == place
+
+
+def test_the_rows_assumed_are_public_or_the_asker_s() -> None:
+    public, private = (schema_of(adjacency, 5000) for adjacency in BOTH)
+    assert Assumptions(rows=7).rows_of(public) == 5000
+    assert Assumptions().rows_of(private) == 1000
+    assert Assumptions(rows=3000).rows_of(private) == 3000
+    assert Assumptions().rows_of(schema_of(Adjacency.ADD_REMOVE, 30)) == 30
+    errors = [
+        foreseen({"kind": "mean", "columns": ["age"]}, Adjacency.ADD_REMOVE, rows=9000,
+                 assumptions=Assumptions(rows=rows)).expected_error
+        for rows in (100, 10_000)
+    ]  # fmt: skip
+    few, many = (dict(numbers(each))[("age",)] for each in errors)
+    assert few > 50 * many
+
+
+def test_draws_on_synthetic_rows_are_the_same_each_time_and_differ_by_turn() -> None:
+    schema = schema_of(Adjacency.REPLACE_ONE, 50)
+    plan = calibrate(question({"kind": "mean", "columns": ["age"]}), schema, Epsilon.parse("1"))
+    rows = synthetic_rows(schema, Assumptions(), 50, None)
+    turns = [drawn(plan, rows, turn) for turn in (0, 0, 1)]
+    assert turns[0] == turns[1] != turns[2]
+
+
+def test_noise_is_cut_and_joined_with_its_size() -> None:
+    noise = Noise(std={"a": 1.0}, interval_95={"a": [-2.0, 2.0]})
+    assert noise.mapped(lambda part: {"b": part["a"]}) == Noise(
+        std={"b": 1.0}, interval_95={"b": [-2.0, 2.0]}
+    )
+    assert Outcome(value={"a": 1}, noise=noise).noise is noise
