@@ -133,6 +133,7 @@ class Analyst:
             assert self.found(idem) == (ReleaseState.RELEASED, answer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("lasting", [1, FOREVER], ids=["once", "from then on"])
 @pytest.mark.parametrize("error", ERRORS)

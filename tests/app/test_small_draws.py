@@ -364,10 +364,10 @@ import socket, sys
 from app.processes.channel import framed, pickled
 from app.processes.draw_child import work
 from app.processes.draw_orders import DrawOrder
-from app.store import LedgerIdentity
+from app.store import KeySource, LedgerIdentity
 server, process = socket.socketpair()
 if sys.argv[1:]:
-    order = DrawOrder(sys.argv[1], LedgerIdentity("led_1", 1), bytes(32), "info")
+    order = DrawOrder(sys.argv[1], LedgerIdentity("led_1", 1), KeySource("", bytes(32)), "info")
     server.sendall(framed(pickled(order)))
 server.shutdown(socket.SHUT_WR)
 work(process.detach())

@@ -108,7 +108,13 @@ def names(law: AffinePosterior) -> list[str]:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("case", "place"), list(itertools.product(LAWS, range(4))))
+@pytest.mark.parametrize(
+    ("case", "place"),
+    [
+        pytest.param(case, place, marks=[pytest.mark.slow] if "outside" in case and place else [])
+        for case, place in itertools.product(LAWS, range(4))
+    ],
+)
 def test_every_route_draws_the_law(case: str, place: int) -> None:
     """Each route, forced, against quadrature; twins at 0.7 and 1.3 times the rate must fail."""
     law = LAWS[case]

@@ -391,7 +391,9 @@ def marginal(zeta: Floats, bound: float, rate: float) -> Law:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("slopes", [(1.0,), (1.5, -0.5)])
+@pytest.mark.parametrize(
+    "slopes", [(1.0,), pytest.param((1.5, -0.5), marks=pytest.mark.slow)], ids=len
+)
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])
 def test_releases_follow_the_density_integrated_numerically(
     slopes: tuple[float, ...], adjacency: Adjacency

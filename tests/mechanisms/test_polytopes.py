@@ -176,8 +176,17 @@ def test_bounds_on_polytopes_are_below_every_point(name: str) -> None:
 # 3. Distribution ----------------------------------------------------------------------------
 
 
+TRIED_ALWAYS = {"gradient linf", "logistic linf", "loss"}
+
+
 @pytest.mark.statistical
-@pytest.mark.parametrize("name", laws(2, 5))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in TRIED_ALWAYS else [pytest.mark.slow])
+        for name in laws(2, 5)
+    ],
+)
 def test_draws_follow_the_law_and_no_other(name: str) -> None:
     """On a coarse grid of all three coefficients, against every point's own exponent."""
     law, points = laws(1, 4)[name], ball(3, 4)
