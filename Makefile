@@ -81,16 +81,17 @@ lock: ## Resolve pyproject.toml into requirements.lock (UPGRADE=1: newest versio
 		--group dev $(if $(UPGRADE),--upgrade) --output-file requirements.lock pyproject.toml
 	@! grep -n '^-' requirements.lock || { echo "requirements.lock must not name an index"; exit 1; }
 
-# The client is built from a copy, since a build leaves files where it is made.
 wheel: $(READY) ## Build dist/*.whl: the service, and the client alone
 	@rm -rf build
 	$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
-	@rm -rf build
-	@set -e; copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; cp -R app/client "$$copy"; \
-	$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist "$$copy/client"
+	$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist ./clients/python
+	@rm -rf build $(MADE_OF_CLIENT)
+
+# What a build of the client leaves where it is made.
+MADE_OF_CLIENT := $(addprefix clients/python/, build release_desk_client release_desk_client.egg-info LICENSE)
 
 clean: ## Remove the environment and every cache
-	rm -rf $(VENV) build dist *.egg-info .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist *.egg-info $(MADE_OF_CLIENT) .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # --clear: what is installed is what the lock says, also after a package left it.
 $(PACKAGES): requirements.lock

@@ -102,7 +102,9 @@ class Numbers(Answer):
         return frame_of(self.rows())
 
     def _repr_html_(self) -> str:
-        return html_of(self._caption(), self.rows())
+        usefulness = self.members.get("usefulness")
+        sentence = usefulness.get("sentence") if isinstance(usefulness, Mapping) else None
+        return html_of(self._caption(), self.rows(), str(sentence or ""))
 
     def _caption(self) -> str:
         statistic = self.members.get("statistic")

@@ -166,7 +166,7 @@ def frame_of(rows: Sequence[Row]) -> Any:
     return pandas.DataFrame(rows, columns=columns_of(rows))
 
 
-def html_of(caption: str, rows: Sequence[Row]) -> str:
+def html_of(caption: str, rows: Sequence[Row], note: str = "") -> str:
     """Return a small table of rows for a notebook: no script, and every text escaped."""
     columns = columns_of(rows)
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
@@ -175,9 +175,10 @@ def html_of(caption: str, rows: Sequence[Row]) -> str:
         for row in rows[:_SHOWN]
     )
     more = f"<p>and {len(rows) - _SHOWN} more rows</p>" if len(rows) > _SHOWN else ""
+    said = f"<p>{escape(note)}</p>" if note else ""
     return (
         f"<table><caption>{escape(caption)}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}{said}"
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from app.client import ClientError, MissingPackageError, Preview, Release, receipts
 from app.client.datasets import Facts
+from app.client.progress import Progress
 from app.client.tables import Row
 
 
@@ -199,6 +200,20 @@ class Tags(HTMLParser):
         self.text += data
 
 
+def test_a_running_job_is_told_of_in_a_notebook_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told() -> str:
+        with Progress() as progress:
+            progress(released(None), 2.0)
+        return capsys.readouterr().err
+
+    assert told() == ""
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    clear = "\r\x1b[K"
+    assert told() == f"{clear}rel_1 is running: 0 s, looking again in 2 s{clear}"
+
+
 HOSTILE = "<script>alert(1)</script>&\"'"
 TABLE = {"table", "caption", "thead", "tbody", "tr", "th", "td"}
 
@@ -206,11 +221,15 @@ TABLE = {"table", "caption", "thead", "tbody", "tr", "th", "td"}
 def test_a_notebook_shows_a_small_table_and_no_script() -> None:
     by = [{"by": {HOSTILE: f"{HOSTILE}{n}"}, "value": {HOSTILE: n / 3}} for n in range(40)]
     statistic = {"kind": HOSTILE}
-    release = released({"groups": by}, statistic=statistic, mechanism=HOSTILE)
+    usefulness = {"verdict": "noise", "sentence": f"Mostly {HOSTILE}."}
+    release = released(
+        {"groups": by}, statistic=statistic, mechanism=HOSTILE, usefulness=usefulness
+    )
     shown = Tags()
     shown.feed(release._repr_html_())
     assert shown.tags == {*TABLE, "p"}
     assert HOSTILE in shown.text
+    assert f"Mostly {HOSTILE}." in shown.text
     assert "0.333333" in shown.text
     assert "and 10 more rows" in shown.text
     columns = {HOSTILE: {"type": "category", "values": [HOSTILE]}}
