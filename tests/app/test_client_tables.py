@@ -137,13 +137,13 @@ def test_inference_stands_beside_its_coefficient() -> None:
 
 
 def test_members_that_are_not_known_are_kept() -> None:
-    verdict = {"verdict": "good", "sentence": "Enough rows."}
-    release = released({"age": 1}, usefulness=verdict)
-    assert release.usefulness == verdict
-    assert "usefulness" in release.model_extra
-    assert release.model_dump()["usefulness"] == verdict
-    with pytest.raises(AttributeError, match="usefullness"):
-        _ = release.usefullness
+    later = {"said": "by a newer service"}
+    release = released({"age": 1}, later=later)
+    assert release.later == later
+    assert release.model_extra["later"] == later
+    assert release.model_dump()["later"] == later
+    with pytest.raises(AttributeError, match="latter"):
+        _ = release.latter
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[1]", b'{"id": "rel_1"}'])
