@@ -7,13 +7,15 @@ expected error of an answer's numbers, each as a share of the range of values th
 
 A release is judged by its numbers too: where 0 would mean that there is nothing (counts, sums,
 slopes, covariances), and no number is further from 0 than twice its expected error, it is noise.
+So it is where the noise that it states is so much larger than what was expected beforehand, as for
+a mean of far fewer records than were assumed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from mechanisms.contract import Json
 from mechanisms.foresight.trees import at, numbers
@@ -22,6 +24,9 @@ Verdict = Literal["good", "weak", "noise"]
 
 _GOOD, _WEAK = 0.02, 0.1
 _TOLD_APART = 2.0
+_FAR_LARGER = 2.0
+_SIZE_OF_STD = 0.8
+"""About the mean size of noise, in its standard deviations."""
 _WORDS: Mapping[Verdict, str] = {
     "good": "Good",
     "weak": "Weak",
@@ -45,18 +50,19 @@ _PLACES = frozenset({"value", "coefficients", "cells", "groups", "quantiles", "p
 
 @dataclass(frozen=True, slots=True)
 class Usefulness:
-    """A verdict and its reason."""
+    """A verdict and its reason; ``share`` is r, where it is known."""
 
     verdict: Verdict
     sentence: str
+    share: float | None = None
 
     @classmethod
-    def from_json(cls, told: Mapping[str, str]) -> Usefulness:
-        """Return what :meth:`to_json` has told."""
-        return cls(cast(Verdict, told["verdict"]), told["sentence"])
+    def from_json(cls, told: Mapping[str, Any]) -> Usefulness:
+        """Return what was told, and ``share`` where that was kept with it."""
+        return cls(cast(Verdict, told["verdict"]), told["sentence"], told.get("share"))
 
     def to_json(self) -> dict[str, object]:
-        """Return both, ready for JSON."""
+        """Return verdict and sentence, ready for JSON."""
         return {"verdict": self.verdict, "sentence": self.sentence}
 
 
@@ -81,13 +87,33 @@ def judged(errors: Json | None, ranges: Json | None) -> Usefulness:
         return Usefulness("weak", "Its error cannot be told beforehand. Ask for a dry run.")
     worst = max(compared, key=lambda each: each.share)
     share = worst.share
-    verdict: Verdict = "good" if share <= _GOOD else "weak" if share <= _WEAK else "noise"
+    verdict = _verdict(share)
     which = "The" if len(compared) == 1 else f"Of {len(compared)} numbers the largest"
     return Usefulness(
         verdict,
         f"{_WORDS[verdict]}. {which} expected error is {_told(worst.error)} ({worst.name}), where "
         f"values from {_told(worst.low)} to {_told(worst.high)} were possible anyway: "
         f"{_percent(share)} of that range.",
+        share,
+    )
+
+
+def judged_by_noise(before: Usefulness, errors: Json, std: Json) -> Usefulness:
+    """Return the verdict once the noise is known, where only a simulation told of it before."""
+    grown = [
+        _SIZE_OF_STD * stated / error
+        for path, error in numbers(errors)
+        if error > 0 and (stated := at(std, path)) is not None
+    ]
+    if before.share is None or not grown or max(grown) < _FAR_LARGER:
+        return before
+    share = min(before.share * max(grown), 1.0)
+    verdict = _verdict(share)
+    return Usefulness(
+        verdict,
+        f"{_WORDS[verdict]}. The noise is {max(grown):,.0f} times what was expected beforehand, "
+        f"{_percent(share)} of the range of values that were possible anyway.",
+        share,
     )
 
 
@@ -109,6 +135,10 @@ def judged_release(
     if apart or before.verdict == "noise":
         return Usefulness(before.verdict, f"{before.sentence} {seen}")
     return Usefulness("noise", f"{_WORDS['noise']}. {seen}")
+
+
+def _verdict(share: float) -> Verdict:
+    return "good" if share <= _GOOD else "weak" if share <= _WEAK else "noise"
 
 
 def _tellable(kinds: Sequence[str], value: Json, errors: Json) -> Iterator[tuple[float, float]]:

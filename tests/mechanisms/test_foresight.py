@@ -18,7 +18,7 @@ from mechanisms.foresight.assumptions import Assumptions, Spread
 from mechanisms.foresight.foresee import Foresight, foresee
 from mechanisms.foresight.synthetic import Relation, drawn, synthetic_rows
 from mechanisms.foresight.trees import at, mapped, numbers
-from mechanisms.foresight.verdicts import judged, judged_release
+from mechanisms.foresight.verdicts import judged, judged_by_noise, judged_release
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.testing import seeded_randomness
@@ -238,6 +238,21 @@ def test_released_numbers_that_could_be_nothing_are_noise() -> None:
     matrix, sizes = {"matrix": [[1.0, 0.1], [0.1, 1.0]]}, {"matrix": [[0.0, 1.0], [1.0, 0.0]]}
     assert judged_release(before, ["correlation"], matrix, sizes).verdict == "noise"
     assert judged_release(before, ["count"], {"count": 1}, None) == before
+
+
+def test_noise_far_larger_than_expected_changes_the_verdict() -> None:
+    """A mean of five records, where a thousand were assumed."""
+    errors, ranges = {"income": 50.0}, {"income": [0.0, 10_000.0]}
+    before = judged(errors, ranges)
+    assert before.verdict == "good"
+    assert judged_by_noise(before, errors, {"income": 70.0}) is before
+    assert judged_by_noise(before, errors, {"income": 500.0}).verdict == "weak"
+    found = judged_by_noise(before, errors, {"income": 5_000.0})
+    assert found.verdict == "noise"
+    assert found.sentence == (
+        "Mostly noise. The noise is 80 times what was expected beforehand, 40% of the range of "
+        "values that were possible anyway."
+    )
 
 
 def test_a_population_is_what_was_assumed() -> None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from mechanisms.contract import Json, Outcome
 from mechanisms.foresight.foresee import Foresight
 from mechanisms.foresight.trees import numbers
-from mechanisms.foresight.verdicts import Usefulness, judged_release
+from mechanisms.foresight.verdicts import Usefulness, judged_by_noise, judged_release
 
 _MOST_KEPT = 256
 """As many expected errors are kept with a release; those of known laws are in its noise."""
@@ -20,7 +20,8 @@ def kept_json(found: Foresight) -> dict[str, object]:
     errors = found.expected_error if found.simulated else None
     if errors is not None and len(list(numbers(errors))) > _MOST_KEPT:
         errors = None
-    return {"usefulness": found.usefulness.to_json(), "expected_error": errors}
+    told = {**found.usefulness.to_json(), "share": found.usefulness.share}
+    return {"usefulness": told, "expected_error": errors}
 
 
 @lru_cache(maxsize=64)
@@ -28,7 +29,7 @@ def _of_plan(plan: str) -> tuple[Usefulness, Json | None] | None:
     found = json.loads(plan).get("foresight")
     if found is None:  # of a version that did not know it
         return None
-    told: Mapping[str, str] = found["usefulness"]
+    told: Mapping[str, object] = found["usefulness"]
     return Usefulness.from_json(told), found["expected_error"]
 
 
@@ -44,6 +45,9 @@ def usefulness_of(plan: str, kinds: Sequence[str], outcome: Outcome) -> dict[str
     if found is None:
         return None
     before, errors = found
-    if errors is None and outcome.noise is not None:
-        errors = outcome.noise.expected_error
+    if outcome.noise is not None:
+        if errors is not None:
+            before = judged_by_noise(before, errors, outcome.noise.std)
+        else:
+            errors = outcome.noise.expected_error
     return judged_release(before, kinds, outcome.value, errors).to_json()
