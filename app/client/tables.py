@@ -49,7 +49,7 @@ def rows_of(answer: Mapping[str, Any]) -> list[Row]:
     std, interval = noise.get("std"), noise.get("interval_95")
     expected = answer.get("expected_error")
     value = answer.get("value")
-    shape: object = next((each for each in (value, std, expected) if each is not None), {})
+    shape: object = next((each for each in (value, expected, std) if each is not None), {})
     inference = _by_term(answer.get("inference"))
     rows = []
     for number in _numbers(shape, answer.get("statistic"), _Number({}, "", ())):

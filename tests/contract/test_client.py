@@ -55,6 +55,21 @@ def test_another_person_s_question_is_another_release(
     assert (mine.id != theirs.id, mine.value != theirs.value) == (True, True)
 
 
+def test_a_new_secret_of_a_person_finds_their_releases(
+    service: Service, curator: httpx.Client, admin: httpx.Client
+) -> None:
+    dataset = str(upload(curator)["id"])
+    first = make_key(admin, "analyst")
+    body = {"name": "a new secret", "role": "analyst", "person": first["person"]}
+    second = admin.post("/v1/keys", json=body).json()
+    found = []
+    for key in (first, second):
+        with ReleaseDesk(service.url, key["secret"]) as desk:
+            found.append(desk.dataset(dataset).mean("income", epsilon="0.5").body)
+    assert found[0] == found[1]
+    assert spent(curator, dataset) == "0.5"
+
+
 def test_a_refusal_is_not_remembered(wages: Dataset, curator: httpx.Client) -> None:
     with pytest.raises(ProblemError, match="budget-exceeded"):
         wages.count(epsilon=101, where=[{"column": "owner", "op": "==", "value": True}])
@@ -84,8 +99,10 @@ ASKED: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("statistic", with_examples(ASKED), ids=lambda body: str(body["kind"]))
 def test_every_answer_is_a_table(rich: Dataset, statistic: dict[str, Any]) -> None:
-    release = rich.release(statistic, epsilon="1")
-    rows = release.rows()
+    release, preview = rich.release(statistic, epsilon="1"), rich.preview(statistic, epsilon="1")
+    rows, foretold = release.rows(), preview.rows()
+    assert [row["term"] for row in foretold] == [row["term"] for row in rows]
+    assert all(row["expected_error"] >= 0 for row in foretold)
     assert rows
     for row in rows:
         assert row["term"]
