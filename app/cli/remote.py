@@ -209,6 +209,7 @@ def releases() -> None:
 @_EPSILON
 @_MECHANISM
 @_NORM
+@click.option("--purpose", help="What the numbers are for, in words for reviewers.")
 @click.option("--idempotency-key", help="A name for the question, not the one it has by itself.")
 @click.option("--fresh", is_flag=True, help="Ask anew what was asked before, and pay anew.")
 @click.option("--no-wait", is_flag=True, help="Print a job as it is; `releases show` has it later.")
@@ -222,6 +223,7 @@ def releases_ask(
     epsilon: str,
     mechanism: str,
     norm: str,
+    purpose: str | None,
     idempotency_key: str | None,
     fresh: bool,
     no_wait: bool,
@@ -237,6 +239,7 @@ def releases_ask(
         epsilon=epsilon,
         mechanism=mechanism,
         norm=norm,
+        purpose=purpose,
         fresh=fresh,
         idempotency_key=idempotency_key,
         wait=not no_wait,

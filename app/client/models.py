@@ -90,6 +90,7 @@ class Release(Numbers):
     mechanism: str | None = None
     norm: str | None = None
     epsilon: str
+    purpose: str | None = None
     usefulness: dict[str, Any] | None = None
     guarantee: dict[str, Any] | None = None
     requested_by: str | None = None

@@ -95,10 +95,10 @@ from app.store.backup import back_up
 from app.store.database.engines import sqlite_file
 from app.store.database.lock import was_served
 from app.store.errors import DirectoryLockedError, StoreError, UnknownCommitError
+from app.store.external_signing import ProgramKey, key_of
 from app.store.forgotten_datasets import DigestHistory, Forgotten, read_past
 from app.store.ledger.commands import Charged, Debit, Finish, Void
 from app.store.ledger.entries import LedgerIdentity
-from app.store.ledger.external_signing import ProgramKey, key_of
 from app.store.ledger.ids import new_id
 from app.store.ledger.rates import Portion
 from app.store.ledger.records import (

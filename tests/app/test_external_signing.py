@@ -17,9 +17,8 @@ from app.domain.errors import SignerLostError
 from app.places import open_store
 from app.services.releases.receipts import Receipts, sent_answer
 from app.settings import Settings
-from app.store import Store, StoreError
-from app.store.ledger import external_signing
-from app.store.ledger.external_signing import ProgramKey, key_of
+from app.store import Store, StoreError, external_signing
+from app.store.external_signing import ProgramKey, key_of
 from app.store.ledger.signing import KEY_NAME, RECEIPT_KEY, SigningKey
 from tests.app import signer_program
 from tests.app.ledgers import Place, opened

@@ -385,6 +385,23 @@ def test_a_curator_finds_what_waits(people: People, dataset: str) -> None:
     assert pages == [second, first]
 
 
+def test_a_reviewer_reads_what_it_is_for(people: People, dataset: str) -> None:
+    purpose = "Table 2 of the annual report\nfor the board"
+    release = wait(people.ann, dataset, purpose=purpose)
+    for client in (people.ann, people.cleo):
+        assert client.get(f"/v1/releases/{release}").json()["purpose"] == purpose
+    decide(people.cleo, release, "approve")
+    assert released(people.ann, release).json()["purpose"] == purpose
+    other = wait(people.ann, dataset)
+    assert "purpose" not in people.ann.get(f"/v1/releases/{other}").json()
+
+
+@pytest.mark.parametrize("purpose", ["", "x" * 2_001, "a\x00b", 7, ["why"]])
+def test_a_purpose_is_text_of_some_length(people: People, dataset: str, purpose: Any) -> None:
+    asked = ask(people.ann, dataset, purpose=purpose)
+    assert [each["field"] for each in assert_problem(asked, 422)["errors"]] == ["purpose"]
+
+
 @pytest.mark.parametrize("status", ["running", "released", "void", "reserved", ""])
 def test_there_is_no_list_by_what_a_draw_decides(people: People, status: str) -> None:
     answer = people.cleo.get("/v1/releases", params={"status": status})

@@ -92,6 +92,8 @@ class ReleaseAnswer(Answer):
     """The norm of the noise; null where the mechanism has none to choose."""
     epsilon: str
     """The privacy loss of this release."""
+    purpose: str | None = None
+    """What the asker said it is for; absent where nothing was said."""
     value: dict[str, Any] | None
     """The private numbers; the shape is the statistic's. Null while there is no result."""
     noise: NoiseAnswer | None

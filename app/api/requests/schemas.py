@@ -72,6 +72,10 @@ class ReleaseRequest(Request):
     """Columns derived for this question, by name. It is the same as the statistic's own `derive`,
     and is that of each part of a stack."""
 
+    purpose: Reason | None = Field(default=None, examples=["Table 2 of the annual report"])
+    """What the numbers are for, in words for reviewers. It is kept with the release; who may see
+    the release reads it."""
+
     @cached_property
     def question(self) -> Question:
         """Return what is asked, as the services know it.
@@ -90,6 +94,7 @@ class ReleaseRequest(Request):
             mechanism=self.mechanism,
             norm=self.norm,
             epsilon=self.epsilon,
+            purpose=self.purpose,
         )
 
     def prepared(self) -> Self:

@@ -94,6 +94,11 @@ def release_answer(
     return b"{%s,%s,%s,%s,%s}" % (begins, asked, drawn, promised, ends)
 
 
+def _purpose(purpose: str | None) -> dict[str, object]:
+    """Return the member that only some releases have."""
+    return {} if purpose is None else {"purpose": purpose}
+
+
 class _FixedTexts:
     """The members of an answer that are the same for every release of a plan, as JSON.
 
@@ -115,6 +120,7 @@ class _FixedTexts:
                 "mechanism": plan.mechanism,
                 "norm": plan.norm,
                 "epsilon": str(question.epsilon),
+                **_purpose(question.purpose),
             }
             promised = {
                 "guarantee": guarantee_json(plan.guarantee),
@@ -152,6 +158,7 @@ def unfinished_answer(record: ReleaseRecord) -> bytes:
         "mechanism": plan["mechanism"],
         "norm": plan["norm"],
         "epsilon": request["epsilon"],
+        **_purpose(request.get("purpose")),
         "value": None,
         "noise": None,
         "usefulness": usefulness_before(record.plan),

@@ -45,12 +45,13 @@ _STATISTIC: TypeAdapter[Any] = TypeAdapter(AnyStatistic)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A statistic, how to draw it, and what it may cost."""
+    """A statistic, how to draw it, what it may cost, and what it is for, in words for reviewers."""
 
     statistic: Statistic
     mechanism: str
     norm: str
     epsilon: Epsilon
+    purpose: str | None = None
     canonical: str = field(init=False, repr=False, compare=False)
     """One text for all spellings of this question."""
 
@@ -70,13 +71,14 @@ class Question:
         return planning_ms(self.statistic, schema, self.mechanism)
 
     def to_json(self) -> dict[str, object]:
-        """Return the question as JSON-ready fields, defaults filled in."""
-        return {
+        """Return the question as JSON-ready fields, defaults filled in; a purpose if it has one."""
+        asked: dict[str, object] = {
             "statistic": statistic_json(self.statistic),
             "mechanism": self.mechanism,
             "norm": self.norm,
             "epsilon": str(self.epsilon),
         }
+        return asked if self.purpose is None else {**asked, "purpose": self.purpose}
 
 
 def with_derived(statistic: Statistic, derive: Mapping[str, str | Derived]) -> Statistic:
@@ -120,4 +122,5 @@ def read_question(canonical: str) -> Question:
         mechanism=fields["mechanism"],
         norm=fields["norm"],
         epsilon=Epsilon.parse(fields["epsilon"]),
+        purpose=fields.get("purpose"),
     )
