@@ -182,6 +182,8 @@ def _derive_one(statistic: Statistic, released: Released, schema: Schema) -> Out
     source = viewed(released.statistic, schema)
     wanted = viewed(_with_derived(statistic, released.statistic), schema)
     check_asked(wanted.statistic, wanted.view.schema)
+    if _weights(wanted.statistic) != _weights(source.statistic):
+        return None
     shared = wanted.view.added.keys() & source.view.added.keys()
     if any(wanted.view.key(name) != source.view.key(name) for name in shared):
         return None
@@ -234,6 +236,11 @@ def _read(statistic: Statistic, released: Released, schema: Schema) -> Outcome |
         return None
     read = statistic.reading(released.statistic, schema)
     return None if read is None else read(Outcome(value=released.value, noise=released.noise))
+
+
+def _weights(statistic: Statistic) -> str | None:
+    """Return by which column's weights records count, None where each counts once."""
+    return cast(str | None, getattr(statistic, "weights", None))
 
 
 def _with_derived(statistic: Statistic, source: Statistic) -> Statistic:

@@ -114,7 +114,8 @@ def plan_grouped(
     parting = statistic.parting(schema)
     if schema.adjacency is Adjacency.REPLACE_ONE and isinstance(statistic, Count | Histogram):
         return _plan_jointly(statistic, parting, schema, epsilon, norm)
-    if schema.adjacency is Adjacency.REPLACE_ONE and isinstance(statistic, Sum):
+    weighted = getattr(statistic, "weights", None) is not None
+    if schema.adjacency is Adjacency.REPLACE_ONE and isinstance(statistic, Sum) and not weighted:
         jointly = _plan_sums(statistic, parting, schema, epsilon, norm)
         if jointly is not None:
             return jointly

@@ -18,7 +18,7 @@ from mechanisms.filtered import plan_filtered
 from mechanisms.grouped import plan_grouped
 from mechanisms.people import plan_for_people
 from mechanisms.privacy import PrivacyLoss
-from mechanisms.statistics.questions import Question, viewed
+from mechanisms.statistics.questions import Question, offered_mechanisms, viewed
 
 
 class MechanismModule(Protocol):
@@ -50,7 +50,7 @@ def calibrate_by(
     norm: str,
 ) -> Plan:
     """Return the plan of a release by one of these mechanisms: see ``catalog.calibrate``."""
-    offered = statistic.mechanisms
+    offered = offered_mechanisms(statistic)
     chosen = next(iter(offered)) if mechanism == "auto" else mechanism
     if chosen not in offered:
         raise InvalidStatisticError(

@@ -18,8 +18,12 @@ from mechanisms.contract import (
     Outcome,
     Plan,
 )
-from mechanisms.domain import Schema
-from mechanisms.functional.moments import RegressionMoments, regression_moments
+from mechanisms.domain import CODE_MAX, Schema
+from mechanisms.functional.moments import (
+    RegressionMoments,
+    regression_moments,
+    weighted_moments,
+)
 from mechanisms.functional.sanitized import CoordinateNoise, Rule, regression_outcome
 from mechanisms.functional.theorem import THEOREM
 from mechanisms.geometry.advisor import advise
@@ -36,6 +40,12 @@ from mechanisms.randomness import Randomness
 from mechanisms.statistics.additive import Coordinates
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.weights import (
+    Weights,
+    private_rows,
+    reading_ms,
+    require_weights,
+)
 
 NOISE = (
     "privacy noise alone, by a parametric bootstrap from the sanitized moments: approximate; it "
@@ -57,7 +67,13 @@ def calibrate_linear(
         The statistic names more columns than ``moments`` takes.
     """
     scaling = statistic.scaling(schema)
-    moments = regression_moments(scaling, schema)
+    moments, fineness, read_ms = regression_moments(scaling, schema), 1, 0.0
+    if statistic.weights is not None:
+        weights = Weights(statistic.weights, require_weights(schema, statistic.weights))
+        moments = weighted_moments(
+            regression_moments(scaling, private_rows(schema)), weights, rows=schema.known_rows
+        )
+        fineness, read_ms = CODE_MAX, reading_ms(len(scaling.columns), schema.row_bound)
     advice = advise(moments.space)
     chosen = advice.norm if norm == "auto" else norm
     ball = ball_of(moments.space, chosen)
@@ -66,6 +82,7 @@ def calibrate_linear(
         moments=moments,
         noise=IntegerNoise.calibrated(moments.space, ball, epsilon.fraction),
         rule=rule_of(statistic),
+        fineness=fineness,
     )
     return Plan(
         mechanism="functional",
@@ -75,7 +92,7 @@ def calibrate_linear(
         reason=advice.reason if norm == "auto" else f"Asked for. Advised: {advice.norm}.",
         draw=drawn,
         preview=drawn.preview,
-        expected_ms=_MS_PER_ENTRY * scaling.dimension**2,
+        expected_ms=_MS_PER_ENTRY * scaling.dimension**2 + read_ms,
         time_depends_on_data=True,
         alternatives=_alternatives(moments.space, chosen, epsilon.fraction),
         details=drawn.details(statistic),
@@ -89,18 +106,22 @@ def rule_of(statistic: LinearRegression) -> Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionalDraw:
-    """Sanitizes the moments and returns the coefficients in column units."""
+    """Sanitizes the moments and returns the coefficients in column units.
+
+    ``fineness`` is how many lattice units of the moments make one of the equations'.
+    """
 
     scaling: RegressionScaling
     moments: RegressionMoments
     noise: IntegerNoise
     rule: Rule
+    fineness: int = 1
 
     def coordinates(self, data: Data, randomness: Randomness) -> list[Fraction]:
-        """Return T(X) + V, in lattice units of T: the private step, all of it."""
+        """Return T(X) + V, in the equations' units: the private step, all of it."""
         added, steps = self.noise.draw(randomness), self.noise.refinement
         return [
-            Fraction(exact * steps + error, steps)
+            Fraction(exact * steps + error, steps * self.fineness)
             for exact, error in zip(self.moments.total(data), added, strict=True)
         ]
 
@@ -114,7 +135,7 @@ class FunctionalDraw:
             self.moments.equations(coordinates),
             self.scaling,
             self.rule,
-            coordinate_noise(self.noise),
+            coordinate_noise(self.noise, self.fineness),
             seed=str(coordinates).encode(),
             centred=centred,
         )
@@ -128,7 +149,8 @@ class FunctionalDraw:
         """Return the public facts of the answer."""
         blank = self.moments.equations([Fraction(0)] * self.moments.space.dimension)
         automatic = self.rule.ridge is None
-        edge = blank.noise_edge(coordinate_noise(self.noise))
+        edge = blank.noise_edge(coordinate_noise(self.noise, self.fineness))
+        weights = {} if statistic.weights is None else {"weights": statistic.weights}
         return {
             "columns": [*statistic.names, statistic.target],
             "coefficients": self.scaling.dimension,
@@ -138,17 +160,18 @@ class FunctionalDraw:
             "least_eigenvalue": edge if automatic else None,
             "noise": NOISE,
             "adjacent_output_space": self.moments.space.description,
+            **weights,
         }
 
 
-def coordinate_noise(noise: IntegerNoise) -> CoordinateNoise:
-    """Return what describing an answer needs to know of the noise."""
+def coordinate_noise(noise: IntegerNoise, fineness: int = 1) -> CoordinateNoise:
+    """Return what describing an answer needs to know of the noise, in the equations' units."""
     laws, unit = noise.describe()
     return CoordinateNoise(
         ball=noise.ball,
         dimension=noise.dimension,
-        rate=noise.rate * noise.refinement,
-        stds=tuple(Fraction(law.std) * unit for law in laws),
+        rate=noise.rate * noise.refinement * fineness,
+        stds=tuple(Fraction(law.std) * unit / fineness for law in laws),
         correlation=noise.correlation,
     )
 

@@ -26,7 +26,7 @@ and where no lower bound is negative.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
 
@@ -39,6 +39,7 @@ from mechanisms.statistics.additive import Coordinates, public_rows
 from mechanisms.statistics.designs.scaling import Placed, RegressionScaling, sum_of_products
 from mechanisms.statistics.moments import MAX_COLUMNS
 from mechanisms.statistics.second_order import Jet, Layout
+from mechanisms.statistics.weights import Weights, weighted_data
 
 # As for sums: beyond so many bits the weights share a D that overstates no reach
 # by more than one part in 2**100, not the least common multiple.
@@ -76,6 +77,22 @@ def regression_moments(scaling: RegressionScaling, schema: Schema) -> Regression
         total=layout.total,
         equations=lambda coordinates: equations(scaling, layout.sums(coordinates)),
         reference=lambda assumed: _known(layout.spread_evenly, layout.rows, assumed),
+    )
+
+
+def weighted_moments(
+    moments: RegressionMoments, weights: Weights, *, rows: int | None
+) -> RegressionMoments:
+    """Return T of records that count by weights, F times as fine.
+
+    ``moments`` are those of records that may come or go, ``rows`` how many there are where that is
+    public; see :mod:`mechanisms.statistics.weights`.
+    """
+    return replace(
+        moments,
+        space=replace(moments.space, unit=CODE_MAX * moments.space.unit),
+        total=lambda data: moments.total(weighted_data(data, weights)),
+        reference=lambda assumed: moments.reference(assumed if rows is None else rows),
     )
 
 

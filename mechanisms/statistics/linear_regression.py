@@ -20,6 +20,7 @@ from mechanisms.statistics.designs.limits import require_bound, require_coeffici
 from mechanisms.statistics.designs.regression import designed, features_field, formula_field, settle
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.questions import Question, Viewed
+from mechanisms.statistics.weights import require_weights
 from mechanisms.views import RowView
 
 LARGEST_RIDGE = 1e100
@@ -95,6 +96,14 @@ class LinearRegression(Question):
     )
 
     formula: str | None = field(default=None, metadata=formula_field())
+    weights: str | None = field(
+        default=None,
+        metadata=meaning(
+            "A number column, its lower bound 0 or more, by which squared residuals count; by "
+            "`functional` alone, which `auto` then is.",
+            example="weight",
+        ),
+    )
 
     def __post_init__(self) -> None:
         Question.__post_init__(self)
@@ -112,6 +121,8 @@ class LinearRegression(Question):
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         require_coefficients(self.scaling(schema).dimension)
+        if self.weights is not None:
+            require_weights(schema, self.weights)
         require_bound(self.bound)
         if self.ridge is not None and not 0 <= self.ridge <= LARGEST_RIDGE:
             # beyond, the products of a draw's envelopes would leave the floats
@@ -121,7 +132,7 @@ class LinearRegression(Question):
 
     def planning_ms(self, schema: Schema, mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
-        if mechanism == "functional":  # as for the moments that it releases
+        if mechanism == "functional" or self.weights:  # as for the moments that it releases
             return 1 + 0.5 * (count_columns(self.features or (), schema) + 1) ** 2
         return 1 + 0.01 * count_columns(self.features or (), schema) ** 2
 

@@ -6,6 +6,8 @@
 codes), a cube with sensitivity F, since a record adds (F, a) with |a| <= F.
 ``mean = M + H T_j / max(T_0, F)``, clamped to the bounds: post-processing.
 
+*Weighted*: ``sum w x / sum w``, of two weighted sums (:mod:`mechanisms.statistics.weights`).
+
 *Under a filter of replace-one data* the count is private too, and a record may come, go or be
 replaced: the same T, its differences (0, a - a') and +-(F, a), with the hull
 ``|s| <= 1, |w_j| <= 2 - |s|`` in units of F (:mod:`mechanisms.geometry.counted`).
@@ -14,7 +16,7 @@ replaced: the same T, its differences (0, a - a') and +-(F, a), with the hull
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar, Literal
 
@@ -35,6 +37,12 @@ from mechanisms.statistics.questions import Question
 from mechanisms.statistics.readings import Reading, covers, of_columns
 from mechanisms.statistics.second_order import MomentReader
 from mechanisms.statistics.total import centred_space, linear_form
+from mechanisms.statistics.weights import (
+    WEIGHTS,
+    private_rows,
+    require_weights,
+    weighted_form,
+)
 
 _UNIT = "records and half-widths of the columns' bounds"
 
@@ -53,10 +61,13 @@ class Mean(Question):
     columns: tuple[str, ...] = field(
         metadata=meaning("Number or boolean columns, each named once.")
     )
+    weights: str | None = field(default=None, metadata=WEIGHTS)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         require_numbers(schema, self.columns, "columns")
+        if self.weights is not None:
+            require_weights(schema, self.weights)
         public_rows(schema)
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
@@ -83,12 +94,15 @@ class Mean(Question):
         if covers(source, "mean", self.columns):
             return of_columns(self.columns)
         rows = public_rows(schema)
-        if rows is None or not covers(source, "sum", self.columns):
+        if rows is None or self.weights or not covers(source, "sum", self.columns):
             return None
         return of_columns(self.columns, factor=Fraction(1, rows))
 
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the means' form: one coordinate per column, and the count where it is private."""
+        if self.weights is not None:
+            form = replace(self, weights=None).additive(private_rows(schema))
+            return weighted_form(form, schema, self.weights, total=False)
         names = self.columns
         numbers = require_numbers(schema, names, "columns")
         rows = public_rows(schema)

@@ -7,12 +7,14 @@ person moves every entry by at most 2F; the sum is ``n M + (H / F) T``, n public
 M / H = u / v in lowest terms the value is ``(H / (F v)) c``, c = F u + v a an
 integer in [F(u - v), F(u + v)]. Its reach D_j differs by column, so entries get
 integer weights ``w_j = D // D_j`` which give all of them the sensitivity D.
+
+*Weighted*: ``sum w x``, in units of w times x (:mod:`mechanisms.statistics.weights`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import lcm
 from typing import ClassVar, Literal
@@ -33,6 +35,12 @@ from mechanisms.statistics.additive import (
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.readings import Reading, covers, of_columns
 from mechanisms.statistics.second_order import MomentReader
+from mechanisms.statistics.weights import (
+    WEIGHTS,
+    private_rows,
+    require_weights,
+    weighted_form,
+)
 
 # The weights share the least common multiple of all reaches while it has at most so many
 # bits; beyond, a D that overstates no sensitivity by more than one part in 2**100.
@@ -54,10 +62,13 @@ class Sum(Question):
     columns: tuple[str, ...] = field(
         metadata=meaning("Number or boolean columns, each named once.")
     )
+    weights: str | None = field(default=None, metadata=WEIGHTS)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         require_numbers(schema, self.columns, "columns")
+        if self.weights is not None:
+            require_weights(schema, self.weights)
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
@@ -83,12 +94,15 @@ class Sum(Question):
         if covers(source, "sum", self.columns):
             return of_columns(self.columns)
         rows = public_rows(schema)
-        if rows is None or not covers(source, "mean", self.columns):
+        if rows is None or self.weights or not covers(source, "mean", self.columns):
             return None
         return of_columns(self.columns, factor=Fraction(rows))
 
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the sums' form: one coordinate per column."""
+        if self.weights is not None:
+            form = replace(self, weights=None).additive(private_rows(schema))
+            return weighted_form(form, schema, self.weights, total=True)
         numbers = require_numbers(schema, self.columns, "columns")
         rows = public_rows(schema)
         if rows is not None:

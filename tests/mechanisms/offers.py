@@ -140,6 +140,19 @@ class Proof:
 ABOVE = (Condition(column="x", op=">", value=0),)
 WITHIN = (Condition(column="group", op="==", value="a"),)
 
+WEIGHED: Mapping[str, Column] = {**COLUMNS, "w": NumberColumn(Fraction(0), Fraction(4))}
+
+
+def weighed(w: float, x: float = 0.0, y: float = 0.0) -> Record:
+    """Return a record that counts by a weight."""
+    return {**record(x=x, y=y), "w": w}
+
+
+def _weighted_means(columns: Mapping[str, Any]) -> Mapping[str, Any]:
+    weights = columns["w"]
+    return {name: (weights * columns[name]).sum() / weights.sum() for name in ("x", "y")}
+
+
 LISTED: tuple[Proof, ...] = (
     Proof(
         statistic=Count(where=ABOVE),
@@ -204,6 +217,32 @@ LISTED: tuple[Proof, ...] = (
         shape={"x": 0.0, "y": 0.0},
         common=[record(x=-1, y=-1)] * 3,
         changed=(record(x=1, y=1), record(x=-1, y=-1)),
+        reading=lambda value: min(value["x"], value["y"]),
+        cuts=(-1.0, -0.75, -0.5, 0.0),
+        caught_at=6,
+        noise=True,
+    ),
+    Proof(
+        statistic=Sum(columns=("x", "y"), weights="w"),
+        mechanism="k_norm",
+        columns=WEIGHED,
+        plain=lambda columns: {name: (columns["w"] * columns[name]).sum() for name in ("x", "y")},
+        shape={"x": 0.0, "y": 0.0},
+        common=[weighed(0, x=1)] * 3,
+        changed=(weighed(4, x=1, y=1), weighed(4, x=-1, y=-1)),
+        reading=lambda value: min(value["x"], value["y"]),
+        cuts=(-4.0, 0.0, 2.0, 4.0),
+        caught_at=4,
+        noise=True,
+    ),
+    Proof(
+        statistic=Mean(columns=("x", "y"), weights="w"),
+        mechanism="k_norm",
+        columns=WEIGHED,
+        plain=_weighted_means,
+        shape={"x": 0.0, "y": 0.0},
+        common=[weighed(4, x=-1, y=-1)] * 3,
+        changed=(weighed(4, x=1, y=1), weighed(4, x=-1, y=-1)),
         reading=lambda value: min(value["x"], value["y"]),
         cuts=(-1.0, -0.75, -0.5, 0.0),
         caught_at=6,
@@ -344,6 +383,19 @@ LISTED: tuple[Proof, ...] = (
         draws=100,
         noise=True,
         norms=("optimal",),
+    ),
+    Proof(
+        statistic=LinearRegression(target="y", features=("x",), bound=1.0, weights="w"),
+        mechanism="functional",
+        columns=WEIGHED,
+        shape={"coefficients": {"(intercept)": 0.0, "x": 0.0}},
+        common=[weighed(4, x=1, y=0), weighed(4, x=-1, y=0)],
+        changed=(weighed(4, x=1, y=1), weighed(4, x=1, y=-1)),
+        reading=lambda value: sum(value["coefficients"].values()),
+        cuts=(0.0,),
+        caught_at=20,
+        draws=100,
+        noise=True,
     ),
     Proof(
         statistic=LinearRegression(target="y", features=("x",), intercept=False, bound=1.0),

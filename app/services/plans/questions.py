@@ -36,7 +36,7 @@ else:
         Field(discriminator="kind", description="What to release."),
     ]
 
-_RARE = frozenset({"derive", "formula", "where", "by"})
+_RARE = frozenset({"derive", "formula", "where", "by", "weights"})
 _FILTERED = frozenset({"count", "histogram", "sum"})
 """Kinds whose questions have always said by which conditions."""
 

@@ -1,0 +1,191 @@
+r"""Weights: a record counts by its weight, a public-bounded column that is never negative.
+
+    T_w(X) = sum_i s_i t(x_i),   s_i = rint(F w_i / W) in {0, ..., F},   W the upper bound of w.
+
+A weight is a *fractional filter*: a record that meets a condition counts whole, one that does not
+counts for nothing, and one of weight w counts for w / W.
+
+**Privacy.** Let t be planned for records that may come, go or be replaced (a schema with
+``selected`` set): K, a convex set, holds t(r), -t(r) and, under replace-one, t(r) - t(r'). Of
+neighbours under weights the difference is ``s t(r) - s' t(r')``, or ``+-s t(r)``. In units of F
+it lies in K:
+
+    (s t - s' t') / F = (s'/F) (t - t') + ((s - s')/F) t + (1 - s/F) 0,   for s >= s',
+
+a convex combination of points of K, and likewise for s' > s. Under add-remove ``s t / F`` is one of
+t and 0. So T_w has the adjacent output space of T, with F times as many lattice steps in a unit;
+nothing is rounded but each record's own share, which is a public function of that record alone.
+
+What is made of T is made of T_w / F: a ratio or least squares do not know the unit, a sum takes W.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.contract import Data, InvalidStatisticError, Json, meaning, require_numbers
+from mechanisms.domain import CODE_BITS, CODE_MAX, NumberColumn, Schema
+from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree
+
+Integers = NDArray[np.int64]
+
+WEIGHTS = meaning(
+    "A number column by which each record counts, its lower bound 0 or more: survey weights, "
+    "hours, population. Null: each counts once.",
+    example="weight",
+)
+NOTE = "In a preview every record has the largest weight."
+
+_MS_PER_PRODUCT = 6e-6
+_RUN = 1 << 16
+_LOW = (1 << CODE_BITS) - 1
+
+
+def require_weights(schema: Schema, name: str) -> NumberColumn:
+    """Return the column of weights.
+
+    Raises
+    ------
+    InvalidStatisticError
+        There is no such column, or its bounds let it be negative.
+    """
+    (column,) = require_numbers(schema, (name,), "weights")
+    if column.lower < 0:
+        raise InvalidStatisticError(
+            "weights are never negative: the column's lower bound must be 0 or more",
+            field_name="weights",
+        )
+    return column
+
+
+def reading_ms(columns: int, rows: int | None) -> float:
+    """Return about how many milliseconds the weighted products of so many columns take."""
+    return _MS_PER_PRODUCT * (columns + 1) ** 2 / 2 * (rows or 0)
+
+
+def private_rows(schema: Schema) -> Schema:
+    """Return the facts that weighted records are planned with: how many count is private."""
+    return replace(schema, selected=True)
+
+
+def weighted_form(form: AdditiveForm, schema: Schema, name: str, *, total: bool) -> AdditiveForm:
+    """Return a form of the records by their weights, from that of records that may come or go.
+
+    Parameters
+    ----------
+    total
+        Whether the numbers are totals, which are in units of the weights too.
+    """
+    weights = Weights(name, require_weights(schema, name))
+    factor = weights.column.upper if total else Fraction(1)
+
+    def reference(rows: int | None) -> Coordinates | None:
+        found = form.reference(rows if schema.known_rows is None else schema.known_rows)
+        return None if found is None else [CODE_MAX * each for each in found]
+
+    return replace(
+        form,
+        space=replace(form.space, unit=CODE_MAX * form.space.unit),
+        total=lambda data: form.total(weighted_data(data, weights, sums_only=True)),
+        answer=lambda found: _scaled(form.answer([each / CODE_MAX for each in found]), factor),
+        reference=reference,
+        grid=lambda step: _times(form.grid(step / CODE_MAX), factor),
+        details={**form.details, "weights": weights.facts()},
+        columns_read=form.columns_read + 1 + form.noise_size,
+    )
+
+
+def _scaled(tree: Tree, factor: Fraction) -> Tree:
+    """Return an answer whose slopes are by the finer unit, its numbers times a factor."""
+    if isinstance(tree, Leaf):
+        slopes = {place: slope * factor / CODE_MAX for place, slope in tree.slopes.items()}
+        return replace(tree, value=tree.value * factor, slopes=slopes)
+    if isinstance(tree, str):
+        return tree
+    if isinstance(tree, Sequence):
+        return [_scaled(each, factor) for each in tree]
+    return {name: _scaled(each, factor) for name, each in tree.items()}
+
+
+def _times(steps: Json, factor: Fraction) -> Json:
+    return {
+        name: _times(step, factor) if isinstance(step, dict) else float(step) * float(factor)  # type: ignore[arg-type]
+        for name, step in steps.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A column of weights, and the share of the largest that each record counts for."""
+
+    name: str
+    column: NumberColumn
+
+    def shares(self, codes: NDArray[np.int32]) -> Integers:
+        """Return s in {0, ..., F} of some records."""
+        largest, middle = self.column.upper, self.column.midpoint
+        slope, at_middle = self.column.half_width / largest, CODE_MAX * middle / largest
+        found = np.rint(codes * float(slope) + float(at_middle))
+        shares: Integers = np.clip(found, 0, CODE_MAX).astype(np.int64)
+        return shares
+
+    def facts(self) -> Json:
+        """Return what is public of them, ready for JSON."""
+        return {"column": self.name, "largest": float(self.column.upper), "note": NOTE}
+
+
+def weighted_data(data: Data, weights: Weights, *, sums_only: bool = False) -> Data:
+    """Return records as a form sees them that sums what they hold, by weights and F times as large.
+
+    Such a form reads a Gram matrix and nothing else: its first row, if ``sums_only``.
+    """
+    return cast(Data, _WeightedData(data, weights, sums_only))
+
+
+@dataclass(frozen=True, slots=True)
+class _WeightedData:
+    data: Data
+    weights: Weights
+    sums_only: bool
+
+    def gram(self, columns: Sequence[str]) -> list[list[int]]:
+        """Return ``sum_i s_i z_i z_i^T``, z = (1, codes of the columns), exactly."""
+        names = tuple(columns)
+        key: Hashable = ("weighted", self.weights.name, names, self.sums_only)
+        found = self.data.remembered(
+            key, lambda: self._gram(names), lambda made: 100 * len(made) ** 2
+        )
+        return [row.copy() for row in found]
+
+    def _gram(self, names: tuple[str, ...]) -> list[list[int]]:
+        size = 1 + len(names)
+        totals = [[0] * size for _ in range(size)]
+        for shares, columns in self._runs(names):
+            codes = [np.ones_like(shares), *columns]
+            for j, one in enumerate(codes):
+                for k, other in enumerate(codes[: 1 if self.sums_only else j + 1]):
+                    totals[j][k] += _exact_sum(shares, one * other)
+        if self.sums_only:
+            return [[row[0] for row in totals]]
+        return [[totals[max(j, k)][min(j, k)] for k in range(size)] for j in range(size)]
+
+    def _runs(self, names: tuple[str, ...]) -> Iterator[tuple[Integers, list[Integers]]]:
+        """Yield shares and codes of some records at a time."""
+        for block in self.data.blocks(tuple(dict.fromkeys((*names, self.weights.name)))):
+            weights = block[self.weights.name]
+            for start in range(0, len(weights), _RUN):
+                part = slice(start, start + _RUN)
+                codes = [block[name][part].astype(np.int64) for name in names]
+                yield self.weights.shares(weights[part]), codes
+
+
+def _exact_sum(shares: Integers, products: Integers) -> int:
+    """Return sum s p of one run, |p| <= F**2, in two words: each is below 2**(40 + 16)."""
+    high, low = products >> CODE_BITS, products & _LOW
+    return (int((shares * high).sum()) << CODE_BITS) + int((shares * low).sum())
