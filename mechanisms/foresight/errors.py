@@ -30,9 +30,14 @@ from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.synthetic import Relation, SyntheticRows, drawn, synthetic_rows
 from mechanisms.foresight.trees import mapped
 from mechanisms.parted import parts_of
-from mechanisms.privacy import MAX_EPSILON_NANOS, Adjacency, Epsilon, PrivacyLoss
+from mechanisms.privacy import MAX_EPSILON_NANOS, ONE_ROW, Adjacency, Epsilon, PrivacyLoss
 from mechanisms.single import SINGLE_MECHANISMS, calibrate_by
-from mechanisms.statistics.questions import Question, Viewed, viewed
+from mechanisms.statistics.questions import (
+    Question,
+    Viewed,
+    offered_mechanisms,
+    viewed,
+)
 
 _LINEAR = frozenset({"count", "histogram", "sum"})
 """Kinds whose answers are linear in noise of a known law."""
@@ -92,7 +97,7 @@ def is_simulated(statistic: Statistic, schema: Schema) -> bool:
     """
     if statistic.kind in _LINEAR:
         return False
-    known = schema.known_rows is not None
+    known = schema.known_rows is not None and getattr(statistic, "weights", None) is None
     if isinstance(statistic, Question) and not statistic.is_of_all_rows:
         known = False
     return not (known and statistic.kind in _LINEAR_OF_KNOWN_ROWS)
@@ -134,10 +139,16 @@ def _rounded(number: float) -> float:
 
 def _exact(asked: Asked, rows: SyntheticRows) -> Json:
     """Return the answer to the same question without noise, nearly."""
-    offered = asked.statistic.mechanisms
+    offered = offered_mechanisms(asked.statistic)
     mechanism = _STAND_IN if _STAND_IN in offered else asked.mechanism
     norm = asked.norm if mechanism == asked.mechanism else "auto"
-    sure = replace(asked, mechanism=mechanism, norm=norm, epsilon=Epsilon(MAX_EPSILON_NANOS))
+    sure = replace(
+        asked,
+        schema=replace(asked.schema, protects=ONE_ROW),
+        mechanism=mechanism,
+        norm=norm,
+        epsilon=Epsilon(MAX_EPSILON_NANOS),
+    )
     return drawn(sure.plan(), rows, -1).value
 
 
@@ -161,7 +172,7 @@ def _size(asked: Asked, assumptions: Assumptions) -> _Size:
         if expected_ms * _LEAST_DRAWS <= _SIMULATED_MS:
             break
     else:
-        if _STAND_IN in asked.statistic.mechanisms and asked.mechanism != _STAND_IN:
+        if _STAND_IN in offered_mechanisms(asked.statistic) and asked.mechanism != _STAND_IN:
             return _size(replace(asked, mechanism=_STAND_IN, norm="auto"), assumptions)
     most_draws = _ADDITIVE_DRAWS if asked.statistic.kind in ADDITIVE else _MOST_DRAWS
     wanted = asked.epsilon.fraction * total / count

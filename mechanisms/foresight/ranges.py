@@ -61,8 +61,9 @@ def _values(statistic: Any, schema: Schema, _rows: float) -> Json:
 
 def _sums(statistic: Any, schema: Schema, rows: float) -> Json:
     ends = {name: _bounds(schema, name) for name in statistic.columns}
+    most = rows * (1.0 if statistic.weights is None else _bounds(schema, statistic.weights)[1])
     return {
-        name: [min(0.0, rows * low), max(0.0, rows * high)] for name, (low, high) in ends.items()
+        name: [min(0.0, most * low), max(0.0, most * high)] for name, (low, high) in ends.items()
     }
 
 

@@ -53,6 +53,8 @@ ADDED = (
     r"/components/schemas/Bands",
     r"/components/schemas/\w+/properties/(where|by)",
     r"/components/schemas/GuaranteeAnswer/properties/reduction",
+    # weights
+    r"/components/schemas/(Mean|Sum|LinearRegression)/properties/weights",
     # people of several rows
     r"/components/schemas/UnitSpec",
     r"/components/schemas/DatasetSpec/properties/unit",

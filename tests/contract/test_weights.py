@@ -1,0 +1,86 @@
+"""Weights over HTTP: sums, means and linear regressions of records that count by a column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.service import ask, assert_problem, settled, upload
+
+COLUMNS = {
+    "income": {"type": "number", "lower": 0, "upper": 100},
+    "food": {"type": "number", "lower": 0, "upper": 50},
+    "hours": {"type": "number", "lower": 0, "upper": 40},
+    "debt": {"type": "number", "lower": -10, "upper": 10},
+}
+TABLE = [(row % 97, row % 97 / 4 + 5, 10 if row % 97 < 40 else 40) for row in range(1, 1200)]
+FILE = "\n".join(
+    ["income,food,hours,debt", *(f"{x},{y},{w},{x / 100 + y / 7}" for x, y, w in TABLE), ""]
+)
+KINDS: dict[str, dict[str, Any]] = {
+    "replace_one": {},
+    "add_remove": {"adjacency": "add_remove", "max_rows": 5000},
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def dataset(request: pytest.FixtureRequest, admin: httpx.Client) -> str:
+    overlap = {"reason": "the same rows, for both adjacencies"}
+    more = {"columns": COLUMNS, "budget": {"epsilon": "1000000"}, "overlap": overlap}
+    return str(upload(admin, FILE, **more, **KINDS[request.param])["id"])
+
+
+def test_answers_count_records_by_weight(curator: httpx.Client, dataset: str) -> None:
+    total = sum(w for _, _, w in TABLE)
+    weighted = sum(w * x for x, _, w in TABLE)
+    mean = {"kind": "mean", "columns": ["income"], "weights": "hours"}
+    body = ask(curator, dataset, mean, epsilon="10000").json()
+    assert body["statistic"]["weights"] == "hours"
+    assert body["details"]["weights"]["column"] == "hours"
+    assert body["value"]["income"] == pytest.approx(weighted / total, rel=1e-3)
+    asked = {"kind": "sum", "columns": ["income"], "weights": "hours"}
+    assert ask(curator, dataset, asked, epsilon="10000").json()["value"]["income"] == (
+        pytest.approx(weighted, rel=1e-3)
+    )
+    plain = ask(curator, dataset, {"kind": "mean", "columns": ["income"]}, epsilon="10000").json()
+    assert "weights" not in plain["statistic"]
+    assert abs(plain["value"]["income"] - body["value"]["income"]) > 5
+
+
+def test_a_regression_weighs_by_the_functional_mechanism(
+    curator: httpx.Client, dataset: str
+) -> None:
+    asked = {
+        "kind": "linear_regression", "formula": "food ~ income", "weights": "hours", "bound": 3,
+    }  # fmt: skip
+    body = settled(curator, ask(curator, dataset, asked, epsilon="10000")).json()
+    assert body["mechanism"] == "functional"
+    assert body["value"]["coefficients"]["income"] == pytest.approx(0.25, abs=0.01)
+    other = ask(curator, dataset, asked, epsilon="1", mechanism="kng")
+    assert_problem(other, 422, "invalid-request")
+
+
+def test_previews_know_weights(curator: httpx.Client, dataset: str) -> None:
+    for statistic in (
+        {"kind": "mean", "columns": ["income"], "weights": "hours", "by": [
+            {"column": "food", "edges": [0, 15, 50]}]},
+        {"kind": "sum", "columns": ["income"], "weights": "hours", "where": [
+            {"column": "food", "op": ">", "value": 10}]},
+        {"kind": "linear_regression", "target": "food", "features": ["income"],
+         "weights": "hours"},
+    ):  # fmt: skip
+        body = {"statistic": statistic, "epsilon": "1"}
+        seen = curator.post(f"/v1/datasets/{dataset}/previews", json=body)
+        assert seen.status_code == 200, seen.text
+        assert seen.json()["usefulness"]["verdict"]
+
+
+@pytest.mark.parametrize("column", ["debt", "nobody", 3])
+def test_weights_that_may_be_negative_are_refused(
+    curator: httpx.Client, dataset: str, column: Any
+) -> None:
+    asked = {"kind": "mean", "columns": ["income"], "weights": column}
+    found = assert_problem(ask(curator, dataset, asked), 422, "invalid-request")
+    assert "weights" in str(found)
