@@ -244,8 +244,8 @@ def releases_ask(
         idempotency_key=idempotency_key,
         wait=not no_wait,
     )
-    _print(release, release.body.decode(), as_table=as_table)
     _say_worth(release.usefulness)
+    _print(release, release.body.decode(), as_table=as_table)
     if release.status == _AWAITING_REVIEW:
         click.echo(
             f"{release.id} awaits a review: `releases show` tells what becomes of it", err=True
@@ -253,7 +253,7 @@ def releases_ask(
 
 
 def _say_worth(usefulness: Mapping[str, Any] | None) -> None:
-    """Tell in a sentence what an answer is worth, beside what a program reads."""
+    """Tell in a sentence what an answer is worth, before what a program reads."""
     if usefulness is not None:
         click.echo(usefulness["sentence"], err=True)
 
@@ -293,8 +293,8 @@ def releases_preview(
     """Say how noisy STATISTIC would be, and whether that is worth it; free, reads no data."""
     options: dict[str, Any] = {} if assume is None else {"assume": _parsed(assume, "--assume")}
     seen = desk.preview(dataset, _parsed(statistic, "STATISTIC"), **choice, **options)
-    _print(seen, seen.model_dump_json(), as_table=as_table)
     _say_worth(seen.usefulness)
+    _print(seen, seen.model_dump_json(), as_table=as_table)
 
 
 @releases.command("list")
