@@ -9,7 +9,8 @@ maps a value x to the integer code ``rint(F (clamp(x) - M) / H)`` with
 summed, compared and released from: sums of codes are exact integers, whatever
 the order. Edges and thresholds pass through the same encoding before a
 comparison, so a value equal to an edge stays equal to it.
-A boolean column is a number column with bounds [0, 1].
+A boolean column is a number column with bounds [0, 1]. One of whole numbers has its own grid,
+of step 1, where its codes tell them apart; dates and moments are whole days and seconds.
 A category column is stored as the index into its closed list of values.
 """
 
@@ -18,14 +19,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.privacy import ONE_ROW, Adjacency, Protected
+from mechanisms.times import TimeKind, number_of, text_of, time_kind
 
 CODE_BITS = 20
 CODE_MAX = 1 << CODE_BITS
+
+NumberKind = Literal["number", "integer", "date", "datetime"]
 
 EXACT_ROWS = 1 << (53 - 2 * CODE_BITS)
 """So many products of two codes sum to an exact integer in ``float64``, in any order."""
@@ -33,15 +38,45 @@ EXACT_ROWS = 1 << (53 - 2 * CODE_BITS)
 
 @dataclass(frozen=True, slots=True)
 class NumberColumn:
-    """A bounded number; ``boolean`` marks a 0/1 column with bounds [0, 1]."""
+    """A bounded number; ``boolean`` marks a 0/1 column with bounds [0, 1].
+
+    All kinds but ``number`` hold whole numbers, between whole bounds.
+    """
 
     lower: Fraction
     upper: Fraction
     boolean: bool = False
+    kind: NumberKind = "number"
 
     def __post_init__(self) -> None:
         if not self.lower < self.upper:
             raise ValueError("lower must be below upper")
+
+    @property
+    def whole(self) -> bool:
+        """Return whether every cell is a whole number."""
+        return self.kind != "number"
+
+    @property
+    def grid_step(self) -> Fraction:
+        """Return the step of the grid that quantiles are drawn on, in the column's units."""
+        fine = self.whole and self.upper - self.lower <= CODE_MAX
+        return Fraction(1) if self.boolean or fine else self.step
+
+    @property
+    def timed(self) -> TimeKind | None:
+        """Return whether it holds dates or moments, and which."""
+        return time_kind(self.kind)
+
+    def number_of(self, value: object) -> float | None:
+        """Return what a public value stands for: ISO text in a column of times, else a number."""
+        if isinstance(value, str) and self.timed is not None:
+            try:
+                return float(number_of(self.timed, value))
+            except ValueError:
+                return None
+        plain = isinstance(value, int | float) and not isinstance(value, bool)
+        return value if plain else None  # type: ignore[return-value]
 
     @property
     def midpoint(self) -> Fraction:
@@ -62,6 +97,10 @@ class NumberColumn:
     def extent(self) -> Fraction:
         """Return max(|L|, |U|), what a column is divided by when there is no intercept."""
         return max(abs(self.lower), abs(self.upper))
+
+    def shown(self, number: float) -> str:
+        """Return a number of the column's as people write it."""
+        return f"{number:.9g}" if self.timed is None else text_of(self.timed, number)
 
     def encode(self, values: NDArray[np.float64]) -> NDArray[np.int32]:
         """Clamp finite or infinite values (not NaN) and return their int32 codes."""

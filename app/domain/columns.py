@@ -6,20 +6,28 @@ upload, a :class:`Fill` replaces the cell by a public value, ``"drop"`` leaves t
 Dropping is for add-remove only, because under replace-one the row count is public and
 must not depend on what the cells hold. Any other cell that cannot be read as its column's
 type is *unreadable*, which refuses the upload unless the column says to take it as missing.
+Numbers that count days or seconds since 1970 are dates and moments, as ISO 8601 text in JSON.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
+
+from mechanisms.domain import NumberKind
 
 MAX_NAME_LENGTH = 100
 MAX_CATEGORIES = 10_000
 MAX_CATEGORY_LENGTH = 1_000
 MAX_MARKERS = 100
+MAX_LABEL_LENGTH = 200
+DECIMALS = (".", ",")
+THOUSANDS = (".", ",", " ", "'")
+MAX_WHOLE = 2**53
+"""Largest magnitude of a whole number: so far floats tell one from the next."""
 MAX_BOUND = 10**100
 """Largest magnitude of a bound, and the inverse of the smallest width: squares stay floats."""
 
@@ -86,11 +94,14 @@ class Reading:
 
     ``na`` are the texts that stand for a missing cell. In a column of numbers they are
     numbers where they read as such: ``"-99"`` is ``-99.0`` too. ``unreadable`` says what
-    becomes of a cell that is neither missing nor of the column's type.
+    becomes of a cell that is neither missing nor of the column's type. ``decimal`` is the sign
+    before a number's decimals, ``thousands`` the one between groups of three digits, if any.
     """
 
     na: tuple[str, ...] = ()
     unreadable: Literal["reject", "missing"] = "reject"
+    decimal: str = "."
+    thousands: str | None = None
 
     def faults(self) -> Iterator[InvalidSpecError]:
         """Yield what is wrong with it."""
@@ -100,37 +111,82 @@ class Reading:
             yield InvalidSpecError(
                 "na", f"a marker must be printable text of 1 to {MAX_CATEGORY_LENGTH} characters"
             )
+        if self.decimal not in DECIMALS:
+            yield InvalidSpecError("decimal", 'must be "." or ","')
+        elif self.thousands == self.decimal or self.thousands not in (None, *THOUSANDS):
+            yield InvalidSpecError(
+                "thousands", 'must be one of ".", ",", " ", "\'" and not the decimal sign'
+            )
+
+    @property
+    def plain_numbers(self) -> bool:
+        """Return whether numbers are spelt as programs do."""
+        return self.decimal == "." and self.thousands is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What people are told of a column beside its name."""
+
+    label: str | None = None
+    unit_of_measure: str | None = None
+
+    def faults(self) -> Iterator[InvalidSpecError]:
+        """Yield what is wrong with it."""
+        for place, text in (("label", self.label), ("unit_of_measure", self.unit_of_measure)):
+            if text is not None and not is_text(text, MAX_LABEL_LENGTH):
+                yield InvalidSpecError(
+                    place, f"must be printable text of 1 to {MAX_LABEL_LENGTH} characters"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberSpec:
-    """A number with declared bounds [lower, upper]; values outside are clamped."""
+    """A number with declared bounds [lower, upper]; values outside are clamped.
+
+    ``kind`` says what it counts: days or seconds since 1970, or anything. All kinds but
+    ``number`` are whole.
+    """
 
     lower: Fraction
     upper: Fraction
     missing: Missing = "reject"
+    kind: NumberKind = "number"
     reading: Reading = Reading()
+    about: About = About()
 
     def __post_init__(self) -> None:
         refuse(self._faults())
 
     def _faults(self) -> Iterator[InvalidSpecError]:
+        bounds = (("lower", self.lower), ("upper", self.upper))
         if max(abs(self.lower), abs(self.upper)) > MAX_BOUND:
             yield InvalidSpecError("lower", "bounds must be finite and at most 1e100 in magnitude")
         elif self.upper - self.lower < Fraction(1, MAX_BOUND):
             yield InvalidSpecError("lower", "lower must be below upper")
-        if isinstance(self.missing, Fill) and not isinstance(self.missing.value, Fraction):
-            yield InvalidSpecError("missing", 'missing must be "reject", "drop" or a number')
+        elif self.kind != "number":
+            for place, bound in bounds:
+                if bound.denominator > 1 or abs(bound) > MAX_WHOLE:
+                    yield InvalidSpecError(place, f"must be whole, and at most {MAX_WHOLE}")
+        if isinstance(self.missing, Fill):
+            fill = self.missing.value
+            if not isinstance(fill, Fraction):
+                yield InvalidSpecError("missing", 'missing must be "reject", "drop" or a number')
+            elif self.kind != "number" and fill.denominator > 1:
+                yield InvalidSpecError("missing", "must be whole")
         yield from self.reading.faults()
+        yield from self.about.faults()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CategorySpec:
-    """One of a closed list of texts, matched exactly."""
+    """One of a closed list of texts, matched exactly; ``other`` stands for all texts beside it."""
 
     values: tuple[str, ...]
     missing: Missing = "reject"
+    other: str | None = None
     reading: Reading = Reading()
+    about: About = About()
 
     def __post_init__(self) -> None:
         refuse(self._faults())
@@ -151,6 +207,7 @@ class CategorySpec:
         if not {marker.strip() for marker in self.reading.na}.isdisjoint(self.values):
             yield InvalidSpecError("na", "a marker is a declared value too")
         yield from self.reading.faults()
+        yield from self.about.faults()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +216,7 @@ class BooleanSpec:
 
     missing: Missing = "reject"
     reading: Reading = Reading()
+    about: About = About()
 
     def __post_init__(self) -> None:
         refuse(self._faults())
@@ -167,6 +225,7 @@ class BooleanSpec:
         if isinstance(self.missing, Fill) and not isinstance(self.missing.value, bool):
             yield InvalidSpecError("missing", 'missing must be "reject", "drop", true or false')
         yield from self.reading.faults()
+        yield from self.about.faults()
 
 
 ColumnSpec = NumberSpec | CategorySpec | BooleanSpec
@@ -211,87 +270,3 @@ def number_at(place: str, value: object) -> Fraction:
 def json_number(value: Fraction) -> float | int:
     """Return a number ready for JSON."""
     return value.numerator if value.denominator == 1 else float(value)
-
-
-def parse_column(column: Mapping[str, object]) -> ColumnSpec:
-    """Read one column of a spec, as it stands in JSON.
-
-    Raises
-    ------
-    InvalidSpecError
-        Anything that is not a sound declaration.
-    """
-    members = dict(column)
-    kind = members.pop("type", None)
-    missing = members.pop("missing", "reject")
-    reading = _reading(members.pop("na", ()), members.pop("unreadable", "reject"))
-    match kind, members:
-        case "number", {"lower": lower, "upper": upper, **rest} if not rest:
-            return NumberSpec(
-                lower=number_at("lower", lower),
-                upper=number_at("upper", upper),
-                missing=_missing(missing, number=True),
-                reading=reading,
-            )
-        case "category", {"values": list() | tuple() as values, **rest} if not rest:
-            texts = tuple(_text("values", value) for value in values)
-            return CategorySpec(values=texts, missing=_missing(missing), reading=reading)
-        case "boolean", {**rest} if not rest:
-            return BooleanSpec(missing=_missing(missing), reading=reading)
-    raise InvalidSpecError(
-        "", "must be a number with lower and upper, a category with values, or a boolean"
-    )
-
-
-def column_json(column: ColumnSpec) -> dict[str, object]:
-    """Return the inverse of :func:`parse_column`, ready for JSON."""
-    body: dict[str, object]
-    match column:
-        case NumberSpec():
-            body = {
-                "type": "number",
-                "lower": json_number(column.lower),
-                "upper": json_number(column.upper),
-            }
-        case CategorySpec():
-            body = {"type": "category", "values": list(column.values)}
-        case BooleanSpec():
-            body = {"type": "boolean"}
-    fill = column.missing.value if isinstance(column.missing, Fill) else column.missing
-    body["missing"] = json_number(fill) if isinstance(fill, Fraction) else fill
-    if column.reading.na:
-        body["na"] = list(column.reading.na)
-    if column.reading.unreadable != "reject":
-        body["unreadable"] = column.reading.unreadable
-    return body
-
-
-def _reading(na: object, unreadable: object) -> Reading:
-    if not isinstance(na, list | tuple):
-        raise InvalidSpecError("na", "must be a list of texts")
-    if unreadable not in ("reject", "missing"):
-        raise InvalidSpecError("unreadable", 'must be "reject" or "missing"')
-    markers = tuple(map(_marker, na))
-    return Reading(na=markers, unreadable="missing" if unreadable == "missing" else "reject")
-
-
-def _marker(value: object) -> str:
-    return value if isinstance(value, str) else str(json_number(number_at("na", value)))
-
-
-def _text(place: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise InvalidSpecError(place, "must be texts")
-    return value
-
-
-def _missing(value: object, *, number: bool = False) -> Missing:
-    if value == "reject":
-        return "reject"
-    if value == "drop":
-        return "drop"
-    if number:
-        return Fill(number_at("missing", value))
-    if isinstance(value, str | bool):
-        return Fill(value)
-    raise InvalidSpecError("missing", "must be a policy or a value of the column")

@@ -11,15 +11,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from app.domain.column_json import column_json, parse_column
 from app.domain.columns import (
     MAX_NAME_LENGTH,
     ColumnSpec,
     InvalidSpecError,
-    column_json,
     is_text,
     json_number,
     number_at,
-    parse_column,
     refuse,
 )
 from app.domain.units import UnitSpec, parse_unit
@@ -45,7 +44,7 @@ class ColumnsSpec:
     """The declared columns, in order, with the adjacency and the public row bound.
 
     ``derived`` are those computed from them, each from columns before it. ``unit`` says who a
-    person is, where one may have several rows.
+    person is, where one may have several rows. ``delimiter`` stands between a CSV file's cells.
 
     Raises
     ------
@@ -60,6 +59,7 @@ class ColumnsSpec:
     max_rows: int | None = None
     derived: Mapping[str, DerivedSpec] = field(default_factory=dict)
     unit: UnitSpec | None = None
+    delimiter: str = ","
 
     @property
     def in_file(self) -> Mapping[str, ColumnSpec]:

@@ -20,6 +20,8 @@ OTHERWISE: Reducer = "last"
 _NOT_OFFERED: Mapping[str, frozenset[Reducer]] = {
     "boolean": frozenset({"sum", "mean", "count"}),
     "category": frozenset({"sum", "mean", "min", "max", "count"}),
+    "date": frozenset({"sum", "count"}),
+    "datetime": frozenset({"sum", "count"}),
 }
 """What cannot be made of a column of this type; numbers can have all of it."""
 

@@ -16,8 +16,8 @@ class ColumnCounts:
     """How many cells of one column met each fate.
 
     ``values`` had a value; of those, ``clamped_low`` and ``clamped_high`` lay outside the
-    bounds. ``filled`` took the public fill value; ``unreadable`` were taken as missing though
-    they held something.
+    bounds, and ``other`` were texts that no list has. ``filled`` took the public fill value;
+    ``unreadable`` were taken as missing though they held something.
     """
 
     values: int = 0
@@ -25,6 +25,7 @@ class ColumnCounts:
     unreadable: int = 0
     clamped_low: int = 0
     clamped_high: int = 0
+    other: int = 0
 
     def warning(self) -> str | None:
         """Return what is probably wrong with the declaration, if anything is."""

@@ -30,7 +30,7 @@ def column_of(spec: ColumnSpec | DerivedSpec) -> Column:
         case DerivedSpec():
             return NumberColumn(spec.lower, spec.upper, boolean=spec.boolean)
         case NumberSpec():
-            return NumberColumn(spec.lower, spec.upper)
+            return NumberColumn(spec.lower, spec.upper, kind=spec.kind)
         case CategorySpec():
             return CategoryColumn(spec.values)
     return NumberColumn(Fraction(0), Fraction(1), boolean=True)

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from app.domain.columns import BooleanSpec, CategorySpec, ColumnSpec, Fill, Missing
+from app.domain.columns import BooleanSpec, CategorySpec, ColumnSpec, Fill, Missing, NumberSpec
 from app.domain.datasets import ColumnsSpec
 from app.domain.upload_reports import ColumnCounts, UploadReport
 from app.engine.schema import column_of, derived_of
@@ -27,10 +27,10 @@ from app.uploads.read_cells import (
     Codes,
     Markers,
     Mask,
+    Numbers,
     Read,
     read_boolean,
     read_category,
-    read_number,
 )
 from app.uploads.row_digests import RowDigester
 from app.uploads.trouble import MAX_LISTED, Trouble, Troubles
@@ -42,12 +42,13 @@ _Refused = Iterator[tuple[int, int, str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Encodes one declared column."""
+    """Encodes one declared column; ``as_spelt`` says that any reader would see its numbers."""
 
     read: Callable[[pl.Series], Read]
     missing: Missing
     unreadable: Literal["reject", "missing"]
     fill: int
+    as_spelt: bool = True
 
     @classmethod
     def of(cls, spec: ColumnSpec) -> Encoder:
@@ -59,7 +60,8 @@ class Encoder:
             case CategorySpec():
                 kind = pl.Enum(spec.values)
                 fill = spec.values.index(value) if isinstance(value, str) else 0
-                read = partial(read_category, kind=kind, markers=markers)
+                other = None if spec.other is None else spec.values.index(spec.other)
+                read = partial(read_category, kind=kind, markers=markers, other=other)
             case BooleanSpec():
                 fill = CODE_MAX if value else -CODE_MAX
                 read = partial(read_boolean, markers=markers)
@@ -68,8 +70,9 @@ class Encoder:
                 assert isinstance(column, NumberColumn)
                 if isinstance(value, Fraction):
                     fill = column.encode_one(float(value))
-                read = partial(read_number, column=column, markers=markers)
-        return cls(read, spec.missing, spec.reading.unreadable, fill)
+                read = Numbers.of(column, spec.reading).read
+        as_spelt = not isinstance(spec, NumberSpec) or _is_plain(spec)
+        return cls(read, spec.missing, spec.reading.unreadable, fill, as_spelt)
 
     def refused(self, read: Read) -> Mask | None:
         """Return which cells refuse the upload."""
@@ -87,6 +90,8 @@ class Encoder:
             counts.filled += missing
         if read.unreadable is not None:
             counts.unreadable += int(read.unreadable.sum())
+        if read.others is not None:
+            counts.other += int(read.others.sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +147,26 @@ class RowEncoder:
         troubles.extend(
             Trouble(first_row + row, name, reason) for row, _, name, reason in heapq.merge(*refused)
         )
-        plain = {name: read.plain for name, read in found.items()}
         if self.digester is not None:
-            self.digester.add(plain, {name: frame[name] for name in looked_at})
+            seen = {name: self._seen(name, found.get(name), frame) for name in looked_at}
+            self.digester.add({name: read.plain for name, read in found.items()}, seen)
         block = {name: self._filled(name, read, frame.height) for name, read in found.items()}
         masks = {name: read.missing for name, read in found.items() if read.missing is not None}
         for name, column in self.derived.items():
             block[name] = column.codes(block, masks)
         if self.people is not None:
-            block = self.people.words(frame, block, plain, masks)
+            values = {name: read.values for name, read in found.items()}
+            block = self.people.words(frame, block, values, masks)
         self.report.rows += frame.height
         return self._kept(block, masks)
+
+    def _seen(self, name: str, read: Read | None, frame: pl.DataFrame) -> pl.Series:
+        """Return a column as the digests of the file know it: spelt in their way."""
+        encoder = self.encoders.get(name)
+        if encoder is None or encoder.as_spelt or read is None or read.numbers is None:
+            return frame[name]
+        numbers, missing = read.plain
+        return pl.Series(name, numbers if missing is None else np.where(missing, np.nan, numbers))
 
     def _filled(self, name: str, read: Read, rows: int) -> Codes:
         """Return a column's codes, with what is missing filled in, and count its cells."""
@@ -170,6 +184,12 @@ class RowEncoder:
         dropped = np.logical_or.reduce(drops)
         self.report.rows_dropped += int(dropped.sum())
         return {name: codes[~dropped] for name, codes in block.items()}
+
+
+def _is_plain(spec: NumberSpec) -> bool:
+    """Say whether a column's cells are numbers as programs spell them, all of which count."""
+    counted = spec.kind in ("number", "integer")
+    return counted and spec.reading.plain_numbers and not spec.reading.na
 
 
 def _listing(place: int, name: str, encoder: Encoder, read: Read) -> _Refused:

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from app.domain.columns import NumberSpec
+from app.domain.columns import ColumnSpec, NumberSpec
 from app.domain.datasets import ColumnsSpec
 from app.uploads.cells import RowEncoder
 from app.uploads.csv_records import Records, Run, Source
@@ -19,7 +19,7 @@ from app.uploads.limits import Limits
 from app.uploads.read_cells import Codes
 from app.uploads.trouble import Trouble, Troubles, too_large
 
-ABSENT = "is not in the file; names match exactly, and commas separate columns"
+ABSENT = "is not in the file; names match exactly, and the spec's delimiter separates columns"
 TWICE = "is in the file twice"
 MOST_LOOKED_AT = 24
 
@@ -40,7 +40,10 @@ def csv_blocks(
         The structure is broken; ``too-large``.
     """
     records = Records(
-        source, chunk_bytes=limits.chunk_bytes, max_record_bytes=limits.max_record_bytes
+        source,
+        chunk_bytes=limits.chunk_bytes,
+        max_record_bytes=limits.max_record_bytes,
+        delimiter=spec.delimiter,
     )
     names = records.header()
     if len(names) > limits.max_file_columns:
@@ -77,6 +80,12 @@ def first_columns(names: Sequence[str]) -> Sequence[str]:
     return tuple(dict.fromkeys(names[:MOST_LOOKED_AT]))
 
 
+def _is_typed(column: ColumnSpec | None) -> bool:
+    """Say whether the parser reads a column's numbers itself."""
+    counted = isinstance(column, NumberSpec) and column.kind in ("number", "integer")
+    return counted and column is not None and column.reading.plain_numbers
+
+
 class _Parser:
     """Parses runs of records of one file into frames: declared columns, and more as text."""
 
@@ -84,15 +93,14 @@ class _Parser:
         self, names: Sequence[str], spec: ColumnsSpec, more: Sequence[str], troubles: Troubles
     ) -> None:
         self._width = len(names)
+        self._delimiter = spec.delimiter
         self._troubles = troubles
         wanted = sorted((names.index(name), name) for name in {*spec.read, *more})
         self._places = [place for place, _ in wanted]
         self._names = [name for _, name in wanted]
         texts: dict[str, Any] = {str(place): pl.String() for place in range(len(names))}
         numbers = {
-            str(place): pl.Float64()
-            for place, name in wanted
-            if isinstance(spec.in_file.get(name), NumberSpec)
+            str(place): pl.Float64() for place, name in wanted if _is_typed(spec.in_file.get(name))
         }
         self._typed, self._texts = texts | numbers, texts
 
@@ -115,6 +123,7 @@ class _Parser:
             frame = pl.read_csv(
                 run.content,
                 has_header=False,
+                separator=self._delimiter,
                 schema=schema,
                 columns=self._places if len(self._places) < self._width else None,
             )

@@ -1,6 +1,6 @@
 """CSV as bytes: cut into runs of whole records, and checked for structure.
 
-The dialect is RFC 4180 in UTF-8: comma, double quote, records ended by LF or
+The dialect is RFC 4180 in UTF-8: a delimiter, double quote, records ended by LF or
 CRLF. A quoted cell may hold line ends. A quote may open only at the start of a
 cell and close only at its end; anything else is refused, since two readers of
 such a file could see different rows.
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from app.uploads.trouble import MAX_LISTED, Trouble, UnreadableError
 
-_COMMA, _LINE_END, _RETURN, _QUOTE = b",\n\r" + b'"'
+_LINE_END, _RETURN, _QUOTE = b"\n\r" + b'"'
 _BOM = b"\xef\xbb\xbf"
 _OTHER_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -41,13 +41,15 @@ class Run:
     """Some whole records.
 
     ``first_row`` is the number of the first record, ``ends`` are the places of
-    the records' line ends and ``quotes`` those of all quotes.
+    the records' line ends and ``quotes`` those of all quotes. ``delimiter`` is the byte between
+    cells.
     """
 
     content: bytes
     first_row: int
     ends: Places
     quotes: Places
+    delimiter: int
 
     @property
     def rows(self) -> int:
@@ -66,11 +68,11 @@ class Run:
         """
         content = np.frombuffer(self.content, dtype=np.uint8)
         if long_noticed and not len(self.quotes):
-            commas = int(np.count_nonzero(content == _COMMA))
-            if commas == self.rows * (width - 1):
+            delimiters = int(np.count_nonzero(content == self.delimiter))
+            if delimiters == self.rows * (width - 1):
                 return []
-        commas_at = _outside(np.flatnonzero(content == _COMMA), self.quotes)
-        cells = np.diff(np.searchsorted(commas_at, self.ends), prepend=0) + 1
+        between = _outside(np.flatnonzero(content == self.delimiter), self.quotes)
+        cells = np.diff(np.searchsorted(between, self.ends), prepend=0) + 1
         return [
             Trouble(self.first_row + row, None, _misfit(int(cells[row]), width))
             for row in np.flatnonzero(cells != width)[:MAX_LISTED].tolist()
@@ -109,8 +111,8 @@ class Run:
         after = content[closing + 1]
         returns = (after == _RETURN) & (content[(closing + 2) % len(content)] == _LINE_END)
         bad = [
-            opening[~np.isin(before, (_COMMA, _LINE_END, _QUOTE))],
-            closing[~(np.isin(after, (_COMMA, _LINE_END, _QUOTE)) | returns)],
+            opening[~np.isin(before, (self.delimiter, _LINE_END, _QUOTE))],
+            closing[~(np.isin(after, (self.delimiter, _LINE_END, _QUOTE)) | returns)],
             self.quotes[-1:] if len(self.quotes) % 2 else self.quotes[:0],
         ]
         return min((int(places[0]) for places in bad if len(places)), default=None)
@@ -137,12 +139,17 @@ class Records:
         About how large a run is.
     max_record_bytes
         Longest record accepted, its line end included.
+    delimiter
+        What stands between cells: one character of ASCII.
     """
 
-    def __init__(self, source: Source, *, chunk_bytes: int, max_record_bytes: int) -> None:
+    def __init__(
+        self, source: Source, *, chunk_bytes: int, max_record_bytes: int, delimiter: str = ","
+    ) -> None:
         self._source = source
         self._chunk_bytes = chunk_bytes
         self._max_record_bytes = max_record_bytes
+        self._delimiter = delimiter
         self._rest = b""
 
     def header(self) -> list[str]:
@@ -175,8 +182,9 @@ class Records:
 
     def _names(self, line: bytes) -> list[str]:
         try:
-            _run(line, first_row=0).check(max_record_bytes=self._max_record_bytes)
-            (names,) = csv.reader([line.decode().rstrip("\r\n")], strict=True)
+            self._run(line, first_row=0).check(max_record_bytes=self._max_record_bytes)
+            text = line.decode().rstrip("\r\n")
+            (names,) = csv.reader([text], delimiter=self._delimiter, strict=True)
         except UnreadableError as error:
             raise UnreadableError(f"the header {error.trouble.reason}") from None
         except (csv.Error, ValueError):
@@ -200,7 +208,7 @@ class Records:
             cut = _cut(buffer, keep_blank=width == 1)
             self._rest = buffer[cut:]
             if cut:
-                run = _run(buffer[:cut], first_row=next_row)
+                run = self._run(buffer[:cut], first_row=next_row)
                 run.check(max_record_bytes=self._max_record_bytes)
                 next_row += run.rows
                 yield run
@@ -209,13 +217,12 @@ class Records:
         last = self._rest if width == 1 else self._rest.rstrip(b"\r\n")
         if last:
             content = last if last.endswith(b"\n") else last + b"\n"
-            run = _run(content, first_row=next_row)
+            run = self._run(content, first_row=next_row)
             run.check(max_record_bytes=self._max_record_bytes)
             yield run
 
-
-def _run(content: bytes, *, first_row: int) -> Run:
-    return Run(content, first_row, *_ends(content))
+    def _run(self, content: bytes, *, first_row: int) -> Run:
+        return Run(content, first_row, *_ends(content), ord(self._delimiter))
 
 
 def _ends(content: bytes) -> tuple[Places, Places]:

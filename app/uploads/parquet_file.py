@@ -24,6 +24,7 @@ from app.uploads.trouble import UNREADABLE, Trouble, Troubles, UnreadableError, 
 MAGIC = b"PAR1"
 WRONG_TYPE = "has a type in the file that does not fit the declared one"
 _MAX_FOOTER_BYTES = 1 << 26
+_MICROSECONDS = 1_000_000
 _BATCH_ROWS = 1 << 16
 _BATCH_CELLS = 1 << 21
 MOST_VALUES = 1 << 26
@@ -68,7 +69,7 @@ def parquet_blocks(
     first = () if encoder.digester is None else first_columns(list(types))
     looked_at = _affordable({name: types[name] for name in first}, declared)
     others = [name for name in looked_at if name not in spec.read]
-    wanted = [*_casts(spec), *(_plain(name, types[name]) for name in others)]
+    wanted = [*_casts(spec, types), *(_plain(name, types[name]) for name in others)]
     if spec.unit is not None:
         wanted.append(_texts(spec.unit.column, types[spec.unit.column]))
     row = 1
@@ -120,19 +121,30 @@ def _fits(kind_in_file: pl.DataType, column: ColumnSpec) -> bool:
         return True
     texts = isinstance(kind_in_file, pl.String | pl.Categorical | pl.Enum)
     match column:
+        case NumberSpec(kind="number" | "integer"):
+            return kind_in_file.is_numeric() or texts
         case NumberSpec():
-            return kind_in_file.is_numeric()
+            return texts or kind_in_file in (pl.Date, pl.Datetime)
         case CategorySpec():
             return texts or kind_in_file.is_integer()
     return texts or kind_in_file == pl.Boolean or kind_in_file.is_integer()
 
 
-def _casts(spec: ColumnsSpec) -> list[pl.Expr]:
-    """Cast numbers to floats, and the rest to the text a CSV file would have."""
-    return [
-        _named(name).cast(pl.Float64 if isinstance(column, NumberSpec) else pl.String)
-        for name, column in spec.in_file.items()
-    ]
+def _casts(spec: ColumnsSpec, types: Mapping[str, pl.DataType]) -> list[pl.Expr]:
+    """Cast numbers and times to floats, and the rest to the text a CSV file would have."""
+    return [_cast(name, types[name], column) for name, column in spec.in_file.items()]
+
+
+def _cast(name: str, kind: pl.DataType, column: ColumnSpec) -> pl.Expr:
+    cells = _named(name)
+    texts = isinstance(kind, pl.String | pl.Categorical | pl.Enum)
+    if texts or not isinstance(column, NumberSpec) or kind == pl.Null:
+        return cells.cast(pl.String)
+    if column.kind == "date":
+        return cells.cast(pl.Date).cast(pl.Int32).cast(pl.Float64)
+    if column.kind == "datetime":
+        return cells.cast(pl.Datetime("us")).dt.epoch("us").cast(pl.Float64) / _MICROSECONDS
+    return cells.cast(pl.Float64)
 
 
 def _names_people(kind: pl.DataType) -> bool:

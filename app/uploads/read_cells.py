@@ -9,27 +9,35 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from app.domain.columns import Reading
 from app.uploads.prf import BLANK
+from app.uploads.spellings import plain_numbers, spelt_numbers, times
 from app.uploads.trouble import (
     MISSING,
     NOT_A_BOOLEAN,
+    NOT_A_DATE,
+    NOT_A_DATETIME,
     NOT_A_NUMBER,
     NOT_FINITE,
+    NOT_WHOLE,
     UNKNOWN_VALUE,
 )
 from mechanisms.domain import CODE_MAX, NumberColumn
 
+_DIGESTED = {"date": 86_400_000.0, "datetime": 1_000.0}
+"""Milliseconds of a unit, see :mod:`app.uploads.file_cells`."""
 _BOOLEANS = pl.Enum(["false", "true", "0", "1"])
 
 Codes = NDArray[np.int32]
 Mask = NDArray[np.bool_]
-Numbers = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,7 @@ class Markers:
         stripped = cells.str.strip_chars(BLANK)
         return stripped.is_in(["", *self.texts]).fill_null(value=True).to_numpy()
 
-    def among_numbers(self, values: Numbers) -> Mask:
+    def among_numbers(self, values: Floats) -> Mask:
         """Say which numbers are markers."""
         found = np.isin(values, self.numbers)
         return found | np.isnan(values) if self.not_a_number else found
@@ -65,64 +73,123 @@ class Read(NamedTuple):
 
     ``unreadable`` are those of the missing that hold something, None where none does.
     ``numbers`` are a number column's values as they are in the file, and so many of them
-    were moved to a bound.
+    were moved to a bound. ``others`` are texts that no list has, and that a level stands for.
     """
 
     codes: Codes
     missing: Mask | None
     unreadable: Mask | None
     reason: Callable[[int], str]
-    numbers: Numbers | None = None
+    numbers: Floats | None = None
     clamped_low: int = 0
     clamped_high: int = 0
+    others: Mask | None = None
+    unit_ms: float = 1.0
 
     @property
-    def plain(self) -> tuple[Numbers | Codes, Mask | None]:
+    def values(self) -> tuple[Floats | Codes, Mask | None]:
         """Return the cells before any bounds: numbers, or places in the list of values."""
+        return self.codes if self.numbers is None else self.numbers, self.missing
+
+    @property
+    def plain(self) -> tuple[Floats | Codes, Mask | None]:
+        """Return them as digests know them: times in milliseconds, and others as nothing."""
         if self.numbers is not None:
-            return self.numbers, self.missing
-        return self.codes, self.missing
+            timed = self.unit_ms != 1
+            return (self.numbers * self.unit_ms if timed else self.numbers), self.missing
+        if self.missing is None or self.others is None:
+            return self.codes, self.others if self.missing is None else self.missing
+        return self.codes, self.missing | self.others
 
 
-def read_number(cells: pl.Series, column: NumberColumn, markers: Markers) -> Read:
-    """Read a column of numbers."""
-    texts = cells if cells.dtype == pl.String else None
-    if texts is not None:
-        cells = texts.str.strip_chars(BLANK).cast(pl.Float64, strict=False)
-    values = (cells.fill_null(float("nan")) if cells.null_count() else cells).to_numpy()
-    finite = np.isfinite(values)
-    missing = None if finite.all() else ~finite
-    if markers.numbers:
-        marked = markers.among_numbers(values)
-        if marked.any():
-            missing = marked if missing is None else missing | marked
-    if missing is None:
-        low, high = _outside(column, values)
-        return Read(_encode(column, values), None, None, _missing, values, low, high)
-    nulls = cells.is_null().to_numpy()
-    absent = nulls if texts is None else markers.among(texts)
-    if markers.numbers or markers.not_a_number:
-        numbers = ~nulls if texts is not None else np.ones(len(values), dtype=np.bool_)
-        absent = absent | (numbers & markers.among_numbers(values))
-    unreadable = missing & ~absent
-    low, high = _outside(column, values[~missing])
-    codes = _encode(column, np.where(missing, 0.0, values))
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """How a column of numbers, dates or moments is read.
 
-    def reason(row: int) -> str:
-        if not unreadable[row]:
-            return MISSING
-        return NOT_A_NUMBER if nulls[row] or np.isnan(values[row]) else NOT_FINITE
+    ``parse`` makes numbers of texts, and ``otherwise`` is said of a text that is none.
+    """
 
-    return Read(codes, missing, _any(unreadable), reason, values, low, high)
+    column: NumberColumn
+    markers: Markers
+    parse: Callable[[pl.Series], pl.Series]
+    otherwise: str
+
+    @classmethod
+    def of(cls, column: NumberColumn, reading: Reading) -> Numbers:
+        """Return how a column is read by its declaration."""
+        markers = Markers.of(reading.na)
+        if column.timed is not None:
+            markers = Markers(markers.texts, (), False)
+            words = NOT_A_DATE if column.timed == "date" else NOT_A_DATETIME
+            return cls(column, markers, partial(times, kind=column.timed), words)
+        if reading.plain_numbers:
+            return cls(column, markers, plain_numbers, NOT_A_NUMBER)
+        parse = partial(spelt_numbers, decimal=reading.decimal, thousands=reading.thousands)
+        return cls(column, markers, parse, NOT_A_NUMBER)
+
+    def read(self, cells: pl.Series) -> Read:
+        """Read a column's cells, numbers or texts."""
+        texts = cells if cells.dtype == pl.String else None
+        if texts is not None:
+            cells = self.parse(texts)
+        values = (cells.fill_null(float("nan")) if cells.null_count() else cells).to_numpy()
+        if self.column.kind == "datetime":
+            values = np.floor(values)
+        missing = self._wrong(values)
+        if self.markers.numbers:
+            marked = self.markers.among_numbers(values)
+            if marked.any():
+                missing = marked if missing is None else missing | marked
+        if missing is None:
+            low, high = _outside(self.column, values)
+            codes = _encode(self.column, values)
+            found = Read(codes, None, None, _missing, values, low, high)
+            return found._replace(unit_ms=self._unit_ms)
+        return self._partly(cells, texts, values, missing)
+
+    @property
+    def _unit_ms(self) -> float:
+        timed = self.column.timed
+        return 1.0 if timed is None else _DIGESTED[timed]
+
+    def _wrong(self, values: Floats) -> Mask | None:
+        """Return which cells hold no such number; None where all do."""
+        finite = np.isfinite(values)
+        if self.column.kind == "integer":
+            finite &= np.rint(values) == values
+        return None if finite.all() else ~finite
+
+    def _partly(
+        self, cells: pl.Series, texts: pl.Series | None, values: Floats, missing: Mask
+    ) -> Read:
+        """Return what was read where some cells hold no value."""
+        nulls = cells.is_null().to_numpy()
+        absent = nulls if texts is None else self.markers.among(texts)
+        if self.markers.numbers or self.markers.not_a_number:
+            read = np.ones(len(values), dtype=np.bool_) if texts is None else ~nulls
+            absent = absent | (read & self.markers.among_numbers(values))
+        unreadable = missing & ~absent
+        low, high = _outside(self.column, values[~missing])
+        codes = _encode(self.column, np.where(missing, 0.0, values))
+
+        def reason(row: int) -> str:
+            if not unreadable[row]:
+                return MISSING
+            if nulls[row] or np.isnan(values[row]):
+                return self.otherwise
+            return NOT_FINITE if np.isinf(values[row]) else NOT_WHOLE
+
+        found = Read(codes, missing, _any(unreadable), reason, values, low, high)
+        return found._replace(unit_ms=self._unit_ms)
 
 
-def _outside(column: NumberColumn, values: Numbers) -> tuple[int, int]:
+def _outside(column: NumberColumn, values: Floats) -> tuple[int, int]:
     """Return how many values lie below and above the bounds."""
     below = np.count_nonzero(values < float(column.lower))
     return int(below), int(np.count_nonzero(values > float(column.upper)))
 
 
-def _encode(column: NumberColumn, values: Numbers) -> Codes:
+def _encode(column: NumberColumn, values: Floats) -> Codes:
     with np.errstate(over="ignore"):  # far outside the bounds: an infinity, then clamped
         return column.encode(values)
 
@@ -134,9 +201,16 @@ def read_boolean(cells: pl.Series, markers: Markers) -> Read:
     return read._replace(codes=np.where(read.codes & 1, np.int32(CODE_MAX), np.int32(-CODE_MAX)))
 
 
-def read_category(cells: pl.Series, kind: pl.Enum, markers: Markers) -> Read:
-    """Read a column of texts of a closed list."""
-    return _read_enum(cells, cells, kind, markers, UNKNOWN_VALUE)
+def read_category(cells: pl.Series, kind: pl.Enum, markers: Markers, other: int | None) -> Read:
+    """Read a column of texts of a closed list; ``other`` is the place of all other texts."""
+    read = _read_enum(cells, cells, kind, markers, UNKNOWN_VALUE)
+    others = read.unreadable
+    if other is None or others is None or read.missing is None:
+        return read
+    codes = np.where(others, np.int32(other), read.codes)
+    return read._replace(
+        codes=codes, missing=_any(read.missing & ~others), unreadable=None, others=others
+    )
 
 
 def _read_enum(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from app.domain.datasets import ColumnsSpec, columns_json, derived_json, parse_columns
@@ -31,6 +31,7 @@ class ReadingTask:
     limits: Mapping[str, Any]
     unit: Mapping[str, Any] | None = None
     lineage_key: str | None = None
+    delimiter: str = ","
 
     @classmethod
     def of(
@@ -45,6 +46,7 @@ class ReadingTask:
             limits={each.name: getattr(limits, each.name) for each in fields(limits)},
             unit=None if spec.unit is None else unit_json(spec.unit),
             lineage_key=None if lineage_key is None else lineage_key.hex(),
+            delimiter=spec.delimiter,
         )
 
     def to_json(self) -> bytes:
@@ -58,13 +60,14 @@ class ReadingTask:
 
     def spec(self) -> ColumnsSpec:
         """Return the declared columns."""
-        return parse_columns(
+        spec = parse_columns(
             self.columns,
             adjacency=Adjacency(self.adjacency),
             max_rows=self.max_rows,
             derived=self.derived,
             unit=self.unit,
         )
+        return replace(spec, delimiter=self.delimiter)
 
     def upload_limits(self) -> Limits:
         """Return what the upload may cost."""

@@ -67,7 +67,7 @@ def calibrate_quantile(
             sensitivity_unit="records at or below a value (largest over the levels)",
             theorem=THEOREM,
         ),
-        grid={statistic.column: float(1 if column.boolean else column.step)},
+        grid={statistic.column: float(column.grid_step)},
         reason=(
             "Permute-and-flip on the public grid: the expected score is never worse than the "
             "exponential mechanism's at the same epsilon. Drawn exactly."

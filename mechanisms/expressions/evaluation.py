@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mechanisms.domain import CODE_MAX, CategoryColumn, Column, NumberColumn
 from mechanisms.exact.arrays import Floats
 from mechanisms.expressions import elementary
-from mechanisms.expressions.ranges import constant
+from mechanisms.expressions.ranges import compared_with, constant
 from mechanisms.expressions.tree import COMPARISONS, Node
 
 Codes = NDArray[np.int32]
@@ -143,9 +143,11 @@ class Rows:
             if isinstance(column, CategoryColumn):
                 place = column.values.index(two.name)
                 return _COMPARE[op](self.codes[one.name], place)
-            number = None if column.boolean else constant(two)
+            number = None if column.boolean else compared_with(column, two)
             if number is not None and column.lower <= number <= column.upper:
                 return _COMPARE[op](self.codes[one.name], column.encode_one(float(number)))
+            if two.op == "text" and number is not None:
+                return np.asarray(_COMPARE[op](self.numbers(one), float(number)))
         return np.asarray(_COMPARE[op](self.numbers(one), self.numbers(two)))
 
 

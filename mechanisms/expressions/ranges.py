@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from mechanisms.domain import CategoryColumn, Column
+from mechanisms.domain import CategoryColumn, Column, NumberColumn
 from mechanisms.exact.decimals import decimal_text
 from mechanisms.expressions.parsing import LARGEST
 from mechanisms.expressions.refusals import ExpressionError, unknown_column
@@ -63,6 +63,14 @@ def constant(node: Node) -> Fraction | None:
         return _EXACT[node.op](*numbers)
     except (ArithmeticError, ValueError):
         return None
+
+
+def compared_with(column: NumberColumn, node: Node) -> Fraction | None:
+    """Return the number that a column is compared with: a constant, or a date in quotes."""
+    if node.op != "text":
+        return constant(node)
+    number = column.number_of(node.name)
+    return None if number is None else Fraction(number)
 
 
 def _exact_power(base: Fraction, exponent: Fraction) -> Fraction:
@@ -152,7 +160,12 @@ class _Ranges:
             self._with_values(node, quoted_name(first.name), column, others)
             return Range("truth")
         self._number(first)
+        timed = self._columns.get(first.name) if first.op == "column" else None
         for other in others:
+            if isinstance(timed, NumberColumn) and timed.timed and other.op == "text":
+                if compared_with(timed, other) is None:
+                    raise ExpressionError("a date is compared with an ISO 8601 text", other.place)
+                continue
             if self.of(other).kind == "text":
                 raise ExpressionError("a number is compared with a number", other.place)
             self._number(other)

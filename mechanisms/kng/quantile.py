@@ -231,7 +231,7 @@ def _plan(
             theorem=THEOREM,
             rho=rho,
         ),
-        grid={statistic.column: float(1 if column.boolean else column.step)},
+        grid={statistic.column: float(column.grid_step)},
         reason=reason,
         draw=QuantileDraw(
             name=statistic.column,

@@ -59,8 +59,8 @@ class Condition:
     )
     value: Scalar | tuple[Scalar, ...] = field(
         metadata=meaning(
-            "A number within the column's bounds, one of a category's declared values, or true or "
-            "false. With `in` a list of them.",
+            "A number or date within the column's bounds, one of a category's declared values, or "
+            "true or false. With `in` a list of them.",
             example="INLAND",
         )
     )
@@ -169,17 +169,26 @@ def _number_codes(column: NumberColumn, values: Sequence[Scalar], name: str) -> 
     if column.boolean:
         return tuple(_boolean_code(value, name) for value in values)
     low, high = float(column.lower), float(column.upper)
+    if column.timed is not None:
+        values = [value if (read := column.number_of(value)) is None else read for value in values]
     for value in values:
         if isinstance(value, (bool, str)):
-            raise _invalid(f"{name} is a number column, and compared with a number")
+            raise _invalid(f"{name} is {_called(column)}")
         # What rounds to more than the bound does is more than the bound: rounding keeps order.
         # So most values need no fraction.
         if not (isinstance(value, float) and low < value < high) and not within(column, value):
             raise _invalid(
-                f"the value must lie within the bounds of {name}, {low:.9g} to {high:.9g}"
+                f"the value must lie within the bounds of {name}, "
+                f"{column.shown(low)} to {column.shown(high)}"
             )
     codes: list[int] = column.encode(np.array(values, dtype=np.float64)).tolist()
     return tuple(codes)
+
+
+def _called(column: NumberColumn) -> str:
+    if column.timed is not None:
+        return f"a {column.kind} column, and compared with an ISO 8601 text"
+    return "a number column, and compared with a number"
 
 
 def _boolean_code(value: Scalar, name: str) -> int:

@@ -54,10 +54,11 @@ class Histogram(Question):
             "combination of theirs, between 2 and 10,000."
         )
     )
-    edges: Mapping[str, tuple[float, ...]] = field(
+    edges: Mapping[str, tuple[float | str, ...]] = field(
         default_factory=dict,
         metadata=meaning(
-            "For each number column its increasing edges, within the column's bounds: cells "
+            "For each number column its increasing edges, within the column's bounds (dates as ISO "
+            "texts): cells "
             "`[a, b)`, the last one closed. Values outside fall into the end cells.",
             example={"median_income": [0, 3, 6, 15]},
         ),

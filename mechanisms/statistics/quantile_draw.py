@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
+import numpy as np
+
 from mechanisms.contract import Data, Outcome
 from mechanisms.domain import CODE_MAX, NumberColumn
 from mechanisms.exact.decimals import decimal_text
@@ -78,12 +80,25 @@ class QuantileDraw:
         return Outcome(value={"quantiles": quantiles}, noise=None)
 
     def grid(self, data: Data) -> GridCodes:
-        """Return the column's codes on its public grid; a boolean column's is {0, 1}."""
+        """Return the column's codes on its public grid; a boolean column's is {0, 1}.
+
+        That of whole numbers is theirs, counted from the lower bound. A number lies at most
+        half a code from its own code, so a quarter of a step: each code is read as its number.
+        Each record's point depends on that record alone, so neighbours stay neighbours.
+        """
         codes, counts = data.ordered(self.name)
-        low, high = -CODE_MAX, CODE_MAX
-        if self.column.boolean:
-            low, high, codes = 0, 1, (codes + CODE_MAX) // (2 * CODE_MAX)
-        return GridCodes.count(codes, counts, low=low, high=high)
+        if self.column.grid_step != 1:
+            return GridCodes.count(codes, counts, low=-CODE_MAX, high=CODE_MAX)
+        width = int(self.column.upper - self.column.lower)
+        places = (2 * (codes.astype(np.int64) + CODE_MAX) * width + 2 * CODE_MAX) // (4 * CODE_MAX)
+        points, starts = np.unique(places, return_index=True)
+        if len(points) < len(places):
+            counts = np.add.reduceat(counts, starts)
+        return GridCodes.count(points.astype(np.int32), counts, low=0, high=width)
 
     def _value(self, point: int) -> float:
-        return float(point if self.column.boolean else self.column.decode(point))
+        if self.column.grid_step == 1:
+            found = self.column.lower + point
+        else:
+            found = self.column.decode(point)
+        return round(found) if self.column.whole else float(found)

@@ -24,6 +24,7 @@ from mechanisms.sketches import ArrayData, distinct
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.quantile import Quantile, gradient_sensitivity
+from mechanisms.statistics.quantile_draw import QuantileDraw
 from mechanisms.testing import (
     Law,
     audit_epsilon,
@@ -428,3 +429,43 @@ def test_kng_dispatches_on_the_statistic() -> None:
     assert kng.calibrate(line, schema, Epsilon.parse("1"), "auto").mechanism == "kng"
     with pytest.raises(InvalidStatisticError, match="kng releases"):
         kng.calibrate(Count(), schema, Epsilon.parse("1"), "auto")
+
+
+@pytest.mark.parametrize("width", [1, 2, 97, 1000, 12_345, CODE_MAX])
+def test_whole_numbers_have_a_grid_of_their_own(width: int) -> None:
+    column = NumberColumn(Fraction(-7), Fraction(width - 7), kind="integer")
+    schema = Schema(columns={"k": column}, adjacency=REPLACE, rows=3)
+    assert column.grid_step == 1
+    everyone = np.arange(-7, width - 6, dtype=np.float64)
+    draw = _whole_draw(column)
+    grid = draw.grid(ArrayData.from_values(schema, {"k": everyone}))
+    assert (grid.low, grid.high) == (0, width)
+    assert grid.codes.tolist() == list(range(width + 1))
+    assert np.diff(grid.reached).tolist() == [1] * (width + 1)
+
+
+def test_codes_between_whole_numbers_are_counted_with_the_nearest() -> None:
+    column = NumberColumn(Fraction(0), Fraction(4), kind="date")
+    schema = Schema(columns={"k": column}, adjacency=REPLACE, rows=5)
+    values = np.array([0.0, 0.4, 0.6, 1.2, 4.0])
+    grid = _whole_draw(column).grid(ArrayData.from_values(schema, {"k": values}))
+    assert grid.codes.tolist() == [0, 1, 4]
+    assert np.diff(grid.reached).tolist() == [2, 2, 1]
+
+
+def test_whole_numbers_too_far_apart_for_their_codes_are_rounded_when_they_are_out() -> None:
+    column = NumberColumn(Fraction(0), Fraction(10**9), kind="datetime")
+    schema = Schema(columns={"k": column}, adjacency=REPLACE, rows=3)
+    assert column.grid_step == column.step
+    data = ArrayData.from_values(schema, {"k": np.array([0.0, 5e8, 1e9])})
+    question = Quantile(column="k", levels=(0.5,))
+    plan = kng.calibrate(question, schema, Epsilon.parse("100"), "auto")
+    (found,) = plan.draw(data, system_randomness()).value["quantiles"]  # type: ignore[misc]
+    assert isinstance(found["value"], int)
+
+
+def _whole_draw(column: NumberColumn) -> QuantileDraw:
+    def nothing(_grid: GridCodes, _randomness: Randomness) -> list[int]:
+        return []
+
+    return QuantileDraw(name="k", column=column, levels=(), sampler=nothing)

@@ -64,6 +64,8 @@ class ColumnReport(Answer):
     """Values below `lower`, which were moved there."""
     clamped_high: int
     """Values above `upper`, which were moved there."""
+    other: int
+    """Texts that `values` does not list, which the category's `other` stands for."""
 
 
 class ColumnWarning(Answer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -10,12 +11,17 @@ from app.api.requests.base import Request
 from app.domain.columns import MAX_CATEGORY_LENGTH, MAX_MARKERS
 
 Marker = Annotated[str, Field(min_length=1, max_length=MAX_CATEGORY_LENGTH)] | float
+Decimal = Literal[".", ","]
+Thousands = Literal[".", ",", " ", "'"]
+Delimiter = Literal[",", ";", "\t", "|"]
 Markers = Annotated[tuple[Marker, ...], Field(max_length=MAX_MARKERS)]
 
 
-class _Cells(Request):
-    """What every column may say of its cells."""
+class _Column(Request):
+    """What every column may say of itself and of its cells."""
 
+    label: str | None = Field(default=None, examples=["Yearly income of the household"])
+    """What the column is, for people: at most 200 characters."""
     na: Markers = Field(default=(), examples=[["NA", "-99"]])
     """Texts that stand for a missing cell, instead of the data set's own `na`. In a column of
     numbers they are numbers where they read as such."""
@@ -24,10 +30,9 @@ class _Cells(Request):
     or take it as `missing`."""
 
 
-class NumberSpec(_Cells):
-    """A number with declared bounds; values outside are clamped."""
+class _Number(_Column):
+    """What a column of numbers may say besides."""
 
-    type: Literal["number"]
     lower: float = Field(examples=[0])
     """The least value a cell can have, from public knowledge; smaller ones count as this one."""
     upper: float = Field(examples=[5000])
@@ -35,9 +40,51 @@ class NumberSpec(_Cells):
     missing: Literal["reject", "drop"] | float = Field(default="reject", examples=[0])
     """What to do with an empty cell: `reject` the file, `drop` the row (add_remove only), or a
     number to fill in."""
+    unit_of_measure: str | None = Field(default=None, examples=["euros"])
+    """What is counted, for people: at most 200 characters."""
+    decimal: Decimal = Field(default=".", examples=[","])
+    """The sign before decimals, instead of the data set's own `decimal`."""
+    thousands: Thousands | None = Field(default=None, examples=["."])
+    """The sign between groups of three digits, instead of the data set's own `thousands`."""
 
 
-class CategorySpec(_Cells):
+class NumberSpec(_Number):
+    """A number with declared bounds; values outside are clamped."""
+
+    type: Literal["number"]
+
+
+class IntegerSpec(_Number):
+    """A whole number between whole bounds."""
+
+    type: Literal["integer"]
+
+
+class _Time(_Column):
+    """What a column of dates or moments says besides."""
+
+    lower: Annotated[str, Field(max_length=40)] = Field(examples=["1900-01-01"])
+    """The earliest a cell can be, from public knowledge, in ISO 8601; earlier ones count as it."""
+    upper: Annotated[str, Field(max_length=40)] = Field(examples=["2030-01-01"])
+    """The latest a cell can be, from public knowledge, in ISO 8601; later ones count as it."""
+    missing: Annotated[str, Field(max_length=40)] = Field(default="reject", examples=["drop"])
+    """What to do with an empty cell: `reject` the file, `drop` the row (add_remove only), or a date
+    to fill in."""
+
+
+class DateSpec(_Time):
+    """A date, as in 2020-12-31."""
+
+    type: Literal["date"]
+
+
+class DatetimeSpec(_Time):
+    """A moment, as in 2020-12-31T23:59:59Z; without an offset it is one in UTC."""
+
+    type: Literal["datetime"]
+
+
+class CategorySpec(_Column):
     """A closed list of texts."""
 
     type: Literal["category"]
@@ -46,9 +93,12 @@ class CategorySpec(_Cells):
     missing: str = Field(default="reject", examples=["INLAND"])
     """What to do with an empty cell: `reject` the file, `drop` the row (add_remove only), or one of
     the values to fill in."""
+    other: str | None = Field(default=None, examples=["other"])
+    """The value that stands for every text that is not listed. It is added to the values, if it is
+    not among them."""
 
 
-class BooleanSpec(_Cells):
+class BooleanSpec(_Column):
     """True or false; reads true, false, 1 and 0."""
 
     type: Literal["boolean"]
@@ -57,4 +107,13 @@ class BooleanSpec(_Cells):
     value to fill in."""
 
 
-ColumnSpec = Annotated[NumberSpec | CategorySpec | BooleanSpec, Field(discriminator="type")]
+ColumnSpec = Annotated[
+    NumberSpec | IntegerSpec | DateSpec | DatetimeSpec | CategorySpec | BooleanSpec,
+    Field(discriminator="type"),
+]
+
+
+def column_fields(column: ColumnSpec, usual: Mapping[str, object]) -> dict[str, object]:
+    """Return what a column declares; what it leaves open of reading is ``usual``."""
+    open_to = {each: value for each, value in usual.items() if each in type(column).model_fields}
+    return {**open_to, **column.model_dump(exclude_unset=True)}

@@ -6,6 +6,7 @@ is, the domain and the mechanisms decide.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Literal, Self
 
@@ -13,7 +14,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, mo
 
 from app.api.requests.assumptions import AssumeSpec
 from app.api.requests.base import Request
-from app.api.requests.columns import ColumnSpec, Markers
+from app.api.requests.columns import (
+    ColumnSpec,
+    Decimal,
+    Delimiter,
+    Markers,
+    Thousands,
+    column_fields,
+)
 from app.api.requests.values import (
     MAX_NAME_LENGTH,
     Ahead,
@@ -215,6 +223,12 @@ class DatasetSpec(Request):
     """The file's columns that may be asked about, by name; others are not stored."""
     na: Markers = Field(default=(), examples=[["NA", ".", "-99"]])
     """Texts that stand for a missing cell, in every column that has no `na` of its own."""
+    delimiter: Delimiter = Field(default=",", examples=[";"])
+    """What stands between the cells of a CSV file."""
+    decimal: Decimal = Field(default=".", examples=[","])
+    """The sign before a number's decimals."""
+    thousands: Thousands | None = Field(default=None, examples=["."])
+    """The sign between groups of three digits, if there is one."""
     derive: dict[Name, Annotated[str, Field(max_length=LONGEST)] | DeriveSpec] = Field(
         default={}, examples=[{"log_income": "log(income + 1)"}]
     )
@@ -246,10 +260,8 @@ class DatasetSpec(Request):
         Problem
             ``invalid-request`` when it contradicts itself.
         """
-        columns = {
-            name: {"na": self.na} | column.model_dump(exclude_unset=True)
-            for name, column in self.columns.items()
-        }
+        usual = {"na": self.na, "decimal": self.decimal, "thousands": self.thousands}
+        columns = {name: column_fields(column, usual) for name, column in self.columns.items()}
         derive = {
             name: {"expr": wanted} if isinstance(wanted, str) else wanted.model_dump()
             for name, wanted in self.derive.items()
@@ -267,7 +279,7 @@ class DatasetSpec(Request):
         return NewDataset(
             name=self.name,
             description=self.description,
-            columns=parsed,
+            columns=replace(parsed, delimiter=self.delimiter),
             budget=None if self.budget is None else self.budget.epsilon,
             delta=None if self.budget is None else self.budget.delta,
             account=self.account,

@@ -11,6 +11,7 @@ from app.domain.hashing import sha256_hex
 from app.domain.releases import GIVEN_BACK, ReleaseState
 from app.services.datasets.datasets import DatasetFacts
 from app.services.plans.foretold import usefulness_before, usefulness_of
+from app.services.plans.presentation import shown
 from app.services.plans.questions import Question
 from app.store import ReleaseRecord
 from mechanisms.contract import Noise, Outcome, Plan
@@ -77,11 +78,12 @@ def release_answer(
         A number is not finite.
     """
     asked, promised = _FIXED.texts(plan, question)
+    told = shown(outcome, question.statistic, facts.schema)
     begins = _texts(id=record.id, dataset=record.dataset, status="released")
     drawn = _members(
         {
-            "value": outcome.value,
-            "noise": noise_json(outcome.noise),
+            "value": told.value,
+            "noise": noise_json(told.noise),
             "usefulness": usefulness_of(record.plan, question.kinds, outcome),
         }
     )

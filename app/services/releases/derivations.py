@@ -15,11 +15,13 @@ from app.services.datasets.datasets import DatasetFacts, DatasetService
 from app.services.people.keys import Caller
 from app.services.plans.answers import noise_json
 from app.services.plans.plans import PlanService
+from app.services.plans.presentation import counted, shown
 from app.services.plans.questions import read_question, statistic_json
 from app.services.releases.releases import ReleaseService
 from app.store import ReleaseRecord
 from mechanisms.contract import InvalidStatisticError, Noise, Statistic
 from mechanisms.derivations import Released, derive
+from mechanisms.domain import Schema
 
 WORDING = (
     "Post-processing: computed from the released numbers and public facts alone, without the data. "
@@ -68,7 +70,8 @@ def _derivation(
         raise invalid_request("release", "the release has no result to derive from")
     answer = json.loads(record.result)
     try:
-        outcome = derive(statistic, _released(record, answer), facts.schema)
+        outcome = derive(statistic, _released(record, answer, facts.schema), facts.schema)
+        outcome = shown(outcome, statistic, facts.schema)
     except InvalidStatisticError as error:
         place = error.field_name
         raise invalid_request(
@@ -86,16 +89,17 @@ def _derivation(
     }
 
 
-def _released(record: ReleaseRecord, answer: Mapping[str, object]) -> Released:
+def _released(record: ReleaseRecord, answer: Mapping[str, object], schema: Schema) -> Released:
     """Return a stored answer as the mechanisms read it."""
     question = read_question(record.request)
     kept = json.loads(record.plan)
-    noise = answer["noise"]
+    told = counted(answer, question.statistic, schema)
+    noise = told["noise"]
     return Released(
         statistic=question.statistic,
         norm=kept["norm"],
         epsilon=question.epsilon,
-        value=answer["value"],  # type: ignore[arg-type]
-        noise=None if noise is None else Noise(**noise),  # type: ignore[arg-type]
+        value=told["value"],
+        noise=None if noise is None else Noise(**noise),
         details=kept["details"],
     )

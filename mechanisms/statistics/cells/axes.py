@@ -48,7 +48,7 @@ class Axis:
         return [int(count) for count in cells]
 
 
-def axis_of(name: str, column: Column, edges: Sequence[float] | None) -> Axis:
+def axis_of(name: str, column: Column, edges: Sequence[float | str] | None) -> Axis:
     """Return a column's cells; edges are given for a number column, and for no other.
 
     Raises
@@ -67,23 +67,26 @@ def axis_of(name: str, column: Column, edges: Sequence[float] | None) -> Axis:
     return Axis(name, ("false", "true"), np.array([CODE_MAX], dtype=np.int32))
 
 
-def _number_axis(name: str, column: NumberColumn, edges: Sequence[float]) -> Axis:
+def _number_axis(name: str, column: NumberColumn, edges: Sequence[float | str]) -> Axis:
     if not 2 <= len(edges) <= MAX_CELLS + 1:
         raise _invalid(f"give between 2 and {MAX_CELLS + 1} edges")
-    if not all(within(column, edge) for edge in edges):
+    places = [number for edge in edges if (number := column.number_of(edge)) is not None]
+    if len(places) < len(edges):
+        wanted = "numbers" if column.timed is None else "ISO 8601 texts"
+        raise _invalid(f"the edges of {name} are {wanted}")
+    if not all(within(column, place) for place in places):
         raise _invalid("edges must be finite and lie within the column's bounds")
-    codes = column.encode(np.array(edges, dtype=np.float64)).tolist()
+    codes = column.encode(np.array(places, dtype=np.float64)).tolist()
     if any(after <= before for before, after in pairwise(codes)):
         raise _invalid("edges must increase, by more than the column's resolution")
-    texts = [_number_text(edge) for edge in edges]
+    texts = [_edge_text(column, place) for place in places]
     pairs = list(pairwise(texts))
     labels = [f"[{low},{high})" for low, high in pairs[:-1]] + [f"[{pairs[-1][0]},{pairs[-1][1]}]"]
     return Axis(name, tuple(labels), np.array(codes[1:-1], dtype=np.int32))
 
 
-def _number_text(value: float) -> str:
-    text = repr(float(value))
-    return text.removesuffix(".0")
+def _edge_text(column: NumberColumn, value: float) -> str:
+    return repr(float(value)).removesuffix(".0") if column.timed is None else column.shown(value)
 
 
 def _invalid(detail: str) -> InvalidStatisticError:

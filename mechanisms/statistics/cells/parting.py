@@ -43,10 +43,10 @@ class Bands:
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
 
     column: str = field(metadata=meaning("A number column's name.", example="age"))
-    edges: tuple[float, ...] = field(
+    edges: tuple[float | str, ...] = field(
         metadata=meaning(
-            "Increasing edges within the column's bounds: groups `[a, b)`, the last one closed. "
-            "Values outside fall into the end groups.",
+            "Increasing edges within the column's bounds, dates as ISO texts: groups `[a, b)`, the "
+            "last one closed. Values outside fall into the end groups.",
             example=[18, 40, 65],
         )
     )
@@ -166,7 +166,7 @@ def _axis(place: int, asked: str | Bands, schema: Schema) -> Axis:
         raise InvalidStatisticError(error.detail, field_name=f"by[{place}]") from None
 
 
-def merged(by: By) -> tuple[Sequence[str], Mapping[str, tuple[float, ...]]]:
+def merged(by: By) -> tuple[Sequence[str], Mapping[str, tuple[float | str, ...]]]:
     """Return the groups' columns and edges as a histogram takes them."""
     names = tuple(each if isinstance(each, str) else each.column for each in by)
     return names, {each.column: each.edges for each in by if not isinstance(each, str)}

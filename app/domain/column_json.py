@@ -1,0 +1,203 @@
+"""One column of a spec, from JSON and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from functools import partial
+
+from app.domain.columns import (
+    About,
+    BooleanSpec,
+    CategorySpec,
+    ColumnSpec,
+    Fill,
+    InvalidSpecError,
+    Missing,
+    NumberSpec,
+    Reading,
+    json_number,
+    number_at,
+    refuse,
+)
+from mechanisms.domain import NumberKind
+from mechanisms.times import TimeKind, number_of, text_of, time_kind
+
+_Members = dict[str, object]
+_KINDS: Mapping[object, NumberKind] = {
+    "number": "number",
+    "integer": "integer",
+    "date": "date",
+    "datetime": "datetime",
+}
+
+
+def parse_column(column: Mapping[str, object]) -> ColumnSpec:
+    """Read one column of a spec, as it stands in JSON.
+
+    Raises
+    ------
+    InvalidSpecError
+        Anything that is not a sound declaration.
+    """
+    members = dict(column)
+    kind, missing = members.pop("type", None), members.pop("missing", "reject")
+    reading, about = _reading(members), _about(members)
+    if kind in _KINDS and members.keys() == {"lower", "upper"}:
+        return _number(_KINDS[kind], members, missing, reading, about)
+    if kind == "category" and {"values"} <= members.keys() <= {"values", "other"}:
+        values, other = _levels(members["values"], members.get("other"))
+        return CategorySpec(
+            values=values,
+            missing=_missing(missing, _choice),
+            other=other,
+            reading=reading,
+            about=about,
+        )
+    if kind == "boolean" and not members:
+        return BooleanSpec(missing=_missing(missing, _choice), reading=reading, about=about)
+    raise InvalidSpecError(
+        "",
+        "must be a number, an integer, a date or a datetime with lower and upper, a category with "
+        "values, or a boolean",
+    )
+
+
+def _number(
+    kind: NumberKind, members: _Members, missing: object, reading: Reading, about: About
+) -> NumberSpec:
+    read = _reader(kind)
+    lower, upper = _each(
+        lambda: read("lower", members["lower"]), lambda: read("upper", members["upper"])
+    )
+    fill = _missing(missing, partial(read, "missing"))
+    return NumberSpec(
+        lower=lower, upper=upper, missing=fill, kind=kind, reading=reading, about=about
+    )
+
+
+def _levels(values: object, other: object) -> tuple[tuple[str, ...], str | None]:
+    """Return a category's values with the one for all others, which may be listed or not."""
+    if not isinstance(values, list | tuple):
+        raise InvalidSpecError("values", "must be a list of texts")
+    texts = tuple(_text("values", value) for value in values)
+    if other is None:
+        return texts, None
+    name = _text("other", other)
+    return texts if name in texts else (*texts, name), name
+
+
+def column_json(column: ColumnSpec) -> dict[str, object]:
+    """Return the inverse of :func:`parse_column`, ready for JSON."""
+    body: dict[str, object]
+    match column:
+        case NumberSpec():
+            body = {
+                "type": column.kind,
+                "lower": _written(column.kind, column.lower),
+                "upper": _written(column.kind, column.upper),
+            }
+        case CategorySpec():
+            body = {"type": "category", "values": list(column.values)}
+        case BooleanSpec():
+            body = {"type": "boolean"}
+    fill = column.missing.value if isinstance(column.missing, Fill) else column.missing
+    if isinstance(column, NumberSpec) and isinstance(fill, Fraction):
+        body["missing"] = _written(column.kind, fill)
+    else:
+        body["missing"] = fill
+    return body | dict(_more(column))
+
+
+def _more(column: ColumnSpec) -> Iterator[tuple[str, object]]:
+    """Yield what is not by default."""
+    if isinstance(column, CategorySpec) and column.other is not None:
+        yield "other", column.other
+    usual = Reading()
+    for name in ("na", "unreadable", "decimal", "thousands"):
+        value = getattr(column.reading, name)
+        if value != getattr(usual, name):
+            yield name, list(value) if isinstance(value, tuple) else value
+    for name in ("label", "unit_of_measure"):
+        if (text := getattr(column.about, name)) is not None:
+            yield name, text
+
+
+def _reader(kind: NumberKind) -> Callable[[str, object], Fraction]:
+    """Return what reads a bound of such a column."""
+    timed = time_kind(kind)
+    return number_at if timed is None else partial(_time_at, timed)
+
+
+def _time_at(kind: TimeKind, place: str, value: object) -> Fraction:
+    try:
+        if isinstance(value, str):
+            return number_of(kind, value)
+    except ValueError:
+        pass
+    raise InvalidSpecError(place, f"must be a {kind} in ISO 8601, as text")
+
+
+def _written(kind: NumberKind, number: Fraction) -> object:
+    timed = time_kind(kind)
+    return json_number(number) if timed is None else text_of(timed, number)
+
+
+def _each(*readers: Callable[[], Fraction]) -> tuple[Fraction, ...]:
+    """Return what each reads, or raise all that is wrong."""
+    found, faults = [], list[InvalidSpecError]()
+    for read in readers:
+        try:
+            found.append(read())
+        except InvalidSpecError as error:
+            faults.append(error)
+    refuse(faults)
+    return tuple(found)
+
+
+def _reading(members: _Members) -> Reading:
+    na, unreadable = members.pop("na", ()), members.pop("unreadable", "reject")
+    if not isinstance(na, list | tuple):
+        raise InvalidSpecError("na", "must be a list of texts")
+    if unreadable not in ("reject", "missing"):
+        raise InvalidSpecError("unreadable", 'must be "reject" or "missing"')
+    thousands = members.pop("thousands", None)
+    return Reading(
+        na=tuple(map(_marker, na)),
+        unreadable="missing" if unreadable == "missing" else "reject",
+        decimal=_text("decimal", members.pop("decimal", ".")),
+        thousands=None if thousands is None else _text("thousands", thousands),
+    )
+
+
+def _about(members: _Members) -> About:
+    texts = {
+        name: _text(name, value)
+        for name in ("label", "unit_of_measure")
+        if (value := members.pop(name, None)) is not None
+    }
+    return About(**texts)
+
+
+def _marker(value: object) -> str:
+    return value if isinstance(value, str) else str(json_number(number_at("na", value)))
+
+
+def _text(place: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidSpecError(place, "must be text")
+    return value
+
+
+def _choice(value: object) -> bool | str:
+    if isinstance(value, str | bool):
+        return value
+    raise InvalidSpecError("missing", "must be a policy or a value of the column")
+
+
+def _missing(value: object, read: Callable[[object], Fraction | bool | str]) -> Missing:
+    if value == "reject":
+        return "reject"
+    if value == "drop":
+        return "drop"
+    return Fill(read(value))
