@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
+from fractions import Fraction
 
 from mechanisms import composition
 from mechanisms.contract import Plan, Statistic
@@ -63,6 +64,7 @@ def calibrate(
     *,
     mechanism: str = "auto",
     norm: str = "auto",
+    inference: Fraction | None = None,
 ) -> Plan:
     """Return the plan of a release: public facts alone decide it.
 
@@ -72,6 +74,8 @@ def calibrate(
         One the statistic offers, or "auto" for its first.
     norm : str
         One the mechanism offers for it, or "auto".
+    inference : Fraction
+        What share of epsilon a regression's standard errors may cost; None for none of either.
 
     Raises
     ------
@@ -79,7 +83,15 @@ def calibrate(
         The question does not fit the schema, or asks for what is not on offer;
         the message names what is.
     """
-    return calibrate_by(MECHANISMS, statistic, schema, epsilon, mechanism=mechanism, norm=norm)
+    return calibrate_by(
+        MECHANISMS,
+        statistic,
+        schema,
+        epsilon,
+        mechanism=mechanism,
+        norm=norm,
+        inference=inference,
+    )
 
 
 def offers() -> list[Offer]:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
+from mechanisms.geometry.balls import Ball
 from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
 from mechanisms.words import closest_first, listed
@@ -105,12 +107,82 @@ def joined_noise(parts: Sequence[Noise], join: Callable[[Sequence[Json]], Json])
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """One number of an answer, and what is known of the same number of the population.
+
+    Attributes
+    ----------
+    std_error
+        Half the width of the middle 68.3% of where the population's number may be: a standard
+        deviation where that is normal.
+    confidence_95
+        Where the population's number is, sampling error and privacy noise together.
+    noise_95
+        Where the number would have been without privacy noise; None where that is not known.
+    by
+        The group it is of; empty for all records.
+    open
+        Whether the noise says nothing: the interval is all that public bounds allow.
+    """
+
+    term: str
+    estimate: float
+    std_error: float
+    confidence_95: tuple[float, float]
+    noise_95: tuple[float, float] | None = None
+    by: Mapping[str, str] = field(default_factory=dict)
+    open: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inference:
+    """Standard errors and confidence intervals of an answer's numbers, made of it alone.
+
+    ``fit`` holds further numbers that are not in the answer: a regression's R squared and
+    residual variance. ``method`` says how, and on which assumptions; ``cost`` which epsilon of the
+    release was spent on it.
+    """
+
+    terms: tuple[Term, ...]
+    method: str
+    fit: tuple[Term, ...] = ()
+    cost: str = "0"
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """One sanitized answer, ready for JSON."""
 
     value: Json
     noise: Noise | None
+    inference: Inference | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disturbance:
+    """How a released theta solves a disturbed estimating equation, in scaled units.
+
+        grad(theta) + ridge theta + V = 0,   V ~ exp(-rate ||v||_K),
+
+    grad the gradient of the sum of losses, for a theta inside the bound. Exactly so by objective
+    perturbation. By the K-norm gradient mechanism where the curvature hardly changes over the
+    spread of a draw: theta's density is then that of V.
+
+    Attributes
+    ----------
+    ball
+        The name of K.
+    rate
+        Given the l1 norm of theta.
+    bound
+        The limit of that; None for none.
+    """
+
+    ball: Ball
+    ridge: Fraction
+    rate: Callable[[float], float]
+    bound: Fraction | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +208,8 @@ class Plan:
     touches data. ``preview`` takes an assumed row count, which only ratios
     under add-remove need, and answers None where the law depends on the data.
     ``figure`` draws SS Figure 1 as SVG text for a statistic of two coordinates, else None:
-    a preview shows it, and a release need not wait for it.
+    a preview shows it, and a release need not wait for it. ``disturbance`` is what standard
+    errors of a regression follow from, None where no such equation is known.
 
     *What a draw costs.* ``expected_ms`` is about how many milliseconds of one ordinary
     core it takes: a function of public facts alone, measured with the rows spread
@@ -158,6 +231,7 @@ class Plan:
     alternatives: tuple[Alternative, ...] = ()
     figure: Callable[[], str | None] = _no_figure
     details: Json = field(default_factory=dict)
+    disturbance: Disturbance | None = None
 
 
 class Statistic(Protocol):

@@ -37,24 +37,20 @@ from mechanisms.contract import (
     require_numbers,
 )
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.functional.linear import coordinate_noise, rule_of
-from mechanisms.functional.sanitized import equations, regression_outcome
 from mechanisms.grouped import Groups, group_epsilon, group_facts
+from mechanisms.inference.moments import answer, needed_columns
 from mechanisms.knorm import integer_noise
-from mechanisms.privacy import PrivacyLoss, split
-from mechanisms.statistics.additive import (
-    describe_noise,
-    render,
-)
-from mechanisms.statistics.cells.parting import Parting
+from mechanisms.privacy import ONE_ROW, PrivacyLoss, part_of, split
+from mechanisms.statistics.cells.parting import Parting, about_groups
 from mechanisms.statistics.covariance import moment_layout
-from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.questions import Question, check_asked, plain, viewed
 from mechanisms.statistics.readings import ReadStatistic
 from mechanisms.statistics.registry import SINGLE_STATISTICS
-from mechanisms.statistics.second_order import UNIT, Layout, MomentStatistic, Selection
+from mechanisms.statistics.second_order import UNIT, Layout
 from mechanisms.statistics.stack import Stack
+
+_READING_MS, _SIMULATING_MS = 1.0, 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +83,17 @@ def derive(statistic: Statistic, released: Released, schema: Schema) -> Outcome:
         The statistic does not fit the schema, or cannot be derived from the
         release; the message says what can.
     """
+    several = schema.protects.rows
+    if several == 1:
+        return _derive(statistic, released, schema)
+    # each row was planned for at its part of epsilon (mechanisms.people)
+    each = replace(released, epsilon=part_of(released.epsilon, several))
+    outcome = _derive(statistic, each, replace(schema, protects=ONE_ROW))
+    # rows of one person are not drawn independently, which all inference assumes
+    return replace(outcome, inference=None)
+
+
+def _derive(statistic: Statistic, released: Released, schema: Schema) -> Outcome:
     parts = list(_parts(released))
     refusals = []
     for part in parts:
@@ -103,6 +110,16 @@ def derive(statistic: Statistic, released: Released, schema: Schema) -> Outcome:
         "this release does not determine that; from it can be derived: "
         + ("; ".join(text for part in parts if (text := derivable(part, schema))) or "nothing")
     )
+
+
+def deriving_ms(source: Statistic, schema: Schema) -> float:
+    """Return about how many milliseconds of one core it takes to derive from a release of this."""
+    if isinstance(source, Stack):
+        return sum(deriving_ms(part.statistic, schema) for part in source.parts)
+    if not isinstance(source, Moments):
+        return _READING_MS
+    groups = max(about_groups(source.by, schema), 1)
+    return groups * (_SIMULATING_MS + len(source.columns) ** 2)
 
 
 def derivable(released: Released, schema: Schema) -> str:
@@ -140,7 +157,7 @@ def _asked_alike(source: Statistic) -> Iterator[tuple[str, Statistic]]:
 
 def _determines(source: Statistic, wanted: Statistic, schema: Schema) -> bool:
     if isinstance(source, Moments):
-        return _needed(wanted, schema) is not None
+        return needed_columns(wanted, schema) is not None
     return isinstance(wanted, ReadStatistic) and wanted.reading(source, schema) is not None
 
 
@@ -254,41 +271,21 @@ def _with_derived(statistic: Statistic, source: Statistic) -> Statistic:
 # From moments
 
 
-def _needed(statistic: Statistic, schema: Schema) -> tuple[str, ...] | None:
-    """Return the columns whose moments determine the statistic; None where none do."""
-    if isinstance(statistic, LinearRegression):
-        return (*statistic.names, str(statistic.target))
-    return statistic.moment_columns(schema) if isinstance(statistic, MomentStatistic) else None
-
-
 def _from_moments(
     statistic: Statistic, released: Released, source: Moments, schema: Schema
 ) -> Outcome | None:
-    needed = _needed(statistic, schema)
+    needed = needed_columns(statistic, schema)
     if needed is None or not set(needed) <= set(source.columns):
         return None
     layout = moment_layout(source.columns, schema)
     numbers = require_numbers(schema, source.columns, "columns")
-    coordinates = _coordinates(layout, numbers, released.value)
-    chosen = Selection(layout, tuple(source.columns.index(name) for name in needed))
-    noise = integer_noise(layout.space(), str(released.norm), released.epsilon.fraction)
-    if isinstance(statistic, LinearRegression):
-        scaling = statistic.scaling(schema)
-        return regression_outcome(
-            equations(scaling, chosen.sums(coordinates)),
-            scaling,
-            rule_of(statistic),
-            coordinate_noise(noise),
-            seed=str(coordinates).encode(),
-            centred=True,
-        )
-    if not isinstance(statistic, MomentStatistic):
-        return None
-    tree = statistic.from_moments(chosen, [numbers[at] for at in chosen.order], coordinates)
-    laws, unit = noise.describe()
-    return Outcome(
-        value=render(tree, lambda leaf: leaf.number()),
-        noise=describe_noise(tree, laws, unit, centred=True, correlation=noise.correlation),
+    return answer(
+        statistic,
+        needed,
+        layout=layout,
+        coordinates=_coordinates(layout, numbers, released.value),
+        noise=integer_noise(layout.space(), str(released.norm), released.epsilon.fraction),
+        schema=schema,
     )
 
 

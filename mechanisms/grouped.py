@@ -48,6 +48,7 @@ from mechanisms import knorm
 from mechanisms.contract import (
     Calibrate,
     Data,
+    Inference,
     InvalidStatisticError,
     Json,
     Noise,
@@ -217,6 +218,20 @@ class Groups:
         return Outcome(
             value=self.table([outcome.value for outcome in outcomes]),
             noise=self.noise([outcome.noise for outcome in outcomes]),
+            inference=self.inference([outcome.inference for outcome in outcomes]),
+        )
+
+    def inference(self, parts: Sequence[Inference | None]) -> Inference | None:
+        """Return what all groups say of the population, each number with its group's labels."""
+        known = [part for part in parts if part is not None]
+        if not known or len(known) < len(parts):
+            return None
+        labelled = list(zip(self.labels, known, strict=True))
+        return Inference(
+            method=known[0].method,
+            cost=known[0].cost,
+            terms=tuple(replace(term, by=by) for by, part in labelled for term in part.terms),
+            fit=tuple(replace(term, by=by) for by, part in labelled for term in part.fit),
         )
 
     def parts(self, value: Json, noise: Noise | None) -> Iterator[tuple[Json, Noise | None]]:

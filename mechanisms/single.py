@@ -8,6 +8,7 @@ composed of these plans (:mod:`mechanisms.composition`), so that is no entry her
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from functools import partial
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from mechanisms.contract import Calibrate, InvalidStatisticError, Plan, Statisti
 from mechanisms.domain import Schema
 from mechanisms.filtered import plan_filtered
 from mechanisms.grouped import plan_grouped
+from mechanisms.inference.bought import WithInference
 from mechanisms.people import plan_for_people
 from mechanisms.privacy import PrivacyLoss
 from mechanisms.statistics.questions import Question, offered_mechanisms, viewed
@@ -48,6 +50,7 @@ def calibrate_by(
     *,
     mechanism: str,
     norm: str,
+    inference: Fraction | None = None,
 ) -> Plan:
     """Return the plan of a release by one of these mechanisms: see ``catalog.calibrate``."""
     offered = offered_mechanisms(statistic)
@@ -56,7 +59,10 @@ def calibrate_by(
         raise InvalidStatisticError(
             f"{statistic.kind} is released by {', '.join(offered)}", field_name="mechanism"
         )
-    plan = partial(_plan_of_rows, mechanisms[chosen].calibrate)
+    calibrate = mechanisms[chosen].calibrate
+    if inference is not None:
+        calibrate = WithInference(calibrate, inference, schema.protects)
+    plan = partial(_plan_of_rows, calibrate)
     return plan_for_people(plan, statistic, schema, epsilon, norm)
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from app.cli.local import local, settings_of_environment
-from app.cli.remote import REFUSED, as_json_option
+from app.cli.refusals import REFUSED
+from app.cli.remote import as_json_option
 
 if TYPE_CHECKING:
     from app.store import Findings, Reader

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 
+from app.cli.refusals import REFUSED, refusals
 from app.cli.reports import report_lines
-from app.client import ProblemError, ReceiptError, ReleaseDesk, UnreachableError, check_receipt
+from app.client import ReleaseDesk, check_receipt
 from app.client.answers import Answer, Numbers
 from app.client.tables import lines_of
 from app.settings import PREFIX
 
 DEFAULT_URL = "http://127.0.0.1:8000"
-REFUSED, UNREACHABLE = 1, 3
 _AWAITING_REVIEW = "awaiting_review"
 Command = Callable[..., None]
 
@@ -30,6 +29,9 @@ _EPSILON = click.option("--epsilon", required=True, help='The price as a decimal
 _REASON = click.option("--reason", required=True, help="Kept in the ledger.")
 _MECHANISM = click.option("--mechanism", default="auto", show_default=True)
 _NORM = click.option("--norm", default="auto", show_default=True)
+_INFERENCE = click.option(
+    "--inference", metavar="SHARE", help="Share of epsilon for standard errors, such as 1/3."
+)
 _AS_TABLE = click.option(
     "--table", "as_table", is_flag=True, help="Print a line for each number, in columns."
 )
@@ -210,6 +212,7 @@ def releases() -> None:
 @_MECHANISM
 @_NORM
 @click.option("--purpose", help="What the numbers are for, in words for reviewers.")
+@_INFERENCE
 @click.option("--idempotency-key", help="A name for the question, not the one it has by itself.")
 @click.option("--fresh", is_flag=True, help="Ask anew what was asked before, and pay anew.")
 @click.option("--no-wait", is_flag=True, help="Print a job as it is; `releases show` has it later.")
@@ -224,6 +227,7 @@ def releases_ask(
     mechanism: str,
     norm: str,
     purpose: str | None,
+    inference: str | None,
     idempotency_key: str | None,
     fresh: bool,
     no_wait: bool,
@@ -240,6 +244,7 @@ def releases_ask(
         mechanism=mechanism,
         norm=norm,
         purpose=purpose,
+        **_wish(inference),
         fresh=fresh,
         idempotency_key=idempotency_key,
         wait=not no_wait,
@@ -261,12 +266,16 @@ def _say_worth(usefulness: Mapping[str, Any] | None) -> None:
 @releases.command("derive")
 @click.argument("release")
 @click.argument("statistic")
+@click.option("--summary", is_flag=True, help="Print a table with standard errors, as R does.")
 @_AS_TABLE
 @connected
-def releases_derive(desk: ReleaseDesk, *, release: str, statistic: str, as_table: bool) -> None:
+def releases_derive(
+    desk: ReleaseDesk, *, release: str, statistic: str, summary: bool, as_table: bool
+) -> None:
     """Compute STATISTIC (JSON) from RELEASE (an id); free, reads no data."""
     derived = desk.derive(release, _parsed(statistic, "STATISTIC"))
-    _print(derived, derived.model_dump_json(), as_table=as_table)
+    text = derived.summary() if summary else derived.model_dump_json()
+    _print(derived, text, as_table=as_table)
 
 
 @releases.command("preview")
@@ -279,6 +288,7 @@ def releases_derive(desk: ReleaseDesk, *, release: str, statistic: str, as_table
     "--assume",
     help="What to assume of the rows, as JSON: rows, population, r_squared, coefficients.",
 )
+@_INFERENCE
 @_AS_TABLE
 @connected
 def releases_preview(
@@ -287,11 +297,14 @@ def releases_preview(
     dataset: str,
     statistic: str,
     assume: str | None,
+    inference: str | None,
     as_table: bool,
     **choice: str,
 ) -> None:
     """Say how noisy STATISTIC would be, and whether that is worth it; free, reads no data."""
-    options: dict[str, Any] = {} if assume is None else {"assume": _parsed(assume, "--assume")}
+    options = _wish(inference)
+    if assume is not None:
+        options["assume"] = _parsed(assume, "--assume")
     seen = desk.preview(dataset, _parsed(statistic, "STATISTIC"), **choice, **options)
     _say_worth(seen.usefulness)
     _print(seen, seen.model_dump_json(), as_table=as_table)
@@ -374,47 +387,9 @@ def releases_check(desk: ReleaseDesk, *, file: BinaryIO, public_key: BinaryIO | 
         sys.exit(REFUSED)
 
 
-@contextmanager
-def refusals(url: str | None = None) -> Iterator[None]:
-    """Turn the client's errors into sentences on stderr and an exit code."""
-    try:
-        yield
-    except ProblemError as problem:
-        click.echo(f"refused: {problem.status} {problem.code}: {problem.detail}", err=True)
-        for line in _extras(problem):
-            click.echo(f"  {line}", err=True)
-        if problem.remedy is not None:
-            click.echo(problem.remedy, err=True)
-        sys.exit(REFUSED)
-    except ReceiptError as error:
-        click.echo(f"BROKEN: {error}", err=True)
-        sys.exit(REFUSED)
-    except UnreachableError as error:
-        click.echo(str(error), err=True)
-        if url is not None:
-            click.echo(f"Is it at {url}? Choose another with --url or {PREFIX}URL.", err=True)
-        if error.idempotency_key:
-            click.echo(f"ask again with --idempotency-key {error.idempotency_key}", err=True)
-        sys.exit(UNREACHABLE)
-
-
-def _extras(problem: ProblemError) -> Iterator[str]:
-    """Yield what else a refusal says, its faults one by one."""
-    for name, value in problem.extras.items():
-        faults = value if isinstance(value, list) else []
-        if not (faults and all(isinstance(each, dict) for each in faults)):
-            yield f"{name}: {json.dumps(value)}"
-            continue
-        # a fault that is the only one is in the detail already
-        yield from (line for line in map(_fault, faults) if len(faults) > 1 or name == "problems")
-
-
-def _fault(said: Mapping[str, object]) -> str:
-    """Return a fault of a request, or of a row of an upload, as a line."""
-    if said.get("field") is not None:
-        return f"{said['field']}: {said.get('message')}"
-    place = [f"{name} {said[name]}" for name in ("row", "column") if said.get(name) is not None]
-    return f"{', '.join(place) or 'the file'}: {said.get('reason')}"
+def _wish(share: str | None) -> dict[str, Any]:
+    """Return what a request for standard errors adds to a question."""
+    return {} if share is None else {"inference": {"share": share}}
 
 
 def _parsed(text: str, name: str) -> dict[str, object]:

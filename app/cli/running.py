@@ -19,7 +19,7 @@ from app.cli.local import (
     settings_of_environment,
     system_errors,
 )
-from app.cli.remote import refusals
+from app.cli.refusals import refusals
 from app.descriptors import most_accepted, raise_descriptor_limit
 from app.settings import PREFIX, Settings
 

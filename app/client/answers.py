@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 from app.client.errors import ClientError
+from app.client.summary import summary_of
 from app.client.tables import Row, frame_of, html_of, rows_of
 
 
@@ -100,6 +101,10 @@ class Numbers(Answer):
             pandas is not installed.
         """
         return frame_of(self.rows())
+
+    def summary(self) -> str:
+        """Return estimates, standard errors and intervals as a table, as R prints one."""
+        return summary_of(self.members.get("inference"))
 
     def _repr_html_(self) -> str:
         usefulness = self.members.get("usefulness")

@@ -89,10 +89,13 @@ class SanitizedEquations:
         The entries (i, j), i <= j, of (X'X)*.
     xy
         The d entries of (X'y)*.
+    yy
+        (y'y)*; None where the squared target was not released.
     """
 
     xx: Mapping[tuple[int, int], Jet]
     xy: Sequence[Jet]
+    yy: Jet | None = None
 
     @property
     def dimension(self) -> int:
@@ -142,7 +145,7 @@ class CoordinateNoise:
         )
         return max(sum(part**2 for part in parts.values()) + 2 * crossed, 0.0)
 
-    def simulate(self, jets: Sequence[Jet], *, seed: bytes) -> Floats:
+    def simulate(self, jets: Sequence[Jet], *, seed: bytes, replicates: int = REPLICATES) -> Floats:
         """Return simulated noise of numbers linear in the coordinates, (replicates, numbers)."""
         cells = [
             (row, place, float(slope / self.rate))
@@ -152,7 +155,7 @@ class CoordinateNoise:
         rows, places, weights = (np.array(part) for part in zip(*cells, strict=True))
         shape = (len(jets), self.dimension)
         linear = csr_array((weights, (rows, places)), shape=shape)
-        vectors = simulate(self.ball, self.dimension, REPLICATES, seed=seed)
+        vectors = simulate(self.ball, self.dimension, replicates, seed=seed)
         return np.asarray((linear @ vectors.T).T, dtype=np.float64)
 
 
@@ -170,6 +173,7 @@ def equations(
     return SanitizedEquations(
         xx={(i, j): _product(sums, design[i], design[j]) for i in size for j in size if i <= j},
         xy=[_product(sums, row, target) for row in design],
+        yy=_product(sums, target, target) if (target[0], target[0]) in sums else None,
     )
 
 
@@ -245,7 +249,7 @@ def regression_outcome(
     entries = np.vstack([centre, centre + noise.simulate(jets, seed=seed)])
     thetas = solve(*sanitized.matrices(entries), rule, edge)
     value = scaling.unscale([Fraction(float(entry)) for entry in thetas[0]])
-    std, half = _spreads(thetas[1:] - thetas[0], _widths(scaling))
+    std, half = _spreads(thetas[1:] - thetas[0], answer_slopes(scaling))
     answer = {name: float(value[name]) for name in scaling.names}
     ends = {
         name: [_finite(middle - half[place]), _finite(middle + half[place])]
@@ -281,7 +285,7 @@ def _spreads(moved: Floats, widths: Floats) -> tuple[Floats, Floats]:
     return std, half
 
 
-def _widths(scaling: RegressionScaling) -> Floats:
+def answer_slopes(scaling: RegressionScaling) -> Floats:
     """Return the coefficients, in the order of ``scaling.names``, as linear functions of theta."""
     d = scaling.dimension
     origin = scaling.unscale([Fraction(0)] * d)

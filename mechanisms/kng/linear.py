@@ -27,6 +27,7 @@ from fractions import Fraction
 from mechanisms.contract import (
     Alternative,
     Data,
+    Disturbance,
     InvalidStatisticError,
     Outcome,
     Plan,
@@ -150,4 +151,10 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
             "base_measure": f"(1 + ||theta||_1)^-{power}" if power else "Lebesgue",
             "coefficients": dimension,
         },
+        disturbance=Disturbance(
+            ball="linf",
+            ridge=drawn.ridge,
+            rate=lambda length: float(drawn.rate) / (1 + length),
+            bound=drawn.bound,
+        ),
     )

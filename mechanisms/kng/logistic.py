@@ -46,6 +46,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from math import exp, sqrt
 from typing import cast
 
 import numpy as np
@@ -54,6 +55,7 @@ from numpy.typing import NDArray
 from mechanisms.contract import (
     Alternative,
     Data,
+    Disturbance,
     InvalidStatisticError,
     Outcome,
     Plan,
@@ -163,6 +165,7 @@ class LogisticDraw:
 
 def _plan(drawn: LogisticDraw, epsilon: PrivacyLoss) -> Plan:
     adjacency, dimension = drawn.schema.adjacency, drawn.scaling.dimension
+    scale = {"linf": 1.0, "l2": sqrt(dimension), "l1": float(dimension)}[drawn.norm]
     return Plan(
         mechanism="kng",
         norm=drawn.norm,
@@ -197,6 +200,12 @@ def _plan(drawn: LogisticDraw, epsilon: PrivacyLoss) -> Plan:
             "noise": "Not stated: an exact draw from the K-norm gradient law, whose spread depends "
             "on the private curvature; it shrinks as 1 / (rows * epsilon).",
         },
+        disturbance=Disturbance(
+            ball=drawn.norm,
+            ridge=Fraction(0),
+            rate=lambda length: float(drawn.rate) / scale * (1 + exp(-length)),
+            bound=drawn.bound,
+        ),
     )
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import sqrt
 from typing import Protocol, cast
 
-from mechanisms.contract import Alternative, Data, Outcome, Plan, no_noise
+from mechanisms.contract import Alternative, Data, Disturbance, Outcome, Plan, no_noise
 from mechanisms.domain import Schema
 from mechanisms.objectives.losses import Loss, Norm
 from mechanisms.perturbation.calibration import Perturbation
@@ -156,6 +157,20 @@ def _plan(draw: PerturbedFit, schema: Schema, epsilon: PrivacyLoss) -> Plan:
             "tilt_std": draw.loss.tilt_std(draw.norm, float(draw.drawn.epsilon * draw.drawn.q)),
             **draw.details,
         },
+        disturbance=_disturbance(draw),
+    )
+
+
+def _disturbance(draw: PerturbedFit) -> Disturbance | None:
+    """Return the tilt and the ridge; None for a hull's tilt."""
+    if not isinstance(draw.drawn.norm, str):
+        return None
+    rate = float(draw.drawn.epsilon * draw.drawn.q) / sqrt(draw.drawn.sensitivity_squared)
+    return Disturbance(
+        ball=draw.drawn.norm,
+        ridge=draw.drawn.ridge,
+        rate=lambda _length: rate,
+        bound=draw.bound,
     )
 
 

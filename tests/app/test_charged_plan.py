@@ -116,8 +116,8 @@ async def leave(services: Services, store: Store, dataset: str, *, job: bool) ->
 def upgrade(patched: pytest.MonkeyPatch) -> None:
     """Have this version answer `auto` by permute-and-flip, as another one might."""
 
-    def changed(*arguments: Any, mechanism: str, norm: str) -> Any:
-        del mechanism
+    def changed(*arguments: Any, mechanism: str, norm: str, inference: None) -> Any:
+        del mechanism, inference
         return calibrate(*arguments, mechanism="exponential", norm=norm)
 
     patched.setattr(plans, "calibrate", changed)

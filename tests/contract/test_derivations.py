@@ -69,6 +69,52 @@ def test_a_derivation_has_the_contract_s_form(
     assert body["value"].keys() == direct["value"].keys()
     assert body["noise"] is not None
     assert derive(curator, parent["id"], statistic).json() == body
+    numbers = {"linear_regression": "coefficients", "mean": None}
+    inference = body["inference"]
+    assert (inference is not None) == (statistic["kind"] in {*numbers, "correlation"})
+    if statistic["kind"] in numbers:
+        place = numbers[statistic["kind"]]
+        value = body["value"] if place is None else body["value"][place]
+        assert {term["term"]: term["estimate"] for term in inference["terms"]} == value
+        assert inference["cost"] == "0"
+
+
+def test_a_regression_is_told_as_a_table(service: Service, curator: httpx.Client) -> None:
+    """The client prints what the answer says, number by number."""
+    parent = released(curator, str(upload(curator)["id"]))
+    with ReleaseDesk(service.url, ADMIN_KEY) as desk:
+        asked = {"kind": "linear_regression", "target": "food", "features": ["income"]}
+        derived = desk.derive(parent["id"], asked)
+        variance = desk.derive(parent["id"], {"kind": "variance", "columns": ["food"]})
+    assert derived.inference is not None
+    head, *lines = derived.summary().splitlines()
+    assert head.split() == [
+        "estimate",
+        "std.",
+        "error",
+        "t",
+        "value",
+        "95%",
+        "confidence",
+        "95%",
+        "noise",
+    ]
+    told = {line.split()[0]: line.split()[1:3] for line in lines[:4]}
+    for term in [*derived.inference["terms"], *derived.inference["fit"]]:
+        assert told[term["term"]] == [f"{term['estimate']:.4g}", f"{term['std_error']:.4g}"]
+    assert lines[5].startswith("Method: simulated from the noisy moments")
+    assert variance.inference is None
+    assert "no standard errors" in variance.summary()
+
+
+def test_groups_have_terms_with_their_labels(curator: httpx.Client, dataset: str) -> None:
+    by = {"by": ["owner"]}
+    parent = released(curator, dataset, {"kind": "moments", "columns": ["income", "food"], **by})
+    body = derive(curator, parent["id"], {"kind": "mean", "columns": ["food"], **by}).json()
+    DerivationAnswer.model_validate(body, extra="forbid")
+    assert [(term["by"], term["term"]) for term in body["inference"]["terms"]] == [
+        (group["by"], "food") for group in body["value"]["groups"]
+    ]
 
 
 def test_the_numbers_are_numpy_s_and_nothing_is_charged(

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
-from app.cli.remote import REFUSED, UNREACHABLE
+from app.cli.refusals import REFUSED, UNREACHABLE
 from app.vault.vault import Vault
 from tests.app.uploads import DataHere, columns_spec, sample_csv
 from tests.e2e.live import ADMIN_KEY, LiveServer, free_port

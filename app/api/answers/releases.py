@@ -65,6 +65,36 @@ class UsefulnessAnswer(Answer):
     """Which number decides, in words."""
 
 
+class TermAnswer(Answer):
+    """One number, and what is known of the same number of the population."""
+
+    term: str
+    """Which number: a coefficient, column, or pair of columns."""
+    by: dict[str, str] | None = Field(default=None, exclude_if=lambda labels: labels is None)
+    """The group it is of; absent where the answer is about all records."""
+    estimate: float
+    """The number as it was answered."""
+    std_error: float
+    """Its standard error: half the width of the middle 68.3% of where the population's may be."""
+    confidence_95: list[float]
+    """Low and high: where the population's number is, sampling and privacy noise together."""
+    noise_95: list[float] | None
+    """Low and high: where the number would have been without the noise; null where not known."""
+
+
+class InferenceAnswer(Answer):
+    """Standard errors and confidence intervals."""
+
+    terms: list[TermAnswer]
+    """The numbers of the answer."""
+    fit: list[TermAnswer]
+    """Of a regression: `r_squared` and `residual_variance`. Otherwise empty."""
+    method: str
+    """How the intervals were made, what they assume, and which of them say nothing."""
+    cost: str
+    """The epsilon that was spent on them."""
+
+
 class ReviewAnswer(Answer):
     """What became of the review of a release; nulls while it waits for one."""
 
@@ -101,6 +131,9 @@ class ReleaseAnswer(Answer):
     usefulness: UsefulnessAnswer | None = None
     """What the numbers are worth, from public facts and, once released, from themselves. Null where
     it is not known."""
+    inference: InferenceAnswer | None = Field(default=None, exclude_if=lambda made: made is None)
+    """Standard errors and confidence intervals; absent where none were asked for, or there is no
+    result."""
     guarantee: GuaranteeAnswer
     """What the release promises."""
     grid: dict[str, Any]
@@ -136,6 +169,9 @@ class DerivationAnswer(Answer):
     """The numbers, in the shape that a release of this statistic has."""
     noise: NoiseAnswer | None
     """The law of the noise that the numbers inherit; null where it depends on the data."""
+    inference: InferenceAnswer | None
+    """Standard errors and confidence intervals of regressions, means and correlations that were
+    derived from `moments`; null for others."""
     guarantee: GuaranteeAnswer
     """That of the release it was derived from."""
     cost: str

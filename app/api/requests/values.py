@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from fractions import Fraction
 from functools import partial
@@ -16,6 +17,8 @@ from mechanisms.privacy import MAX_EPSILON_NANOS, Epsilon, InvalidEpsilonError
 
 MAX_NAME_LENGTH = 100
 MAX_TEXT_LENGTH = 2_000
+SMALLEST_SHARE = Fraction(1, 100)
+_SHARE = re.compile(r"^(\d{1,6}/\d{1,6}|0?\.\d{1,9})$", re.ASCII)
 
 
 def refusal(message: str) -> PydanticCustomError:
@@ -142,3 +145,32 @@ def _ahead(moment: datetime) -> datetime:
 
 
 Ahead = Annotated[AwareDatetime, AfterValidator(_ahead)]
+
+
+def _read_share(value: object) -> Fraction:
+    if not isinstance(value, str) or not _SHARE.fullmatch(value):
+        raise refusal('must be a share of epsilon as text, such as "1/3" or "0.25"')
+    whole, _, parts = value.partition("/")
+    if parts and int(parts) == 0:
+        raise refusal("must not be divided by zero")
+    share = Fraction(whole) / (int(parts) if parts else 1)
+    if not SMALLEST_SHARE <= share <= 1 - SMALLEST_SHARE:
+        raise refusal("must lie between 0.01 and 0.99")
+    return share
+
+
+Share = Annotated[
+    Fraction,
+    PlainValidator(_read_share),
+    WithJsonSchema(
+        {
+            "title": "Share",
+            "description": "A part of epsilon between 0.01 and 0.99, as text: a fraction or a "
+            "decimal.",
+            "type": "string",
+            "pattern": _SHARE.pattern,
+            "maxLength": 20,
+            "examples": ["1/3"],
+        }
+    ),
+]

@@ -14,7 +14,7 @@ from app.services.plans.foretold import usefulness_before, usefulness_of
 from app.services.plans.presentation import shown
 from app.services.plans.questions import Question
 from app.store import ReleaseRecord
-from mechanisms.contract import Noise, Outcome, Plan
+from mechanisms.contract import Inference, Noise, Outcome, Plan, Term
 from mechanisms.privacy import Epsilon, Guarantee
 
 # made once: json.dumps with these would make one for every call
@@ -51,6 +51,46 @@ def noise_json(noise: Noise | None) -> dict[str, object] | None:
     return {"std": noise.std, "interval_95": noise.interval_95}
 
 
+def inference_json(inference: Inference | None) -> dict[str, object] | None:
+    """Return standard errors and confidence intervals, or null where there are none."""
+    if inference is None:
+        return None
+    return {
+        "terms": [_term_json(term) for term in inference.terms],
+        "fit": [_term_json(term) for term in inference.fit],
+        "method": _method(inference),
+        "cost": inference.cost,
+    }
+
+
+def _term_json(term: Term) -> dict[str, object]:
+    told: dict[str, object] = {"term": term.term}
+    if term.by:
+        told["by"] = dict(term.by)
+    told |= {
+        "estimate": term.estimate,
+        "std_error": term.std_error,
+        "confidence_95": list(term.confidence_95),
+        "noise_95": None if term.noise_95 is None else list(term.noise_95),
+    }
+    return told
+
+
+def _method(inference: Inference) -> str:
+    """Return how the intervals were made, and which of them say nothing."""
+    nothing = [_labelled(term) for term in (*inference.terms, *inference.fit) if term.open]
+    if not nothing:
+        return inference.method
+    return (
+        f"{inference.method}. The noise is too large to say anything of {', '.join(nothing)}: "
+        "there the interval is all that the public bounds allow"
+    )
+
+
+def _labelled(term: Term) -> str:
+    return f"{term.term} ({', '.join(term.by.values())})" if term.by else term.term
+
+
 def plan_json(plan: Plan, epsilon: Epsilon) -> dict[str, object]:
     """Return the public part of a plan."""
     return {
@@ -80,13 +120,14 @@ def release_answer(
     asked, promised = _FIXED.texts(plan, question)
     told = shown(outcome, question.statistic, facts.schema)
     begins = _texts(id=record.id, dataset=record.dataset, status="released")
-    drawn = _members(
-        {
-            "value": told.value,
-            "noise": noise_json(told.noise),
-            "usefulness": usefulness_of(record.plan, question.kinds, outcome),
-        }
-    )
+    members: dict[str, object] = {
+        "value": told.value,
+        "noise": noise_json(told.noise),
+        "usefulness": usefulness_of(record.plan, question.kinds, outcome),
+    }
+    if outcome.inference is not None:
+        members["inference"] = inference_json(outcome.inference)
+    drawn = _members(members)
     ends = _texts(
         requested_by=record.principal,
         created_at=_second(record.created_at),

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from app.store import ReleaseRecord
 
 _MEMBERS = ("mechanism", "norm", "epsilon", "guarantee", "grid", "details")
-_PROSE = frozenset({"reason", "noise", "adjacent_output_space", "design"})
+_PROSE = frozenset({"reason", "noise", "adjacent_output_space", "design", "method"})
 _EXACT = frozenset({"guarantee", "grid"})
 _EXPLAINED = frozenset({"reduction", "protects"})
 """What of a guarantee is in words: how filter and groups were treated, and who is protected. How
@@ -36,10 +36,11 @@ def require_charged_plan(record: ReleaseRecord, *, plan: str, cost: int) -> None
     member that only one of the two plans has is a difference.
 
     What says nothing of the law may differ: sentences (``reason``; in ``details``
-    ``noise`` and ``adjacent_output_space``; the ``design`` follows from the question and the
-    data set, which do not change; ``reduction`` and ``protects`` in the guarantee), and
-    ``job``, since a release keeps the deadline it was promised. Floats in ``details`` may differ
-    in their last digits: they describe, and another processor may round them otherwise.
+    ``noise``, ``adjacent_output_space`` and the ``method`` of standard errors; the ``design``
+    follows from the question and the data set, which do not change; ``reduction`` and
+    ``protects`` in the guarantee), and ``job``, since a release keeps the deadline it was
+    promised. Floats in ``details`` may differ in their last digits: they describe, and another
+    processor may round them otherwise.
 
     Raises
     ------

@@ -35,7 +35,7 @@ from mechanisms.privacy import Adjacency
 T = TypeVar("T")
 
 _MAX_CACHED = 64
-_TOP_LEVEL = frozenset({"statistic", "mechanism", "norm", "epsilon", "assume"})
+_TOP_LEVEL = frozenset({"statistic", "mechanism", "norm", "epsilon", "inference", "assume"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +241,7 @@ def make_plan(facts: DatasetFacts, question: Question) -> Plan:
             question.epsilon,
             mechanism=question.mechanism,
             norm=question.norm,
+            inference=question.inference,
         )
     except InvalidStatisticError as error:
         raise _refusal(error) from None
@@ -258,7 +259,7 @@ def foretell(facts: DatasetFacts, question: Question, assumed: Assumptions) -> F
         return foresee(
             question.statistic,
             facts.schema,
-            question.epsilon,
+            question.spent_on_numbers,
             mechanism=question.mechanism,
             norm=question.norm,
             assumptions=assumed,
@@ -289,7 +290,7 @@ def make_offer(facts: DatasetFacts, question: Question) -> Offer:
         reviewed=reviewed,
         cost=facts.meter.cost(plan.guarantee),
         text=json.dumps(kept, allow_nan=False),
-        answer_bytes=answer_bytes(question.statistic, facts.schema),
+        answer_bytes=answer_bytes(question, facts.schema),
     )
 
 

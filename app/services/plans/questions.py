@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Field, TypeAdapter
@@ -16,7 +17,7 @@ from pydantic import Field, TypeAdapter
 from mechanisms.catalog import STATISTICS
 from mechanisms.contract import Statistic
 from mechanisms.domain import Schema
-from mechanisms.privacy import Epsilon
+from mechanisms.privacy import Epsilon, PrivacyLoss, split
 from mechanisms.statistics.questions import Derived, deriving, planning_ms
 from mechanisms.statistics.stack import Stack
 
@@ -45,13 +46,17 @@ _STATISTIC: TypeAdapter[Any] = TypeAdapter(AnyStatistic)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A statistic, how to draw it, what it may cost, and what it is for, in words for reviewers."""
+    """A statistic, how to draw it, what it may cost, and what it is for, in words for reviewers.
+
+    ``inference`` is the share of epsilon that standard errors may cost, None where none are wanted.
+    """
 
     statistic: Statistic
     mechanism: str
     norm: str
     epsilon: Epsilon
     purpose: str | None = None
+    inference: Fraction | None = None
     canonical: str = field(init=False, repr=False, compare=False)
     """One text for all spellings of this question."""
 
@@ -66,19 +71,36 @@ class Question:
             return tuple(part.statistic.kind for part in self.statistic.parts)
         return (self.statistic.kind,)
 
+    @property
+    def spent_on_numbers(self) -> PrivacyLoss:
+        """Return what of epsilon the numbers are drawn with: all but what standard errors cost.
+
+        By the functional mechanism those cost nothing.
+        """
+        if self.inference is None or self.mechanism == "functional":
+            return self.epsilon
+        return split(self.epsilon, [1 - self.inference, self.inference])[0]
+
     def planning_ms(self, schema: Schema) -> float:
         """Return about how many milliseconds of one core it takes to plan or preview it."""
         return planning_ms(self.statistic, schema, self.mechanism)
 
     def to_json(self) -> dict[str, object]:
-        """Return the question as JSON-ready fields, defaults filled in; a purpose if it has one."""
+        """Return the question as JSON-ready fields, defaults filled in.
+
+        What few questions have is left out of the others, which have the text they always had.
+        """
         asked: dict[str, object] = {
             "statistic": statistic_json(self.statistic),
             "mechanism": self.mechanism,
             "norm": self.norm,
             "epsilon": str(self.epsilon),
         }
-        return asked if self.purpose is None else {**asked, "purpose": self.purpose}
+        if self.purpose is not None:
+            asked["purpose"] = self.purpose
+        if self.inference is not None:
+            asked["inference"] = {"share": str(self.inference)}
+        return asked
 
 
 def with_derived(statistic: Statistic, derive: Mapping[str, str | Derived]) -> Statistic:
@@ -123,4 +145,5 @@ def read_question(canonical: str) -> Question:
         norm=fields["norm"],
         epsilon=Epsilon.parse(fields["epsilon"]),
         purpose=fields.get("purpose"),
+        inference=Fraction(fields["inference"]["share"]) if "inference" in fields else None,
     )

@@ -38,9 +38,10 @@ def require_storable(question: Question, most: int) -> None:
         )
 
 
-def answer_bytes(statistic: Statistic, schema: Schema) -> int:
+def answer_bytes(question: Question, schema: Schema) -> int:
     """Return about how many bytes an answer takes, for a question that fits the schema."""
-    return _BYTES_PER_NUMBER * _numbers(statistic, schema)
+    each = _BYTES_PER_NUMBER * (1 if question.inference is None else 2)
+    return each * _numbers(question.statistic, schema)
 
 
 def _numbers(statistic: Statistic, schema: Schema) -> int:

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from app.domain.problems import invalid_request
 from app.services.datasets.datasets import DatasetFacts, DatasetService
 from app.services.people.keys import Caller
-from app.services.plans.answers import noise_json
+from app.services.plans.answers import inference_json, noise_json
 from app.services.plans.plans import PlanService
 from app.services.plans.presentation import counted, shown
 from app.services.plans.questions import read_question, statistic_json
 from app.services.releases.releases import ReleaseService
 from app.store import ReleaseRecord
 from mechanisms.contract import InvalidStatisticError, Noise, Statistic
-from mechanisms.derivations import Released, derive
+from mechanisms.derivations import Released, derive, deriving_ms
 from mechanisms.domain import Schema
 
 WORDING = (
@@ -59,7 +59,8 @@ class DerivationService:
             facts,
             statistic,
             person=caller.person,
-            expected_ms=asked.planning_ms(facts.schema),
+            expected_ms=asked.planning_ms(facts.schema)
+            + deriving_ms(asked.statistic, facts.schema),
         )
 
 
@@ -83,6 +84,7 @@ def _derivation(
         "statistic": statistic_json(statistic),
         "value": outcome.value,
         "noise": noise_json(outcome.noise),
+        "inference": inference_json(outcome.inference),
         "guarantee": answer["guarantee"],
         "cost": "0",
         "reason": WORDING,

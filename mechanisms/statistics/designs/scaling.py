@@ -14,7 +14,7 @@ theta = ([intercept,] one entry per feature, in the order asked for).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -151,6 +151,22 @@ class RegressionScaling:
         for slope, column in zip(slopes, self.features, strict=True):
             answer[column.name] = slope * width / column.width
         return answer
+
+    def scaled(self, coefficients: Mapping[str, Fraction]) -> list[Fraction]:
+        """Return the theta that these coefficients in column units stand for, exactly."""
+        centre = Fraction(0) if self.target is None else self.target.centre
+        width = Fraction(1) if self.target is None else self.target.width
+        slopes = [coefficients[column.name] * column.width / width for column in self.features]
+        if not self.intercept:
+            return slopes
+        shift = sum(
+            (
+                slope * column.centre / column.width
+                for slope, column in zip(slopes, self.features, strict=True)
+            ),
+            Fraction(0),
+        )
+        return [(coefficients[INTERCEPT] - centre) / width + shift, *slopes]
 
     def released(self, theta: Sequence[Fraction]) -> Outcome:
         """Return the answer made of sanitized coefficients, whose noise has no stated law."""

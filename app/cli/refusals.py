@@ -1,0 +1,58 @@
+"""What a command says, and ends with, where the service refuses or cannot be reached."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import click
+
+from app.client import ProblemError, ReceiptError, UnreachableError
+from app.settings import PREFIX
+
+REFUSED, UNREACHABLE = 1, 3
+
+
+@contextmanager
+def refusals(url: str | None = None) -> Iterator[None]:
+    """Turn the client's errors into sentences on stderr and an exit code."""
+    try:
+        yield
+    except ProblemError as problem:
+        click.echo(f"refused: {problem.status} {problem.code}: {problem.detail}", err=True)
+        for line in _extras(problem):
+            click.echo(f"  {line}", err=True)
+        if problem.remedy is not None:
+            click.echo(problem.remedy, err=True)
+        sys.exit(REFUSED)
+    except ReceiptError as error:
+        click.echo(f"BROKEN: {error}", err=True)
+        sys.exit(REFUSED)
+    except UnreachableError as error:
+        click.echo(str(error), err=True)
+        if url is not None:
+            click.echo(f"Is it at {url}? Choose another with --url or {PREFIX}URL.", err=True)
+        if error.idempotency_key:
+            click.echo(f"ask again with --idempotency-key {error.idempotency_key}", err=True)
+        sys.exit(UNREACHABLE)
+
+
+def _extras(problem: ProblemError) -> Iterator[str]:
+    """Yield what else a refusal says, its faults one by one."""
+    for name, value in problem.extras.items():
+        faults = value if isinstance(value, list) else []
+        if not (faults and all(isinstance(each, dict) for each in faults)):
+            yield f"{name}: {json.dumps(value)}"
+            continue
+        # a fault that is the only one is in the detail already
+        yield from (line for line in map(_fault, faults) if len(faults) > 1 or name == "problems")
+
+
+def _fault(said: Mapping[str, object]) -> str:
+    """Return a fault of a request, or of a row of an upload, as a line."""
+    if said.get("field") is not None:
+        return f"{said['field']}: {said.get('message')}"
+    place = [f"{name} {said[name]}" for name in ("row", "column") if said.get(name) is not None]
+    return f"{', '.join(place) or 'the file'}: {said.get('reason')}"

@@ -1,0 +1,43 @@
+"""Standard errors and confidence intervals as a table, as R prints a regression's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
+from typing import Any
+
+_HEAD = ("", "estimate", "std. error", "t value", "95% confidence", "95% noise")
+_WIDTH = 88
+_NONE = "no standard errors: they were not asked for, or the numbers do not tell them"
+
+
+def summary_of(inference: Mapping[str, Any] | None) -> str:
+    """Return an answer's ``inference`` as text: a line for each number, then how it was made."""
+    if inference is None:
+        return _NONE
+    rows = [_HEAD, *map(_row, [*inference["terms"], *inference["fit"]])]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [*_aligned(rows, widths), "", *wrap(f"Method: {inference['method']}", _WIDTH)]
+    return "\n".join(lines)
+
+
+def _row(term: Mapping[str, Any]) -> tuple[str, ...]:
+    error = term["std_error"]
+    return (
+        " ".join([*(term.get("by") or {}).values(), term["term"]]),
+        f"{term['estimate']:.4g}",
+        f"{error:.4g}",
+        f"{term['estimate'] / error:.2f}" if error else "",
+        _interval(term["confidence_95"]),
+        "" if term["noise_95"] is None else _interval(term["noise_95"]),
+    )
+
+
+def _interval(ends: Sequence[float]) -> str:
+    return f"[{ends[0]:.4g}, {ends[1]:.4g}]"
+
+
+def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> Iterator[str]:
+    for name, *cells in rows:
+        numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+        yield "  ".join([name.ljust(widths[0]), *numbers]).rstrip()

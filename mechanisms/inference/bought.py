@@ -1,0 +1,269 @@
+r"""Standard errors for a share of epsilon, of regressions that release coefficients alone.
+
+    release theta by its mechanism, (1 - s) epsilon-DP, then
+    Y = T(D; theta) + V by the K-norm mechanism, s epsilon-DP given theta,
+
+s a public share; T is what tells how uncertain theta is: the curvature of the logistic loss at
+theta (:mod:`mechanisms.inference.curvature`), or the moments of all columns of a linear regression,
+which do not depend on theta.
+
+**Privacy.** Let D, D' be neighbours, under whatever change the mechanisms are planned for. Given
+theta = t, which is public, T(.; t) is a function of the records whose sensitivity does not depend
+on t, so the law of Y given t changes by at most exp(s epsilon); that of theta by at most
+exp((1 - s) epsilon). For an event E with sections E_t,
+
+    P((theta, Y) in E | D) = int P(Y in E_t | D, t) P(dt | D)
+        <= int exp(s epsilon) P(Y in E_t | D', t) exp((1 - s) epsilon) P(dt | D')
+         = exp(epsilon) P((theta, Y) in E | D').
+
+This is composition (Dwork & Roth 2014, Corollary 3.15) where the second part may look at what the
+first released. It is exactly epsilon, as the parts are exact fractions of it. In zCDP the costs add
+up likewise (Bun & Steinke 2016, Lemma 1.7). Standard errors are functions of (theta, Y) and of
+public facts: post-processing.
+
+*The functional mechanism* sanitizes moments anyway. With those of the target's square among them
+its coefficients have standard errors at no further cost: the whole epsilon is spent on the moments
+of all columns, and the coefficients are derived from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import cast
+
+import numpy as np
+
+from mechanisms.contract import (
+    Calibrate,
+    Data,
+    InvalidStatisticError,
+    Outcome,
+    Plan,
+    Statistic,
+)
+from mechanisms.domain import Schema
+from mechanisms.exact.arrays import Floats
+from mechanisms.functional.linear import coordinate_noise
+from mechanisms.functional.sanitized import equations
+from mechanisms.inference.curvature import Curvature
+from mechanisms.inference.disturbed import Curved, Disturbed
+from mechanisms.inference.evidence import Simulation
+from mechanisms.inference.least_squares import Fits, Spectra, Sums
+from mechanisms.inference.moments import answer, needed_columns
+from mechanisms.inference.regression import METHOD as LINEAR
+from mechanisms.knorm import THEOREM, IntegerNoise, draw_coordinates, integer_noise, plan_form
+from mechanisms.privacy import EpsilonShare, PrivacyLoss, Protected, pure_rho, split
+from mechanisms.randomness import Randomness
+from mechanisms.statistics.additive import AdditiveForm
+from mechanisms.statistics.covariance import moment_layout
+from mechanisms.statistics.designs.scaling import RegressionScaling
+from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.logistic_regression import LogisticRegression
+from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.second_order import Layout
+
+COMPOSITION = "Dwork & Roth 2014, Corollary 3.15 (composition), with exact shares of epsilon"
+MOST_COEFFICIENTS = 30
+_MS_PER_CELL = 2e-5
+
+
+@dataclass(frozen=True, slots=True)
+class WithInference:
+    """A mechanism's ``calibrate``, whose regressions have standard errors.
+
+    ``share`` is what of epsilon the second release may lose, between 0 and 1; ``protects`` whose
+    rows are protected.
+    """
+
+    calibrate: Calibrate
+    share: Fraction
+    protects: Protected
+
+    def __call__(
+        self, statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str, /
+    ) -> Plan:
+        """Return the plan, epsilon-DP as a whole.
+
+        Raises
+        ------
+        InvalidStatisticError
+            What the mechanism raises; standard errors are not offered for this.
+        """
+        second = _SECOND.get(type(statistic))
+        if second is None:
+            raise _refused(
+                "standard errors are offered for linear_regression and logistic_regression"
+            )
+        if self.protects.rows > 1:
+            raise _refused(
+                "standard errors take rows to be drawn independently, and here a person may have "
+                "several"
+            )
+        rest, own = split(epsilon, [1 - self.share, self.share])
+        plan = self.calibrate(statistic, schema, rest, norm)
+        if plan.mechanism == "functional":
+            whole = self.calibrate(statistic, schema, epsilon, norm)
+            return _sanitized(cast(LinearRegression, statistic), schema, epsilon, whole)
+        if plan.disturbance is None:
+            raise _refused(f"standard errors are not offered by {plan.mechanism} with this norm")
+        scaling = cast(LinearRegression | LogisticRegression, statistic).scaling(schema)
+        if scaling.dimension > MOST_COEFFICIENTS:
+            raise _refused(
+                f"standard errors are offered for at most {MOST_COEFFICIENTS} coefficients"
+            )
+        curved = second(statistic, schema, own)
+        law = Disturbed(scaling=scaling, disturbance=plan.disturbance, curved=curved, cost=str(own))
+        return _together(plan, law, schema, epsilon, own)
+
+
+def _together(
+    plan: Plan, law: Disturbed, schema: Schema, epsilon: PrivacyLoss, own: EpsilonShare
+) -> Plan:
+    """Return the plan of both releases."""
+    guarantee, curved = plan.guarantee, law.curved
+    read = _MS_PER_CELL * schema.row_bound * law.scaling.dimension**2
+    return replace(
+        plan,
+        guarantee=replace(
+            guarantee,
+            epsilon=epsilon,
+            sensitivity=f"{guarantee.sensitivity}; {curved.sensitivity}",
+            sensitivity_unit=f"{guarantee.sensitivity_unit}; for standard errors "
+            f"{curved.sensitivity_unit}",
+            theorem=f"{guarantee.theorem}; {THEOREM}; {COMPOSITION}",
+            rho=guarantee.zcdp + pure_rho(own),
+        ),
+        draw=InferredDraw(plan.draw, law),
+        expected_ms=plan.expected_ms + read,
+        details={**plan.details, "inference": _facts(curved.method, own)},
+    )
+
+
+def _refused(detail: str) -> InvalidStatisticError:
+    return InvalidStatisticError(detail, field_name="inference")
+
+
+def _facts(method: str, own: EpsilonShare | None) -> dict[str, object]:
+    """Return what a plan says of its standard errors."""
+    return {"cost": "0" if own is None else str(own), "method": method}
+
+
+@dataclass(frozen=True, slots=True)
+class InferredDraw:
+    """Draws the coefficients, then at them what their standard errors need."""
+
+    draw: Callable[[Data, Randomness], Outcome]
+    law: Disturbed
+
+    def __call__(self, data: Data, randomness: Randomness) -> Outcome:
+        """Return one release."""
+        outcome = self.draw(data, randomness)
+        coefficients = cast(dict[str, float], outcome.value["coefficients"])
+        theta = self.law.scaling.scaled({name: Fraction(v) for name, v in coefficients.items()})
+        vector = self.law.curved.draw(theta, data, randomness)
+        simulated = Simulation(
+            noise=coordinate_noise(self.law.curved.noise),
+            seed=repr((coefficients, vector)).encode(),
+        )
+        return replace(outcome, inference=self.law.infer(coefficients, vector, simulated))
+
+
+# Second releases
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MomentsBeside:
+    """The moments of a linear regression's columns."""
+
+    scaling: RegressionScaling
+    layout: Layout
+    form: AdditiveForm
+    noise: IntegerNoise
+    sensitivity: str
+    sensitivity_unit: str
+    method: str = LINEAR
+
+    @classmethod
+    def build(cls, statistic: Statistic, schema: Schema, epsilon: PrivacyLoss) -> _MomentsBeside:
+        asked = cast(LinearRegression, statistic)
+        columns = (*asked.names, str(asked.target))
+        form = Moments(columns=columns).additive(schema)
+        plan = plan_form(form, schema, epsilon, "auto")
+        return cls(
+            scaling=asked.scaling(schema),
+            layout=moment_layout(columns, schema),
+            form=form,
+            noise=integer_noise(form.space, str(plan.norm), epsilon.fraction),
+            sensitivity=plan.guarantee.sensitivity,
+            sensitivity_unit=plan.guarantee.sensitivity_unit,
+        )
+
+    def draw(
+        self, _theta: Sequence[Fraction], data: Data, randomness: Randomness
+    ) -> list[Fraction]:
+        """Return the noisy moments."""
+        return draw_coordinates(self.form, self.noise, data, randomness)
+
+    def possible(self, vector: Sequence[Fraction], simulated: Simulation) -> tuple[Spectra, Floats]:
+        """Return the spectra of 2 X'X, and scores 2 X'e."""
+        sums = self.layout.sums(vector)
+        sanitized = equations(self.scaling, sums)
+        if sanitized.yy is None:
+            raise ValueError("all squares are released")
+        jets = [*sanitized.jets(), sanitized.yy, sums[0, 0]]
+        fits = Fits.of(Sums.of(sanitized, simulated.possible(jets)), simulated)
+        errors = simulated.normals("errors", self.scaling.dimension)
+        scores = fits.spectra.times(2 * np.sqrt(fits.variance[:, None]) * errors, 0.5)
+        return Spectra(values=2 * fits.spectra.values, vectors=fits.spectra.vectors), scores
+
+
+def _curvature(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss) -> Curvature:
+    asked = cast(LogisticRegression, statistic)
+    return Curvature.calibrated(
+        asked.scaling(schema), schema, epsilon, read=(*asked.names, asked.rule(schema).column)
+    )
+
+
+_SECOND: Mapping[type[Statistic], Callable[[Statistic, Schema, PrivacyLoss], Curved]] = {
+    LinearRegression: _MomentsBeside.build,
+    LogisticRegression: _curvature,
+}
+
+
+# The functional mechanism
+
+
+def _sanitized(
+    statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, plan: Plan
+) -> Plan:
+    """Return the plan of coefficients derived from the moments of all columns."""
+    columns = needed_columns(statistic, schema) or ()
+    form, layout = Moments(columns=columns).additive(schema), moment_layout(columns, schema)
+    drawn = plan_form(form, schema, epsilon, str(plan.norm))
+    noise = integer_noise(form.space, str(plan.norm), epsilon.fraction)
+
+    def draw(data: Data, randomness: Randomness) -> Outcome:
+        coordinates = draw_coordinates(form, noise, data, randomness)
+        outcome = answer(
+            statistic, columns, layout=layout, coordinates=coordinates, noise=noise, schema=schema
+        )
+        if outcome is None:
+            raise ValueError("moments determine a linear regression")
+        return outcome
+
+    return replace(
+        plan,
+        guarantee=replace(drawn.guarantee, theorem=plan.guarantee.theorem),
+        grid=drawn.grid,
+        draw=draw,
+        expected_ms=plan.expected_ms + drawn.expected_ms,
+        alternatives=(),
+        details={
+            **plan.details,
+            "sanitized_moments": form.space.dimension,
+            "adjacent_output_space": form.space.description,
+            "inference": _facts(LINEAR, None),
+        },
+    )

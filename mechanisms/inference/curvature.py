@@ -1,0 +1,177 @@
+r"""The curvature of the logistic loss at a released theta, as an additive statistic.
+
+    T(D) = sum_i w(x_i'theta) x_i x_i',   w(t) = 4 sigma(t) (1 - sigma(t)) in [0, 1],
+
+the d (d + 1) / 2 entries j <= k, a quarter of which is the Hessian. Theta is public by now: it has
+been released.
+
+*Integers.* Each factor is one of a record alone, and an integer: columns are rounded to multiples
+of 1/N, N = 2**10; x'theta is an exact integer sum of those with theta rounded to a public grid, cut
+to multiples of 1/64 in [-16, 16]; w is read there from a public table of multiples of 1/N. So
+|contribution| <= N**3, and no float has a say: products are summed as floats that hold integers
+below 2**53.
+
+**Sensitivity.** In units of N**3 a square w x_j**2 lies in [0, 1], a product in [-1, 1].
+
+- replace-one: with squares taken twice every entry moves by at most 2, and so it does where a
+  record may come or go as well (a filter): 2 w x_j**2 <= 2.
+- add-remove: with squares taken once every entry moves by at most 1.
+
+The differences lie in that cube, which is drawn from in the l-infinity norm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations_with_replacement
+from math import exp
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.contract import Block, Data
+from mechanisms.domain import CODE_BITS, Schema
+from mechanisms.exact.arrays import Floats
+from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space
+from mechanisms.inference.evidence import Simulation
+from mechanisms.inference.least_squares import Spectra
+from mechanisms.knorm import IntegerNoise, integer_noise
+from mechanisms.privacy import Adjacency, PrivacyLoss
+from mechanisms.randomness import Randomness
+from mechanisms.statistics.designs.rows import scaled_codes
+from mechanisms.statistics.designs.scaling import RegressionScaling
+
+_BITS = 10  # N = 2**10
+_HALF = 1 << (CODE_BITS - _BITS - 1)
+_THETA_BITS, _TABLE_BITS = 12, 6
+_REACH, _LARGEST_THETA = 16, 1 << 10
+_CHUNK = 1 << 18  # rows: their sums of products stay integers below 2**53
+
+
+METHOD = (
+    "simulated from the law of the released coefficients and the noisy curvature of the loss at "
+    "them, for rows that are drawn independently and a logistic model that holds; sampling and "
+    "privacy noise together; to first order; values outside their bounds count as the bound"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curvature:
+    """T of one regression and its noise: the curvature, which is the score's covariance too.
+
+    ``read`` are the columns a draw reads.
+    """
+
+    scaling: RegressionScaling
+    replaced: bool
+    read: tuple[str, ...]
+    space: AdjacentOutputSpace
+    noise: IntegerNoise
+    method: str = METHOD
+
+    @classmethod
+    def calibrated(
+        cls,
+        scaling: RegressionScaling,
+        schema: Schema,
+        epsilon: PrivacyLoss,
+        *,
+        read: tuple[str, ...],
+    ) -> Self:
+        """Return T with noise that makes it epsilon-DP at any theta."""
+        replaced = schema.adjacency is Adjacency.REPLACE_ONE
+        space = cube_space(
+            scaling.dimension * (scaling.dimension + 1) // 2,
+            half_width=Fraction(2 if replaced else 1),
+            unit=1 << (3 * _BITS),
+            unit_name="largest curvatures of one record",
+            description="a cube: every entry of the curvature moves by as much as one record can",
+        )
+        noise = integer_noise(space, "linf", epsilon.fraction)
+        return cls(scaling=scaling, replaced=replaced, read=read, space=space, noise=noise)
+
+    @property
+    def sensitivity(self) -> str:
+        """Return Delta_inf as text."""
+        return self.space.text("linf")
+
+    @property
+    def sensitivity_unit(self) -> str:
+        """Return what it is counted in."""
+        return f"{self.space.unit_name}, in the linf norm"
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Return the entries (j, k), j <= k, in the vector's order."""
+        return tuple(combinations_with_replacement(range(self.scaling.dimension), 2))
+
+    def draw(self, theta: Sequence[Fraction], data: Data, randomness: Randomness) -> list[Fraction]:
+        """Return T(D; theta) + V: the private step, all of it."""
+        added, steps = self.noise.draw(randomness), self.noise.refinement
+        return [
+            Fraction(exact * steps + error, steps)
+            for exact, error in zip(self.total(theta, data), added, strict=True)
+        ]
+
+    def total(self, theta: Sequence[Fraction], data: Data) -> list[int]:
+        """Return T(D) at theta, exactly; private."""
+        steps = np.array([_on_grid(entry) for entry in theta], dtype=np.int64)
+        table = _table()
+        size = self.scaling.dimension
+        total = np.zeros((size, size), dtype=object)
+        for block in data.blocks(self.read):
+            rows = self._rows(block)
+            for start in range(0, len(rows), _CHUNK):
+                part = rows[start : start + _CHUNK]
+                weights = table[_places(part @ steps)]
+                floats = part.astype(np.float64)
+                product = (floats * weights[:, None]).T @ floats
+                total = total + np.rint(product).astype(np.int64).astype(object)
+        doubled = 2 if self.replaced else 1
+        return [int(total[j, k]) * (doubled if j == k else 1) for j, k in self.pairs]
+
+    def _rows(self, block: Block) -> NDArray[np.int64]:
+        """Return the scaled columns as multiples of 1 / N."""
+        columns = [
+            (scaled_codes(column, block[column.name]) + _HALF) >> (CODE_BITS - _BITS)
+            for column in self.scaling.features
+        ]
+        if self.scaling.intercept:
+            columns.insert(0, np.full(len(block[self.read[0]]), 1 << _BITS, dtype=np.int64))
+        return np.column_stack(columns)
+
+    def possible(self, vector: Sequence[Fraction], simulated: Simulation) -> tuple[Spectra, Floats]:
+        """Return what the Hessian may be, and a score of that covariance for each."""
+        unit, size = 4 << (3 * _BITS), self.scaling.dimension
+        noise = simulated.noises() / unit
+        hessians = np.empty((simulated.replicates, size, size))
+        for place, (j, k) in enumerate(self.pairs):
+            entry = float(vector[place] / unit) - noise[:, place]
+            if j == k and self.replaced:
+                entry = entry / 2
+            hessians[:, j, k] = hessians[:, k, j] = entry
+        spectra = Spectra.of(hessians)
+        return spectra, spectra.times(simulated.normals("scores", size), 0.5)
+
+
+def _on_grid(entry: Fraction) -> int:
+    most = _LARGEST_THETA << _THETA_BITS
+    return min(max(round(entry * (1 << _THETA_BITS)), -most), most)
+
+
+def _places(products: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where in the table a record's x'theta is, of products in units of both grids."""
+    cut = products >> (_BITS + _THETA_BITS - _TABLE_BITS)
+    most = _REACH << _TABLE_BITS
+    return np.asarray(np.clip(cut, -most, most - 1) + most, dtype=np.int64)
+
+
+def _table() -> Floats:
+    """Return w at the middles of its cells, as multiples of 1 / N."""
+    cells = range(-_REACH << _TABLE_BITS, _REACH << _TABLE_BITS)
+    middles = ((cell + 0.5) / (1 << _TABLE_BITS) for cell in cells)
+    weights = [4 * exp(-abs(t)) / (1 + exp(-abs(t))) ** 2 for t in middles]
+    return np.array([float(min(round(weight * (1 << _BITS)), 1 << _BITS)) for weight in weights])

@@ -1,0 +1,153 @@
+"""What an inference is made of: sanitized moments, the law of their noise, and an answer.
+
+*The argument.* Let S* = S + V be the released sums, V of a law that is known exactly and symmetric.
+What the sums may have been is described by ``S* - V'`` with V' simulated, and the population's
+number by what the statistic's model makes of each of those. The 2.5% and 97.5% points of that are
+the interval.
+
+For a ratio of two sums, as the slope of one line is, the interval is Fieller's (1954), and exact
+however large the noise is. The true ratio t makes ``S1* - t S2*`` equal to the noise V1 - t V2,
+whose law is known; t is in the interval where that is no rare value of it. In particular the
+bias that noise in X'X gives to slopes is not in the interval. For several columns it is a
+generalised fiducial distribution (Hannig, Iyer, Lai & Lee 2016), which ``studies/coverage.py``
+measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaincinv, ndtri
+
+from mechanisms.contract import Inference, Noise, Outcome, Statistic, Term
+from mechanisms.domain import NumberColumn, Schema
+from mechanisms.exact.arrays import Floats
+from mechanisms.functional.sanitized import CoordinateNoise
+from mechanisms.geometry.balls import TAIL
+from mechanisms.geometry.simulation import hashed_uniforms, simulate
+from mechanisms.statistics.second_order import Jet
+
+_CELLS = 4_000_000  # of simulated noise: a second or so
+_LEAST, _MOST = 400, 2_000
+_ONE_SIGMA = 0.158655  # of a normal variable lies below minus one standard deviation
+_LARGEST = 1e300  # JSON has no infinity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """Simulated numbers made of a public seed: the same one gives the same numbers."""
+
+    noise: CoordinateNoise
+    seed: bytes
+
+    @property
+    def replicates(self) -> int:
+        """Return how many simulated sums there are: fewer where each is long."""
+        return min(max(_CELLS // self.noise.dimension, _LEAST), _MOST)
+
+    def possible(self, jets: Sequence[Jet]) -> Floats:
+        """Return what noisy sums may have been without noise, shape (replicates, sums)."""
+        centre = np.array([float(jet.value) for jet in jets])
+        noise = self.noise.simulate(jets, seed=self.seed, replicates=self.replicates)
+        return np.asarray(centre - noise, dtype=np.float64)
+
+    def noises(self) -> Floats:
+        """Return noise of the coordinates themselves, shape (replicates, m)."""
+        m = self.noise.dimension
+        return simulate(self.noise.ball, m, self.replicates, seed=self.seed) / float(
+            self.noise.rate
+        )
+
+    def normals(self, part: str, columns: int) -> Floats:
+        """Return standard normal numbers, shape (replicates, columns)."""
+        u = hashed_uniforms(self.seed + part.encode(), self.replicates * columns)
+        return np.asarray(ndtri(u).reshape(self.replicates, columns), dtype=np.float64)
+
+    def chi_squares(self, part: str, degrees: Floats) -> Floats:
+        """Return chi-square numbers, one of each of so many degrees of freedom."""
+        u = hashed_uniforms(self.seed + part.encode(), self.replicates)
+        return np.asarray(2 * gammaincinv(degrees / 2, u), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Everything public that an inference from moments may use.
+
+    Attributes
+    ----------
+    names, numbers
+        The columns, and their bounds, in the order of the sums.
+    sums
+        The noisy sums of products of (1, codes / F), by their places: see ``Layout.sums``.
+    simulated
+        Seeded by the sanitized numbers.
+    outcome
+        The answer made of these sums, and its noise.
+    """
+
+    schema: Schema
+    names: tuple[str, ...]
+    numbers: Sequence[NumberColumn]
+    sums: Mapping[tuple[int, int], Jet]
+    simulated: Simulation
+    outcome: Outcome
+
+
+Infer = Callable[[Statistic, Evidence], Inference | None]
+"""What an answer made of moments says of the population; None where they do not tell."""
+
+
+def term(
+    name: str,
+    estimate: float,
+    possible: Floats,
+    limits: tuple[float, float],
+    noise_95: tuple[float, float] | None = None,
+) -> Term:
+    """Return what simulated numbers say of one of the population.
+
+    Parameters
+    ----------
+    possible
+        The simulated numbers; NaN where sums say nothing, which counts as far below and far above.
+    limits
+        Public: between them the number is, whatever is released.
+    """
+    low, high = (min(max(end, -_LARGEST), _LARGEST) for end in limits)
+    ends = spread_of(possible, limits)
+    middle = spread_of(possible, limits, outside=2 * _ONE_SIGMA)
+    return Term(
+        term=name,
+        estimate=estimate,
+        std_error=middle[1] / 2 - middle[0] / 2,
+        confidence_95=(min(ends[0], estimate), max(ends[1], estimate)),
+        noise_95=noise_95,
+        open=ends[0] <= low and ends[1] >= high,
+    )
+
+
+def spread_of(
+    possible: Floats, limits: tuple[float, float], *, outside: float = TAIL
+) -> tuple[float, float]:
+    """Return between which ends simulated numbers lie but for this share; NaN as in a term."""
+    low, high = (min(max(end, -_LARGEST), _LARGEST) for end in limits)
+    below = np.sort(np.clip(np.where(np.isnan(possible), low, possible), low, high))
+    above = np.sort(np.clip(np.where(np.isnan(possible), high, possible), low, high))
+    return _quantile(below, outside / 2), _quantile(above, 1 - outside / 2)
+
+
+def _quantile(ordered: Floats, level: float) -> float:
+    return float(np.quantile(ordered, level, method="median_unbiased"))
+
+
+def noise_of(noise: Noise | None, *place: str | int) -> tuple[float, float] | None:
+    """Return the interval of the privacy noise at a place of an answer, if it is known."""
+    if noise is None:
+        return None
+    found: Any = noise.interval_95
+    for step in place:
+        found = found[step]
+    return float(found[0]), float(found[1])

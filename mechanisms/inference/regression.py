@@ -1,0 +1,99 @@
+"""Linear regression: coefficients, R squared and residual variance of the population.
+
+    y = x'theta + e,   e independent of x, of mean 0 and variance sigma**2,
+
+in scaled units. Of each possible (X'X, X'y, y'y) without noise, n - d degrees of freedom:
+
+    theta_0 = (X'X)^-1 X'y,   sigma'**2 = (y'y - theta_0'X'y) / chi2(n - d),
+    theta' = theta_0 + sigma' (X'X)^(-1/2) z,   z standard normal,
+
+which without privacy noise are the t and chi-square intervals of any textbook. Ridge and the
+default rule of the estimate bias it, and have no part in this: the interval is of the population's
+least squares. Sums whose X'X is not positive definite say nothing of theta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+
+from mechanisms.contract import Inference, Statistic, Term
+from mechanisms.exact.arrays import Floats
+from mechanisms.functional.sanitized import equations
+from mechanisms.inference.answers import Answers, scaled_theta
+from mechanisms.inference.evidence import Evidence, noise_of, term
+from mechanisms.inference.least_squares import Fits, Sums
+from mechanisms.statistics.designs.scaling import RegressionScaling
+from mechanisms.statistics.linear_regression import LinearRegression
+
+METHOD = (
+    "simulated from the noisy moments, the law of their noise and a linear model whose errors have "
+    "one variance, independent of the features; sampling and privacy noise together; values "
+    "outside their bounds count as the bound"
+)
+
+
+def of_regression(statistic: Statistic, evidence: Evidence) -> Inference | None:
+    """Return the inference; None where the squared target was not released."""
+    if not isinstance(statistic, LinearRegression):
+        raise TypeError("a linear regression is wanted")
+    scaling = statistic.scaling(evidence.schema)
+    sanitized = equations(scaling, evidence.sums)
+    if sanitized.yy is None:
+        return None
+    jets = [*sanitized.jets(), sanitized.yy, evidence.sums[0, 0]]
+    released = Sums.of(sanitized, np.array([[float(jet.value) for jet in jets]]))
+    possible = Sums.of(sanitized, evidence.simulated.possible(jets))
+    fits = Fits.of(possible, evidence.simulated)
+    errors = evidence.simulated.normals("errors", scaling.dimension)
+    theta = fits.theta + fits.spectra.times(errors * np.sqrt(fits.variance[:, None]), -0.5)
+    share = _shares(possible, theta, fits.variance, intercept=scaling.intercept)
+    answers = Answers.of(scaling, statistic.exact_bound)
+    coefficients = cast(Mapping[str, float], evidence.outcome.value["coefficients"])
+    noise = evidence.outcome.noise
+    return Inference(
+        terms=answers.terms(
+            coefficients, theta, lambda name: noise_of(noise, "coefficients", name)
+        ),
+        method=METHOD,
+        fit=_fit(released, scaled_theta(scaling, coefficients), (share, fits.variance), scaling),
+    )
+
+
+def _shares(sums: Sums, theta: Floats, variance: Floats, *, intercept: bool) -> Floats:
+    """Return the shares of the variance that are explained."""
+    explained = _explained(sums, theta, intercept=intercept)
+    total = explained + variance
+    return np.divide(explained, total, out=np.full_like(total, np.nan), where=total > 0)
+
+
+def _explained(sums: Sums, theta: Floats, *, intercept: bool) -> Floats:
+    """Return the variance of the fitted values, around zero without an intercept."""
+    counts = np.maximum(sums.counts, 1.0)
+    squares = np.einsum("ki,kij,kj->k", theta, sums.xx, theta) / counts
+    means = np.sum(sums.xx[:, 0] * theta, axis=1) / counts if intercept else 0.0
+    return np.asarray(np.maximum(squares - means**2, 0.0), dtype=np.float64)
+
+
+def _fit(
+    released: Sums, theta: Floats, possible: tuple[Floats, Floats], scaling: RegressionScaling
+) -> tuple[Term, Term]:
+    """Return R squared and the residual variance; the estimates are those of the answered theta."""
+    rows, d = max(float(released.counts[0]), 1.0), len(theta)
+    mean = released.xy[0, 0] / rows if scaling.intercept else 0.0
+    total = max(float(released.yy[0]) / rows - mean**2, 0.0)
+    left = float(released.yy[0] - 2 * theta @ released.xy[0] + theta @ released.xx[0] @ theta)
+    left = min(max(left, 0.0), rows)
+    unit = float(scaling.target.width) ** 2 if scaling.target is not None else 1.0
+    share = min(max(1 - left / rows / total, 0.0), 1.0) if total > 0 else 0.0
+    return (
+        term("r_squared", share, possible[0], (0.0, 1.0)),
+        term(
+            "residual_variance",
+            unit * min(left / max(rows - d, 1.0), 1.0),
+            unit * possible[1],
+            (0.0, unit),
+        ),
+    )

@@ -1,0 +1,126 @@
+"""Standard errors of a regression, for a share of its epsilon, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.answers.releases import PreviewAnswer, ReleaseAnswer
+from tests.contract.service import ask, assert_problem, settled, spent, upload
+
+LINEAR = {"kind": "linear_regression", "target": "food", "features": ["income"]}
+LOGISTIC = {"kind": "logistic_regression", "target": "owner", "features": ["income"]}
+THIRD = {"inference": {"share": "1/3"}}
+KINDS: dict[str, dict[str, Any]] = {
+    "replace_one": {},
+    "add_remove": {"adjacency": "add_remove", "max_rows": 1000},
+}
+OFFERED = [
+    (LINEAR, "objective_perturbation"),
+    (LINEAR, "kng"),
+    (LINEAR, "functional"),
+    (LOGISTIC, "objective_perturbation"),
+]
+
+
+@pytest.fixture(scope="module")
+def datasets(curator: httpx.Client) -> dict[str, str]:
+    """Return a data set of each adjacency."""
+    room = {"budget": {"epsilon": "1000"}}
+    return {name: str(upload(curator, **room, **more)["id"]) for name, more in KINDS.items()}
+
+
+@pytest.mark.parametrize("adjacency", KINDS)
+@pytest.mark.parametrize(("statistic", "mechanism"), OFFERED)
+def test_a_regression_is_answered_with_standard_errors(
+    curator: httpx.Client,
+    datasets: Mapping[str, str],
+    statistic: Any,
+    mechanism: str,
+    adjacency: str,
+) -> None:
+    dataset, more = datasets[adjacency], {**THIRD, "mechanism": mechanism}
+    preview = curator.post(
+        f"/v1/datasets/{dataset}/previews", json={"statistic": statistic, "epsilon": "3", **more}
+    ).json()
+    PreviewAnswer.model_validate(preview, extra="forbid")
+    cost = "0" if mechanism == "functional" else "1"
+    assert preview["details"]["inference"]["cost"] == cost
+    before = float(spent(curator, dataset))
+    answer = settled(curator, ask(curator, dataset, statistic, epsilon="3", **more))
+    ReleaseAnswer.model_validate_json(answer.content, strict=True, extra="forbid")
+    body = answer.json()
+    assert float(spent(curator, dataset)) == before + 3
+    assert body["guarantee"]["epsilon"] == "3"
+    assert body["details"] == preview["details"]
+    inference = body["inference"]
+    assert inference["cost"] == cost
+    told = {term["term"]: term["estimate"] for term in inference["terms"]}
+    assert told == body["value"]["coefficients"]
+    for term in inference["terms"]:
+        low, high = term["confidence_95"]
+        assert low <= term["estimate"] <= high
+        assert len(term["noise_95"]) == 2
+        assert term["std_error"] > 0
+
+
+def test_without_the_wish_nothing_is_changed(
+    curator: httpx.Client, datasets: Mapping[str, str]
+) -> None:
+    dataset = datasets["replace_one"]
+    plain = ask(curator, dataset, LOGISTIC, key="plain").json()
+    assert "inference" not in plain
+    assert "inference" not in plain["details"]
+    null = ask(curator, dataset, LOGISTIC, key="plain", inference=None)
+    assert null.json() == plain
+
+
+def test_the_same_wish_is_the_same_question(
+    curator: httpx.Client, datasets: Mapping[str, str]
+) -> None:
+    """Spellings of a share are one; another share under the same key is another question."""
+    dataset = datasets["replace_one"]
+    first = ask(curator, dataset, LOGISTIC, key="shared", inference={"share": "1/4"})
+    for spelling in ("2/8", "0.25", ".250"):
+        again = ask(curator, dataset, LOGISTIC, key="shared", inference={"share": spelling})
+        assert again.content == first.content
+    other = ask(curator, dataset, LOGISTIC, key="shared", **THIRD)
+    assert_problem(other, 422, "idempotency-key-reused")
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {},
+        "1/3",
+        {"share": None},
+        {"share": 2},
+        {"share": "0"},
+        {"share": "1"},
+        {"share": "1/0"},
+        {"share": "0.995"},
+        {"share": "half"},
+        {"share": "1/3", "more": 1},
+    ],
+)
+def test_bad_wishes_are_refused(
+    curator: httpx.Client, datasets: Mapping[str, str], wish: Any
+) -> None:
+    answer = ask(curator, datasets["replace_one"], LOGISTIC, inference=wish)
+    problem = assert_problem(answer, 422, "invalid-request")
+    assert problem["errors"][0]["field"].startswith("inference")
+
+
+def test_what_has_no_standard_errors_is_refused_before_the_charge(
+    curator: httpx.Client, datasets: Mapping[str, str]
+) -> None:
+    dataset = datasets["replace_one"]
+    before = spent(curator, dataset)
+    answer = ask(curator, dataset, {"kind": "mean", "columns": ["income"]}, **THIRD)
+    problem = assert_problem(answer, 422, "invalid-request")
+    assert problem["errors"][0]["field"] == "inference"
+    assert "linear_regression" in problem["detail"]
+    assert spent(curator, dataset) == before

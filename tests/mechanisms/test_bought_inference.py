@@ -1,0 +1,295 @@
+"""Standard errors for a share of epsilon: every offer of a regression that has them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from mechanisms.catalog import calibrate
+from mechanisms.contract import Inference, InvalidStatisticError, Outcome, Plan, Statistic
+from mechanisms.domain import NumberColumn, Schema
+from mechanisms.inference.bought import COMPOSITION
+from mechanisms.inference.curvature import Curvature
+from mechanisms.privacy import Epsilon, PrivacyLoss, Protected, split
+from mechanisms.sketches import ArrayData
+from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.logistic_regression import LogisticRegression
+from mechanisms.statistics.mean import Mean
+from mechanisms.statistics.quantile_regression import QuantileRegression
+from mechanisms.testing import seeded_randomness
+from tests.mechanisms.offers import ADD, LISTED, REPLACE
+from tests.mechanisms.test_every_offer import CASES, Case
+from tests.mechanisms.test_every_selection import asked
+
+SHARE = Fraction(1, 3)
+EPSILON = Epsilon.parse("1.5")
+MECHANISMS = ("kng", "objective_perturbation", "functional")
+OFFERED = [
+    case
+    for case in CASES
+    if case.proof in LISTED
+    and isinstance(case.proof.statistic, LinearRegression | LogisticRegression)
+    and case.proof.mechanism in MECHANISMS
+]
+every_offer = pytest.mark.parametrize("case", OFFERED, ids=str)
+
+
+def plan_of(
+    case: Case, rows: int, *, epsilon: PrivacyLoss = EPSILON, share: Fraction | None = SHARE
+) -> Plan:
+    return plan_for(case.proof.statistic, case, rows, epsilon=epsilon, share=share)
+
+
+def plan_for(
+    statistic: Statistic,
+    case: Case,
+    rows: int,
+    *,
+    epsilon: PrivacyLoss = EPSILON,
+    share: Fraction | None = SHARE,
+) -> Plan:
+    return calibrate(
+        statistic,
+        case.proof.schema(case.adjacency, rows),
+        epsilon,
+        mechanism=case.proof.mechanism,
+        norm=case.norm,
+        inference=share,
+    )
+
+
+def inferred(outcome: Outcome) -> Inference:
+    assert outcome.inference is not None
+    return outcome.inference
+
+
+def test_every_regression_that_can_have_them_is_tried() -> None:
+    tried = {(case.proof.statistic.kind, case.proof.mechanism) for case in OFFERED}
+    assert tried == {
+        *itertools.product(("linear_regression",), MECHANISMS),
+        *itertools.product(("logistic_regression",), MECHANISMS[:2]),
+    }
+
+
+@every_offer
+def test_the_plan_tells_the_cost_and_promises_the_whole(case: Case) -> None:
+    plan, bare = plan_of(case, 20), plan_of(case, 20, share=None)
+    assert plan.guarantee.epsilon == EPSILON
+    assert plan.mechanism == bare.mechanism
+    told = plan.details["inference"]
+    assert isinstance(told, Mapping)
+    assert json.loads(json.dumps(told)) == told
+    if case.proof.mechanism == "functional":
+        assert told["cost"] == "0"
+        assert plan.guarantee.zcdp == EPSILON.fraction**2 / 2
+        return
+    assert told["cost"] == "0.5"
+    rest, own = split(EPSILON, [1 - SHARE, SHARE])
+    main = plan_of(case, 20, epsilon=rest, share=None)
+    assert plan.guarantee.zcdp == main.guarantee.zcdp + own.fraction**2 / 2
+    assert COMPOSITION in plan.guarantee.theorem
+    assert plan.guarantee.sensitivity.startswith(f"{main.guarantee.sensitivity}; ")
+    assert plan.expected_ms > main.expected_ms
+
+
+@every_offer
+def test_coefficients_are_drawn_with_the_rest_of_epsilon(case: Case) -> None:
+    """Bit for bit as by the plan that has that much alone: standard errors come after."""
+    if case.proof.mechanism == "functional":
+        return
+    rows = [*case.proof.common, *case.proof.changed]
+    rest, _ = split(EPSILON, [1 - SHARE, SHARE])
+    alone = plan_of(case, len(rows), epsilon=rest, share=None)
+    data = case.proof.data(rows)
+    outcome = plan_of(case, len(rows)).draw(data, seeded_randomness(1))
+    assert outcome.value == alone.draw(data, seeded_randomness(1)).value
+
+
+@every_offer
+@pytest.mark.parametrize("epsilon", ["0.000000001", "100"])
+def test_degenerate_data_have_finite_intervals_around_the_answer(case: Case, epsilon: str) -> None:
+    for data in case.proof.tiny(case.adjacency):
+        plan = plan_of(case, data.rows, epsilon=Epsilon.parse(epsilon))
+        outcome = plan.draw(data, seeded_randomness(2))
+        coefficients = outcome.value["coefficients"]
+        assert isinstance(coefficients, dict)
+        found = inferred(outcome)
+        assert {term.term: term.estimate for term in found.terms} == coefficients
+        for term in found.terms:
+            low, high = term.confidence_95
+            assert low <= term.estimate <= high
+            json.dumps([low, high, term.std_error, term.noise_95], allow_nan=False)
+
+
+@every_offer
+def test_filters_and_groups_have_them(case: Case) -> None:
+    rows = [{**each, "here": here} for each in case.proof.common for here in (0, 1)] * 6
+    data = case.proof.data(rows)
+    here = asked(case.proof.statistic, where=(Condition(column="here", op="==", value=True),))
+    plan = plan_for(here, case, len(rows))
+    assert plan.guarantee.epsilon == EPSILON
+    assert inferred(plan.draw(data, seeded_randomness(3))).terms
+    grouped = plan_for(asked(case.proof.statistic, by=("here",)), case, len(rows))
+    found = inferred(grouped.draw(data, seeded_randomness(4)))
+    assert {term.by["here"] for term in found.terms} == {"false", "true"}
+    each = EPSILON.fraction / (3 if case.adjacency is ADD else 6)
+    costs = {"0"} if case.proof.mechanism == "functional" else {str(float(each))}
+    assert {found.cost} == costs
+
+
+@pytest.mark.parametrize(
+    ("statistic", "mechanism", "words"),
+    [
+        (Mean(columns=("x",)), "auto", "offered for linear_regression and logistic"),
+        (QuantileRegression(target="y", features=("x",)), "kng", "offered for linear_regression"),
+        (
+            LinearRegression(target="y", features=("x",)),
+            "exponential",
+            "not offered by exponential",
+        ),
+    ],
+)
+def test_what_has_none_is_refused(statistic: Statistic, mechanism: str, words: str) -> None:
+    made = LISTED[0].schema(REPLACE, 20)
+    with pytest.raises(InvalidStatisticError, match=words) as refused:
+        calibrate(statistic, made, EPSILON, mechanism=mechanism, inference=SHARE)
+    assert refused.value.field_name == "inference"
+
+
+def test_rows_of_one_person_are_not_independent() -> None:
+    made = replace(LISTED[0].schema(ADD, 20), protects=Protected(rows=2))
+    statistic = LinearRegression(target="y", features=("x",))
+    with pytest.raises(InvalidStatisticError, match="independently") as refused:
+        calibrate(statistic, made, EPSILON, mechanism="functional", inference=SHARE)
+    assert refused.value.field_name == "inference"
+
+
+def test_too_many_coefficients_are_refused() -> None:
+    unit = NumberColumn(Fraction(-1), Fraction(1))
+    names = tuple(f"x{place}" for place in range(30))
+    made = Schema({**dict.fromkeys(names, unit), "y": unit}, REPLACE, 100)
+    statistic = LinearRegression(target="y", features=names)
+    with pytest.raises(InvalidStatisticError, match="at most 30"):
+        calibrate(statistic, made, EPSILON, mechanism="objective_perturbation", inference=SHARE)
+
+
+# The curvature: what one record can change, exactly
+
+
+COLUMNS = {
+    "x": NumberColumn(Fraction(-1), Fraction(1)),
+    "z": NumberColumn(Fraction(0), Fraction(10)),
+    "yes": NumberColumn(Fraction(0), Fraction(1), boolean=True),
+}
+LOGIT = LogisticRegression(target="yes", features=("x", "z"))
+THETAS = [
+    [Fraction(0)] * 3,
+    [Fraction(1, 3), Fraction(-2), Fraction(5, 7)],
+    [Fraction(-300), Fraction(10**9), Fraction(4)],
+]
+
+
+def curvature(statistic: LogisticRegression, made: Schema) -> Curvature:
+    scaling, read = statistic.scaling(made), (*statistic.names, "yes")
+    return Curvature.calibrated(scaling, made, EPSILON, read=read)
+
+
+def data_of(records: Sequence[tuple[float, float]]) -> ArrayData:
+    made = Schema(COLUMNS, REPLACE, len(records))
+    x, z = [each[0] for each in records], [each[1] for each in records]
+    return ArrayData.from_values(made, {"x": x, "z": z, "yes": [1.0] * len(records)})
+
+
+def largest_change(statistic: LogisticRegression, adjacency: object) -> Fraction:
+    """The largest change of an entry, in units of the noise's Delta, over single records."""
+    made = Schema(COLUMNS, REPLACE if adjacency is REPLACE else ADD, 20, max_rows=50)
+    taken = curvature(statistic, made)
+    bound = taken.space.linf * taken.space.unit
+    corners = [*itertools.product((-1.0, 0.0, 0.123, 1.0), (0.0, 5.0, 7.7, 10.0))]
+    most = Fraction(0)
+    for theta in THETAS:
+        point = theta if statistic.intercept else theta[1:]
+        single = [taken.total(point, data_of([corner])) for corner in corners]
+        none = taken.total(point, data_of([]))
+        pairs = itertools.product(single, [none] if adjacency is ADD else [none, *single])
+        for one, other in pairs:
+            most = max(most, *(abs(a - b) / bound for a, b in zip(one, other, strict=True)))
+    return most
+
+
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_no_record_changes_the_curvature_by_more_than_its_bound(
+    adjacency: object, intercept: bool
+) -> None:
+    """Replaced, added and removed under replace-one, as a filter needs; and it is attained."""
+    statistic = replace(LOGIT, intercept=intercept)
+    assert 0.99 <= largest_change(statistic, adjacency) <= 1
+
+
+def test_a_bound_for_records_that_come_or_go_would_be_found_out() -> None:
+    """The twin: under replace-one, planned as under add-remove."""
+    made = Schema(COLUMNS, ADD, None, max_rows=50)
+    taken = curvature(LOGIT, made)
+    bound = taken.space.linf * taken.space.unit
+    one, other = (taken.total(THETAS[0], data_of([(x, 10.0)])) for x in (1.0, -1.0))
+    assert max(abs(a - b) for a, b in zip(one, other, strict=True)) > bound
+
+
+def test_the_curvature_is_that_of_the_loss() -> None:
+    generator = np.random.default_rng(1)
+    x, z = generator.uniform(-1, 1, 300), generator.uniform(0, 10, 300)
+    made = Schema(COLUMNS, REPLACE, 300)
+    taken = curvature(LOGIT, made)
+    theta = [Fraction(1, 2), Fraction(2), Fraction(-3, 2)]
+    total = taken.total(theta, data_of(list(zip(x, z, strict=True))))
+    rows = np.column_stack([np.ones(300), x, z / 5 - 1])
+    odds = np.exp(-rows @ np.array([float(entry) for entry in theta]))
+    hessian = rows.T @ (rows * (odds / (1 + odds) ** 2)[:, None])
+    expected = [
+        float(4 * hessian[j, k] * taken.space.unit * (2 if j == k else 1)) for j, k in taken.pairs
+    ]
+    assert total == pytest.approx(expected, rel=0.01, abs=0.5 * taken.space.unit)
+
+
+# Coverage
+
+
+def logistic_data(seed: int, rows: int = 1000) -> ArrayData:
+    """Awan and Wang's design: x = 2 Beta(1/2, 1/2) - 1, log-odds 1/2 + 2 x."""
+    generator = np.random.default_rng(seed)
+    x = 2 * generator.beta(0.5, 0.5, rows) - 1
+    yes = generator.uniform(size=rows) < 1 / (1 + np.exp(-0.5 - 2 * x))
+    made = Schema(COLUMNS, REPLACE, rows)
+    return ArrayData.from_values(made, {"x": x, "z": np.zeros(rows), "yes": yes.astype(float)})
+
+
+@pytest.mark.statistical
+def test_intervals_hold_the_population_s_log_odds() -> None:
+    """``studies/coverage.py`` has the figures; widths are to stay below 0.969."""
+    made, held, widths = Schema(COLUMNS, REPLACE, 1000), 0, []
+    statistic = LogisticRegression(target="yes", features=("x",))
+    plan = calibrate(statistic, made, Epsilon.parse("1"), inference=SHARE)
+    for seed in range(60):
+        outcome = plan.draw(logistic_data(seed), seeded_randomness(seed))
+        low, high = inferred(outcome).terms[1].confidence_95
+        held += low <= 2 <= high
+        widths.append(high - low)
+    assert held / 60 >= 0.87
+    assert np.mean(widths) < 0.8
+
+
+def test_a_slope_at_its_bound_has_an_interval_that_says_nothing() -> None:
+    """The bound held it, so its distance to the equation's solution is not known."""
+    made = Schema(COLUMNS, REPLACE, 1000)
+    statistic = LogisticRegression(target="yes", features=("x",), bound=0.5)
+    plan = calibrate(statistic, made, Epsilon.parse("20"), inference=SHARE)
+    found = inferred(plan.draw(logistic_data(1), seeded_randomness(1)))
+    assert all(term.open for term in found.terms)
