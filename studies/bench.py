@@ -13,7 +13,18 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from studies import accuracy, boxes, draws, jobs, ledger, patterns, service, tilt_share, upload
+from studies import (
+    accuracy,
+    base_measure,
+    boxes,
+    draws,
+    jobs,
+    ledger,
+    patterns,
+    service,
+    tilt_share,
+    upload,
+)
 
 _KNG_PROTOTYPE = {"n=1000": (1.85, 0.17), "n=10000": (0.37, 0.060), "n=100000": (0.044, 0.019)}
 
@@ -55,6 +66,16 @@ def bench_tilt() -> None:
             f"  {row.setting:<42} {errors}   auto q={row.chosen:<5}"
             f"   over the best {row.regret:4.2f}"
         )
+
+
+def bench_base_measure() -> None:
+    """Print KNG linear regression's error by the power of its base measure."""
+    _say("KNG linear regression: mean distance to least squares by base measure (1 + rho)^-p")
+    powers = "  ".join(f"p={power:g}d" for power in base_measure.POWERS)
+    _say(f"  {'rows, d, spread':<16} {powers}   length")
+    for row in base_measure.study():
+        errors = "  ".join("  slow" if each is None else f"{each:6.3f}" for each in row.errors)
+        _say(f"  {row.setting:<16} {errors}   {row.length:5.2f}   rule p={row.rule}")
 
 
 def bench_draws() -> None:
@@ -161,6 +182,7 @@ SECTIONS: dict[str, Callable[[], None]] = {
     "boxes": bench_boxes,
     "patterns": bench_patterns,
     "linear": bench_linear,
+    "base": bench_base_measure,
     "logistic": bench_logistic,
     "tilt": bench_tilt,
     "upload": bench_upload,

@@ -2,8 +2,9 @@
 
     f(theta) proportional to exp(-eps / (2 Delta(theta)) ||A theta - b||_inf) (1 + rho)^-p
 
-on rho = ||theta||_1 <= B, with A, b, the sensitivity Delta(theta) = Delta_0 (1 + rho), the
-public ridge inside A and the base measure's p as in :mod:`mechanisms.objectives.linear`.
+on rho = ||theta||_1 <= B, with A, b, the exact sensitivity Delta(theta), the public ridge inside
+A and the base measure's p as in :mod:`mechanisms.objectives.linear`. p depends on the number
+of coefficients alone, and is part of the answer.
 
 **Errors in print.** Density (1) of the paper has eps / (8 (1 + B)) on a gradient
 without its factor 2, x_1 for x_i, and a Theta without its l1 norm; as printed half
@@ -13,10 +14,12 @@ of epsilon is wasted.
 eps / (2 Delta(theta)) ||grad - grad'||_inf <= eps / 2, so the unnormalised densities
 are within exp(eps / 2), their integrals as well, and the law is eps-DP: Theorem 3.1
 with Delta depending on theta, which is public, and a base measure that does not
-depend on the data. X'X and X'y are exact integer sums over codes; the draw is
-exact (:mod:`mechanisms.samplers.affine`) and rounded once, with certainty, to a
-grid that is a function of eps and B. Nothing else of the draw is released: not the
-route, nor the tries.
+depend on the data. Any such measure will do: (1 + rho)^-p is a factor of both densities and
+drops out of their ratio at theta, and of the bound on their integrals' ratio.
+
+X'X and X'y are exact integer sums over codes; the draw is exact
+(:mod:`mechanisms.samplers.affine`) and rounded once, with certainty, to a grid that is a function
+of eps and B. Nothing else of the draw is released: not the route, nor the tries.
 """
 
 from __future__ import annotations
@@ -41,10 +44,10 @@ from mechanisms.objectives.linear import (
     gradient_rate,
     posterior,
     public_ridge,
+    sensitivity_text,
     smallest_ridge,
-    unit_sensitivity,
 )
-from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
+from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.affine import AffinePosterior, draw
 from mechanisms.statistics.designs.grids import grid_exponent
@@ -77,6 +80,7 @@ def calibrate_linear(
         scaling=scaling,
         rate=rate,
         bound=bound,
+        adjacency=schema.adjacency,
         ridge=statistic.ridge_of(
             public_ridge(rate, bound, scaling.dimension),
             least=smallest_ridge(rate, bound, scaling.dimension),
@@ -93,13 +97,20 @@ class LinearDraw:
     scaling: RegressionScaling
     rate: Fraction
     bound: Fraction
+    adjacency: Adjacency
     ridge: Fraction
     step_exponent: int
 
     def law(self, data: Data) -> AffinePosterior:
         """Return the exact law of the scaled coefficients; private."""
         equations = self.scaling.normal_equations(data.gram(self.scaling.columns))
-        return posterior(equations, rate=self.rate, bound=self.bound, ridge=self.ridge)
+        return posterior(
+            equations,
+            rate=self.rate,
+            bound=self.bound,
+            ridge=self.ridge,
+            adjacency=self.adjacency,
+        )
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
@@ -114,15 +125,14 @@ class LinearDraw:
 
 
 def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
-    dimension, unit = drawn.scaling.dimension, unit_sensitivity(schema.adjacency)
-    power = base_power(dimension, drawn.bound)
+    dimension = drawn.scaling.dimension
     return Plan(
         mechanism="kng",
         norm="linf",
         guarantee=Guarantee(
             epsilon=epsilon,
             adjacency=schema.adjacency,
-            sensitivity=f"{unit} (1 + ||theta||_1)",
+            sensitivity=sensitivity_text(dimension, schema.adjacency),
             sensitivity_unit="linf norm of a change in the gradient at theta, scaled columns",
             theorem=THEOREM,
             rho=bounded_range_rho(epsilon),
@@ -134,7 +144,7 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
         ),
         draw=drawn,
         preview=no_noise,
-        expected_ms=_MS_PER_ENTRY * drawn.scaling.dimension**2,
+        expected_ms=_MS_PER_ENTRY * dimension**2,
         time_depends_on_data=True,
         alternatives=(
             Alternative(
@@ -148,7 +158,7 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
             "on the private Gram matrix.",
             "ridge": float(drawn.ridge),
             "bound": float(drawn.bound),
-            "base_measure": f"(1 + ||theta||_1)^-{power}" if power else "Lebesgue",
+            "base_measure": f"(1 + ||theta||_1)^-{base_power(dimension)}",
             "coefficients": dimension,
         },
         disturbance=Disturbance(

@@ -5,13 +5,20 @@
 
 in scaled coordinates, |x_ij| <= 1 and |y_i| <= 1, on Theta = {||theta||_1 <= B}.
 
-*Sensitivity.* A record contributes -2 (y - x'theta) x, whose entries are at most
-2 (1 + ||theta||_1) in absolute value. Replacing a record therefore changes the
-gradient at theta by at most Delta_inf(theta) = 4 (1 + ||theta||_1), adding or
-removing one by half of that. The latter is attained; the former where some
-theta_j = 0, and 4 (1 + ||theta||_1 - min |theta_j|) is in general. The ridge does
-not depend on the data and adds nothing. (Reimherr & Awan take the constant 4 (1 + B) and then
-drop the gradient's factor 2 in their density (1), which halves epsilon.)
+*Sensitivity.* A record contributes g = -2 (y - x'theta) x, whose entries are at most 2 (1 + rho) in
+absolute value, rho = ||theta||_1. Adding or removing one therefore changes the gradient at theta by
+at most Delta_inf(theta) = 2 (1 + rho), which is attained; replacing one by at most
+4 (1 + rho), which is attained where some theta_j = 0.
+
+With one coefficient no other can be 0. There g = 2 (x theta - y) x lies between 2 (1 + rho), where
+x = 1 and y = -1 for a positive theta, and -2 max a (1 - a rho) over a in [0, 1], where x = -a. Both
+are reached, so that replacing a record changes it by at most, and for some records by exactly,
+
+    Delta(theta) = 4  for rho <= 1/2 (a = 1),    2 (1 + rho) + 1 / (2 rho)  beyond (a = 1/(2 rho)),
+
+no less than what adding one does, so that it serves filtered rows too. The ridge does not depend
+on the data and adds nothing. (Reimherr & Awan take the constant 4 (1 + B) and then drop the
+gradient's factor 2 in their density (1), which halves epsilon.)
 
 *Public ridge.* X'X may be singular whatever n: constant, repeated or too many
 columns. With c = eps / (2 Delta_0 (1 + B)), Delta_0 = 4 or 2, the least rate on
@@ -24,12 +31,18 @@ directions the data say nothing of. It shrinks slopes: for uncorrelated columns
 at n = 10^4, eps = 1, B = 10 by 1, 4, 8 and 34% at d = 4, 8, 12 and 20, and in
 proportion to 1 / (n eps); that is below the privacy noise there, not for every n.
 
-*Base measure.* Theorem 3.1 allows any that does not depend on the data. It is
-Lebesgue measure while d log(1 + B) <= 20, and (1 + ||theta||_1)^-d beyond.
-Lebesgue volume grows as (1 + B)^d where the exponent flattens as 1 / (1 + rho), so
-that for n in a middle range no envelope known to us keeps a useful share of its
-tries (1e-9 at d = 12, B = 10, n = 6e4 with correlated columns); the factor
-cancels just that growth, and lowers the error at small n.
+*Base measure.* Theorem 3.1 allows any that does not depend on the data: neighbours' densities
+exp(-k ||grad|| / D) mu(theta) have the factor mu in common, whatever it is. With Lebesgue
+measure the volume far from zero, which grows as (1 + B)^d, wins where rows are few, and the draw
+lies out at the bound. It is (1 + rho)^-p, by the public rule
+
+    p = 2 d  for d <= 6,    12  for d = 7 ... 12,    d  for d = 13 ... 20.
+
+At rho >> 1 its mass between rho and 2 rho falls as rho^(d - p), so that without data theta is about
+as long as 1 whatever B is; and where rows times epsilon are many it is about constant over the
+draw, and costs nothing. ``studies/base_measure.py`` compares p = 0 ... 4 d. Beyond d = 6 a larger p
+gains less, and no envelope known to us keeps a useful share of its tries on some data
+(1e-7 at p = 24, d = 12, n = 1,000 rows far from the middle of their bounds).
 """
 
 from __future__ import annotations
@@ -42,13 +55,20 @@ from mechanisms.privacy import Adjacency
 from mechanisms.samplers.affine import AffinePosterior
 
 MAX_DIMENSION = 20  # beyond, the public ridge biases slopes by more than a third
-_MAX_LOG_GROWTH = 20.0
+_LARGEST_POWER = 12  # of p = 2 d; beyond, draws would take too long
 _SLOWEST = 8  # bits: a smaller ridge may multiply the tries by up to 2**8
 
 
 def unit_sensitivity(adjacency: Adjacency) -> Fraction:
-    """Return Delta_0, where Delta_inf(theta) = Delta_0 (1 + ||theta||_1): 4, or 2 by add-remove."""
+    """Return Delta_0, 4 or 2 by add-remove: Delta_inf(theta) <= Delta_0 (1 + ||theta||_1)."""
     return Fraction(4 if adjacency is Adjacency.REPLACE_ONE else 2)
+
+
+def sensitivity_text(dimension: int, adjacency: Adjacency) -> str:
+    """Return Delta_inf(theta) in words."""
+    if dimension == 1 and adjacency is Adjacency.REPLACE_ONE:
+        return "4 where |theta| <= 1/2, 2 (1 + |theta|) + 1 / (2 |theta|) beyond"
+    return f"{unit_sensitivity(adjacency)} (1 + ||theta||_1)"
 
 
 def gradient_rate(epsilon: Fraction, adjacency: Adjacency) -> Fraction:
@@ -74,13 +94,18 @@ def smallest_ridge(rate: Fraction, bound: Fraction, dimension: int) -> Fraction:
     return public_ridge(rate, bound, dimension) * 1024 / shrink
 
 
-def base_power(dimension: int, bound: Fraction) -> int:
-    """Return p of the base measure (1 + ||theta||_1)^-p: 0 or d, by d and B alone."""
-    return dimension if dimension * math.log1p(bound) > _MAX_LOG_GROWTH else 0
+def base_power(dimension: int) -> int:
+    """Return p of the base measure (1 + ||theta||_1)^-p, by d alone."""
+    return min(2 * dimension, max(_LARGEST_POWER, dimension))
 
 
 def posterior(
-    equations: NormalEquations, *, rate: Fraction, bound: Fraction, ridge: Fraction
+    equations: NormalEquations,
+    *,
+    rate: Fraction,
+    bound: Fraction,
+    ridge: Fraction,
+    adjacency: Adjacency,
 ) -> AffinePosterior:
     """Return the exact law of theta from exact X'X and X'y; ``rate`` = k, ``ridge`` = gamma."""
     dimension = len(equations.xy)
@@ -92,5 +117,6 @@ def posterior(
         vector=tuple(2 * entry for entry in equations.xy),
         rate=rate,
         bound=bound,
-        power=base_power(dimension, bound),
+        power=base_power(dimension),
+        replaced=dimension == 1 and adjacency is Adjacency.REPLACE_ONE,
     )

@@ -2,8 +2,9 @@
 
 :mod:`posterior` states the law, :mod:`tries` how a try is decided, one module
 per envelope how it is proposed (:mod:`cube`, :mod:`cross_polytope`,
-:mod:`radial`, and :mod:`vertex` with :mod:`cone`, :mod:`path`, :mod:`search`,
-:mod:`two_sided`), and :mod:`choice` which one is used.
+:mod:`radial`, :mod:`base_measure`, and :mod:`vertex` with :mod:`cone`, :mod:`path`, :mod:`search`,
+:mod:`two_sided`; :mod:`line` for one
+coefficient), and :mod:`choice` which one is used.
 
 May enter: another envelope of the same law, with its proof. May import: ``exact``, ``randomness``,
 and the samplers beside it.

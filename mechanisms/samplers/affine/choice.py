@@ -15,8 +15,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from mechanisms.randomness import Randomness
+from mechanisms.samplers.affine.base_measure import BaseMeasureRoute
 from mechanisms.samplers.affine.cross_polytope import CrossPolytopeRoute
 from mechanisms.samplers.affine.cube import CubeRoute
+from mechanisms.samplers.affine.line import LineRoute
 from mechanisms.samplers.affine.path import Vertex, find_vertices
 from mechanisms.samplers.affine.posterior import AffinePosterior
 from mechanisms.samplers.affine.radial import RadialRoute
@@ -72,6 +74,8 @@ def cheapest_route(law: AffinePosterior) -> Route:
     When Theta's bound hardly bites and the radial envelope is narrow, it is
     taken without looking for a vertex.
     """
+    if law.replaced:
+        return LineRoute(law)
     radial = RadialRoute(law)
     if _well_inside(law) and radial.log_mass - _local_log_mass(law) < _GOOD_ENOUGH:
         return radial
@@ -80,6 +84,8 @@ def cheapest_route(law: AffinePosterior) -> Route:
 
 def routes(law: AffinePosterior, *, thorough: bool = False) -> list[Route]:
     """Return one calibrated envelope of each kind, as far as they exist for this law."""
+    if law.replaced:
+        return [LineRoute(law)]
     vertices = find_vertices(law) if any(law.vector) else []
     best = _best_vertex(law, vertices, thorough=thorough)
     highest = best
@@ -87,6 +93,8 @@ def routes(law: AffinePosterior, *, thorough: bool = False) -> list[Route]:
         highest = vertex_route(law, vertices[0])
     least = 0.0 if highest is None else max(0.0, highest.rates.start)
     found: list[Route] = [RadialRoute(law), CubeRoute(law), CrossPolytopeRoute(law, least)]
+    if law.power > law.dimension:
+        found.append(BaseMeasureRoute(law, least))
     return found if best is None else [*found, best]
 
 

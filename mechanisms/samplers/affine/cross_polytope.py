@@ -20,7 +20,7 @@ import numpy as np
 from flint import arb, arb_mat
 
 from mechanisms.exact.arrays import Floats, Words
-from mechanisms.exact.balls import norm_largest, norm_one
+from mechanisms.exact.balls import norm_largest
 from mechanisms.samplers.affine.cube import log_density_ceiling
 from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior
 from mechanisms.samplers.affine.tries import Verdict
@@ -88,6 +88,6 @@ class CrossPolytopeRoute:
             for place, part in enumerate(parts[1:])
         ]
         residual = exact.matrix * arb_mat(size, 1, theta) - exact.vector
-        log_density = exact.log_density(norm_largest(residual.entries()), norm_one(theta))
+        log_density = exact.log_density(norm_largest(residual.entries()), theta)
         ceiling = exact.floor_rate * arb(self.least_height)
         return Verdict(theta=theta, conditions=(), log_ratio=log_density + ceiling)

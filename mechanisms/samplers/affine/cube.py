@@ -83,7 +83,7 @@ class CubeRoute:
         return Verdict(
             theta=theta,
             conditions=[exact.bound - norm],
-            log_ratio=exact.log_density(height, norm) + exact.floor_rate * height,
+            log_ratio=exact.log_density(height, theta) + exact.floor_rate * height,
         )
 
 

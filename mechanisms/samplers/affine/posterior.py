@@ -3,12 +3,17 @@
 The law of theta in R^d has density, with h = ||A theta - b||_inf and
 rho = ||theta||_1,
 
-    f(theta) proportional to exp(-k h / (1 + rho)) (1 + rho)^-p   on rho <= B,
+    f(theta) proportional to exp(-k h / D(theta)) (1 + rho)^-p   on rho <= B,
 
 for exact rationals A (symmetric, positive definite), b, k > 0, B > 0 and an
-integer p >= 0. With k = eps / (2 Delta_0) and Delta(theta) = Delta_0 (1 + rho)
+integer p >= 0. With k = eps / (2 Delta_0) and Delta(theta) = Delta_0 D(theta)
 this is the K-norm gradient mechanism of Reimherr & Awan, Theorem 3.1, with the
 base measure (1 + rho)^-p (Lebesgue measure for p = 0).
+
+*D* is 1 + rho. With one coefficient, where a record may be replaced (``replaced``), it is smaller:
+1 for rho <= 1/2 and (1 + rho) / 2 + 1 / (8 rho) beyond, which
+:mod:`mechanisms.objectives.linear` derives. That law has a sampler of its own
+(:mod:`mechanisms.samplers.affine.line`).
 
 *Conventions.* c = k / (1 + B), the smallest rate on Theta. theta_hat = A^-1 b.
 V = A theta - b, so that h = ||V||_inf. Vectors of balls are lists of arb or
@@ -45,6 +50,8 @@ class AffinePosterior:
         k and B, both positive.
     power : int
         p >= 0, the exponent of the base measure.
+    replaced : bool
+        Whether D is the smaller one; only with one coefficient.
     """
 
     matrix: tuple[tuple[Fraction, ...], ...]
@@ -52,6 +59,7 @@ class AffinePosterior:
     rate: Fraction
     bound: Fraction
     power: int = 0
+    replaced: bool = False
     _enclosures: dict[int, Enclosure] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -100,14 +108,16 @@ class Enclosure:
     floor_rate: arb
     bound: arb
     power: int
+    replaced: bool
     inverse: arb_mat
     centre: arb_mat
     determinant: arb
 
-    def log_density(self, height: arb, norm: arb) -> arb:
-        """Return log f up to its constant: -k h / (1 + rho) - p log(1 + rho)."""
-        value = -self.rate * height / (1 + norm)
-        return value - self.power * (1 + norm).log() if self.power else value
+    def log_density(self, height: arb, theta: Sequence[arb]) -> arb:
+        """Return log f up to its constant: -k h / D(theta) - p log(1 + rho)."""
+        length = norm_one(theta)
+        value = -self.rate * height / (_replaced(length) if self.replaced else 1 + length)
+        return value - self.power * (1 + length).log() if self.power else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +142,14 @@ class Shadow:
     reach: float
 
 
+def _replaced(length: arb) -> arb:
+    """Return D of one coefficient where a record is replaced, for ``length`` = rho."""
+    beyond = (1 + length) / 2 + 1 / (8 * length)
+    if length <= 0.5:
+        return arb(1)
+    return beyond if length >= 0.5 else beyond.union(arb(1))
+
+
 def _enclose(law: AffinePosterior, precision: int) -> Enclosure:
     size = law.dimension
     with working_precision(precision):
@@ -148,6 +166,7 @@ def _enclose(law: AffinePosterior, precision: int) -> Enclosure:
             floor_rate=rational(law.floor_rate),
             bound=rational(law.bound),
             power=law.power,
+            replaced=law.replaced,
             inverse=inverse,
             centre=inverse * vector,
             determinant=matrix.det(),

@@ -126,7 +126,7 @@ class RadialRoute:
         return Verdict(
             theta=theta,
             conditions=[exact.bound - norm],
-            log_ratio=exact.log_density(radius, norm) - log_envelope,
+            log_ratio=exact.log_density(radius, theta) - log_envelope,
         )
 
 

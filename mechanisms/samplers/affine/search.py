@@ -125,7 +125,9 @@ def log_masses(shadow: Shadow, support: Sequence[tuple[int, int]], rows: Floats)
     cross = np.einsum("kr,krj->kj", rates, slopes[:, :, outside])
     start = -np.einsum("kr,kr->k", rates, rows @ shadow.vector) - price * shadow.bound
     c = shadow.floor_rate
-    reduced = price - shadow.power * np.log1p(shadow.bound) / (c * shadow.bound)
+    steepest = shadow.power * np.log1p(shadow.bound) / (c * shadow.bound)
+    loss = np.clip(price - 1 / (c * shadow.bound), 0.0, steepest)
+    reduced = price - loss
     plus, minus = price[:, None] + cross, price[:, None] - cross
     everything = np.hstack([rates, reduced[:, None], plus, minus])
     usable &= (everything > 0).all(axis=1)
@@ -133,7 +135,7 @@ def log_masses(shadow: Shadow, support: Sequence[tuple[int, int]], rows: Floats)
         masses = -log_determinant - c * start - size * np.log(c)
         masses -= np.log(rates).sum(axis=1) + np.log(reduced)
         masses += np.log(1 / plus + 1 / minus).sum(axis=1)
-    masses -= shadow.power * np.log1p(shadow.bound)
+    masses -= c * loss * shadow.bound
     return np.where(usable & np.isfinite(masses), masses, np.inf)
 
 

@@ -28,8 +28,10 @@ second component, the same cone at half the rates, covers those points, with
 odds about exp(-T / 2). Each component keeps only points of its own region. If
 that costs more than it saves, the cone is used plainly, without eta.
 
-*Base measure.* (1 + rho)^-p <= (1 + B)^-p exp(p log(1 + B) s / B) for s >= B - rho
-(a chord of a convex function): nu = p log(1 + B) / (c B) is taken off s's rate.
+*Base measure.* For 0 <= nu <= p log(1 + B) / (c B) and s >= B - rho, (1 + rho)^-p is at most
+exp(-c nu (B - s)): the exponent is convex in rho and below this line at rho = 0 and rho = B. nu is
+taken off s's rate, and is that at which the cone's mass exp(-c nu B) / (lambda - nu) is least:
+lambda - 1 / (c B), if that is between those ends.
 
 Keep iff the point satisfies every constraint, belongs to its component's region
 and log U < log target - log envelope. All odds are integers out of 2**64, all
@@ -142,10 +144,11 @@ class VertexRoute:
         gain = shadow.floor_rate * (rates.gain if self.far_odds else 0.0) * s
         loss = shadow.rate * above * np.maximum(height, 0.0) / (1 + shadow.bound)
         loss /= 1 + norm + width
-        change = shadow.power * (math.log1p(shadow.bound) - np.log1p(np.maximum(norm - width, 0)))
-        change -= shadow.floor_rate * rates.loss * s
+        line = shadow.floor_rate * rates.loss
+        change = line * (shadow.bound - s) - shadow.power * np.log1p(np.maximum(norm - width, 0))
         ceiling = gain - loss + change
-        ceiling += FLOAT_SLACK * (1 + gain + loss + shadow.power * 10 + shadow.floor_rate * s)
+        total = gain + loss + shadow.power * 10 + shadow.floor_rate * s + line * (shadow.bound + s)
+        ceiling += FLOAT_SLACK * (1 + total)
         outside = norm - width > shadow.bound
         outside |= ((up + slack[:, size : 2 * size]) < 0).any(axis=1)
         outside |= ((down + slack[:, 2 * size : -1]) < 0).any(axis=1)
@@ -176,10 +179,9 @@ class VertexRoute:
             for place, sign in self.vertex.support:
                 wrong = wrong.min(theta[place] * sign)
             conditions.append(-wrong if far else wrong)
-        target = exact.floor_rate * (height - top) + exact.log_density(height, norm)
+        target = exact.floor_rate * (height - top) + exact.log_density(height, theta)
         log_ratio = target + exact.floor_rate * arb(rates.start) + sum(parts, arb(0))
-        if exact.power:
-            log_ratio += exact.power * (1 + exact.bound).log()
+        log_ratio += exact.floor_rate * arb(rates.loss) * exact.bound
         # The far envelope's height at the apex, the near one's being 1.
         if far:
             log_ratio -= rational(self._far_height()).log()
@@ -266,7 +268,7 @@ def vertex_route(law: AffinePosterior, vertex: Vertex) -> VertexRoute | None:
     except ZeroDivisionError:
         return None
     rates = _certified_rates(law, vertex, cone)
-    if rates is None or not _near_price(rates, near=False) > 0:
+    if rates is None:
         return None
     plain = _log_mass(law, cone, rates)
     far_odds = _far_odds(law, vertex, cone, rates)
@@ -294,15 +296,15 @@ def _certified_rates(law: AffinePosterior, vertex: Vertex, cone: Cone) -> Rates 
         others = two_sided(plus, minus)
         if others is None or min(lows) <= 0 or not math.isfinite(start):
             return None
-        bound = rational(law.bound)
-        loss = law.power * (1 + bound).log() / (rational(law.floor_rate) * bound)
+        bound, floor_rate = rational(law.bound), rational(law.floor_rate)
+        steepest = float_below(law.power * (1 + bound).log() / (floor_rate * bound))
         return Rates(
             start=start,
             slack=tuple(lows[:count]),
             price=lows[count],
             others=others,
             gain=max(0.0, float_below(arb(start) / (1 + bound))),
-            loss=-float_below(-loss) if law.power else 0.0,
+            loss=max(0.0, min(steepest, lows[count] - float(1 / (law.floor_rate * law.bound)))),
         )
 
 
@@ -313,7 +315,7 @@ def _log_mass(law: AffinePosterior, cone: Cone, rates: Rates) -> float:
     total -= sum(math.log(rate) for rate in rates.slack)
     total -= math.log(float(_near_price(rates, near=False)))
     total += sum(math.log(width) for width in rates.others.widths)
-    return total - law.power * math.log1p(law.shadow.bound)
+    return total - c * rates.loss * law.shadow.bound
 
 
 def _far_odds(law: AffinePosterior, vertex: Vertex, cone: Cone, rates: Rates) -> int | None:

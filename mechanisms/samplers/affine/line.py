@@ -1,0 +1,149 @@
+"""One coefficient where a record is replaced: pieces of the line.
+
+f(theta) = exp(-k |A theta - b| / D) (1 + |theta|)^-p on [-B, B], with D as in
+:mod:`mechanisms.samplers.affine.posterior`, which grows with |theta|. So on a piece [l, r] on one
+side of 0
+
+    log f <= -k min |A theta - b| / D(far end) - p log(1 + |near end|),
+
+and likewise from below. Pieces are cut in halves where the two bounds differ by much mass, which
+ends near f itself, for all data. The envelope is constant on a piece, W_i / (r - l) times
+exp(offset), with integers W_i that make it no less than the bound (float logarithms, rounded up by
+a margin). A piece is drawn with odds W_i exactly, theta uniformly in it; keep iff |theta| <= B and
+log U < log f - log envelope, the latter in balls from the integers W_i.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from mechanisms.exact.arrays import Floats, Words
+from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior, Shadow
+from mechanisms.samplers.affine.tries import WORD_BITS, Verdict
+
+_ROOM = 2.0**WORD_BITS * (1 - 2.0**-30)  # words for all odds, with room to round each up
+_MARGIN = 2.0**-20  # covers the float logarithms of the bounds
+_ROUNDS = 80  # of cuts: pieces then are narrower than any law that floats can hold
+_SHARE = 2.0**-7  # of all mass, which one piece may lose before it is cut
+
+
+class _Pieces(NamedTuple):
+    """Places, cumulated odds W, log heights and the log offset."""
+
+    places: Floats
+    ends: NDArray[np.uint64]
+    heights: Floats
+    offset: float
+
+
+@dataclass(frozen=True)
+class LineRoute:
+    """Propose theta from a piecewise constant envelope."""
+
+    law: AffinePosterior
+
+    @property
+    def name(self) -> str:
+        """Return the route's name."""
+        return "line"
+
+    @property
+    def choices(self) -> int:
+        """Return 1: the piece."""
+        return 1
+
+    @property
+    def uniforms(self) -> int:
+        """Return 1: the place in it."""
+        return 1
+
+    @property
+    def guard_bits(self) -> int:
+        """Return the bits a product may cancel."""
+        return self.law.guard_bits
+
+    @property
+    def log_mass(self) -> float:
+        """Return offset + log sum W_i."""
+        return self.pieces.offset + math.log(float(self.pieces.ends[-1]))
+
+    @cached_property
+    def pieces(self) -> _Pieces:
+        """Return the envelope."""
+        return _envelope(self.law.shadow)
+
+    def screen(self, choices: Words, uniforms: Floats) -> Floats:  # noqa: ARG002
+        """Return 0 per row: most tries are kept, and the balls decide them all."""
+        return np.zeros(len(choices))
+
+    def verdict(self, choices: Sequence[int], uniforms: Sequence[arb], bits: int) -> Verdict | None:
+        """Return theta, B - |theta| and log f - log envelope; None for a word beyond the odds."""
+        exact, pieces = self.law.enclose(bits), self.pieces
+        piece = int(np.searchsorted(pieces.ends, np.uint64(choices[0]), side="right"))
+        if piece == len(pieces.ends):
+            return None
+        low, high = arb(float(pieces.places[piece])), arb(float(pieces.places[piece + 1]))
+        theta = low + uniforms[0] * (high - low)
+        weight = int(pieces.ends[piece]) - (int(pieces.ends[piece - 1]) if piece else 0)
+        height = abs(exact.matrix[0, 0] * theta - exact.vector[0, 0])
+        log_envelope = (arb(weight) / (high - low)).log() + arb(pieces.offset)
+        return Verdict(
+            theta=[theta],
+            conditions=[exact.bound - abs(theta)],
+            log_ratio=exact.log_density(height, [theta]) - log_envelope,
+        )
+
+
+def _envelope(shadow: Shadow) -> _Pieces:
+    """Cut the line where the bounds lose mass, and turn the upper ones into integer odds."""
+    edge = shadow.bound * (1 + FLOAT_SLACK)
+    places = np.array([-edge, 0.0, edge])
+    for _ in range(_ROUNDS):
+        low, high = _bounds(shadow, places)
+        widths = np.diff(places)
+        top = float((high + np.log(widths)).max())
+        lost = widths * (np.exp(high - top) - np.exp(low - top))
+        middles = places[:-1] + widths / 2
+        cut = lost > _SHARE * float((widths * np.exp(high - top)).sum())
+        cut &= (middles > places[:-1]) & (middles < places[1:])
+        if not cut.any():
+            break
+        places = np.sort(np.concatenate([places, middles[cut]]))
+    high, log_widths = _bounds(shadow, places)[1], np.log(np.diff(places))
+    logs = high + log_widths
+    top = float(logs.max())
+    masses = np.exp(logs - top)
+    room = _ROOM / float(masses.sum())
+    integers = (masses * room).astype(np.uint64) + np.uint64(1)
+    offset = top - math.log(room) + _MARGIN
+    heights = np.log(integers.astype(np.float64)) - log_widths + offset
+    return _Pieces(places, np.cumsum(integers, dtype=np.uint64), heights, offset)
+
+
+def _bounds(shadow: Shadow, places: Floats) -> tuple[Floats, Floats]:
+    """Return lower and upper bounds of log f on each piece, the upper ones rounded up."""
+    left, right = places[:-1], places[1:]
+    ends = np.abs(np.stack([left, right]))
+    near, far = ends.min(axis=0), ends.max(axis=0)
+    slack = FLOAT_SLACK * (far * shadow.matrix[0, 0] + abs(shadow.vector[0]))
+    values = np.stack([left, right]) * shadow.matrix[0, 0] - shadow.vector[0]
+    crossed = values[0] * values[1] <= 0
+    least = np.where(crossed, 0.0, np.maximum(np.abs(values).min(axis=0) - slack, 0.0))
+    most = np.abs(values).max(axis=0) + slack
+    high = -shadow.rate * least / _divisor(far) - shadow.power * np.log1p(near)
+    low = -shadow.rate * most / _divisor(near) - shadow.power * np.log1p(far)
+    return low, high + FLOAT_SLACK * (1 + np.abs(high))
+
+
+def _divisor(length: Floats) -> Floats:
+    """Return D at a length |theta|."""
+    longer = np.maximum(length, 0.5)
+    return np.asarray((1 + longer) / 2 + 1 / (8 * longer))
