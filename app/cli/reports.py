@@ -7,8 +7,14 @@ from typing import Any
 
 
 def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the rows, then each column with anything to tell, then the warnings."""
+    """Yield the rows and people, each column with anything to tell, then the warnings."""
     yield f"rows: {report['rows']} read, {report['rows_dropped']} dropped"
+    if (people := report.get("people")) is not None:
+        yield (
+            f"people: {people['people']}, half of them with {people['median_rows']} rows or fewer, "
+            f"one with {people['most_rows']}; {people['rows_left_out']} rows left out, "
+            f"{people['rows_without_id']} without an id"
+        )
     for name, counts in report["columns"].items():
         told = [
             f"{count} {member.replace('_', ' ')}"

@@ -31,12 +31,13 @@ class UnitSpec:
     """A person: the column of the file that names them, and what becomes of their rows.
 
     ``max_rows`` is None only with ``reduce``, which says by column what is made of a person's
-    cells.
+    cells. ``na`` are ids that name nobody.
     """
 
     column: str
     max_rows: int | None
     reduce: Mapping[str, Reducer] | None = None
+    na: tuple[str, ...] = ()
 
     @property
     def kept_rows(self) -> int:
@@ -88,14 +89,23 @@ def protected_by(unit: UnitSpec | None) -> Protected:
 def unit_json(unit: UnitSpec) -> dict[str, object]:
     """Return a unit as JSON-ready fields, as in the spec."""
     told: dict[str, object] = {"column": unit.column, "max_rows": unit.max_rows}
-    return told if unit.reduce is None else {**told, "reduce": dict(unit.reduce)}
+    if unit.reduce is not None:
+        told["reduce"] = dict(unit.reduce)
+    return {**told, "na": list(unit.na)} if unit.na else told
 
 
 def parse_unit(fields: Mapping[str, object]) -> UnitSpec:
     """Return the inverse of :func:`unit_json`."""
-    most, reduce = fields["max_rows"], fields.get("reduce")
+    most, reduce, na = fields["max_rows"], fields.get("reduce"), fields.get("na")
     return UnitSpec(
         column=str(fields["column"]),
         max_rows=most if isinstance(most, int) else None,
         reduce=reduce if isinstance(reduce, dict) else None,
+        na=tuple(map(_marker, na)) if isinstance(na, list | tuple) else (),
     )
+
+
+def _marker(value: object) -> str:
+    """Return a marker as ids spell it: a whole number has no point."""
+    whole = isinstance(value, float) and value.is_integer()
+    return str(int(str(value).partition(".")[0]) if whole else value).strip()

@@ -43,12 +43,31 @@ class ColumnCounts:
 
 
 @dataclass(slots=True)
+class PeopleCounts:
+    """Whose the rows are, where one person may have several.
+
+    ``people`` have an id, half of them ``median_rows`` rows or fewer, and one ``most_rows``.
+    ``rows_without_id`` are people of their own. ``rows_left_out`` were more than a person may have.
+    """
+
+    people: int = 0
+    median_rows: int = 0
+    most_rows: int = 0
+    rows_without_id: int = 0
+    rows_left_out: int = 0
+
+
+@dataclass(slots=True)
 class UploadReport:
-    """The counts of an upload; ``rows`` are those read, ``rows_dropped`` those left out."""
+    """The counts of an upload; ``rows`` are those read, ``rows_dropped`` those left out.
+
+    ``people`` are counted where the spec has a unit.
+    """
 
     rows: int = 0
     rows_dropped: int = 0
     columns: dict[str, ColumnCounts] = field(default_factory=dict)
+    people: PeopleCounts | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts, ready for JSON."""
@@ -68,7 +87,13 @@ class UploadReport:
             name: ColumnCounts(*(_count(told["columns"][name][each]) for each in members))
             for name in names
         }
-        return cls(_count(told["rows"]), _count(told["rows_dropped"]), columns)
+        rows, dropped, people = told["rows"], told["rows_dropped"], told["people"]
+        return cls(
+            _count(rows),
+            _count(dropped),
+            columns,
+            None if people is None else PeopleCounts(**{n: _count(x) for n, x in people.items()}),
+        )
 
     def warnings(self) -> Iterator[tuple[str, str]]:
         """Yield columns whose declaration is probably wrong, and why."""

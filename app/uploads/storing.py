@@ -88,6 +88,8 @@ def write_files(
             background.run(partial(_store_part, writer, sketches, columns, part))
     for name, content in sketches.files(writer.parts):
         writer.attach(name, content)
+    if people is not None:
+        people.tell(tally.report)
     writer.finish(_facts(spec))
     digests = None
     if tally.digests is not None:

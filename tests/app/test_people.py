@@ -17,6 +17,7 @@ import pytest
 from app.domain.columns import InvalidSpecError
 from app.domain.datasets import parse_columns
 from app.domain.problems import Problem
+from app.domain.upload_reports import PeopleCounts, UploadReport
 from app.engine.schema import schema_of
 from app.uploads.ingest import ingest
 from app.uploads.people.spill import Spill
@@ -255,6 +256,31 @@ def test_rows_beyond_memory_are_sorted_by_person_on_disk(tmp_path: Path) -> None
     assert all((np.diff(group[:, 0]) > 0).all() for group in groups), "in the order of the file"
     assert sorted(np.concatenate(groups)[:, 0].tolist()) == list(range(5_000))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_markers_of_what_is_missing_name_nobody() -> None:
+    """As declared for the whole data set; without that they are an id like any other."""
+    rows = [("NA", 1), ("NA", 2), ("-99", 4), ("-99.0", 8), ("a", 16), ("a", 32)]
+    named = people_spec({"reduce": {"x": "sum"}})
+    assert stored(csv_of(rows), named) == Counter({(3.0,): 1, (12.0,): 1, (48.0,): 1})
+    marked = people_spec({"reduce": {"x": "sum"}, "na": ("NA", -99.0)})
+    assert stored(csv_of(rows), marked) == Counter({(c,): 1 for c in (1.0, 2.0, 4.0, 8.0, 48.0)})
+
+
+def test_the_report_tells_whose_the_rows_are(tmp_path: Path) -> None:
+    """And under a reduction how many people, not cells, were moved to a bound."""
+    rows = [("a", 30)] * 5 + [("b", 1)] * 2 + [("c", 99), (None, 7), (None, 120)]
+    engine = DataHere(Vault(tmp_path))
+    cut = engine.store("ds_1", io.BytesIO(csv_of(rows)), people_spec({"max_rows": 2})).report
+    assert cut.people == PeopleCounts(3, 2, 5, 2, 3)
+    assert cut.columns["x"].clamped_high == 1
+    columns = {**X, "n": {"type": "number", "lower": 2, "upper": 4}}
+    spec = people_spec({"reduce": {"x": "sum", "n": "count"}}, columns)
+    made = engine.store("ds_2", io.BytesIO(csv_of(rows)), spec).report
+    assert made.people == PeopleCounts(3, 2, 5, 2, 0)
+    counts = made.columns["x"], made.columns["n"]
+    assert [(c.values, c.clamped_low, c.clamped_high) for c in counts] == [(5, 0, 2), (5, 3, 1)]
+    assert UploadReport.of(made.to_json(), made.columns) == made
 
 
 def test_ids_are_never_stored_and_the_bound_is_on_stored_rows(tmp_path: Path) -> None:

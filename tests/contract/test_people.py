@@ -54,7 +54,8 @@ def test_a_data_set_says_who_a_person_is(curator: httpx.Client, dataset: dict[st
     assert dataset["protects"] == "one person, up to 3 rows"
     assert dataset["rows"] is None
     assert "person" not in dataset["columns"]
-    assert curator.get(f"/v1/datasets/{dataset['id']}").json() == dataset
+    shown = {name: told for name, told in dataset.items() if name != "report"}
+    assert curator.get(f"/v1/datasets/{dataset['id']}").json() == shown
     plain = upload(curator)
     assert (plain["unit"], plain["protects"]) == (None, "one row is one person")
 
@@ -89,6 +90,24 @@ def test_at_most_k_rows_of_each_person_are_counted(
     kept = sum(min(3, rows) for rows in Counter(PEOPLE).values())
     count = ask(curator, dataset["id"], {"kind": "count"}, epsilon="3000").json()
     assert round(count["value"]["count"]) == kept < len(PEOPLE)
+
+
+def test_the_uploader_is_told_whose_the_rows_are(curator: httpx.Client) -> None:
+    content = file_of("told").replace("told0,", "NA,")
+    body = upload(curator, content, unit=UNIT, na=["NA"], **ROOM)
+    counts = Counter(PEOPLE)
+    nobody = counts.pop(0)
+    assert body["report"]["people"] == {
+        "people": len(counts),
+        "median_rows": sorted(counts.values())[(len(counts) - 1) // 2],
+        "most_rows": max(counts.values()),
+        "rows_without_id": nobody,
+        "rows_left_out": sum(max(0, each - 3) for each in counts.values()),
+    }
+    assert body["unit"] == {**UNIT, "na": ["NA"]}
+    shown = curator.get(f"/v1/datasets/{body['id']}").json()
+    assert "report" not in shown
+    assert "people" not in upload(curator)["report"]
 
 
 def test_noise_grows_with_the_rows_of_a_person(

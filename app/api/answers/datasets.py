@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
+from pydantic import Field
 from starlette.responses import Response
 
 from app.api.answers.base import Answer
@@ -77,6 +78,21 @@ class ColumnWarning(Answer):
     """What is odd, and where to look."""
 
 
+class PeopleReport(Answer):
+    """Whose the rows of a file are, where a person may have several."""
+
+    people: int
+    """People with an id."""
+    median_rows: int
+    """Half of them have so many rows or fewer."""
+    most_rows: int
+    """The most rows of one person."""
+    rows_without_id: int
+    """Rows that name nobody: each is a person of its own."""
+    rows_left_out: int
+    """Rows that were not stored, since their person has more than `max_rows`."""
+
+
 class UploadReportAnswer(Answer):
     """Counts over the rows of the file, for the one who sent it."""
 
@@ -86,6 +102,8 @@ class UploadReportAnswer(Answer):
     """Rows left out, because a cell is missing whose column says `drop`."""
     columns: dict[str, ColumnReport]
     """The declared columns by name."""
+    people: PeopleReport | None = Field(default=None, exclude_if=lambda said: said is None)
+    """Whose the rows are; absent where one row is one person."""
     warnings: list[ColumnWarning]
     """Columns to look at again, such as one whose bounds move most of its values."""
 
@@ -105,6 +123,7 @@ def uploaded_answer(view: DatasetView, report: UploadReport) -> UploadedDatasetA
         rows=report.rows,
         rows_dropped=report.rows_dropped,
         columns={name: ColumnReport(**asdict(each)) for name, each in report.columns.items()},
+        people=None if report.people is None else PeopleReport(**asdict(report.people)),
         warnings=warnings,
     )
     return UploadedDatasetAnswer(**dict(dataset_answer(view)), report=told)

@@ -284,7 +284,7 @@ class DatasetSpec(Request):
                 derive,
                 adjacency=self.adjacency,
                 max_rows=self.max_rows,
-                unit=None if self.unit is None else self.unit.model_dump(),
+                unit=None if self.unit is None else {**self.unit.model_dump(), "na": self.na},
             )
         except InvalidSpecError as error:
             raise self._refusal(error) from None

@@ -1,11 +1,13 @@
 """Whose a row is: a keyed digest of the id in it, of 128 bits; the id itself is never stored.
 
 Two ids are one person exactly if they are the same text, without surrounding blanks; a whole
-number is the same with and without a decimal point, as files write it. A row with no id has the
-digest 0 and is a person of its own.
+number is the same with and without a decimal point, as files write it. A row whose id is empty, or
+a declared marker of what is missing, has the digest 0 and is a person of its own.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -21,10 +23,10 @@ WORDS = 4
 _WHOLE = r"^([+-]?\d+)\.0*$"
 
 
-def id_words(prf: Prf, cells: pl.Series) -> list[Words]:
+def id_words(prf: Prf, cells: pl.Series, na: Sequence[str] = ()) -> list[Words]:
     """Return the digests of some ids, which are texts, as columns of words."""
     texts = cells.str.strip_chars(BLANK).str.replace(_WHOLE, "$1").fill_null("")
-    here = (texts != "").to_numpy()
+    here = ~texts.is_in(["", *na]).to_numpy()
     digests = np.zeros((len(texts), 2), dtype=np.uint64)
     digests[here] = prf.of_ids(texts.filter(pl.Series(here)))
     words = digests.view(np.int32)

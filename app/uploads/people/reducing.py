@@ -73,6 +73,8 @@ class Reduction:
         self._spec = spec
         self._unit = spec.unit
         self._derived: Mapping[str, DerivedColumn] = derived_of(spec)
+        self.clamped: dict[str, tuple[int, int]] = {}
+        """By column, how many people's numbers were moved to the lower bound and to the upper."""
 
     def rows(self, words: Mapping[str, Codes], grouping: Grouping) -> dict[str, Codes]:
         """Return the stored columns of each person, from words as blocks carry them.
@@ -93,6 +95,7 @@ class Reduction:
             else:
                 cells = grouping.reduced(words[name], how)
             if isinstance(kind, NumberColumn) and cells.dtype == np.float64:
+                self._count(name, cells, kind)
                 cells = kind.encode(cells)
             block[name] = cells.astype(np.int32, copy=False)
             if (mask := words.get(missing(name))) is not None:
@@ -100,6 +103,12 @@ class Reduction:
         for name, derived in self._derived.items():
             block[name] = derived.codes(block, masks)
         return block
+
+    def _count(self, name: str, cells: NDArray[np.float64], column: NumberColumn) -> None:
+        low, high = self.clamped.get(name, (0, 0))
+        low += int(np.count_nonzero(cells < float(column.lower)))
+        high += int(np.count_nonzero(cells > float(column.upper)))
+        self.clamped[name] = low, high
 
 
 def _numbers(words: Mapping[str, Codes], name: str) -> NDArray[np.float64]:

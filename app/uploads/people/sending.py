@@ -32,7 +32,7 @@ class PeopleWords:
     def __init__(self, spec: ColumnsSpec, prf: Prf) -> None:
         assert spec.unit is not None
         self._spec = spec
-        self._column = spec.unit.column
+        self._unit = spec.unit
         self._reduced = spec.unit.reduce is not None
         self._prf = prf
 
@@ -57,7 +57,8 @@ class PeopleWords:
             Which are missing, for columns that lack any.
         """
         told = self._unreduced(block, plain, masks) if self._reduced else dict(block)
-        return {**told, **dict(zip(PERSON, id_words(self._prf, frame[self._column]), strict=True))}
+        words = id_words(self._prf, frame[self._unit.column], self._unit.na)
+        return {**told, **dict(zip(PERSON, words, strict=True))}
 
     def _unreduced(
         self, block: Mapping[str, Codes], plain: Plain, masks: Mapping[str, Mask]

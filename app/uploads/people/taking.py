@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.domain.datasets import ColumnsSpec
+from app.domain.upload_reports import ColumnCounts, PeopleCounts, UploadReport
 from app.uploads.people.ids import WORDS, Words, digests_of
 from app.uploads.people.keeping import by_person, kept
 from app.uploads.people.reducing import Grouping, Reduction
@@ -17,6 +20,8 @@ from app.uploads.prf import Prf
 from app.uploads.samples import Digests, Sample, Sampler
 
 _KEEP_PEOPLE = 1 << 17
+_MOST_TOLD = 1 << 16
+"""People of more rows count as having so many, in the median that a report tells."""
 
 
 class PeopleRows:
@@ -41,6 +46,8 @@ class PeopleRows:
         self._reduction = None if spec.unit.reduce is None else Reduction(spec)
         self._spill = Spill(directory, len(self._words))
         self._people = Sampler(_KEEP_PEOPLE, patient=True)
+        self._having = np.zeros(_MOST_TOLD + 1, dtype=np.int64)
+        self._counts = PeopleCounts()
 
     def taken(self, blocks: Iterable[Mapping[str, Codes]]) -> Iterator[Mapping[str, Codes]]:
         """Yield the stored rows of all people.
@@ -59,12 +66,23 @@ class PeopleRows:
         for rows in self._spill.groups():
             yield from self._together(rows)
 
+    def tell(self, report: UploadReport) -> None:
+        """Put in a report whose the rows were, and of reduced columns what became of people."""
+        report.people = replace(self._counts, median_rows=_median(self._having))
+        if self._reduction is None:
+            return
+        people = self._counts.people + self._counts.rows_without_id
+        for name, (low, high) in self._reduction.clamped.items():
+            counts = report.columns.setdefault(name, ColumnCounts())
+            counts.values, counts.clamped_low, counts.clamped_high = people, low, high
+
     def people(self) -> Sample | None:
         """Return a sample of the people, by their digests; of those who have an id."""
         return self._people.sample()
 
     def _alone(self, rows: Words) -> Iterator[Mapping[str, Codes]]:
         """Yield rows that have no id: each is a person's own."""
+        self._counts.rows_without_id += len(rows)
         places = np.arange(len(rows))
         yield self._made(rows, Grouping(places, places, np.ones_like(places)))
 
@@ -72,16 +90,32 @@ class PeopleRows:
         people = digests_of(rows[:, -WORDS:])
         grouping = Grouping(*by_person(people))
         self._people.add(_of_people(people, grouping))
+        self._count(grouping.counts)
         if self._reduction is None:
-            rows = rows[kept(rows, self._most, self._prf)]
+            stay = kept(rows, self._most, self._prf)
+            self._counts.rows_left_out += len(rows) - len(stay)
+            rows = rows[stay]
         if len(rows):
             yield self._made(rows, grouping)
+
+    def _count(self, rows: NDArray[np.int64]) -> None:
+        """Count people by how many rows they have."""
+        counts = self._counts
+        counts.people += len(rows)
+        counts.most_rows = max(counts.most_rows, int(rows.max(initial=0)))
+        self._having += np.bincount(np.minimum(rows, _MOST_TOLD), minlength=_MOST_TOLD + 1)
 
     def _made(self, rows: Words, grouping: Grouping) -> Mapping[str, Codes]:
         words = {name: rows[:, place] for place, name in enumerate(self._words)}
         if self._reduction is None:
             return {name: np.ascontiguousarray(words[name]) for name in self._stored}
         return self._reduction.rows(words, grouping)
+
+
+def _median(having: NDArray[np.int64]) -> int:
+    """Return how many rows half of the people have or fewer, given how many have so many."""
+    people = np.cumsum(having)
+    return int(np.searchsorted(2 * people, people[-1])) if people[-1] else 0
 
 
 def _of_people(people: Digests, grouping: Grouping) -> Digests:
