@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal, get_args
 
 from mechanisms.privacy import MOST_ROWS_OF_ONE, ONE_ROW, Adjacency, Protected
@@ -107,5 +108,7 @@ def parse_unit(fields: Mapping[str, object]) -> UnitSpec:
 
 def _marker(value: object) -> str:
     """Return a marker as ids spell it: a whole number has no point."""
-    whole = isinstance(value, float) and value.is_integer()
-    return str(int(str(value).partition(".")[0]) if whole else value).strip()
+    if isinstance(value, str):
+        return value.strip()
+    number = Fraction(str(value))
+    return str(number.numerator) if number.denominator == 1 else str(value)

@@ -101,6 +101,8 @@ class WithInference:
                 "standard errors take rows to be drawn independently, and here a person may have "
                 "several"
             )
+        if getattr(statistic, "weights", None) is not None:
+            raise _refused("standard errors are not offered with weights")
         rest, own = split(epsilon, [1 - self.share, self.share])
         plan = self.calibrate(statistic, schema, rest, norm)
         if plan.mechanism == "functional":

@@ -205,6 +205,14 @@ def test_other_mechanisms_and_columns_do_not_weigh() -> None:
             assert refused.value.field_name == "weights"
 
 
+def test_standard_errors_are_not_offered_with_weights() -> None:
+    """Nobody has said whether a weight is a precision, a frequency or a sampling probability."""
+    asked = LinearRegression(target="far", features=("x",), weights="w")
+    with pytest.raises(InvalidStatisticError, match="with weights") as refused:
+        calibrate(asked, schema_of(REPLACE), LARGE, inference=Fraction(1, 3))
+    assert refused.value.field_name == "inference"
+
+
 def test_what_is_derived_counts_by_the_same_weights() -> None:
     rows, schema = many(500), schema_of(REPLACE, 500)
 
