@@ -258,6 +258,8 @@ def test_runtime_needs_are_declared_and_locked() -> None:
         "python_multipart": "python-multipart",
     }
     own = set(PACKAGES) | {"migrations"}
+    extras = (need for needs in project["optional-dependencies"].values() for need in needs)
+    declared |= {re.split(r"[\[><=]", need)[0] for need in extras}
     for path in sources(*PACKAGES, "migrations"):
         for name in imports(path):
             top = name.split(".")[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from app.cli.files import datasets_check, datasets_draft, datasets_upload
 from app.cli.ledger import audit, ledger
 from app.cli.pauses import pauses
 from app.cli.remote import datasets, keys, releases
@@ -23,3 +24,6 @@ _REMOTE = (keys, pauses, datasets, releases)
 
 for command in (*_RUNNING, *_REMOTE):
     main.add_command(command)
+
+for command in (datasets_upload, datasets_draft, datasets_check):
+    datasets.add_command(command)

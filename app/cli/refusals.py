@@ -22,7 +22,7 @@ def refusals(url: str | None = None) -> Iterator[None]:
         yield
     except ProblemError as problem:
         click.echo(f"refused: {problem.status} {problem.code}: {problem.detail}", err=True)
-        for line in _extras(problem):
+        for line in extra_lines(problem.extras):
             click.echo(f"  {line}", err=True)
         if problem.remedy is not None:
             click.echo(problem.remedy, err=True)
@@ -39,9 +39,9 @@ def refusals(url: str | None = None) -> Iterator[None]:
         sys.exit(UNREACHABLE)
 
 
-def _extras(problem: ProblemError) -> Iterator[str]:
+def extra_lines(extras: Mapping[str, object]) -> Iterator[str]:
     """Yield what else a refusal says, its faults one by one."""
-    for name, value in problem.extras.items():
+    for name, value in extras.items():
         faults = value if isinstance(value, list) else []
         if not (faults and all(isinstance(each, dict) for each in faults)):
             yield f"{name}: {json.dumps(value)}"

@@ -6,13 +6,11 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 
 from app.cli.refusals import REFUSED, refusals
-from app.cli.reports import report_lines
 from app.client import ReleaseDesk, check_receipt
 from app.client.answers import Answer, Numbers
 from app.client.tables import lines_of
@@ -112,22 +110,6 @@ def keys_revoke(desk: ReleaseDesk, *, key_id: str) -> None:
 @click.group()
 def datasets() -> None:
     """Upload, list and archive the data sets of a running service."""
-
-
-@datasets.command("upload")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("spec", type=click.File("r", encoding="utf-8"))
-@connected
-def datasets_upload(desk: ReleaseDesk, *, file: Path, spec: Iterable[str]) -> None:
-    """Upload FILE (CSV, CSV.gz, Parquet) as the JSON file SPEC says; prints the new id.
-
-    How the file was read goes to standard error. The service tells it this once.
-    """
-    dataset = desk.upload(file, _parsed("".join(spec), "SPEC"))
-    if dataset.report is not None:
-        for line in report_lines(dataset.report):
-            click.echo(line, err=True)
-    click.echo(dataset.id)
 
 
 @datasets.command("list")
@@ -239,7 +221,7 @@ def releases_ask(
     """
     release = desk.release(
         dataset,
-        _parsed(statistic, "STATISTIC"),
+        parsed(statistic, "STATISTIC"),
         epsilon=epsilon,
         mechanism=mechanism,
         norm=norm,
@@ -273,7 +255,7 @@ def releases_derive(
     desk: ReleaseDesk, *, release: str, statistic: str, summary: bool, as_table: bool
 ) -> None:
     """Compute STATISTIC (JSON) from RELEASE (an id); free, reads no data."""
-    derived = desk.derive(release, _parsed(statistic, "STATISTIC"))
+    derived = desk.derive(release, parsed(statistic, "STATISTIC"))
     text = derived.summary() if summary else derived.model_dump_json()
     _print(derived, text, as_table=as_table)
 
@@ -304,8 +286,8 @@ def releases_preview(
     """Say how noisy STATISTIC would be, and whether that is worth it; free, reads no data."""
     options = _wish(inference)
     if assume is not None:
-        options["assume"] = _parsed(assume, "--assume")
-    seen = desk.preview(dataset, _parsed(statistic, "STATISTIC"), **choice, **options)
+        options["assume"] = parsed(assume, "--assume")
+    seen = desk.preview(dataset, parsed(statistic, "STATISTIC"), **choice, **options)
     _say_worth(seen.usefulness)
     _print(seen, seen.model_dump_json(), as_table=as_table)
 
@@ -392,7 +374,14 @@ def _wish(share: str | None) -> dict[str, Any]:
     return {} if share is None else {"inference": {"share": share}}
 
 
-def _parsed(text: str, name: str) -> dict[str, object]:
+def parsed(text: str, name: str) -> dict[str, object]:
+    """Return a JSON object that a command was given.
+
+    Raises
+    ------
+    click.UsageError
+        It is none.
+    """
     try:
         value = json.loads(text)
     except ValueError:

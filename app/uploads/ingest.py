@@ -29,7 +29,7 @@ from app.uploads.read_cells import Codes
 from app.uploads.row_digests import RowDigester
 from app.uploads.trouble import MORE_ROWS, Troubles, UnreadableError, too_large
 
-_GZIP = b"\x1f\x8b"
+GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
 
 
@@ -93,7 +93,7 @@ def _blocks(
     troubles: Troubles,
 ) -> Iterator[Mapping[str, Codes]]:
     source = _Bounded(stream, "max_upload_bytes", limits.max_upload_bytes)
-    if source.peek(len(_GZIP)) == _GZIP:
+    if source.peek(len(GZIP)) == GZIP:
         source = _expanded(source, limits)
         if source.peek(len(PARQUET)) == PARQUET:
             raise UnreadableError("the file is Parquet inside gzip; send the Parquet file itself")

@@ -14,7 +14,7 @@ from app.domain.columns import InvalidSpecError
 from app.domain.datasets import column_named
 from app.domain.problems import Problem, invalid_requests
 
-_MOST_FAULTS = 20
+_MOST_FAULTS = 100
 _LONGEST_BYTES = 2**16
 """In longer documents only the first fault of each list or mapping is told anyway."""
 

@@ -18,7 +18,7 @@ from app.domain.problems import Problem
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.words import closest, closest_first, listed
 
-_MAX_ERRORS = 20
+_MAX_ERRORS = 100
 _TAGGED = frozenset({"union_tag_invalid", "union_tag_not_found"})
 _UNKNOWN_FIELD = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 

@@ -1,0 +1,108 @@
+"""The commands about files: ``datasets draft``, ``datasets check`` and ``datasets upload``."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from app.cli.other_files import readable
+from app.cli.refusals import REFUSED, extra_lines
+from app.cli.remote import as_json_option, connected, parsed
+from app.cli.reports import report_lines
+from app.client import ReleaseDesk
+from app.domain.problems import Problem
+from app.domain.upload_reports import UploadReport
+from app.settings import Settings
+
+Command = Callable[..., None]
+
+_FILE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+_SPEC = click.argument("spec", type=click.File("rb"))
+
+
+@click.command("upload")
+@_FILE
+@_SPEC
+@connected
+def datasets_upload(desk: ReleaseDesk, *, file: Path, spec: BinaryIO) -> None:
+    """Upload FILE as the JSON file SPEC says; prints the new id.
+
+    FILE is CSV, CSV.gz or Parquet. Excel, Stata, SPSS and SAS files are read here and sent as
+    Parquet, if the extra `files` is installed. How the file was read goes to standard error: the
+    service tells it this once.
+    """
+    wanted = parsed(spec.read().decode("utf-8", "replace"), "SPEC")
+    with readable(file) as sent:
+        dataset = desk.upload(sent, wanted)
+    for line in report_lines(dataset.report):
+        click.echo(line, err=True)
+    click.echo(dataset.id)
+
+
+@click.command("draft")
+@_FILE
+def datasets_draft(*, file: Path) -> None:
+    """Print a spec for FILE to fill in: its columns, with types and units from the header alone.
+
+    No row is read. Bounds, values and the budget stay empty: they are public, and what the rows
+    hold is not.
+    """
+    from app.cli.drafts import drafted  # noqa: PLC0415 - it loads what reads files
+
+    with readable(file) as known:
+        spec, notes = drafted(known, name=file.name.partition(".")[0])
+    for note in notes:
+        click.echo(note, err=True)
+    click.echo(json.dumps(spec, indent=2, ensure_ascii=False))
+
+
+@click.command("check")
+@_FILE
+@_SPEC
+@as_json_option
+def datasets_check(*, file: Path, spec: BinaryIO, as_json: bool) -> None:
+    """Read FILE here as a service would under SPEC, and print how; nothing is sent.
+
+    Every fault is told with its place: first those of the spec, then those of the file.
+    """
+    try:
+        with readable(file) as known:
+            report = _read(known, spec.read())
+    except Problem as problem:
+        click.echo(f"refused: {problem.detail}", err=True)
+        for line in extra_lines(problem.extras):
+            click.echo(f"  {line}", err=True)
+        sys.exit(REFUSED)
+    told = report.to_json() | {
+        "warnings": [{"column": name, "message": text} for name, text in report.warnings()]
+    }
+    for line in [json.dumps(told)] if as_json else report_lines(told):
+        click.echo(line)
+
+
+def _read(file: Path, spec: bytes) -> UploadReport:
+    """Read a file as a service does; what is read is forgotten at once.
+
+    Raises
+    ------
+    Problem
+        What a service would refuse in the spec, or in the file.
+    """
+    from app.api.requests.bodies import spec_in  # noqa: PLC0415 - it loads all statistics
+    from app.uploads.ingest import ingest  # noqa: PLC0415
+    from app.uploads.prf import Prf  # noqa: PLC0415
+    from app.uploads.row_digests import KEY_BYTES  # noqa: PLC0415
+
+    columns = spec_in(spec, Settings.model_fields["max_columns"].default).columns
+    report = UploadReport()
+    with file.open("rb") as stream:
+        ids = Prf(secrets.token_bytes(KEY_BYTES))
+        for _ in ingest(stream, columns, report=report, ids=ids):
+            pass
+    return report
