@@ -14,6 +14,7 @@ from fractions import Fraction
 from mechanisms import composition
 from mechanisms.contract import Plan, Statistic
 from mechanisms.domain import Schema
+from mechanisms.foresight.choice import choose
 from mechanisms.privacy import Adjacency, PrivacyLoss
 from mechanisms.single import SINGLE_MECHANISMS, MechanismModule, calibrate_by
 from mechanisms.statistics.questions import Question
@@ -71,7 +72,8 @@ def calibrate(
     Parameters
     ----------
     mechanism : str
-        One the statistic offers, or "auto" for its first.
+        One the statistic offers, or "auto": for a linear regression the one that errs least in a
+        public simulation (:mod:`mechanisms.foresight.choice`), else the first.
     norm : str
         One the mechanism offers for it, or "auto".
     inference : Fraction
@@ -83,15 +85,19 @@ def calibrate(
         The question does not fit the schema, or asks for what is not on offer;
         the message names what is.
     """
-    return calibrate_by(
+    choice = None
+    if mechanism == "auto":
+        choice = choose(statistic, schema, epsilon, norm=norm, inference=inference)
+    plan = calibrate_by(
         MECHANISMS,
         statistic,
         schema,
         epsilon,
-        mechanism=mechanism,
+        mechanism=mechanism if choice is None else choice.mechanism,
         norm=norm,
         inference=inference,
     )
+    return plan if choice is None else choice.told(plan)
 
 
 def offers() -> list[Offer]:

@@ -37,6 +37,7 @@ from mechanisms.contract import (
     require_valid,
 )
 from mechanisms.domain import Schema
+from mechanisms.foresight.choice import choose
 from mechanisms.privacy import Guarantee, PrivacyLoss, split
 from mechanisms.randomness import Randomness
 from mechanisms.single import SINGLE_MECHANISMS, calibrate_by
@@ -141,14 +142,18 @@ def _calibrate_part(index: int, part: Part, schema: Schema, epsilon: PrivacyLoss
             field_name=f"parts[{index}].share",
         )
     try:
-        return calibrate_by(
+        chosen = None
+        if part.mechanism == "auto":
+            chosen = choose(part.statistic, schema, epsilon, norm=part.norm)
+        plan = calibrate_by(
             SINGLE_MECHANISMS,
             part.statistic,
             schema,
             epsilon,
-            mechanism=part.mechanism,
+            mechanism=part.mechanism if chosen is None else chosen.mechanism,
             norm=part.norm,
         )
+        return plan if chosen is None else chosen.told(plan)
     except InvalidStatisticError as error:
         raise within(index, error) from None
 

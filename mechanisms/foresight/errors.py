@@ -19,12 +19,13 @@ still take too long is reckoned by objective perturbation of the same question, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 from typing import cast
 
-from mechanisms.contract import Json, Plan, Statistic
+from mechanisms.contract import InvalidStatisticError, Json, Plan, Statistic
 from mechanisms.domain import Schema
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.synthetic import Relation, SyntheticRows, drawn, synthetic_rows
@@ -54,6 +55,9 @@ _ROWS_ON_BOXES = (1024, 256)
 _MOST_DRAWS, _LEAST_DRAWS, _ADDITIVE_DRAWS = 32, 6, 16
 _SIMULATED_MS = 2000.0
 _STAND_IN = "objective_perturbation"
+_MOMENTS = "functional"
+_DESCRIBING = 6
+"""As many times longer a draw of moments takes with the description of its noise."""
 _DIGITS = 3
 
 
@@ -66,9 +70,11 @@ class Asked:
     epsilon: PrivacyLoss
     mechanism: str
     norm: str
+    inference: Fraction | None = None
+    """The share of epsilon that standard errors take, where they are wanted."""
 
     def plan(self) -> Plan:
-        """Return its plan."""
+        """Return the plan of its numbers, standard errors apart."""
         return calibrate_by(
             SINGLE_MECHANISMS,
             self.statistic,
@@ -123,8 +129,23 @@ def rows_met(asked: Asked, assumptions: Assumptions) -> int:
     return round(rows * part.rows / _ROWS[0])
 
 
-def simulated_error(asked: Asked, assumptions: Assumptions) -> Json | None:
-    """Return the mean absolute error of draws on synthetic rows; None where none could be made."""
+@dataclass(frozen=True, slots=True)
+class _Simulation:
+    """What is simulated as a text, which tells it from all else, and as it is."""
+
+    text: str
+    asked: Asked = field(compare=False)
+    assumptions: Assumptions = field(compare=False)
+
+
+def simulated_error(asked: Asked, assumptions: Assumptions) -> Json:
+    """Return the mean absolute error of draws on synthetic rows; the last ones are remembered."""
+    return _simulated(_Simulation(f"{asked!r} {assumptions!r}", asked, assumptions))
+
+
+@lru_cache(maxsize=128)
+def _simulated(simulation: _Simulation) -> Json:
+    asked, assumptions = simulation.asked, simulation.assumptions
     size = _size(asked, assumptions)
     plan = size.asked.plan()
     exact = _exact(size.asked, size.rows)
@@ -139,17 +160,25 @@ def _rounded(number: float) -> float:
 
 def _exact(asked: Asked, rows: SyntheticRows) -> Json:
     """Return the answer to the same question without noise, nearly."""
-    offered = offered_mechanisms(asked.statistic)
-    mechanism = _STAND_IN if _STAND_IN in offered else asked.mechanism
-    norm = asked.norm if mechanism == asked.mechanism else "auto"
+    sure = _stand_in(asked) or asked
     sure = replace(
-        asked,
-        schema=replace(asked.schema, protects=ONE_ROW),
-        mechanism=mechanism,
-        norm=norm,
+        sure,
+        schema=replace(sure.schema, protects=ONE_ROW),
         epsilon=Epsilon(MAX_EPSILON_NANOS),
     )
     return drawn(sure.plan(), rows, -1).value
+
+
+def _stand_in(asked: Asked) -> Asked | None:
+    """Return the same question by objective perturbation; None where it is not offered."""
+    if _STAND_IN not in offered_mechanisms(asked.statistic):
+        return None
+    other = replace(asked, mechanism=_STAND_IN, norm="auto")
+    try:
+        other.plan()
+    except InvalidStatisticError:  # as with a ridge, which it sets itself
+        return None
+    return other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,19 +191,32 @@ class _Size:
     divisor: float
 
 
-def _size(asked: Asked, assumptions: Assumptions) -> _Size:
-    """Return how a question is simulated in bounded time: by public facts alone."""
+def is_tried_in_time(asked: Asked, assumptions: Assumptions) -> bool:
+    """Return whether this very plan can be simulated in bounded time."""
+    return _fitting(asked, assumptions)[1] * _LEAST_DRAWS <= _SIMULATED_MS
+
+
+def _fitting(asked: Asked, assumptions: Assumptions) -> tuple[int, float]:
+    """Return how many rows are simulated, and about how many milliseconds a draw then takes."""
     total = max(assumptions.rows_of(asked.schema), 1)
     for most in _ROWS_ON_BOXES if asked.plan().drawn_on_boxes else _ROWS:
         count = min(total, most)
-        smaller = asked.on(count)
-        expected_ms = smaller.plan().expected_ms
+        expected_ms = asked.on(count).plan().expected_ms
+        if asked.mechanism == _MOMENTS:
+            expected_ms *= _DESCRIBING
         if expected_ms * _LEAST_DRAWS <= _SIMULATED_MS:
             break
-    else:
-        if _STAND_IN in offered_mechanisms(asked.statistic) and asked.mechanism != _STAND_IN:
-            return _size(replace(asked, mechanism=_STAND_IN, norm="auto"), assumptions)
-    most_draws = _ADDITIVE_DRAWS if asked.statistic.kind in ADDITIVE else _MOST_DRAWS
+    return count, expected_ms
+
+
+def _size(asked: Asked, assumptions: Assumptions) -> _Size:
+    """Return how a question is simulated in bounded time: by public facts alone."""
+    total = max(assumptions.rows_of(asked.schema), 1)
+    if not is_tried_in_time(asked, assumptions):
+        asked = _stand_in(asked) or asked
+    count, expected_ms = _fitting(asked, assumptions)
+    sums = asked.statistic.kind in ADDITIVE or asked.mechanism == _MOMENTS
+    most_draws = _ADDITIVE_DRAWS if sums else _MOST_DRAWS
     wanted = asked.epsilon.fraction * total / count
     most_epsilon = Fraction(MAX_EPSILON_NANOS, 10**9)
     if asked.statistic.kind in _OF_VALUES:
@@ -182,7 +224,7 @@ def _size(asked: Asked, assumptions: Assumptions) -> _Size:
     taken = min(wanted, most_epsilon)
     relation = relation_of(viewed(asked.statistic, asked.schema))
     return _Size(
-        asked=smaller.at(taken),
+        asked=asked.on(count).at(taken),
         rows=synthetic_rows(asked.schema, assumptions, count, relation),
         draws=int(min(max(_SIMULATED_MS / max(expected_ms, 1.0), _LEAST_DRAWS), most_draws)),
         divisor=float(wanted / taken),

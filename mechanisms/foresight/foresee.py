@@ -8,18 +8,17 @@ from dataclasses import dataclass, replace
 from mechanisms.contract import Json, Statistic
 from mechanisms.domain import Schema
 from mechanisms.foresight.assumptions import Assumptions
+from mechanisms.foresight.choice import choose
 from mechanisms.foresight.errors import (
     ADDITIVE,
     Asked,
     expected_error,
     is_simulated,
-    rows_met,
 )
-from mechanisms.foresight.ranges import most_of, possible_ranges
+from mechanisms.foresight.ranges import ranges_of
 from mechanisms.foresight.trees import at, placed
 from mechanisms.foresight.verdicts import Usefulness, judged
 from mechanisms.privacy import PrivacyLoss, split
-from mechanisms.statistics.questions import Question, plain, viewed
 from mechanisms.statistics.stack import Stack
 
 _STATED_MS, _ADDITIVE_MS, _SIMULATED_MS = 10.0, 60.0, 500.0
@@ -101,23 +100,13 @@ def _stacked(parts: Sequence[_Found]) -> _Found:
 
 
 def _single(asked: Asked, assumptions: Assumptions) -> _Found:
+    if asked.mechanism == "auto":
+        choice = choose(asked.statistic, asked.schema, asked.epsilon, norm=asked.norm)
+        asked = asked if choice is None else replace(asked, mechanism=choice.mechanism)
     plan = asked.plan()
     asked = replace(asked, mechanism=plan.mechanism)
     errors = expected_error(asked, plan, assumptions)
-    return errors, _ranges(asked, assumptions), is_simulated(asked.statistic, asked.schema)
-
-
-def _ranges(asked: Asked, assumptions: Assumptions) -> Json | None:
-    wanted = viewed(asked.statistic, asked.schema)
-    facts, rows = wanted.view.schema, assumptions.rows_of(asked.schema)
-    if not isinstance(wanted.statistic, Question):
-        return possible_ranges(wanted.statistic, facts, rows)
-    cells = wanted.statistic.parting(facts).cells if wanted.statistic.by else 1
-    expected = rows_met(asked, assumptions) / cells
-    each = possible_ranges(plain(wanted.statistic), facts, most_of(expected, rows))
-    if each is None or not wanted.statistic.by:
-        return each
-    return {"groups": [{"value": each}] * cells}
+    return errors, ranges_of(asked, assumptions), is_simulated(asked.statistic, asked.schema)
 
 
 def _in_its_shape(errors: Json, ranges: Json | None) -> Json:

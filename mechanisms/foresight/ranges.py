@@ -21,13 +21,30 @@ from typing import Any
 
 from mechanisms.contract import Json, Statistic
 from mechanisms.domain import NumberColumn, Schema
+from mechanisms.foresight.assumptions import Assumptions
+from mechanisms.foresight.errors import Asked, rows_met
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.questions import Question, plain, viewed
 
 Range = list[float]
 
 _SHARES = 5
 _LARGEST_LOGIT = Fraction(4)
+
+
+def ranges_of(asked: Asked, assumptions: Assumptions) -> Json | None:
+    """Return ``[low, high]`` for each number of an answer; None where no range is known."""
+    wanted = viewed(asked.statistic, asked.schema)
+    facts, rows = wanted.view.schema, assumptions.rows_of(asked.schema)
+    if not isinstance(wanted.statistic, Question):
+        return possible_ranges(wanted.statistic, facts, rows)
+    cells = wanted.statistic.parting(facts).cells if wanted.statistic.by else 1
+    expected = rows_met(asked, assumptions) / cells
+    each = possible_ranges(plain(wanted.statistic), facts, most_of(expected, rows))
+    if each is None or not wanted.statistic.by:
+        return each
+    return {"groups": [{"value": each}] * cells}
 
 
 def most_of(expected: float, rows: float) -> float:

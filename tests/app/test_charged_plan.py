@@ -8,6 +8,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from app.processes.draw_orders import DrawOrder, answer_of
 from app.services.build import Services
 from app.services.plans import plans
 from app.services.plans.answers import plan_json
-from app.services.plans.charged_plan import PlanChangedError, require_charged_plan
+from app.services.plans.charged_plan import PlanChangedError, as_charged, require_charged_plan
 from app.services.plans.plans import make_offer
 from app.services.plans.questions import Question, read_question
 from app.services.releases.charged_draws import ChargedDraws
@@ -31,6 +32,7 @@ from app.store import DatasetRecord, Debit, ReleaseRecord, Store
 from mechanisms.catalog import calibrate
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.quantile import Quantile
+from mechanisms.statistics.stack import Part, Stack
 from tests.app.ledgers import Place
 from tests.app.test_jobs import ADA, BOB, final
 from tests.app.test_jobs import opened as serving
@@ -49,6 +51,18 @@ MEDIAN = Question(
 )
 
 budgets = pytest.mark.parametrize("budget", [ZCDP, PURE], ids=["zcdp", "pure"])
+
+
+def test_a_stored_question_has_the_mechanisms_that_it_was_charged_for() -> None:
+    single = as_charged(MEDIAN, json.dumps({"mechanism": "exponential", "details": {}}))
+    assert (single.mechanism, single.norm) == ("exponential", "auto")
+    parts = tuple(Part(statistic=MEDIAN.statistic, share=1) for _ in range(2))
+    stack = replace(MEDIAN, statistic=Stack(parts=parts))
+    facts = [{"mechanism": "kng"}, {"mechanism": "exponential"}]
+    plan = json.dumps({"mechanism": "composition", "details": {"parts": facts}})
+    whole = as_charged(stack, plan)
+    assert isinstance(whole.statistic, Stack)
+    assert [part.mechanism for part in whole.statistic.parts] == ["kng", "exponential"]
 
 
 class Here:

@@ -137,6 +137,26 @@ def test_a_release_is_judged_by_its_numbers_too(
     assert near, "four draws, each within 1 with a chance of three quarters"
 
 
+def test_what_auto_stands_for_in_a_preview_is_drawn_at_once_and_by_a_job(
+    curator: httpx.Client, analyst: httpx.Client
+) -> None:
+    question = {"kind": "linear_regression", "target": "food", "features": ["income"]}
+    for policy in ("never", "always"):
+        dataset = upload(curator, policy={"review": policy})["id"]
+        told = preview(analyst, dataset, question)
+        asked = ask(analyst, dataset, question, epsilon="0.5")
+        if policy == "always":
+            decision = {"decision": "approve", "reason": "as planned"}
+            path, tag = f"/v1/releases/{asked.json()['id']}", {"If-Match": asked.headers["etag"]}
+            assert curator.post(f"{path}/decision", json=decision, headers=tag).status_code == 202
+            asked = settled(analyst, asked)
+        released = asked.json()
+        assert released["status"] == "released"
+        for member in ("mechanism", "norm", "reason"):
+            assert released[member] == told[member]
+        assert "runner-up" in told["reason"]
+
+
 def test_whoever_reviews_a_release_sees_what_it_is_worth(
     curator: httpx.Client, admin: httpx.Client, service: Any
 ) -> None:

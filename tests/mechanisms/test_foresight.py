@@ -159,6 +159,7 @@ KINDS: list[dict[str, Any]] = [
     {"kind": "geometric_median", "columns": ["age", "pay"]},
     {"kind": "linear_regression", "formula": "log(pay + 30) ~ age * owner + C(sex)"},
     {"kind": "linear_regression", "target": "pay", "features": ["age"], "by": ["sex"]},
+    {"kind": "linear_regression", "target": "pay", "features": ["age"], "ridge": 50},
     {"kind": "logistic_regression", "target": "owner", "features": ["age"]},
     {
         "kind": "logistic_regression",

@@ -441,7 +441,7 @@ def test_california_by_the_vertex_route() -> None:
         bound=1.0,
     )
     for epsilon, least in (("0.5", 0.3), ("1", 0.4), ("50", 0.97)):
-        plan = calibrate(statistic, schema, Epsilon.parse(epsilon))
+        plan = calibrate(statistic, schema, Epsilon.parse(epsilon), mechanism="kng")
         law = drawn(plan).law(data)
         assert law.shadow.centre_norm > 2
         route = cheapest_route(law)

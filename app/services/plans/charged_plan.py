@@ -10,8 +10,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
+from app.services.plans.questions import Question
 from app.store import ReleaseRecord
+from mechanisms.contract import Plan
+from mechanisms.statistics.stack import Stack
 
 _MEMBERS = ("mechanism", "norm", "epsilon", "guarantee", "grid", "details")
 _PROSE = frozenset({"reason", "noise", "adjacent_output_space", "design", "method"})
@@ -20,6 +24,28 @@ _EXPLAINED = frozenset({"reduction", "protects"})
 """What of a guarantee is in words: how filter and groups were treated, and who is protected. How
 many rows a person may have is in ``details`` too, and follows from the data set."""
 _ROUNDING = 1e-9
+
+
+def as_charged(question: Question, plan: str) -> Question:
+    """Return a stored question with the mechanisms that it was charged for.
+
+    What "auto" stands for is decided once, before the charge; ``plan`` is what the release keeps.
+    """
+    kept = json.loads(plan)
+    statistic = question.statistic
+    if isinstance(statistic, Stack):
+        facts = kept["details"]["parts"]
+        parts = [
+            replace(part, mechanism=fact["mechanism"])
+            for part, fact in zip(statistic.parts, facts, strict=True)
+        ]
+        statistic = replace(statistic, parts=tuple(parts))
+    return replace(question, statistic=statistic, mechanism=kept["mechanism"])
+
+
+def told_as_charged(plan: Plan, text: str) -> Plan:
+    """Return a plan with the reason that was given when the release was charged."""
+    return replace(plan, reason=json.loads(text)["reason"])
 
 
 class PlanChangedError(Exception):

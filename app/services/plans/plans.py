@@ -15,7 +15,7 @@ from typing import TypeVar
 from app.domain.problems import Problem, invalid_request
 from app.services.datasets.datasets import DatasetFacts
 from app.services.plans.answers import plan_json
-from app.services.plans.charged_plan import require_charged_plan
+from app.services.plans.charged_plan import as_charged, require_charged_plan
 from app.services.plans.deadlines import Job, job_of
 from app.services.plans.lanes import (
     LONGEST_SHORT_MS,
@@ -29,6 +29,7 @@ from app.store import ReleaseRecord
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Plan
 from mechanisms.foresight.assumptions import Assumptions
+from mechanisms.foresight.choice import choose, decided, remember, undecided
 from mechanisms.foresight.foresee import Foresight, foresee
 from mechanisms.privacy import Adjacency
 
@@ -121,11 +122,28 @@ class PlanService:
         offer = self._remembered(facts, question)
         if offer is not None:
             return offer
+        await self._decide(facts, question, person=person, patient=patient)
         if is_costly(facts, question):
             offer = await self._costly.run(person, self._made, facts, question, patient=patient)
         else:
             offer = await self._short.run(self._made, facts, question, patient=patient)
         return self._remember(facts, question, offer)
+
+    async def _decide(
+        self, facts: DatasetFacts, question: Question, *, person: str, patient: bool
+    ) -> None:
+        """Have decided what "auto" stands for, where that takes a simulation."""
+        waiting = undecided(
+            question.statistic,
+            facts.schema,
+            question.epsilon,
+            mechanism=question.mechanism,
+            norm=question.norm,
+            inference=question.inference,
+        )
+        if waiting:
+            run = self._calculator.run
+            remember(await self._costly.run(person, run, decided, waiting, patient=patient))
 
     def _made(self, facts: DatasetFacts, question: Question) -> Offer:
         """Return what another request may have had made while this one waited, or make it."""
@@ -161,8 +179,9 @@ class PlanService:
             The question cannot be read any more, or is not offered any more.
         """
         question = read_question(record.request)
+        asked = as_charged(question, record.plan)
         # charged or reserved already: it waits for its turn however many are there
-        offer = await self._offer(facts, question, person=record.principal, patient=True)
+        offer = await self._offer(facts, asked, person=record.principal, patient=True)
         require_charged_plan(record, plan=offer.text, cost=offer.cost)
         return question, offer
 
@@ -256,6 +275,7 @@ def foretell(facts: DatasetFacts, question: Question, assumed: Assumptions) -> F
         ``invalid-request`` when question or assumptions do not fit the data set.
     """
     try:
+        question = _with_choice(facts, question)
         return foresee(
             question.statistic,
             facts.schema,
@@ -266,6 +286,20 @@ def foretell(facts: DatasetFacts, question: Question, assumed: Assumptions) -> F
         )
     except InvalidStatisticError as error:
         raise _refusal(error) from None
+
+
+def _with_choice(facts: DatasetFacts, question: Question) -> Question:
+    """Return a question with what its "auto" stands for, where that is decided by simulation."""
+    if question.mechanism != "auto":
+        return question
+    choice = choose(
+        question.statistic,
+        facts.schema,
+        question.epsilon,
+        norm=question.norm,
+        inference=question.inference,
+    )
+    return question if choice is None else replace(question, mechanism=choice.mechanism)
 
 
 def make_offer(facts: DatasetFacts, question: Question) -> Offer:

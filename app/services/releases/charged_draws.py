@@ -17,7 +17,11 @@ from typing import Protocol
 from app.engine.run import run
 from app.services.datasets.datasets import DataPlane, DatasetFacts, facts_of
 from app.services.plans.answers import release_answer
-from app.services.plans.charged_plan import require_charged_plan
+from app.services.plans.charged_plan import (
+    as_charged,
+    require_charged_plan,
+    told_as_charged,
+)
 from app.services.plans.plans import make_offer
 from app.services.plans.questions import Question, read_question
 from app.services.releases.batches import Step
@@ -95,9 +99,10 @@ class ChargedDraws:
             self._planned.move_to_end(key)
             return known
         facts, question = facts_of(dataset), read_question(record.request)
-        offer = make_offer(facts, question)
+        offer = make_offer(facts, as_charged(question, record.plan))
         require_charged_plan(record, plan=offer.text, cost=offer.cost)
-        ready = self._planned[key] = ReadyDraw(facts, question, offer.drawn_here())
+        plan = told_as_charged(offer.drawn_here(), record.plan)
+        ready = self._planned[key] = ReadyDraw(facts, question, plan)
         if len(self._planned) > _REMEMBERED:
             self._planned.popitem(last=False)
         return ready

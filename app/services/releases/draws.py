@@ -20,6 +20,7 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState, may_be_redrawn
 from app.logs import describe
 from app.services.datasets.datasets import DatasetFacts, DatasetService
+from app.services.plans.charged_plan import as_charged, told_as_charged
 from app.services.plans.deadlines import batched_ms
 from app.services.plans.plans import PlanService, make_plan
 from app.services.plans.questions import Question
@@ -165,7 +166,9 @@ class DrawService:
             question, offer = await self._plans.offer_again(facts, record)
             plan = offer.plan
             if plan is None:  # no job in the version that charged it, and one in this
-                plan = await anyio.to_thread.run_sync(make_plan, facts, question)
+                asked = as_charged(question, record.plan)
+                plan = await anyio.to_thread.run_sync(make_plan, facts, asked)
+            plan = told_as_charged(plan, record.plan)
         except (ProcessLostError, StorageError) as error:
             raise StorageError("a plan could not be made again") from error
         except Exception as error:

@@ -1,0 +1,255 @@
+"""Which mechanism ``auto`` takes for a regression: the one that errs least in a public simulation.
+
+Let e_m be the mean, over the coefficients, of the error that is expected by mechanism m, each as a
+share of the range of values that were possible. It is found for two populations: columns spread
+evenly over their bounds, and columns that fill about a quarter of them, off centre. ``auto`` takes
+the mechanism with the least product of the two.
+
+The exponential mechanism is no candidate, being the baseline, and neither is what is drawn on
+boxes: how long such a draw takes depends on the data, so it is a job that one has to ask for. So
+for now the choice is one for linear regressions alone; others have one candidate. What would take
+too long to simulate, as sanitized moments of many columns do, is no candidate either.
+
+**Privacy.** The choice is a function of the question, the schema and epsilon, all public. It reads
+no data, and the same question is drawn by the same mechanism.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import sqrt
+from threading import Lock
+
+from mechanisms.contract import InvalidStatisticError, Plan, Statistic
+from mechanisms.domain import CategoryColumn, Schema
+from mechanisms.foresight.assumptions import Assumptions, Spread
+from mechanisms.foresight.errors import Asked, is_tried_in_time, relation_of, simulated_error
+from mechanisms.foresight.ranges import ranges_of
+from mechanisms.foresight.trees import at, numbers
+from mechanisms.privacy import PrivacyLoss, split
+from mechanisms.single import SINGLE_MECHANISMS, calibrate_by
+from mechanisms.statistics.questions import offered_mechanisms, viewed
+from mechanisms.statistics.stack import Stack
+
+CHOSEN_KINDS = frozenset({"linear_regression"})
+_BASELINE = "exponential"
+_FREE = "functional"
+"""Its standard errors cost nothing."""
+_FILLED = 0.25  # of the bounds, by the columns of the second population
+_OFF_CENTRE = 0.1  # of the width
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A mechanism, and why it was taken."""
+
+    mechanism: str
+    reason: str
+
+    def told(self, plan: Plan) -> Plan:
+        """Return the plan of the mechanism with the reason why it was taken."""
+        return replace(plan, reason=f"{self.reason} {plan.reason}")
+
+
+_MAX_KNOWN = 512
+_KNOWN: OrderedDict[str, Choice] = OrderedDict()
+_LOCK = Lock()
+
+
+def choose(
+    statistic: Statistic,
+    schema: Schema,
+    epsilon: PrivacyLoss,
+    *,
+    norm: str,
+    inference: Fraction | None = None,
+) -> Choice | None:
+    """Return the mechanism that ``auto`` stands for; None where it is the first that is offered.
+
+    Raises
+    ------
+    InvalidStatisticError
+        The question does not fit the schema, or no mechanism offers the norm.
+    """
+    if statistic.kind not in CHOSEN_KINDS:
+        return None
+    asked = Asked(
+        statistic=statistic,
+        schema=schema,
+        epsilon=epsilon,
+        mechanism="auto",
+        norm=norm,
+        inference=inference,
+    )
+    known = _KNOWN.get(_text(asked))
+    if known is None:
+        known = _chosen(asked)
+        remember({_text(asked): known})
+    return known
+
+
+def undecided(
+    statistic: Statistic,
+    schema: Schema,
+    epsilon: PrivacyLoss,
+    *,
+    mechanism: str,
+    norm: str,
+    inference: Fraction | None = None,
+) -> list[Asked]:
+    """Return what a question leaves to ``auto`` that has not been decided here: a stack's parts."""
+    if isinstance(statistic, Stack):
+        shares = split(epsilon, statistic.exact_shares())
+        return [
+            asked
+            for part, share in zip(statistic.parts, shares, strict=True)
+            for asked in undecided(
+                part.statistic, schema, share, mechanism=part.mechanism, norm=part.norm
+            )
+        ]
+    if mechanism != "auto" or statistic.kind not in CHOSEN_KINDS:
+        return []
+    asked = Asked(
+        statistic=statistic,
+        schema=schema,
+        epsilon=epsilon,
+        mechanism="auto",
+        norm=norm,
+        inference=inference,
+    )
+    return [] if _text(asked) in _KNOWN else [asked]
+
+
+def decided(questions: Sequence[Asked]) -> dict[str, Choice]:
+    """Return choices that another process may :func:`remember`; what is refused is left out."""
+    found = {}
+    for asked in questions:
+        with suppress(InvalidStatisticError):
+            choice = choose(
+                asked.statistic,
+                asked.schema,
+                asked.epsilon,
+                norm=asked.norm,
+                inference=asked.inference,
+            )
+            if choice is not None:
+                found[_text(asked)] = choice
+    return found
+
+
+def remember(choices: Mapping[str, Choice]) -> None:
+    """Remember choices; the oldest are forgotten."""
+    with _LOCK:
+        _KNOWN.update(choices)
+        while len(_KNOWN) > _MAX_KNOWN:
+            _KNOWN.popitem(last=False)
+
+
+def _text(asked: Asked) -> str:
+    """Return a text that tells a question from all others."""
+    price = f"{asked.epsilon.fraction} {asked.inference}"
+    return f"{asked.statistic!r} {asked.schema!r} {price} {asked.norm}"
+
+
+def _chosen(asked: Asked) -> Choice:
+    offered = _candidates(asked)
+    if len(offered) == 1:
+        return Choice(mechanism=offered[0].mechanism, reason="No other can be compared with it.")
+    errors = {each.mechanism: _error(each) for each in offered}
+    best, second, *_ = sorted(errors, key=errors.__getitem__)
+    return Choice(mechanism=best, reason=_reason(best, second, errors))
+
+
+def _reason(best: str, second: str, errors: Mapping[str, float]) -> str:
+    ratio = errors[second] / errors[best] if errors[best] > 0 else 1.0
+    return (
+        f"{best} errs least in a public simulation of this question; the runner-up, {second}, has "
+        f"{ratio:.2g} times its error."
+    )
+
+
+def _candidates(asked: Asked) -> list[Asked]:
+    """Return the question by each mechanism that may be taken for it.
+
+    Raises
+    ------
+    InvalidStatisticError
+        None may: what the first of them says.
+    """
+    found: list[Asked] = []
+    others: list[Asked] = []
+    refused: list[InvalidStatisticError] = []
+    for mechanism in offered_mechanisms(asked.statistic):
+        if mechanism == _BASELINE:
+            continue
+        try:
+            candidate = _by(asked, mechanism)
+            plan = candidate.plan()
+        except InvalidStatisticError as error:
+            refused.append(error)
+            continue
+        quick = not plan.drawn_on_boxes and is_tried_in_time(candidate, Assumptions())
+        (found if quick else others).append(candidate)
+    if not (found or others):
+        raise refused[0]
+    return found or others[:1]
+
+
+def _by(asked: Asked, mechanism: str) -> Asked:
+    """Return the question by a mechanism, at what of epsilon its standard errors leave.
+
+    Raises
+    ------
+    InvalidStatisticError
+        Standard errors are wanted and not offered by it.
+    """
+    if asked.inference is None:
+        return replace(asked, mechanism=mechanism)
+    calibrate_by(
+        SINGLE_MECHANISMS,
+        asked.statistic,
+        asked.schema,
+        asked.epsilon,
+        mechanism=mechanism,
+        norm=asked.norm,
+        inference=asked.inference,
+    )
+    left = asked.epsilon
+    if mechanism != _FREE:
+        left, _ = split(asked.epsilon, [1 - asked.inference, asked.inference])
+    return replace(asked, mechanism=mechanism, epsilon=left)
+
+
+def _error(asked: Asked) -> float:
+    """Return the geometric mean of a mechanism's errors in both populations."""
+    even, narrow = Assumptions(), Assumptions(population=_narrow(asked))
+    return sqrt(_share(asked, even) * _share(asked, narrow))
+
+
+def _narrow(asked: Asked) -> tuple[tuple[str, Spread], ...]:
+    relation = relation_of(viewed(asked.statistic, asked.schema))
+    spreads: list[tuple[str, Spread]] = []
+    for name in () if relation is None else relation.features:
+        column = asked.schema.columns[name]
+        if isinstance(column, CategoryColumn) or column.boolean:
+            continue
+        width = float(column.upper - column.lower)
+        centre = float(column.midpoint) + _OFF_CENTRE * width
+        spreads.append((name, Spread(mean=centre, std=_FILLED * width / sqrt(12))))
+    return tuple(spreads)
+
+
+def _share(asked: Asked, assumptions: Assumptions) -> float:
+    """Return the mean error as a share of what was possible."""
+    errors, ranges = simulated_error(asked, assumptions), ranges_of(asked, assumptions)
+    shares: list[float] = [
+        error / (high - low)
+        for path, error in numbers(errors)
+        for low, high in (at(ranges, path),)
+        if low < high
+    ]
+    return sum(shares) / len(shares)

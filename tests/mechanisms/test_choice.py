@@ -1,0 +1,98 @@
+"""What ``auto`` stands for: decided by a public simulation, the same for whoever asks."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from mechanisms.catalog import calibrate
+from mechanisms.contract import InvalidStatisticError
+from mechanisms.domain import NumberColumn, Schema
+from mechanisms.foresight.assumptions import Assumptions
+from mechanisms.foresight.choice import choose, decided, remember, undecided
+from mechanisms.foresight.foresee import foresee
+from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.mean import Mean
+from mechanisms.statistics.quantile_regression import QuantileRegression
+from mechanisms.statistics.stack import Part, Stack
+
+ONE = Epsilon.parse("1")
+
+
+def schema_of(adjacency: Adjacency, rows: int, features: int) -> Schema:
+    names = [*(f"x{place}" for place in range(features)), "y"]
+    columns = {name: NumberColumn(Fraction(-1), Fraction(1)) for name in names}
+    public = rows if adjacency is Adjacency.REPLACE_ONE else None
+    return Schema(columns, adjacency, public, rows)
+
+
+def regression(features: int, **more: float | None) -> LinearRegression:
+    names = tuple(f"x{place}" for place in range(features))
+    return LinearRegression(target="y", features=names, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_few_rows_and_coefficients_go_to_sanitized_moments(adjacency: Adjacency) -> None:
+    schema = schema_of(adjacency, 235, 1)
+    choice = choose(regression(1), schema, ONE, norm="auto")
+    assert choice is not None
+    assert choice.mechanism == "functional"
+    assert "runner-up" in choice.reason
+    plan = calibrate(regression(1), schema, ONE)
+    assert plan.mechanism == "functional"
+    assert plan.reason.startswith(choice.reason)
+
+
+def test_what_is_chosen_errs_least_of_all() -> None:
+    schema = schema_of(Adjacency.REPLACE_ONE, 1000, 3)
+    choice = choose(regression(3), schema, ONE, norm="auto")
+    assert choice is not None
+
+    def error(mechanism: str) -> float:
+        found = foresee(
+            regression(3), schema, ONE, mechanism=mechanism, norm="auto", assumptions=Assumptions()
+        )
+        coefficients = found.expected_error["coefficients"] if found.expected_error else {}
+        return float(sum(coefficients.values()))  # type: ignore[attr-defined]
+
+    others = ("kng", "objective_perturbation", "functional")
+    assert error(choice.mechanism) == min(map(error, others))
+    assert error("auto") == error(choice.mechanism), "a preview foresees what will be drawn"
+
+
+def test_a_mechanism_that_is_not_offered_is_no_candidate() -> None:
+    schema = schema_of(Adjacency.REPLACE_ONE, 100_000, 24)
+    choice = choose(regression(24), schema, Epsilon.parse("10"), norm="l1")
+    assert choice is not None
+    assert "kng" not in choice.mechanism + choice.reason, (
+        "it draws at most 20 coefficients, by linf"
+    )
+    small = schema_of(Adjacency.REPLACE_ONE, 100, 1)
+    with pytest.raises(InvalidStatisticError):
+        choose(regression(1), small, ONE, norm="optimum")
+    with pytest.raises(InvalidStatisticError, match="no such column"):
+        choose(regression(2), small, ONE, norm="auto")
+
+
+def test_other_statistics_keep_their_first() -> None:
+    schema = schema_of(Adjacency.REPLACE_ONE, 100, 1)
+    assert choose(Mean(columns=("y",)), schema, ONE, norm="auto") is None
+    quantile = QuantileRegression(target="y", features=("x0",))
+    assert choose(quantile, schema, ONE, norm="auto") is None
+
+
+def test_a_choice_may_be_made_elsewhere_and_is_remembered() -> None:
+    schema = schema_of(Adjacency.REPLACE_ONE, 431, 1)
+    parts = (regression(1), Mean(columns=("y",)))
+    stack = Stack(parts=tuple(Part(statistic=each, share=1) for each in parts))
+    waiting = undecided(stack, schema, ONE, mechanism="auto", norm="auto")
+    assert [asked.epsilon.fraction for asked in waiting] == [Fraction(1, 2)]
+    remember(decided(waiting))
+    assert undecided(stack, schema, ONE, mechanism="auto", norm="auto") == []
+    plan = calibrate(stack, schema, ONE)
+    assert "functional errs least" in str(plan.details["parts"])
+    assert undecided(regression(1), schema, ONE, mechanism="kng", norm="auto") == []
+    wrong = undecided(regression(2), schema, ONE, mechanism="auto", norm="auto")
+    assert decided(wrong) == {}, "what is refused is refused by whoever plans"
