@@ -231,7 +231,7 @@ def test_an_unknown_field_of_a_statistic_is_told_those_of_its_kind(
 ) -> None:
     body = {"statistic": {**MEAN, "kinds": [SENTINEL]}, "epsilon": "0.1"}
     answer = analyst.post(f"/v1/datasets/{untouched}/previews", json=body)
-    assert "known: kind, by, columns, derive and where" in message(answer, "statistic")
+    assert "known: kind, by, columns, derive, weights and where" in message(answer, "statistic")
     assert SENTINEL not in answer.text
 
 
@@ -241,7 +241,7 @@ def test_a_misspelt_field_that_is_required_is_one_fault(
     path = f"/v1/datasets/{untouched}/previews"
     question = {"kind": "mean", "colums": ["income"]}
     answer = analyst.post(path, json={"statistic": question, "epsilon": "0.1"})
-    assert "known: columns, by, derive, kind and where" in message(answer, "statistic")
+    assert "known: columns, by, derive, kind, weights and where" in message(answer, "statistic")
     answer = analyst.post(path, json={"statistic": MEAN, "epsilom": "0.1"})
     assert "known: epsilon, " in message(answer, "body")
     # nothing like it: what is missing is told beside it

@@ -39,7 +39,9 @@ def _contradictions(spec: Mapping[str, object], told: Collection[str]) -> Iterat
     columns = spec.get("columns")
     for position, (name, column) in enumerate(columns.items() if isinstance(columns, dict) else ()):
         place = f"columns[{position}]"
-        if any(each == place or each.startswith((f"{place}.", f"{place}[")) for each in told):
+        # a column that has the name of a field is told by it
+        known = (place, f"columns.{name}")
+        if any(f"{each}.".startswith(tuple(f"{one}." for one in known)) for each in told):
             continue
         try:
             parse_column(column)

@@ -192,7 +192,7 @@ class _Places:
                     break
                 place += f"[{self._position(value, step)}]"
                 value = value[step]
-            elif step in self._known:
+            elif step in self._known and not _is_branch(value, step):
                 place += f".{step}" if place else str(step)
                 value = value.get(step) if isinstance(value, dict) else None
             # anything else names a branch of a union, not a place
@@ -216,6 +216,13 @@ class _Places:
             found = {each: number for number, each in enumerate(mapping)}
             self._positions[id(mapping)] = found
         return found[key]
+
+
+def _is_branch(value: object, step: str | int) -> bool:
+    """Say whether a step names the branch of a union that an object says it is of."""
+    if not isinstance(value, dict) or step in value:
+        return False
+    return step in (value.get("kind"), value.get("type"))
 
 
 def _note(names: Sequence[object]) -> str:
