@@ -5,7 +5,8 @@ r"""Standard errors for a share of epsilon, of regressions that release coeffici
 
 s a public share; T is what tells how uncertain theta is: the curvature of the logistic loss at
 theta (:mod:`mechanisms.inference.curvature`), or the moments of all columns of a linear regression,
-which do not depend on theta.
+which do not depend on theta. Quantiles are followed by neighbouring ones
+(:mod:`mechanisms.inference.neighbours`), which do not depend on them either.
 
 **Privacy.** Let D, D' be neighbours, under whatever change the mechanisms are planned for. Given
 theta = t, which is public, T(.; t) is a function of the records whose sensitivity does not depend
@@ -43,7 +44,7 @@ from mechanisms.contract import (
     Plan,
     Statistic,
 )
-from mechanisms.domain import Schema
+from mechanisms.domain import NumberColumn, Schema
 from mechanisms.exact.arrays import Floats
 from mechanisms.functional.linear import coordinate_noise
 from mechanisms.functional.sanitized import equations
@@ -52,9 +53,12 @@ from mechanisms.inference.disturbed import Curved, Disturbed
 from mechanisms.inference.evidence import Simulation
 from mechanisms.inference.least_squares import Fits, Spectra, Sums
 from mechanisms.inference.moments import answer, needed_columns
+from mechanisms.inference.neighbours import METHOD as NEIGHBOURS
+from mechanisms.inference.neighbours import MOST_LEVELS, BracketedDraw, brackets
 from mechanisms.inference.regression import METHOD as LINEAR
+from mechanisms.kng.quantile import calibrate_quantile
 from mechanisms.knorm import THEOREM, IntegerNoise, draw_coordinates, integer_noise, plan_form
-from mechanisms.privacy import EpsilonShare, PrivacyLoss, Protected, pure_rho, split
+from mechanisms.privacy import EpsilonShare, Guarantee, PrivacyLoss, Protected, pure_rho, split
 from mechanisms.randomness import Randomness
 from mechanisms.statistics.additive import AdditiveForm
 from mechanisms.statistics.covariance import moment_layout
@@ -62,6 +66,7 @@ from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.second_order import Layout
 
 COMPOSITION = "Dwork & Roth 2014, Corollary 3.15 (composition), with exact shares of epsilon"
@@ -92,9 +97,9 @@ class WithInference:
             What the mechanism raises; standard errors are not offered for this.
         """
         second = _SECOND.get(type(statistic))
-        if second is None:
+        if second is None and not isinstance(statistic, Quantile):
             raise _refused(
-                "standard errors are offered for linear_regression and logistic_regression"
+                "standard errors are offered for linear_regression, logistic_regression, quantile"
             )
         if self.protects.rows > 1:
             raise _refused(
@@ -105,10 +110,12 @@ class WithInference:
             raise _refused("standard errors are not offered with weights")
         rest, own = split(epsilon, [1 - self.share, self.share])
         plan = self.calibrate(statistic, schema, rest, norm)
+        if isinstance(statistic, Quantile):
+            return _bracketed(statistic, schema, epsilon, own, plan)
         if plan.mechanism == "functional":
             whole = self.calibrate(statistic, schema, epsilon, norm)
             return _sanitized(cast(LinearRegression, statistic), schema, epsilon, whole)
-        if plan.disturbance is None:
+        if plan.disturbance is None or second is None:
             raise _refused(f"standard errors are not offered by {plan.mechanism} with this norm")
         scaling = cast(LinearRegression | LogisticRegression, statistic).scaling(schema)
         if scaling.dimension > MOST_COEFFICIENTS:
@@ -124,22 +131,79 @@ def _together(
     plan: Plan, law: Disturbed, schema: Schema, epsilon: PrivacyLoss, own: EpsilonShare
 ) -> Plan:
     """Return the plan of both releases."""
-    guarantee, curved = plan.guarantee, law.curved
+    curved = law.curved
     read = _MS_PER_CELL * schema.row_bound * law.scaling.dimension**2
     return replace(
         plan,
-        guarantee=replace(
-            guarantee,
-            epsilon=epsilon,
-            sensitivity=f"{guarantee.sensitivity}; {curved.sensitivity}",
-            sensitivity_unit=f"{guarantee.sensitivity_unit}; for standard errors "
-            f"{curved.sensitivity_unit}",
-            theorem=f"{guarantee.theorem}; {THEOREM}; {COMPOSITION}",
-            rho=guarantee.zcdp + pure_rho(own),
+        guarantee=_composed(
+            plan.guarantee,
+            epsilon,
+            sensitivity=(curved.sensitivity, curved.sensitivity_unit),
+            theorem=THEOREM,
+            rho=pure_rho(own),
         ),
         draw=InferredDraw(plan.draw, law),
         expected_ms=plan.expected_ms + read,
         details={**plan.details, "inference": _facts(curved.method, own)},
+    )
+
+
+def _composed(
+    main: Guarantee,
+    epsilon: PrivacyLoss,
+    *,
+    sensitivity: tuple[str, str],
+    theorem: str,
+    rho: Fraction,
+) -> Guarantee:
+    """Return what a release promises that is followed by one for its standard errors."""
+    size, unit = sensitivity
+    return replace(
+        main,
+        epsilon=epsilon,
+        sensitivity=f"{main.sensitivity}; {size}",
+        sensitivity_unit=f"{main.sensitivity_unit}; for standard errors {unit}",
+        theorem="; ".join(dict.fromkeys([main.theorem, theorem, COMPOSITION])),
+        rho=main.zcdp + rho,
+    )
+
+
+def _bracketed(
+    statistic: Quantile, schema: Schema, epsilon: PrivacyLoss, own: EpsilonShare, plan: Plan
+) -> Plan:
+    """Return the plan of quantiles, and of the neighbouring levels that are their intervals."""
+    if schema.known_rows is None:
+        raise _refused(
+            "intervals of quantiles take a public number of rows: replace_one, and no conditions "
+            "or groups"
+        )
+    if len(statistic.levels) > MOST_LEVELS:
+        raise _refused(f"intervals are offered for at most {MOST_LEVELS} levels")
+    found = brackets(statistic.exact_levels(), rows=schema.known_rows, epsilon=own.fraction)
+    ends = [end for each in found for end in (each.below, each.above) if end is not None]
+    column = schema.columns[statistic.column]
+    draw = BracketedDraw(
+        draw=plan.draw,
+        near=None,
+        brackets=found,
+        column=cast(NumberColumn, column),
+        cost=str(own),
+    )
+    asked = replace(statistic, levels=tuple(float(end) for end in sorted(ends)))
+    # what is promised is the same where no level lies within the bounds and none is drawn
+    near = calibrate_quantile(asked if ends else statistic, schema, own, "l1")
+    return replace(
+        plan,
+        guarantee=_composed(
+            plan.guarantee,
+            epsilon,
+            sensitivity=(near.guarantee.sensitivity, near.guarantee.sensitivity_unit),
+            theorem=near.guarantee.theorem,
+            rho=near.guarantee.zcdp,
+        ),
+        draw=replace(draw, near=near.draw if ends else None),
+        expected_ms=plan.expected_ms + near.expected_ms,
+        details={**plan.details, "inference": _facts(NEIGHBOURS, own)},
     )
 
 

@@ -27,10 +27,14 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+import numpy as np
+
+from mechanisms.exact.arrays import Floats
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.quantile import gradient_sensitivity, joint_sensitivity
 
 _EXACT_LEVELS = 12  # beyond, a Gaussian bridge is near enough
+_FARTHEST, _POINTS = 30.0, 4001  # of a law that is below exp(-30) there
 
 
 def split_rank_errors(
@@ -61,6 +65,24 @@ def bridge_errors(count: int) -> list[float]:
             math.sqrt(4 / math.pi * j * (count + 1 - j) / (count + 1)) for j in range(1, count + 1)
         ]
     return [_bridge_error(j, count + 1 - j) for j in range(1, count + 1)]
+
+
+def bridge_law(count: int) -> tuple[Floats, Floats]:
+    """Return points and odds of the middle delta of the bound walk at rate 1: up to 12 levels.
+
+    The middle one misses by most.
+    """
+    place = (count + 1) // 2
+    points = np.linspace(-_FARTHEST, _FARTHEST, _POINTS)
+    sizes = np.abs(points)
+    factors = (
+        sum(float(weight) * sizes**power for power, weight in enumerate(_walk_density(steps)))
+        for steps in (place, count + 1 - place)
+    )
+    odds = np.exp(-2 * sizes)
+    for factor in factors:
+        odds = odds * factor
+    return points, odds / odds.sum()
 
 
 def _bridge_error(before: int, after: int) -> float:

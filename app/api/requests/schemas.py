@@ -67,10 +67,10 @@ _SPEC: dict[str, JsonValue] = {
 
 
 class InferenceRequest(Request):
-    """Standard errors and confidence intervals for a regression, within the release's epsilon."""
+    """Standard errors and confidence intervals, within the release's epsilon."""
 
     share: Share
-    """What part of the release's epsilon is spent on them. The coefficients are drawn with the
+    """What part of the release's epsilon is spent on them. The numbers are drawn with the
     rest. By `functional` nothing is, as its noisy moments tell them."""
 
 
@@ -90,7 +90,7 @@ class ReleaseRequest(Request):
     """Columns derived for this question, by name. It is the same as the statistic's own `derive`,
     and is that of each part of a stack."""
     inference: InferenceRequest | None = Field(default=None, examples=[{"share": "1/3"}])
-    """Standard errors, for linear and logistic regressions; null for none."""
+    """Standard errors, for linear and logistic regressions and quantiles; null for none."""
 
     purpose: Reason | None = Field(default=None, examples=["Table 2 of the annual report"])
     """What the numbers are for, in words for reviewers. It is kept with the release; who may see

@@ -1,0 +1,135 @@
+r"""Quantiles with confidence intervals: a joint draw of a level below and a level above each.
+
+The population's quantile q of level tau has N = #{y <= q} ~ Binomial(n, tau) rows at or below it. A
+point t drawn for the level l has the rank n l + delta, delta of a public law where rows are many
+and distinct (:mod:`mechanisms.statistics.rank_errors`). So t is above q with probability
+
+    P(t > q) = P(n l + delta > N),   N about normal of variance n tau (1 - tau),
+
+and l is chosen, from public numbers alone, as the largest level below tau for which that is at
+most 0.025; likewise above. The two points are the interval. The neighbours of all levels are
+drawn jointly, and each has the law of the one in the middle, which misses by most.
+
+Where a draw might lie outside all rows, as it would with few rows or a small epsilon, the end is
+the column's bound.
+
+**Privacy.** The quantiles are drawn at (1 - s) epsilon and their neighbours at s epsilon, by the
+K-norm gradient mechanism: composition, as in :mod:`mechanisms.inference.bought`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import sqrt
+from typing import Any, cast
+
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+
+from mechanisms.contract import Data, Inference, Outcome, Term
+from mechanisms.domain import NumberColumn
+from mechanisms.exact.decimals import decimal_text
+from mechanisms.geometry.balls import TAIL
+from mechanisms.privacy import Adjacency
+from mechanisms.randomness import Randomness
+from mechanisms.statistics.quantile import joint_sensitivity
+from mechanisms.statistics.rank_errors import bridge_law
+
+METHOD = (
+    "the values drawn for a level below and a level above, which are chosen by the law of their "
+    "ranks and of a sample's: for rows that are drawn independently, many and distinct; sampling "
+    "and privacy noise together; values outside their bounds count as the bound"
+)
+MOST_LEVELS = 5
+_STEPS = 10**6  # levels are multiples of one over this
+_FAR = 14.0  # a rank so many times the noise away is never drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """The levels drawn below and above one level; None where the end is the column's bound."""
+
+    level: Fraction
+    below: Fraction | None
+    above: Fraction | None
+
+
+def brackets(levels: Sequence[Fraction], *, rows: int, epsilon: Fraction) -> list[Bracket]:
+    """Return the neighbours of each level, for a joint draw at this epsilon; no two are equal."""
+    unit = float(2 * joint_sensitivity(levels, Adjacency.REPLACE_ONE) / epsilon)
+    points, odds = bridge_law(2 * len(levels))
+    taken = set(levels)
+    found = []
+    for level in levels:
+        spread = sqrt(rows * float(level * (1 - level)))
+
+        def beyond(gap: float, spread: float = spread) -> float:
+            return float(odds @ ndtr((unit * points - gap) / spread)) - TAIL / 2
+
+        far = brentq(beyond, 0.0, 40 * (unit + spread))
+        least = _FAR * unit / 2
+        ends = []
+        for side in (-1, 1):
+            end = _free(float(level) + side * far / rows, side, taken)
+            room = end if side < 0 else 1 - end
+            ends.append(end if room > 0 and room * rows > least else None)
+        taken |= {end for end in ends if end is not None}
+        found.append(Bracket(level, *ends))
+    return found
+
+
+def _free(level: float, side: int, taken: set[Fraction]) -> Fraction:
+    """Return the next level outwards on the public grid that nobody has."""
+    step = int(level * _STEPS // 1) + (side > 0)
+    while Fraction(step, _STEPS) in taken:
+        step += side
+    return Fraction(step, _STEPS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BracketedDraw:
+    """Draws the quantiles, then the neighbours that make their intervals.
+
+    ``near`` is None where all ends are the column's bounds.
+    """
+
+    draw: Callable[[Data, Randomness], Outcome]
+    near: Callable[[Data, Randomness], Outcome] | None
+    brackets: Sequence[Bracket]
+    column: NumberColumn
+    cost: str
+
+    def __call__(self, data: Data, randomness: Randomness) -> Outcome:
+        """Return one release."""
+        outcome = self.draw(data, randomness)
+        values = _values(outcome)
+        ends = {} if self.near is None else _values(self.near(data, randomness))
+        terms = [self._term(bracket, values, ends) for bracket in self.brackets]
+        inference = Inference(terms=tuple(terms), method=METHOD, cost=self.cost)
+        return replace(outcome, inference=inference)
+
+    def _term(
+        self, bracket: Bracket, values: Mapping[str, float], ends: Mapping[str, float]
+    ) -> Term:
+        name = decimal_text(bracket.level)
+        low = (
+            float(self.column.lower) if bracket.below is None else ends[decimal_text(bracket.below)]
+        )
+        high = (
+            float(self.column.upper) if bracket.above is None else ends[decimal_text(bracket.above)]
+        )
+        return Term(
+            term=name,
+            estimate=values[name],
+            std_error=(high - low) / (2 * float(ndtri(1 - TAIL / 2))),
+            confidence_95=(min(low, values[name]), max(high, values[name])),
+            open=bracket.below is None and bracket.above is None,
+        )
+
+
+def _values(outcome: Outcome) -> dict[str, float]:
+    """Return the drawn values by the text of their levels."""
+    quantiles = cast(Sequence[Mapping[str, Any]], outcome.value["quantiles"])
+    return {each["level"]: float(each["value"]) for each in quantiles}
