@@ -15,7 +15,7 @@ from mechanisms import composition
 from mechanisms.contract import Plan, Statistic
 from mechanisms.domain import Schema
 from mechanisms.foresight.choice import choose
-from mechanisms.privacy import Adjacency, PrivacyLoss
+from mechanisms.privacy import MOST_ROWS_OF_ONE, Adjacency, PrivacyLoss
 from mechanisms.single import SINGLE_MECHANISMS, MechanismModule, calibrate_by
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.registry import SINGLE_STATISTICS
@@ -42,7 +42,8 @@ class Offer:
     """A statistic by a mechanism: norms, parameters, theorem, limits. JSON-ready.
 
     ``advice`` says when this mechanism, or which of its norms, serves better; None where
-    the statistic has one mechanism only. ``example`` is a whole question.
+    the statistic has one mechanism only. ``example`` is a whole question. ``rows_per_person`` is
+    how many rows one person may have under add-remove, each planned for at its part of epsilon.
     """
 
     statistic: str
@@ -51,6 +52,7 @@ class Offer:
     norms: tuple[str, ...]
     parameters: tuple[Parameter, ...]
     adjacencies: tuple[str, ...]
+    rows_per_person: int
     summary: str
     theorem: str
     limits: Mapping[str, int]
@@ -121,6 +123,7 @@ def _offer(kind: str, statistic: type[Statistic], mechanism: str, norms: tuple[s
             if entry.name != "kind"
         ),
         adjacencies=tuple(adjacency.value for adjacency in Adjacency),
+        rows_per_person=MOST_ROWS_OF_ONE,
         summary=(statistic.__doc__ or "").strip().splitlines()[0],
         theorem=MECHANISMS[mechanism].THEOREM,
         limits=getattr(statistic, "limits", {}),

@@ -117,7 +117,8 @@ def datasets() -> None:
 @connected
 def datasets_list(desk: ReleaseDesk, *, as_json: bool) -> None:
     """List the data sets."""
-    print_rows(desk.datasets(), ("id", "name", "adjacency", "rows", "status"), as_json=as_json)
+    columns = ("id", "name", "adjacency", "protects", "rows", "status")
+    print_rows(desk.datasets(), columns, as_json=as_json)
 
 
 @datasets.command("budget")

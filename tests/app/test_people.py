@@ -6,6 +6,7 @@ import io
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import date
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -225,6 +226,19 @@ def test_reduced_rows_are_what_plain_sums_are_clamped_to_public_bounds() -> None
             (0.0, 1.0, 50.0, 1.0, "f", 0.0, 0.0): 1,
         }
     )
+
+
+def test_whole_numbers_and_days_stay_whole() -> None:
+    columns: dict[str, dict[str, object]] = {
+        "x": {"type": "integer", "lower": 0, "upper": 10},
+        "day": {"type": "date", "lower": "2020-01-01", "upper": "2020-12-31"},
+    }
+    spec = people_spec({"reduce": {"x": "mean", "day": "mean"}}, columns)
+    rows = [("a", 1, "2020-01-01"), ("a", 2, "2020-01-04"), ("b", 7, "2020-03-01")]
+    found = stored(csv_of(rows, "id,x,day"), spec)
+    days = [(date(2020, 1, 1) - date(1970, 1, 1)).days + more for more in (2, 60)]
+    assert {row[0] for row in found} == {2.0, 7.0}
+    assert sorted(float(str(row[1])) for row in found) == pytest.approx(days, abs=1e-3)
 
 
 def test_sums_do_not_depend_on_whose_rows_stand_between() -> None:

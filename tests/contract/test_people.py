@@ -71,6 +71,7 @@ def test_every_statistic_is_drawn_at_a_share_and_costs_epsilon(
         assert told["protects"] == "one person, up to 3 rows"
         assert told["epsilon"] == "0.5"
     assert shown["cost"] == "0.5"
+    assert "(add_remove, one person, up to 3 rows)" in body["citation"]
     assert body["details"]["epsilon_per_row"] == "1/6"
     assert float(spent(curator, name)) - float(before) == pytest.approx(0.5)
 
@@ -108,6 +109,11 @@ def test_the_uploader_is_told_whose_the_rows_are(curator: httpx.Client) -> None:
     shown = curator.get(f"/v1/datasets/{body['id']}").json()
     assert "report" not in shown
     assert "people" not in upload(curator)["report"]
+
+
+def test_the_catalog_tells_how_many_rows_a_person_may_have(curator: httpx.Client) -> None:
+    offers = curator.get("/v1/catalog").json()["items"]
+    assert {offer["rows_per_person"] for offer in offers} == {1000}
 
 
 def test_noise_grows_with_the_rows_of_a_person(

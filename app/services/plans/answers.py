@@ -15,7 +15,7 @@ from app.services.plans.presentation import shown
 from app.services.plans.questions import Question
 from app.store import ReleaseRecord
 from mechanisms.contract import Inference, Noise, Outcome, Plan, Term
-from mechanisms.privacy import Epsilon, Guarantee
+from mechanisms.privacy import ONE_ROW, Epsilon, Guarantee
 
 # made once: json.dumps with these would make one for every call
 _encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
@@ -274,9 +274,12 @@ def _later(second: str, seconds: int) -> str:
 
 
 def _citation(record: ReleaseRecord, facts: DatasetFacts, question: Question) -> str:
+    whose = str(facts.schema.adjacency)
+    if facts.schema.protects != ONE_ROW:
+        whose += f", {facts.schema.protects.words}"
     return (
         f"{_listed(question.kinds)} of the data set “{facts.record.name}”, "
-        f"released with {question.epsilon}-differential privacy ({facts.schema.adjacency}) "
+        f"released with {question.epsilon}-differential privacy ({whose}) "
         f"by Release Desk on {record.charged_at[:10]}, release {record.id}."
     )
 

@@ -95,6 +95,7 @@ class Reduction:
             else:
                 cells = grouping.reduced(words[name], how)
             if isinstance(kind, NumberColumn) and cells.dtype == np.float64:
+                cells = np.rint(cells) if kind.whole else cells  # a mean of whole numbers
                 self._count(name, cells, kind)
                 cells = kind.encode(cells)
             block[name] = cells.astype(np.int32, copy=False)
