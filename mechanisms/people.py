@@ -34,9 +34,16 @@ from dataclasses import replace
 
 from mechanisms.contract import Calibrate, Plan, Statistic
 from mechanisms.domain import Schema
-from mechanisms.privacy import Adjacency, PrivacyLoss, Protected, part_of
+from mechanisms.privacy import ONE_ROW, Adjacency, PrivacyLoss, part_of
 
 _THEOREM = "Dwork & Roth 2014, Theorem 2.2 (groups of rows)"
+
+
+def per_row(schema: Schema, epsilon: PrivacyLoss) -> tuple[Schema, PrivacyLoss]:
+    """Return the facts and the epsilon that each row is planned with."""
+    if schema.protects.rows == 1:
+        return schema, epsilon
+    return replace(schema, protects=ONE_ROW), part_of(epsilon, schema.protects.rows)
 
 
 def plan_for_people(
@@ -62,8 +69,8 @@ def plan_for_people(
         return replace(plan, guarantee=replace(plan.guarantee, protects=protects.words))
     if schema.adjacency is not Adjacency.ADD_REMOVE:
         raise ValueError("people have several rows under add-remove only")
-    share = part_of(epsilon, protects.rows)
-    plan = calibrate(statistic, replace(schema, protects=Protected()), share, norm)
+    facts, share = per_row(schema, epsilon)
+    plan = calibrate(statistic, facts, share, norm)
     own = plan.guarantee
     several = (
         f"A person has up to {protects.rows} rows: each row is planned for at 1/{protects.rows} of "

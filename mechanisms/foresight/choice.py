@@ -30,6 +30,7 @@ from mechanisms.foresight.assumptions import Assumptions, Spread
 from mechanisms.foresight.errors import Asked, is_tried_in_time, relation_of, simulated_error
 from mechanisms.foresight.ranges import ranges_of
 from mechanisms.foresight.trees import at, numbers
+from mechanisms.people import per_row
 from mechanisms.privacy import PrivacyLoss, split
 from mechanisms.single import SINGLE_MECHANISMS, calibrate_by
 from mechanisms.statistics.questions import offered_mechanisms, viewed
@@ -77,6 +78,7 @@ def choose(
     """
     if statistic.kind not in CHOSEN_KINDS:
         return None
+    schema, epsilon = per_row(schema, epsilon)
     asked = Asked(
         statistic=statistic,
         schema=schema,
@@ -113,6 +115,7 @@ def undecided(
         ]
     if mechanism != "auto" or statistic.kind not in CHOSEN_KINDS:
         return []
+    schema, epsilon = per_row(schema, epsilon)
     asked = Asked(
         statistic=statistic,
         schema=schema,

@@ -18,6 +18,7 @@ import pytest
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Plan, require_valid
 from mechanisms.domain import NumberColumn, Schema
+from mechanisms.foresight.choice import decided, remember, undecided
 from mechanisms.knorm import integer_noise, offered_norms
 from mechanisms.privacy import (
     ONE_ROW,
@@ -32,9 +33,11 @@ from mechanisms.sketches import ArrayData
 from mechanisms.statistics.additive import AdditiveForm, AdditiveStatistic
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
+from mechanisms.statistics.stack import Part, Stack
 from mechanisms.statistics.total import Sum
 from mechanisms.statistics.variance import Variance
 from mechanisms.testing import audit_epsilon, seeded_randomness
@@ -160,6 +163,25 @@ def test_zcdp_of_people_is_that_of_pure_and_of_bounded_range() -> None:
     assert ranged.guarantee.zcdp == bounded_range_rho(EPSILON)
     summed = calibrate(Sum(columns=("x",)), schema, EPSILON)
     assert summed.guarantee.zcdp == pure_rho(EPSILON)
+
+
+def test_a_regression_is_chosen_for_people_as_for_rows_at_their_share_of_epsilon() -> None:
+    """By itself and in a stack: what is undecided is decided once, for all who ask."""
+    fit = LinearRegression(target="far", features=("x",), bound=2)
+    schema = Schema(TINY, ADD, None, 500, protects=PEOPLE)
+    stack = Stack(parts=(Part(statistic=fit), Part(statistic=fit)))
+    alone = undecided(fit, schema, EPSILON, mechanism="auto", norm="auto")
+    rows = replace(schema, protects=ONE_ROW)
+    share = EpsilonShare(EPSILON, Fraction(1, ROWS))
+    assert [each.schema for each in alone] == [rows]
+    assert alone[0].epsilon.fraction == share.fraction
+    remember(decided(undecided(stack, schema, EPSILON, mechanism="auto", norm="auto")))
+    assert undecided(stack, schema, EPSILON, mechanism="auto", norm="auto") == []
+    half = EpsilonShare(EPSILON, Fraction(1, 2 * ROWS))
+    assert undecided(fit, rows, half, mechanism="auto", norm="auto") == []
+    plan = calibrate(stack, schema, EPSILON)
+    one = calibrate(fit, rows, half)
+    assert [part["mechanism"] for part in plan.details["parts"]] == [one.mechanism] * 2  # type: ignore[attr-defined]
 
 
 def test_what_is_planned_for_rows_is_never_taken_for_people() -> None:
