@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
@@ -96,13 +97,18 @@ def _read(file: Path, spec: bytes) -> UploadReport:
     """
     from app.api.requests.bodies import spec_in  # noqa: PLC0415 - it loads all statistics
     from app.uploads.ingest import ingest  # noqa: PLC0415
+    from app.uploads.people.taking import PeopleRows  # noqa: PLC0415
     from app.uploads.prf import Prf  # noqa: PLC0415
     from app.uploads.row_digests import KEY_BYTES  # noqa: PLC0415
 
     columns = spec_in(spec, Settings.model_fields["max_columns"].default).columns
     report = UploadReport()
-    with file.open("rb") as stream:
+    with file.open("rb") as stream, tempfile.TemporaryDirectory() as scratch:
         ids = Prf(secrets.token_bytes(KEY_BYTES))
-        for _ in ingest(stream, columns, report=report, ids=ids):
+        blocks: Iterable[Any] = ingest(stream, columns, report=report, ids=ids)
+        people = None if columns.unit is None else PeopleRows(columns, ids, Path(scratch))
+        for _ in blocks if people is None else people.taken(blocks):
             pass
+        if people is not None:
+            people.tell(report)
     return report

@@ -26,7 +26,6 @@ from app.uploads.people.taking import PeopleRows
 from app.uploads.prf import Prf
 from app.uploads.reading_task import Tally
 from app.uploads.sketching import SketchBuilder
-from app.uploads.trouble import MORE_ROWS, Trouble, Troubles
 from mechanisms.contract import Block
 from mechanisms.domain import CategoryColumn, Column
 
@@ -73,7 +72,7 @@ def write_files(
     Raises
     ------
     Problem
-        What the reader refuses; ``invalid-upload`` for more rows than ``max_rows``.
+        What the reader refuses, or the rows of people.
     """
     columns = schema_of(spec, rows=None).columns
     sketches = SketchBuilder(columns)
@@ -83,8 +82,6 @@ def write_files(
     with _Background() as background:
         for part in regroup(blocks, part_rows(len(columns))):
             rows += _height(part)
-            if spec.max_rows is not None and rows > spec.max_rows:
-                raise Troubles([Trouble(None, None, MORE_ROWS)]).refusal()
             background.run(partial(_store_part, writer, sketches, columns, part))
     for name, content in sketches.files(writer.parts):
         writer.attach(name, content)

@@ -142,7 +142,14 @@ def test_people_are_read_here_too(tmp_path: Path) -> None:
         tmp_path, {"x": {"type": "number", "lower": 0, "upper": 1}}, adjacency="add_remove",
         max_rows=10, unit={"column": "id", "max_rows": 2},
     )  # fmt: skip
-    assert "rows: 3 read" in _run("check", file, spec).stdout
+    told = _run("check", file, spec).stdout
+    assert "rows: 3 read" in told
+    assert "people: 2, half of them with 1 rows or fewer, one with 2; 0 rows left out" in told
+    few = spec.read_text().replace('"max_rows": 10', '"max_rows": 2')
+    spec.write_text(few)
+    refused = _run("check", file, spec)
+    assert refused.exit_code == 1
+    assert "more rows than the declared max_rows" in refused.stderr
 
 
 FRAME = pl.DataFrame(

@@ -18,6 +18,7 @@ from app.uploads.people.spill import Spill
 from app.uploads.people.wire import Codes, words_of
 from app.uploads.prf import Prf
 from app.uploads.samples import Digests, Sample, Sampler
+from app.uploads.trouble import MORE_ROWS, Trouble, Troubles
 
 _KEEP_PEOPLE = 1 << 17
 _MOST_TOLD = 1 << 16
@@ -42,6 +43,7 @@ class PeopleRows:
         self._words = list(words_of(spec))
         self._stored = list(spec.stored)
         self._most = spec.unit.kept_rows
+        self._bound = spec.max_rows
         self._prf = prf
         self._reduction = None if spec.unit.reduce is None else Reduction(spec)
         self._spill = Spill(directory, len(self._words))
@@ -55,8 +57,17 @@ class PeopleRows:
         Raises
         ------
         Problem
-            What reading raises; ``too-large`` where one person has too many rows.
+            What reading raises; ``too-large`` where one person has too many rows;
+            ``invalid-upload`` for more rows than the spec's ``max_rows``.
         """
+        rows = 0
+        for block in self._all(blocks):
+            rows += len(next(iter(block.values())))
+            if self._bound is not None and rows > self._bound:
+                raise Troubles([Trouble(None, None, MORE_ROWS)]).refusal()
+            yield block
+
+    def _all(self, blocks: Iterable[Mapping[str, Codes]]) -> Iterator[Mapping[str, Codes]]:
         for block in blocks:
             rows = np.column_stack([block[name] for name in self._words])
             known = rows[:, -WORDS:].any(axis=1)
