@@ -70,9 +70,9 @@ class NumberColumn:
 
     def number_of(self, value: object) -> float | None:
         """Return what a public value stands for: ISO text in a column of times, else a number."""
-        if isinstance(value, str) and self.timed is not None:
+        if self.timed is not None:
             try:
-                return float(number_of(self.timed, value))
+                return float(number_of(self.timed, value)) if isinstance(value, str) else None
             except ValueError:
                 return None
         plain = isinstance(value, int | float) and not isinstance(value, bool)

@@ -110,7 +110,8 @@ KINDS = (
         "The uploaded file does not fit its spec",
         "The file could not be read as declared, or some cells are missing or unknown in a column "
         "that rejects them. Nothing was stored.",
-        "Read `problems`: rows are counted from 1 after the header, columns are named.",
+        "Read `problems`: rows are counted from 1 after the header, columns are named. `missing`, "
+        "`na`, `unreadable` and a category's `other` say in the spec what becomes of such cells.",
         {"problems": "list of {row, column, reason}; cell values are never repeated"},
     ),
     ProblemKind(

@@ -73,6 +73,10 @@ def compared_with(column: NumberColumn, node: Node) -> Fraction | None:
     return None if number is None else Fraction(number)
 
 
+def _is_fixed(node: Node) -> bool:
+    return node.op == "text" or constant(node) is not None
+
+
 def _exact_power(base: Fraction, exponent: Fraction) -> Fraction:
     if exponent.denominator > 1 or abs(exponent) > MOST_POWER:
         raise ValueError("not exact")
@@ -135,7 +139,9 @@ class _Ranges:
                 node.place,
             )
         if found.kind == "text":
-            raise ExpressionError("a quoted value can be compared with a category only", node.place)
+            raise ExpressionError(
+                "a quoted value can be compared with a category or a date only", node.place
+            )
         return found.low, found.high
 
     def _missing(self, node: Node) -> Range:
@@ -162,9 +168,12 @@ class _Ranges:
         self._number(first)
         timed = self._columns.get(first.name) if first.op == "column" else None
         for other in others:
-            if isinstance(timed, NumberColumn) and timed.timed and other.op == "text":
-                if compared_with(timed, other) is None:
-                    raise ExpressionError("a date is compared with an ISO 8601 text", other.place)
+            if isinstance(timed, NumberColumn) and timed.timed and _is_fixed(other):
+                if other.op != "text" or compared_with(timed, other) is None:
+                    raise ExpressionError(
+                        'a date is compared with an ISO 8601 text in quotes, such as "1960-12-31"',
+                        other.place,
+                    )
                 continue
             if self.of(other).kind == "text":
                 raise ExpressionError("a number is compared with a number", other.place)
@@ -181,6 +190,10 @@ class _Ranges:
         for other in others:
             written = other.name if other.op in ("text", "column") else ""
             if other.op != "text" or written not in column.values:
+                if other.op == "column" and written in column.values:
+                    raise ExpressionError(
+                        f'a value of a category stands in quotes: "{written}"', other.place
+                    )
                 there = listed([f'"{v}"' for v in closest_first(list(column.values), written)])
                 raise ExpressionError(
                     f"that is not a declared value of {name}; those are {there}", other.place

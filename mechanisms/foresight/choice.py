@@ -42,6 +42,8 @@ _FREE = "functional"
 """Its standard errors cost nothing."""
 _FILLED = 0.25  # of the bounds, by the columns of the second population
 _OFF_CENTRE = 0.1  # of the width
+_NEAR = 1.05
+"""Errors that differ by less are told as about the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,9 +171,10 @@ def _chosen(asked: Asked) -> Choice:
 
 def _reason(best: str, second: str, errors: Mapping[str, float]) -> str:
     ratio = errors[second] / errors[best] if errors[best] > 0 else 1.0
+    told = "about as much" if ratio < _NEAR else f"{ratio:.2g} times as much"
     return (
-        f"{best} errs least in a public simulation of this question; the runner-up, {second}, has "
-        f"{ratio:.2g} times its error."
+        f"{best} errs least in a public simulation of this question; the runner-up, {second}, "
+        f"errs {told}."
     )
 
 

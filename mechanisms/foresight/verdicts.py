@@ -14,11 +14,11 @@ a mean of far fewer records than were assumed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from mechanisms.contract import Json
-from mechanisms.foresight.trees import at, numbers
+from mechanisms.foresight.trees import at, numbers, placed
 
 Verdict = Literal["good", "weak", "noise"]
 
@@ -98,23 +98,27 @@ def judged(errors: Json | None, ranges: Json | None) -> Usefulness:
     )
 
 
-def judged_by_noise(before: Usefulness, errors: Json, std: Json) -> Usefulness:
+def known_errors(errors: Json, std: Json) -> Json:
+    """Return expected errors once the noise is known: its size, where that is far larger."""
+
+    def known(path: Sequence[object], error: float) -> float:
+        stated = at(std, path)
+        size = error if stated is None else _SIZE_OF_STD * stated
+        return size if size >= _FAR_LARGER * error else error
+
+    return placed(known, errors)
+
+
+def judged_by_noise(
+    before: Usefulness, errors: Json, known: Json, ranges: Json | None
+) -> Usefulness:
     """Return the verdict once the noise is known, where only a simulation told of it before."""
-    grown = [
-        _SIZE_OF_STD * stated / error
-        for path, error in numbers(errors)
-        if error > 0 and (stated := at(std, path)) is not None
-    ]
-    if before.share is None or not grown or max(grown) < _FAR_LARGER:
+    if before.share is None or ranges is None or known == errors:
         return before
-    share = min(before.share * max(grown), 1.0)
-    verdict = _verdict(share)
-    return Usefulness(
-        verdict,
-        f"{_WORDS[verdict]}. The noise is {max(grown):,.0f} times what was expected beforehand, "
-        f"{_percent(share)} of the range of values that were possible anyway.",
-        share,
-    )
+    after = judged(known, ranges)
+    if after.share is None or after.share <= before.share:
+        return before
+    return replace(after, sentence=f"{after.sentence} It was less that was expected beforehand.")
 
 
 def judged_release(
@@ -124,12 +128,13 @@ def judged_release(
     tellable = list(_tellable(kinds, value, errors)) if errors is not None else []
     if not tellable:
         return before
-    apart = sum(abs(number) > _TOLD_APART * error for number, error in tellable)
+    apart = sum(abs(number) > _TOLD_APART * error for _, number, error in tellable)
     if len(tellable) == 1:
-        found = "The released number is" + ("" if apart else " not")
+        found = f"The number released for {tellable[0][0]} is" + ("" if apart else " not")
         seen = f"{found} further from 0 than twice its expected error."
     else:
-        counted = f"{apart or 'None'} of {len(tellable)} released numbers"
+        but = ", the intercept apart," if any(key == _INTERCEPT for key in _leaves(value)) else ""
+        counted = f"{apart or 'None'} of {len(tellable)} released numbers{but}"
         verb = "is" if apart <= 1 else "are"
         seen = f"{counted} {verb} further from 0 than twice the expected error."
     if apart or before.verdict == "noise":
@@ -141,21 +146,36 @@ def _verdict(share: float) -> Verdict:
     return "good" if share <= _GOOD else "weak" if share <= _WEAK else "noise"
 
 
-def _tellable(kinds: Sequence[str], value: Json, errors: Json) -> Iterator[tuple[float, float]]:
-    """Yield the numbers that differ from nothing by being other than 0, and their errors."""
+def _tellable(
+    kinds: Sequence[str], value: Json, errors: Json
+) -> Iterator[tuple[str, float, float]]:
+    """Yield the numbers that differ from nothing by being other than 0: name, number, error."""
     for path, number in numbers(value):
         error = at(errors, path)
         kind = kinds[int(str(path[1]))] if path[0] == "parts" else kinds[0]
         if error is None or kind not in _ZERO_IS_NOTHING or path[-1] == _INTERCEPT:
             continue
-        if "matrix" in path and path[-1] == path[-2]:
+        if _is_mirrored(path) or ("matrix" in path and path[-1] == path[-2]):
             continue
-        yield number, float(error)
+        yield _name(path, errors), number, float(error)
+
+
+def _leaves(value: Json) -> Iterator[object]:
+    return (path[-1] for path, _ in numbers(value))
+
+
+def _is_mirrored(path: Sequence[object]) -> bool:
+    """Return whether it is the other half of a symmetric matrix."""
+    if not any(key in ("matrix", "second") for key in path):
+        return False
+    return int(str(path[-1])) < int(str(path[-2]))
 
 
 def _compared(errors: Json, ranges: Json | None) -> Iterator[_Compared]:
     for path, error in numbers(errors):
         ends = at(ranges, path)
+        if _is_mirrored(path):
+            continue
         if ends is not None and ends[0] < ends[1]:
             yield _Compared(_name(path, errors), error, ends[0], ends[1])
 
@@ -172,6 +192,8 @@ def _name(path: Sequence[object], tree: Json) -> str:
                 labels += [f"{name} = {label}" for name, label in found.items()]
         level = at(node, ["level"])
         labels += [] if level is None else [f"quantile {level}"]
+    if path[0] == "parts":
+        labels.append(f"part {int(str(path[1])) + 1}")
     if any(key in ("matrix", "second") for key in own):
         labels.append(f"row {int(str(path[-2])) + 1}, column {int(str(path[-1])) + 1}")
     return ", ".join([*own, *labels]) or "the number"

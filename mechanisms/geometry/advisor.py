@@ -89,7 +89,7 @@ def _ball_reason(ball: NormBall) -> str:
     if ball.is_hull:
         return _hull_reason("a ball that can be drawn from")
     return (
-        f"The ball {ball.name} holds all differences one person can make and lies inside the "
+        f"The {ball.name} holds all differences one person can make and lies inside the "
         "scaled l1, l2 and l_inf balls, so given its direction its noise is no larger "
         "(Awan & Slavkovic, Theorem 4.5)."
     )

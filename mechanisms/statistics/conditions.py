@@ -170,7 +170,9 @@ def _number_codes(column: NumberColumn, values: Sequence[Scalar], name: str) -> 
         return tuple(_boolean_code(value, name) for value in values)
     low, high = float(column.lower), float(column.upper)
     if column.timed is not None:
-        values = [value if (read := column.number_of(value)) is None else read for value in values]
+        # A year, such as 1960, would count days since 1970.
+        read = [column.number_of(value) for value in values]
+        values = ["" if number is None else number for number in read]
     for value in values:
         if isinstance(value, (bool, str)):
             raise _invalid(f"{name} is {_called(column)}")
@@ -187,7 +189,7 @@ def _number_codes(column: NumberColumn, values: Sequence[Scalar], name: str) -> 
 
 def _called(column: NumberColumn) -> str:
     if column.timed is not None:
-        return f"a {column.kind} column, and compared with an ISO 8601 text"
+        return f'a {column.kind} column, and compared with an ISO 8601 text, such as "1960-12-31"'
     return "a number column, and compared with a number"
 
 

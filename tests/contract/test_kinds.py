@@ -128,7 +128,9 @@ def test_a_stack_holds_dates_too(curator: httpx.Client, dataset: Any) -> None:
 @pytest.mark.parametrize(
     ("statistic", "field"),
     [
-        ({"kind": "count", "where": [{"column": "admitted", "op": ">", "value": 5}]}, "where"),
+        ({"kind": "count", "where": [{"column": "admitted", "op": ">", "value": 18000}]}, "where"),
+        ({"kind": "count", "by": [{"column": "admitted", "edges": [17000, 18000, 19000]}]}, "by"),
+        ({"kind": "count", "derive": {"late": "admitted > 18000"}}, "derive"),
         ({"kind": "count", "where": [{"column": "admitted", "op": ">", "value": "x"}]}, "where"),
         ({"kind": "count", "where": [{"column": "age", "op": ">", "value": "2020-01-01"}]}, "wh"),
         (

@@ -18,7 +18,13 @@ from mechanisms.foresight.assumptions import Assumptions, Spread
 from mechanisms.foresight.foresee import Foresight, foresee
 from mechanisms.foresight.synthetic import Relation, drawn, synthetic_rows
 from mechanisms.foresight.trees import at, mapped, numbers
-from mechanisms.foresight.verdicts import judged, judged_by_noise, judged_release
+from mechanisms.foresight.verdicts import (
+    Usefulness,
+    judged,
+    judged_by_noise,
+    judged_release,
+    known_errors,
+)
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.testing import seeded_randomness
@@ -246,14 +252,59 @@ def test_noise_far_larger_than_expected_changes_the_verdict() -> None:
     errors, ranges = {"income": 50.0}, {"income": [0.0, 10_000.0]}
     before = judged(errors, ranges)
     assert before.verdict == "good"
-    assert judged_by_noise(before, errors, {"income": 70.0}) is before
-    assert judged_by_noise(before, errors, {"income": 500.0}).verdict == "weak"
-    found = judged_by_noise(before, errors, {"income": 5_000.0})
-    assert found.verdict == "noise"
-    assert found.sentence == (
-        "Mostly noise. The noise is 80 times what was expected beforehand, 40% of the range of "
-        "values that were possible anyway."
+
+    def after(std: float) -> Usefulness:
+        return judged_by_noise(before, errors, known_errors(errors, {"income": std}), ranges)
+
+    assert after(70.0) is before
+    assert after(500.0).verdict == "weak"
+    assert after(5_000.0).verdict == "noise"
+    assert after(5_000.0).sentence == (
+        "Mostly noise. The expected error is 4,000 (income), where values from 0 to 10,000 were "
+        "possible anyway: 40% of that range. It was less that was expected beforehand."
     )
+
+
+def test_noise_that_grew_is_compared_with_its_own_range_and_named() -> None:
+    errors, ranges = {"a": 1.9, "b": 0.01}, {"a": [0, 100], "b": [0, 100]}
+    before = judged(errors, ranges)
+    known = known_errors(errors, {"a": 2.0, "b": 1.0})
+    assert judged_by_noise(before, errors, known, ranges) is before, "0.8% of the range of b"
+    wide = judged_by_noise(before, errors, known_errors(errors, {"a": 2.0, "b": 9.0}), ranges)
+    assert (wide.verdict, "7.2 (b)" in wide.sentence) == ("weak", True)
+
+
+def test_released_numbers_are_held_against_the_noise_that_was_drawn() -> None:
+    errors, std = {"matrix": [[1.0, 1.0], [1.0, 1.0]]}, {"matrix": [[9.0, 9.0], [9.0, 9.0]]}
+    before = judged(errors, {"matrix": [[[-1000, 1000]] * 2] * 2})
+    value = {"matrix": [[50.0, 10.0], [10.0, 60.0]]}
+    assert "is further" in judged_release(before, ["covariance"], value, errors).sentence
+    known = known_errors(errors, std)
+    assert judged_release(before, ["covariance"], value, known).verdict == "noise"
+
+
+def test_both_halves_of_a_matrix_count_once() -> None:
+    errors = {"matrix": [[1.0, 2.0, 3.0], [2.0, 1.0, 1.0], [3.0, 1.0, 1.0]]}
+    before = judged(errors, {"matrix": [[[-100, 100]] * 3] * 3})
+    assert before.sentence.startswith("Good. Of 6 numbers")
+    assert "matrix, row 1, column 3" in before.sentence
+    value = {"matrix": [[9.0, 9.0, 0.0], [9.0, 9.0, 0.0], [0.0, 0.0, 9.0]]}
+    assert "1 of 3 released" in judged_release(before, ["covariance"], value, errors).sentence
+
+
+def test_sentences_say_which_part_and_which_coefficient() -> None:
+    part = {"coefficients": {"(intercept)": 1.0, "x": 1.0}}
+    ends = {"coefficients": {"(intercept)": [0, 100], "x": [0, 50]}}
+    before = judged({"parts": [{"x": 0.1}, part]}, {"parts": [{"x": [0, 100]}, ends]})
+    assert "(coefficients" not in before.sentence
+    assert "1 (x, part 2)" in before.sentence
+    value = {"coefficients": {"(intercept)": 5.0, "x": 5.0}}
+    one = judged_release(before, ["linear_regression"], value, part).sentence
+    assert "The number released for x is further from 0" in one
+    two = {"coefficients": {**value["coefficients"], "y": 5.0}}
+    errors = {"coefficients": {**part["coefficients"], "y": 1.0}}
+    both = judged_release(before, ["linear_regression"], two, errors).sentence
+    assert "2 of 2 released numbers, the intercept apart, are further" in both
 
 
 def test_a_population_is_what_was_assumed() -> None:

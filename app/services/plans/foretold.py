@@ -9,7 +9,12 @@ from functools import lru_cache
 from mechanisms.contract import Json, Outcome
 from mechanisms.foresight.foresee import Foresight
 from mechanisms.foresight.trees import numbers
-from mechanisms.foresight.verdicts import Usefulness, judged_by_noise, judged_release
+from mechanisms.foresight.verdicts import (
+    Usefulness,
+    judged_by_noise,
+    judged_release,
+    known_errors,
+)
 
 _MOST_KEPT = 256
 """As many expected errors are kept with a release; those of known laws are in its noise."""
@@ -20,17 +25,18 @@ def kept_json(found: Foresight) -> dict[str, object]:
     errors = found.expected_error if found.simulated else None
     if errors is not None and len(list(numbers(errors))) > _MOST_KEPT:
         errors = None
+    ranges = None if errors is None else found.possible_range
     told = {**found.usefulness.to_json(), "share": found.usefulness.share}
-    return {"usefulness": told, "expected_error": errors}
+    return {"usefulness": told, "expected_error": errors, "possible_range": ranges}
 
 
 @lru_cache(maxsize=64)
-def _of_plan(plan: str) -> tuple[Usefulness, Json | None] | None:
+def _of_plan(plan: str) -> tuple[Usefulness, Json | None, Json | None] | None:
     found = json.loads(plan).get("foresight")
     if found is None:  # of a version that did not know it
         return None
     told: Mapping[str, object] = found["usefulness"]
-    return Usefulness.from_json(told), found["expected_error"]
+    return Usefulness.from_json(told), found["expected_error"], found.get("possible_range")
 
 
 def usefulness_before(plan: str) -> dict[str, object] | None:
@@ -44,10 +50,11 @@ def usefulness_of(plan: str, kinds: Sequence[str], outcome: Outcome) -> dict[str
     found = _of_plan(plan)
     if found is None:
         return None
-    before, errors = found
+    before, errors, ranges = found
     if outcome.noise is not None:
         if errors is not None:
-            before = judged_by_noise(before, errors, outcome.noise.std)
+            known = known_errors(errors, outcome.noise.std)
+            before, errors = judged_by_noise(before, errors, known, ranges), known
         else:
             errors = outcome.noise.expected_error
     return judged_release(before, kinds, outcome.value, errors).to_json()

@@ -72,7 +72,7 @@ def _number_axis(name: str, column: NumberColumn, edges: Sequence[float | str]) 
         raise _invalid(f"give between 2 and {MAX_CELLS + 1} edges")
     places = [number for edge in edges if (number := column.number_of(edge)) is not None]
     if len(places) < len(edges):
-        wanted = "numbers" if column.timed is None else "ISO 8601 texts"
+        wanted = "numbers" if column.timed is None else 'ISO 8601 texts, such as "1960-12-31"'
         raise _invalid(f"the edges of {name} are {wanted}")
     if not all(within(column, place) for place in places):
         raise _invalid("edges must be finite and lie within the column's bounds")
