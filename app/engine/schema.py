@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from app.domain.columns import CategorySpec, ColumnSpec, InvalidSpecError, NumberSpec
+from app.domain.columns import CategorySpec, ColumnSpec, InvalidSpecError, NumberSpec, refuse
 from app.domain.datasets import ColumnsSpec, DerivedSpec
 from app.domain.units import protected_by
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.expressions.definitions import Definition, NamedError, derived_columns
 from mechanisms.expressions.derived import DefinitionError, DerivedColumn
 from mechanisms.privacy import Adjacency
+
+_MOST_FAULTS = 20
+"""Of derived columns so many are told at most: each takes another look at all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,17 +56,11 @@ def with_derived(spec: ColumnsSpec, wanted: Mapping[str, WantedColumn]) -> Colum
     Raises
     ------
     InvalidSpecError
-        An expression that cannot be read or does not fit the columns; its place is
+        Expressions that cannot be read or do not fit the columns; the place of one is
         ``derive.<name>`` and what of it is wrong.
     """
-    definitions = {}
-    for name, column in wanted.items():
-        try:
-            definitions[name] = Definition.read(
-                column.expression, lower=column.lower, upper=column.upper
-            )
-        except DefinitionError as error:
-            raise InvalidSpecError(f"derive.{name}.{error.part}", error.detail) from None
+    definitions, faults = read_definitions(wanted)
+    columns = _all_made(spec, definitions, {*wanted} - {*definitions}, faults)
     made = {
         name: DerivedSpec(
             expression=str(column.tree),
@@ -71,9 +68,47 @@ def with_derived(spec: ColumnsSpec, wanted: Mapping[str, WantedColumn]) -> Colum
             upper=column.column.upper,
             boolean=column.column.boolean,
         )
-        for name, column in _derived(spec, definitions).items()
+        for name, column in columns.items()
     }
     return replace(spec, derived=made)
+
+
+def read_definitions(
+    wanted: Mapping[str, WantedColumn],
+) -> tuple[dict[str, Definition], list[InvalidSpecError]]:
+    """Return the definitions that can be read, and what is wrong with the others."""
+    definitions, faults = {}, []
+    for name, column in wanted.items():
+        try:
+            definitions[name] = Definition.read(
+                column.expression, lower=column.lower, upper=column.upper
+            )
+        except DefinitionError as error:
+            faults.append(InvalidSpecError(f"derive.{name}.{error.part}", error.detail))
+    return definitions, faults
+
+
+def _all_made(
+    spec: ColumnsSpec,
+    definitions: Mapping[str, Definition],
+    wrong: set[str],
+    faults: list[InvalidSpecError],
+) -> Mapping[str, DerivedColumn]:
+    """Return the derived columns, or raise all faults; those made of wrong ones are left out."""
+    left, made = dict(definitions), dict[str, DerivedColumn]()
+    while len(faults) < _MOST_FAULTS:
+        while of_wrong := {name for name, each in left.items() if wrong & {*each.tree.columns}}:
+            wrong |= of_wrong
+            left = {name: each for name, each in left.items() if name not in wrong}
+        try:
+            made = dict(_made(spec, left))
+            break
+        except NamedError as error:
+            faults.append(_told(error))
+            wrong.add(error.name)
+            del left[error.name]
+    refuse(faults)
+    return made
 
 
 def derived_of(spec: ColumnsSpec) -> Mapping[str, DerivedColumn]:
@@ -90,9 +125,17 @@ def derived_of(spec: ColumnsSpec) -> Mapping[str, DerivedColumn]:
 def _derived(
     spec: ColumnsSpec, definitions: Mapping[str, Definition]
 ) -> Mapping[str, DerivedColumn]:
-    columns = {name: column_of(column) for name, column in spec.columns.items()}
     try:
-        return derived_columns(definitions, columns, may_miss=True)
+        return _made(spec, definitions)
     except NamedError as error:
-        place = ".".join(part for part in ("derive", error.name, error.part) if part)
-        raise InvalidSpecError(place, error.detail) from None
+        raise _told(error) from None
+
+
+def _made(spec: ColumnsSpec, definitions: Mapping[str, Definition]) -> Mapping[str, DerivedColumn]:
+    columns = {name: column_of(column) for name, column in spec.columns.items()}
+    return derived_columns(definitions, columns, may_miss=True)
+
+
+def _told(error: NamedError) -> InvalidSpecError:
+    place = ".".join(part for part in ("derive", error.name, error.part) if part)
+    return InvalidSpecError(place, error.detail)

@@ -188,3 +188,23 @@ def test_a_declaration_without_derived_columns_is_as_before() -> None:
     assert spec.derived == {}
     assert spec.stored == spec.columns
     assert Fraction(5000) == schema_of(spec, rows=None).columns["income"].upper  # type: ignore[union-attr]
+
+
+def test_all_that_is_wrong_with_derived_columns_is_told_at_once() -> None:
+    number: dict[str, object] = {"type": "number", "lower": 0, "upper": 9}
+    derive = {
+        "a": "log(x)", "b": "scale(x)", "c": "y + 1", "d": "a + 1", "e": "b + c", "f": "x + 1",
+        "g": "h", "h": "g",
+    }  # fmt: skip
+
+    def places(columns: dict[str, dict[str, object]]) -> list[str]:
+        with pytest.raises(InvalidSpecError) as caught:
+            declared_columns(
+                columns, {name: {"expr": text} for name, text in derive.items()},
+                adjacency=Adjacency.REPLACE_ONE, max_rows=None,
+            )  # fmt: skip
+        return sorted(each.field_name.split(".", 2)[1] for each in caught.value.faults)
+
+    assert places({"x": number})[:3] == ["a", "b", "c"]
+    assert len(places({"x": number})) == 4
+    assert places({"x": {**number, "lower": 10}}) == ["b", "x"]

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from app.domain.columns import InvalidSpecError, exact
 from app.domain.datasets import ColumnsSpec, parse_columns
-from app.engine.schema import WantedColumn, with_derived
+from app.engine.schema import WantedColumn, read_definitions, with_derived
 from mechanisms.privacy import Adjacency
 
 
@@ -31,9 +31,8 @@ def declared_columns(
     Raises
     ------
     InvalidSpecError
-        Anything that is not a sound declaration; the place names the column.
+        All that is not sound in the declaration; each place names its column.
     """
-    spec = parse_columns(columns, adjacency=adjacency, max_rows=max_rows, unit=unit)
     wanted = {
         name: WantedColumn(
             expression=str(column["expr"]),
@@ -42,6 +41,11 @@ def declared_columns(
         )
         for name, column in derive.items()
     }
+    try:
+        spec = parse_columns(columns, adjacency=adjacency, max_rows=max_rows, unit=unit)
+    except InvalidSpecError as error:
+        _, faults = read_definitions(wanted)
+        raise InvalidSpecError(error.field_name, error.detail, [*error.more, *faults]) from None
     return with_derived(spec, wanted)
 
 
