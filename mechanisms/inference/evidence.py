@@ -118,11 +118,12 @@ def term(
     """
     low, high = (min(max(end, -_LARGEST), _LARGEST) for end in limits)
     ends = spread_of(possible, limits)
-    middle = spread_of(possible, limits, outside=2 * _ONE_SIGMA)
+    # a number that bounds hold on one side is no more certain for that
+    free = spread_of(possible - estimate, (low - high, high - low), outside=2 * _ONE_SIGMA)
     return Term(
         term=name,
         estimate=estimate,
-        std_error=middle[1] / 2 - middle[0] / 2,
+        std_error=min(free[1] / 2 - free[0] / 2, high / 2 - low / 2),
         confidence_95=(min(ends[0], estimate), max(ends[1], estimate)),
         noise_95=noise_95,
         open=ends[0] <= low and ends[1] >= high,

@@ -28,8 +28,9 @@ def of_means(_statistic: Statistic, evidence: Evidence) -> Inference:
     places = [(0, 0), *((0, j) for j in range(1, 1 + size)), *((j, j) for j in range(1, 1 + size))]
     sums = evidence.simulated.possible([evidence.sums[place] for place in places])
     counts = np.maximum(sums[:, :1], 2.0)
-    means = np.clip(sums[:, 1 : 1 + size] / counts, -1.0, 1.0)
-    variances = np.clip(sums[:, 1 + size :] / counts - means**2, 0.0, 1 - means**2)
+    means = sums[:, 1 : 1 + size] / counts
+    widest = np.maximum(1 - means**2, 0.0)
+    variances = np.clip(sums[:, 1 + size :] / counts - means**2, 0.0, widest)
     degrees = counts - 1
     scales = np.sqrt(degrees[:, 0] / evidence.simulated.chi_squares("scale", degrees[:, 0]))
     students = evidence.simulated.normals("means", size) * scales[:, None]

@@ -60,6 +60,16 @@ ADDED = (
     r"/components/schemas/DatasetSpec/properties/unit",
     r'/components/schemas/DatasetAnswer/(properties/(unit|protects)|required\["(unit|protects)"\])',
     r"/components/schemas/GuaranteeAnswer/properties/protects",
+    # standard errors
+    r"/components/schemas/(Inference(Answer|Request)|TermAnswer)",
+    r"/components/schemas/\w+(Request|Answer)/properties/inference",
+    r'/components/schemas/DerivationAnswer/required\["inference"\]',
+    # what an answer is worth, by which assumptions, and what it is for
+    r"/components/schemas/(Assume(Answer|Spec)|SpreadSpec|UsefulnessAnswer)",
+    r"/components/schemas/\w+(Request|Answer)/properties/(assume|purpose|usefulness)",
+    r"/components/schemas/PreviewAnswer/properties/(expected_error|possible_range)",
+    r'/components/schemas/PreviewAnswer/required\["(assume|expected_error|possible_range)"\]',
+    r'/components/schemas/PreviewAnswer/required\["usefulness"\]',
     # files as they are: types, spellings, markers, and how one was read
     r"/components/schemas/(Integer|Date|Datetime)Spec",
     r"/components/schemas/DatasetSpec/properties/columns/.*(Integer|Date|Datetime)Spec.*",

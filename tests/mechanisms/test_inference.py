@@ -187,6 +187,18 @@ def test_where_the_noise_is_all_there_is_the_interval_is_what_bounds_allow() -> 
     assert not any(term.open for term in clear.terms)
 
 
+def test_a_mean_at_its_bound_is_no_more_certain() -> None:
+    """Its interval ends at the bound, and its standard error is not nothing."""
+    made = schema(REPLACE, 100)
+    values = sample(100, 11) | {"x": np.zeros(100)}
+    for seed in range(5):
+        released = release(values, made, "1", seed)
+        [term] = inferred(Mean(columns=("x",)), released, made).terms
+        assert term.noise_95 is not None
+        assert term.confidence_95[0] == min(0.0, term.estimate)
+        assert term.std_error > (term.noise_95[1] - term.noise_95[0]) / 6
+
+
 def test_a_ridge_biases_the_answer_and_not_the_interval() -> None:
     values, made = sample(400, 5), schema(REPLACE, 400)
     released = release(values, made, NO_NOISE)
