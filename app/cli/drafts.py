@@ -26,7 +26,8 @@ from app.uploads.trouble import UnreadableError
 _DELIMITERS = (",", ";", "\t", "|")
 _UNIT = re.compile(r"(?P<label>.*\S)\s*[\[(](?P<unit>[^\])]+)[\])]\s*")
 _TRUTH = re.compile(r"(is|has)[_ ].+", re.IGNORECASE)
-_DATE = re.compile(r"(.*[_ ])?(date|day|dob)([_ ].*)?", re.IGNORECASE)
+_DATE = re.compile(r"(.*[_ ])?(date|day|dob|birth|born|birthday)([_ ].*)?", re.IGNORECASE)
+_ID = re.compile(r"(.*[_ ])?id", re.IGNORECASE)
 _COUNTED = {"#", "count", "n", "number"}
 _BOUNDS: Mapping[str, Any] = {"lower": None, "upper": None}
 _TYPES: Mapping[str, Callable[[pl.DataType], bool]] = {
@@ -55,6 +56,11 @@ def drafted(file: Path, *, name: str) -> tuple[dict[str, Any], list[str]]:
     for column, kind in kinds:
         if not is_text(column, MAX_NAME_LENGTH):
             notes.append("a column is left out: its name is empty, too long or not printable")
+        elif _ID.fullmatch(column):
+            notes.append(
+                f"{column} is left out, since its name is that of an id; name it in `unit` if a "
+                "person may have several rows"
+            )
         elif column in columns:
             notes.append(f"{column} is in the file twice, and must be renamed to be declared")
         else:

@@ -84,7 +84,9 @@ def judged(errors: Json | None, ranges: Json | None) -> Usefulness:
     """Return the verdict on an answer with these expected errors."""
     compared = [] if errors is None else list(_compared(errors, ranges))
     if not compared:
-        return Usefulness("weak", "Its error cannot be told beforehand. Ask for a dry run.")
+        return Usefulness(
+            "weak", "Its error cannot be told beforehand. A preview by another mechanism may tell."
+        )
     worst = max(compared, key=lambda each: each.share)
     share = worst.share
     verdict = _verdict(share)

@@ -41,7 +41,7 @@ def _spec(folder: Path, columns: dict[str, Any], **changes: Any) -> Path:
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_draft_is_made_of_the_header_alone(tmp_path: Path, packed: bool) -> None:
-    header = "income [EUR];is_owner;date_of_birth;visits (count);income [EUR];\n"
+    header = "income [EUR];is_owner;date_of_birth;visits (count);income [EUR];person_id;;born\n"
     content = header.encode() + b"\xff\xfe no text at all"
     file = tmp_path / "people.csv"
     file.write_bytes(gzip.compress(content) if packed else content)
@@ -59,8 +59,10 @@ def test_a_draft_is_made_of_the_header_alone(tmp_path: Path, packed: bool) -> No
             "type": "integer", "lower": None, "upper": None, "label": "visits",
             "unit_of_measure": "count",
         },
+        "born": {"type": "date", "lower": None, "upper": None},
     }  # fmt: skip
     assert "twice" in done.stderr
+    assert "person_id is left out" in done.stderr
     assert "left out" in done.stderr
 
 
