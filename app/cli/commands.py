@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from app.cli.dry_runs import datasets_synthetic, releases_dry_run
 from app.cli.files import datasets_check, datasets_draft, datasets_upload
 from app.cli.ledger import audit, ledger
 from app.cli.pauses import pauses
@@ -25,5 +26,6 @@ _REMOTE = (keys, pauses, datasets, releases)
 for command in (*_RUNNING, *_REMOTE):
     main.add_command(command)
 
-for command in (datasets_upload, datasets_draft, datasets_check):
+for command in (datasets_upload, datasets_draft, datasets_check, datasets_synthetic):
     datasets.add_command(command)
+releases.add_command(releases_dry_run)

@@ -20,6 +20,7 @@ from app.client.models import (
     Budget,
     Cap,
     Derivation,
+    DryRun,
     Entry,
     Key,
     Pause,
@@ -30,7 +31,7 @@ from app.client.models import (
 )
 from app.client.progress import OnWait
 from app.client.questions import Amount, Question, amount, question
-from app.client.releasing import previewing, release_in, releasing
+from app.client.releasing import dry_running, previewing, release_in, releasing
 from app.client.steps import Call, Line, Listing, Pages, Steps
 
 D = TypeVar("D", bound=Facts)
@@ -155,6 +156,31 @@ class Calls(Generic[D]):
         """
         body = {**question(statistic, epsilon, mechanism, norm), **options}
         return (yield from previewing(self.line, _id(dataset), body))
+
+    @Call
+    def dry_run(
+        self,
+        /,
+        dataset: Facts | str,
+        statistic: Question,
+        *,
+        epsilon: Amount,
+        mechanism: str = "auto",
+        norm: str = "auto",
+        **options: object,
+    ) -> Steps[DryRun]:
+        """Ask the same of synthetic rows: free, and an answer to try a program with.
+
+        ``options``: further members of the request, such as ``assume``.
+        """
+        body = {**question(statistic, epsilon, mechanism, norm), **options}
+        return (yield from dry_running(self.line, _id(dataset), body))
+
+    @Call
+    def synthetic_rows(self, dataset: Facts | str) -> Steps[bytes]:
+        """Return synthetic rows, as a CSV file of the data set's form; free."""
+        response = yield from self.line.read(f"{_of(dataset)}/dry-runs/rows")
+        return response.content
 
     @Call
     def release(

@@ -75,6 +75,24 @@ class Preview(Numbers):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun(Numbers):
+    """What a release on synthetic rows came to: free, and about nobody.
+
+    It has a release's members; ``synthetic`` is true, and there is no receipt. ``rows`` says
+    on how many rows, of the population that ``assume`` tells.
+    """
+
+    dataset: str
+    mechanism: str | None = None
+    norm: str | None = None
+    epsilon: str
+    synthetic: bool = True
+    assume: dict[str, Any] | None = None
+    usefulness: dict[str, Any] | None = None
+    guarantee: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Release(Numbers):
     """A sanitized answer. ``body`` holds the bytes exactly as the service stored them.
 

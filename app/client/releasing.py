@@ -8,7 +8,7 @@ from dataclasses import replace
 import httpx
 
 from app.client.errors import UnreachableError
-from app.client.models import Preview, Release
+from app.client.models import DryRun, Preview, Release
 from app.client.progress import OnWait, Progress
 from app.client.steps import Line, Pause, Steps
 
@@ -26,6 +26,12 @@ def previewing(line: Line, dataset: str, body: Mapping[str, object]) -> Steps[Pr
     """Ask for a preview."""
     response = yield from line.repeatable("POST", f"/v1/datasets/{dataset}/previews", json=body)
     return Preview.model_validate_json(response.content)
+
+
+def dry_running(line: Line, dataset: str, body: Mapping[str, object]) -> Steps[DryRun]:
+    """Ask for a dry run."""
+    response = yield from line.repeatable("POST", f"/v1/datasets/{dataset}/dry-runs", json=body)
+    return DryRun.model_validate_json(response.content)
 
 
 def releasing(

@@ -15,7 +15,8 @@ Row = dict[str, Any]
 
 _NOT_INFERRED: Row = {"std_error": None, "confidence_low": None, "confidence_high": None}
 MEASURES = (
-    "term", "value", "noise", "noise_low", "noise_high", "expected_error", *_NOT_INFERRED
+    "term", "value", "noise", "noise_low", "noise_high", "expected_error", "synthetic",
+    *_NOT_INFERRED,
 )  # fmt: skip
 """What a row may say, after the labels of its group."""
 _PART = "part"
@@ -61,6 +62,8 @@ def rows_of(answer: Mapping[str, Any]) -> list[Row]:
         row |= {"noise": _at(std, number.path), "noise_low": low, "noise_high": high}
         if expected is not None:
             row["expected_error"] = _at(expected, number.path)
+        if answer.get("synthetic"):
+            row["synthetic"] = True
         if inference and not number.labels:
             row |= inference.get(number.term, _NOT_INFERRED)
         rows.append(row)

@@ -14,6 +14,7 @@ from app.settings import Settings
 from app.store import Store
 
 _CALCULATED = (
+    "app.services.plans.dry_runs",
     "app.services.plans.foresights",
     "app.services.plans.previews",
     "app.services.releases.derivations",

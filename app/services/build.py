@@ -24,6 +24,7 @@ from app.services.datasets.refusals import OverlapRefusals
 from app.services.datasets.unfinished import UnfinishedUploads
 from app.services.health import HealthService
 from app.services.people.keys import KeyService
+from app.services.plans.dry_runs import DryRunService
 from app.services.plans.foresights import ForesightService
 from app.services.plans.lanes import CalculationQueue, Calculator
 from app.services.plans.plans import PlanService
@@ -83,6 +84,7 @@ class Services:
     lease: Lease
     pauses: PauseService
     previews: PreviewService
+    dry_runs: DryRunService
     reading: CalculationQueue
     """Where long bodies of requests are read."""
     readable: ReadableData
@@ -127,6 +129,7 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         lease=Lease(store, worker, lease_ms=int(1000 * settings.worker_lease_s)),
         pauses=PauseService(store, drawing.jobs),
         previews=PreviewService(datasets, plans, drawing.foresights),
+        dry_runs=DryRunService(datasets, plans),
         reading=CalculationQueue(processes.calculator, most=settings.max_waiting_plans),
         readable=data.readable,
         receipts=drawing.receipts,

@@ -92,9 +92,10 @@ def _codes(column: Column, uniforms: Floats, spread: Spread | None) -> NDArray[n
     if column.boolean:
         share = 0.5 if spread is None else spread.mean
         return column.encode(np.where(uniforms > 1 - share, 1.0, 0.0))
-    if spread is None:
-        return column.encode(low + width * uniforms)
-    return column.encode(spread.mean + spread.std * ndtri(uniforms))
+    values = low + width * uniforms
+    if spread is not None:
+        values = spread.mean + spread.std * ndtri(uniforms)
+    return column.encode(np.rint(values) if column.whole else values)
 
 
 def _related(

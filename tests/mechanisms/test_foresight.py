@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -12,9 +12,10 @@ import pytest
 
 from app.services.plans.questions import read_question
 from mechanisms.catalog import calibrate
-from mechanisms.contract import InvalidStatisticError, Noise, Outcome, Statistic
+from mechanisms.contract import InvalidStatisticError, Noise, Outcome, Plan, Statistic
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.foresight.assumptions import Assumptions, Spread
+from mechanisms.foresight.dry_runs import dry_rows, dry_run
 from mechanisms.foresight.foresee import Foresight, foresee
 from mechanisms.foresight.synthetic import Relation, drawn, synthetic_rows
 from mechanisms.foresight.trees import at, mapped, numbers
@@ -389,3 +390,32 @@ def test_noise_is_cut_and_joined_with_its_size() -> None:
         std={"b": 1.0}, interval_95={"b": [-2.0, 2.0]}
     )
     assert Outcome(value={"a": 1}, noise=noise).noise is noise
+
+
+def planned_of(fields: Mapping[str, Any]) -> Callable[[Schema], Plan]:
+    """Return how a question is planned for a schema."""
+    return lambda schema: calibrate(question(fields), schema, Epsilon.parse("5"))
+
+
+@pytest.mark.parametrize("adjacency", BOTH)
+def test_a_dry_run_has_as_many_rows_as_can_be_made(adjacency: Adjacency) -> None:
+    asked = {"kind": "mean", "columns": ["age"]}
+    for rows, most in ((70, 70), (10**7, 100_000)):
+        schema = schema_of(adjacency, rows)
+        run = dry_run(question(asked), schema, Assumptions(rows=rows), planned_of(asked))
+        assert run.rows == most
+        assert dict(numbers(run.outcome.value))[("age",)] == pytest.approx(50, abs=10)
+    middle = {"kind": "geometric_median", "columns": ["age", "pay"]}
+    schema = schema_of(adjacency, 5000)
+    boxed = dry_run(question(middle), schema, Assumptions(rows=5000), planned_of(middle))
+    assert boxed.rows == 1000
+
+
+def test_synthetic_cells_of_whole_columns_are_whole() -> None:
+    column = NumberColumn(Fraction(0), Fraction(7), kind="integer")
+    schema = Schema({"n": column}, Adjacency.REPLACE_ONE, 100)
+    for population in ((), (("n", Spread(mean=3.3, std=1.1)),)):
+        codes = dry_rows(schema, Assumptions(population=population), most=60).codes["n"]
+        assert len(codes) == 60
+        cells = [float(column.decode(int(code))) for code in codes]
+        assert max(abs(cell - round(cell)) for cell in cells) < 1e-5

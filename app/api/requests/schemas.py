@@ -130,6 +130,13 @@ class DerivationRequest(Request):
     statistic: AnyStatistic
 
 
+class DryRunRequest(ReleaseRequest):
+    """A question to answer on synthetic rows."""
+
+    assume: AssumeSpec = Field(default=AssumeSpec(), examples=[{"rows": 1000}])
+    """The population that the rows are made of; its defaults are public, and shown."""
+
+
 class PreviewRequest(ReleaseRequest):
     """A question to weigh before it is paid for."""
 

@@ -1,0 +1,57 @@
+"""Dry runs: releases on synthetic rows, free."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from starlette.responses import Response
+
+from app.api.answers.dry_runs import DryRunAnswer, dry_run_answer
+from app.api.answers.problems import documented
+from app.api.dependencies import Analyst, Id, State, json_body
+from app.api.endpoint import router_of
+from app.api.requests.schemas import DryRunRequest
+
+router = router_of("/v1/datasets/{dataset}", "releases")
+
+
+@router.post(
+    "/dry-runs",
+    operation_id="dryRunRelease",
+    responses=documented(
+        "not-found", "dataset-archived",
+        "policy-refused", "empty-dataset", "busy",
+    ),
+)  # fmt: skip
+async def dry_run_release(
+    caller: Analyst,
+    dataset: Id,
+    body: Annotated[DryRunRequest, json_body(DryRunRequest)],
+    state: State,
+) -> DryRunAnswer:
+    """Draw the same release from synthetic rows: free, and about nobody.
+
+    The same request has the same answer.
+    """
+    run = await state.services.dry_runs.run(
+        dataset, body.question, body.assume.assumptions, caller=caller
+    )
+    return dry_run_answer(run)
+
+
+@router.get(
+    "/dry-runs/rows",
+    operation_id="getSyntheticRows",
+    response_class=Response,
+    responses=documented(
+        "not-found", "dataset-archived", "busy",
+        answers={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}},
+    ),
+)  # fmt: skip
+async def get_synthetic_rows(caller: Analyst, dataset: Id, state: State) -> Response:
+    """Show synthetic rows as a CSV file of the data set's form, to try a program with.
+
+    They are spread evenly over the declared bounds and values, and at most 10,000.
+    """
+    rows = await state.services.dry_runs.rows(dataset, caller=caller)
+    return Response(rows, media_type="text/csv; charset=utf-8")

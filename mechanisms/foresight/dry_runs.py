@@ -1,0 +1,81 @@
+"""A release on synthetic rows: everything but the people in it.
+
+The plan is the release's own, for as many rows; the rows are those of the simulation
+(:mod:`mechanisms.foresight.synthetic`), and so are the bits it is drawn with. At most 100,000 rows
+are made, and 1,000 for what is drawn on boxes. Under replace-one the plan is then one for so many.
+
+**Privacy.** Nothing here is given data. The numbers say nothing of anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from mechanisms.contract import Outcome, Plan, Statistic
+from mechanisms.domain import Schema
+from mechanisms.foresight.assumptions import Assumptions
+from mechanisms.foresight.errors import relation_of
+from mechanisms.foresight.synthetic import Relation, drawn, synthetic_rows
+from mechanisms.privacy import Adjacency
+from mechanisms.sketches import ArrayData
+from mechanisms.statistics.questions import viewed
+from mechanisms.statistics.stack import Stack
+
+MOST_ROWS = 100_000
+_MOST_ROWS_ON_BOXES = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun:
+    """What a plan draws from so many synthetic rows."""
+
+    plan: Plan
+    rows: int
+    outcome: Outcome
+
+
+def dry_run(
+    statistic: Statistic,
+    schema: Schema,
+    assumptions: Assumptions,
+    planned: Callable[[Schema], Plan],
+) -> DryRun:
+    """Return a release on synthetic rows; ``planned`` plans it for a schema.
+
+    Raises
+    ------
+    InvalidStatisticError
+        The assumptions do not fit the schema.
+    """
+    assumptions.check(schema)
+    plan = planned(schema)
+    most = _MOST_ROWS_ON_BOXES if plan.drawn_on_boxes else MOST_ROWS
+    total = assumptions.rows_of(schema)
+    count = min(total, most)
+    if count < total and schema.adjacency is Adjacency.REPLACE_ONE:
+        plan = planned(replace(schema, rows=count))
+    rows = synthetic_rows(schema, assumptions, count, _relation(statistic, schema))
+    return DryRun(plan=plan, rows=count, outcome=drawn(plan, rows, 0))
+
+
+def dry_rows(schema: Schema, assumptions: Assumptions, *, most: int) -> ArrayData:
+    """Return synthetic rows, at most so many, in which no column follows from another.
+
+    Raises
+    ------
+    InvalidStatisticError
+        The assumptions do not fit the schema.
+    """
+    assumptions.check(schema)
+    count = min(assumptions.rows_of(schema), most)
+    return synthetic_rows(schema, assumptions, count, None).data
+
+
+def _relation(statistic: Statistic, schema: Schema) -> Relation | None:
+    """Return what follows from what: of a stack, in the first part that says so."""
+    asked = [statistic]
+    if isinstance(statistic, Stack):
+        asked = [part.statistic for part in statistic.parts]
+    found = (relation_of(viewed(each, schema)) for each in asked)
+    return next((relation for relation in found if relation is not None), None)

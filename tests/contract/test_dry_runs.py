@@ -1,0 +1,124 @@
+"""Dry runs: the form of a release, on rows that nobody gave."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from itertools import cycle
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.answers.dry_runs import DryRunAnswer
+from tests.contract.service import (
+    ROWS,
+    ask,
+    assert_problem,
+    send_raw,
+    send_upload,
+    settled,
+    spec,
+    spent,
+    upload,
+)
+from tests.contract.test_foresight import ADJACENCIES, HEAD, KINDS, MEAN, SENTINELS, skeleton
+
+
+def dry_run(client: httpx.Client, dataset: str, statistic: Any, **more: Any) -> httpx.Response:
+    body = {"statistic": statistic, "epsilon": "0.5", **more}
+    return client.post(f"/v1/datasets/{dataset}/dry-runs", json=body)
+
+
+@pytest.fixture(scope="module")
+def twins(curator: httpx.Client) -> dict[str, list[str]]:
+    """Return pairs of data sets with the same public facts and other rows."""
+    pairs: dict[str, list[str]] = {}
+    for name, more in ADJACENCIES.items():
+        other = HEAD + (SENTINELS if name == "replace_one" else SENTINELS * 9)
+        made = [upload(curator, rows, budget={"epsilon": "1000"}, **more) for rows in (ROWS, other)]
+        pairs[name] = [str(each["id"]) for each in made]
+    return pairs
+
+
+@pytest.mark.parametrize(("kind", "adjacency"), zip(sorted(KINDS), cycle(ADJACENCIES)))
+def test_a_dry_run_looks_like_a_release_and_no_row_changes_a_byte_of_it(
+    curator: httpx.Client, twins: dict[str, list[str]], kind: str, adjacency: str
+) -> None:
+    one, other = twins[adjacency]
+    before = spent(curator, one)
+    answers = [dry_run(curator, each, KINDS[kind]) for each in (one, other)]
+    assert [each.status_code for each in answers] == [200, 200], answers[0].text
+    DryRunAnswer.model_validate_json(answers[0].content, strict=True, extra="forbid")
+    texts = [json.dumps({**each.json(), "dataset": None, "id": None}) for each in answers]
+    assert texts[0] == texts[1]
+    assert spent(curator, one) == before
+    run = answers[0].json()
+    assert (run["synthetic"], run["status"], run["receipt"], run["cost"]) == (
+        True, "dry_run", None, "0",
+    )  # fmt: skip
+    assert run["rows"] == {"replace_one": 40, "add_remove": 1000}[adjacency]
+    released = settled(curator, ask(curator, one, KINDS[kind], epsilon="0.5")).json()
+    assert skeleton(run["value"]) == skeleton(released["value"])
+    assert run.keys() >= released.keys() - {"review", "purpose"}
+    for member in ("statistic", "mechanism", "norm", "epsilon", "guarantee", "grid"):
+        assert run[member] == released[member]
+
+
+def test_a_dry_run_is_made_of_what_is_assumed(
+    curator: httpx.Client, twins: dict[str, list[str]]
+) -> None:
+    assume = {"population": {"income": {"mean": 20, "std": 2}}, "rows": 500}
+    for dataset in (twins["add_remove"][0], twins["replace_one"][0]):
+        run = dry_run(curator, dataset, MEAN, epsilon="100", assume=assume).json()
+        assert run["value"]["income"] == pytest.approx(20, abs=1)
+        assert run["assume"]["population"] == assume["population"]
+    assert dry_run(curator, twins["add_remove"][0], MEAN, assume=assume).json()["rows"] == 500
+    again = [dry_run(curator, twins["add_remove"][0], MEAN).content for _ in range(2)]
+    assert again[0] == again[1]
+    assert dry_run(curator, twins["add_remove"][0], MEAN, epsilon="0.4").content != again[0]
+
+
+def test_what_a_release_is_refused_for_a_dry_run_is_too(
+    curator: httpx.Client, analyst: httpx.Client
+) -> None:
+    dataset = upload(curator, policy={"allowed": ["count"], "max_epsilon_per_release": "1"})["id"]
+    assert_problem(dry_run(analyst, dataset, MEAN), 422, "policy-refused")
+    assert_problem(dry_run(analyst, "ds_none", MEAN), 404, "not-found")
+    dataset = upload(curator)["id"]
+    unknown = {"kind": "mean", "columns": ["nothing"]}
+    assert_problem(dry_run(analyst, dataset, unknown), 422, "invalid-request")
+    body = json.dumps({"statistic": MEAN, "epsilon": "1", "assume": {"rows": -1}})
+    refused = send_raw(analyst, f"/v1/datasets/{dataset}/dry-runs", body.encode())
+    assert_problem(refused, 422, "invalid-request")
+    curator.post(f"/v1/datasets/{dataset}/archive")
+    assert_problem(dry_run(analyst, dataset, MEAN), 409, "dataset-archived")
+    assert_problem(analyst.get(f"/v1/datasets/{dataset}/dry-runs/rows"), 409, "dataset-archived")
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_the_synthetic_file_has_the_form_of_the_data_set_s(
+    curator: httpx.Client, analyst: httpx.Client, adjacency: str
+) -> None:
+    more = ADJACENCIES[adjacency]
+    columns = {
+        **spec()["columns"],
+        "born": {"type": "date", "lower": "1950-01-01", "upper": "2000-12-31"},
+        "children": {"type": "integer", "lower": 0, "upper": 9},
+    }
+    head, *lines = ROWS.splitlines()
+    rows = "\n".join([f"{head},born,children", *(f"{line},1970-05-17,3" for line in lines)])
+    declared = {"columns": columns, "derive": {"double": "2 * income"}, **more}
+    dataset = upload(curator, rows + "\n", **declared)["id"]
+    answer = analyst.get(f"/v1/datasets/{dataset}/dry-runs/rows")
+    assert answer.headers["content-type"].startswith("text/csv")
+    table = list(csv.DictReader(io.StringIO(answer.text)))
+    assert list(table[0]) == list(columns)
+    assert len(table) == {"replace_one": 40, "add_remove": 1000}[adjacency]
+    assert {row["owner"] for row in table} == {"true", "false"}
+    assert all(float(row["children"]).is_integer() for row in table)
+    assert answer.content == analyst.get(f"/v1/datasets/{dataset}/dry-runs/rows").content
+    if adjacency == "replace_one":  # a program that reads it can read the data set's own
+        body = spec(name="a synthetic one", **declared)
+        assert send_upload(curator, answer.text, body).status_code == 201
