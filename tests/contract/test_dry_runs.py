@@ -42,7 +42,7 @@ def twins(curator: httpx.Client) -> dict[str, list[str]]:
     return pairs
 
 
-@pytest.mark.parametrize(("kind", "adjacency"), zip(sorted(KINDS), cycle(ADJACENCIES)))
+@pytest.mark.parametrize(("kind", "adjacency"), list(zip(sorted(KINDS), cycle(ADJACENCIES))))
 def test_a_dry_run_looks_like_a_release_and_no_row_changes_a_byte_of_it(
     curator: httpx.Client, twins: dict[str, list[str]], kind: str, adjacency: str
 ) -> None:

@@ -22,11 +22,13 @@ from app.services.plans.presentation import shown
 from app.services.plans.questions import Question
 from mechanisms.domain import CategoryColumn, Column
 from mechanisms.foresight.assumptions import Assumptions
-from mechanisms.foresight.dry_runs import dry_rows, dry_run
+from mechanisms.foresight.dry_runs import MOST_ROWS, dry_rows, dry_run
+from mechanisms.foresight.foresee import foreseeing_ms
 
 FILE_ROWS = 10_000
 """As many rows has a synthetic file at most."""
-_EXPECTED_MS = 1000.0
+_MS_PER_CELL = 2e-4
+_MS_PER_WRITTEN = 2e-3
 _CITATION = "Synthetic numbers of a dry run: no data were read and nothing was released."
 
 
@@ -50,8 +52,14 @@ class DryRunService:
         facts = self._datasets.facts(dataset)
         require_active(facts.record)
         enforce(facts.policy, Ask(kinds=question.kinds, epsilon=question.epsilon))
+        made = min(assumed.rows_of(facts.schema), MOST_ROWS) * len(facts.schema.columns)
+        expected_ms = (
+            question.planning_ms(facts.schema)
+            + foreseeing_ms(question.statistic, facts.schema)
+            + _MS_PER_CELL * made
+        )
         run = await self._plans.compute(
-            _dry_run, facts, question, assumed, person=caller.person, expected_ms=_EXPECTED_MS
+            _dry_run, facts, question, assumed, person=caller.person, expected_ms=expected_ms
         )
         return {**run, "requested_by": caller.person}
 
@@ -65,8 +73,9 @@ class DryRunService:
         """
         facts = self._datasets.facts(dataset)
         require_active(facts.record)
+        written = FILE_ROWS * len(facts.schema.columns)
         return await self._plans.compute(
-            _file, facts, person=caller.person, expected_ms=_EXPECTED_MS
+            _file, facts, person=caller.person, expected_ms=_MS_PER_WRITTEN * written
         )
 
 
@@ -122,7 +131,8 @@ def _cells(column: Column, codes: list[int]) -> list[str]:
         return [column.values[code] for code in codes]
     if column.boolean:
         return ["true" if code > 0 else "false" for code in codes]
-    numbers = (float(column.decode(code)) for code in codes)
+    middle, step = float(column.midpoint), float(column.step)
+    numbers = (middle + step * code for code in codes)
     if column.whole:
         return [column.shown(round(number)) for number in numbers]
     return [f"{number:.6g}" for number in numbers]
