@@ -145,9 +145,12 @@ def test_every_problem_that_is_named_exists() -> None:
             assert code in PROBLEMS, f"{page.path}: {code}"
 
 
+_WORDS = r"[a-z]+(?: [a-z]+(?:-[a-z]+)*)*"
+
+
 def test_the_command_line_that_is_named_exists() -> None:
     for page in PAGES.values():
-        for text in re.findall(r"(?:`|^ *)release-desk ([a-z ]+[a-z])", page.text, re.MULTILINE):
+        for text in re.findall(rf"(?:`|^ *)release-desk ({_WORDS})", page.text, re.MULTILINE):
             command: click.Command = main
             for word in text.split():
                 if not isinstance(command, click.Group):
