@@ -1,14 +1,21 @@
 """Quantile regression by the exponential mechanism, drawn by the box engine: d <= 4.
 
-    P(theta) ∝ exp(-eps / (2 Delta) l(theta; D))    on the grid points of ||theta||_1 <= B
+    P(theta) ∝ exp(-c l(theta; D))    on the grid points of ||theta||_1 <= B
 
 with l the check loss and the counting measure on the public grid of
 :func:`mechanisms.statistics.designs.grids.grid_bits` (Reimherr & Awan 2019, Proposition 2.2).
 
 **Privacy.** On Theta a record's loss lies in [0, M (1 + B)], M = max(tau, 1 - tau), since
 |y - x'theta| <= 1 + B: replacing, adding or removing one moves l(theta) by at most
-Delta = M (1 + B) at every theta. (The paper's supplement has twice that.) So the unnormalised
-weights of neighbours are within exp(eps / 2), their sums as well, and the law is eps-DP.
+Delta = M (1 + B) at every theta. (The paper's supplement has twice that.) Write the weights of
+neighbours as h and h'.
+
+- Replace-one, c = eps / (2 Delta): h / h' lies in [exp(-eps / 2), exp(eps / 2)] everywhere, and so
+  does the ratio of their sums: the law is eps-DP.
+- Add-remove, c = eps / Delta: a record more only adds to the loss, so h / h' lies in
+  [exp(-eps), 1] everywhere, and so does the ratio of their sums. The ratio of the two, that of the
+  probabilities, lies in [exp(-eps), exp(eps)]: no factor 2 is needed.
+
 The draw is exact (:mod:`mechanisms.samplers.boxes`, and where distinct rows are few
 :mod:`mechanisms.samplers.polytopes`: a choice of cost only); nothing of it but theta is released.
 """
@@ -23,7 +30,7 @@ from mechanisms.domain import Schema
 from mechanisms.exponential.theorem import THEOREM
 from mechanisms.objectives.check_loss import LossLaw, trials
 from mechanisms.objectives.losses import largest_weight
-from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
+from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import expected_ms
 from mechanisms.samplers.envelopes import first_kept
@@ -36,6 +43,12 @@ from mechanisms.statistics.quantile_regression import QuantileRegression
 def loss_sensitivity(tau: Fraction, bound: Fraction) -> Fraction:
     """Return Delta = max(tau, 1 - tau) (1 + B) of the check loss, for either adjacency."""
     return largest_weight(tau) * (1 + bound)
+
+
+def loss_rate(epsilon: Fraction, tau: Fraction, bound: Fraction, adjacency: Adjacency) -> Fraction:
+    """Return c: epsilon / (2 Delta), or epsilon / Delta under add-remove."""
+    factor = 2 if adjacency is Adjacency.REPLACE_ONE else 1
+    return epsilon / (factor * loss_sensitivity(tau, bound))
 
 
 def calibrate_quantile_regression(
@@ -55,7 +68,9 @@ def calibrate_quantile_regression(
     drawn = LossDraw(
         scaling=scaling,
         tau=statistic.exact_tau,
-        rate=epsilon.fraction / (2 * delta),
+        rate=loss_rate(
+            epsilon.fraction, statistic.exact_tau, statistic.exact_bound, schema.adjacency
+        ),
         bound=statistic.exact_bound,
     )
     return Plan(

@@ -22,6 +22,10 @@ norm. The first is attained too wherever an entry of theta is 0: zeta = (1, s) a
 signs of the rest, differ by 2 sigma(rho) there. The others are upper bounds. Between theta = 0
 (1 in linf) and a long theta (2, the constant of objective perturbation) Delta follows theta.
 
+With one coefficient no other can be 0, and two records differ by at most 1 up to rho = 5/4 and by
+less than 1.052 beyond (:mod:`mechanisms.objectives.logistic_sensitivity`): that is Delta, in all
+norms, under replace-one.
+
 **Privacy.** For neighbours D, D' and any theta the exponents differ by at most
 ``eps / (2 Delta(theta)) ||g(theta; D) - g(theta; D')|| <= eps / 2``. So the unnormalised weights
 are within exp(eps / 2), their sums over the grid as well, and the law is eps-DP; Delta(theta) and
@@ -66,6 +70,7 @@ from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.logistic_boxes import LogisticLaw, NormName
 from mechanisms.objectives.logistic_expansion import SignedRecords
 from mechanisms.objectives.logistic_polytopes import trials
+from mechanisms.objectives.logistic_sensitivity import FAR_DIFFERENCE, NEAR, Reach
 from mechanisms.objectives.losses import records_changed
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
@@ -110,6 +115,8 @@ def calibrate_logistic(
 
 def sensitivity_text(norm: NormName, dimension: int, adjacency: Adjacency) -> str:
     """Return Delta(theta) in words."""
+    if _is_single(dimension, adjacency):
+        return f"1 where |theta| <= {float(NEAR):g}, {float(FAR_DIFFERENCE):g} beyond"
     count = records_changed(adjacency)
     factors = {
         "linf": str(count),
@@ -117,6 +124,10 @@ def sensitivity_text(norm: NormName, dimension: int, adjacency: Adjacency) -> st
         "l1": str(count * dimension),
     }
     return f"{factors[norm]} sigmoid(||theta||_1)"
+
+
+def _is_single(dimension: int, adjacency: Adjacency) -> bool:
+    return dimension == 1 and adjacency is Adjacency.REPLACE_ONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,13 +150,17 @@ class LogisticDraw:
         records = SignedRecords.build(
             codes, counts, grid_bits=bits, radius=int(self.bound * (1 << bits))
         )
-        return LogisticLaw(records, rate=self.rate, norm=self.norm)
+        return LogisticLaw(records, rate=self.rate, norm=self.norm, reach=Reach(self._single))
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
         law = self.law(data)
         point = first_kept(trials(law), randomness)
         return self.scaling.released([index * self.step for index in point])
+
+    @property
+    def _single(self) -> bool:
+        return _is_single(self.scaling.dimension, self.schema.adjacency)
 
     @property
     def step(self) -> Fraction:

@@ -1,8 +1,9 @@
 """The K-norm gradient law of logistic regression, as a law of the box engine.
 
-    E(theta) = rate ||g(theta)|| / sigma(||theta||_1),    g the gradient of the logistic loss,
+    E(theta) = rate ||g(theta)|| / r(||theta||_1),    g the gradient of the logistic loss,
 
-in norms scaled so that the cube [-1, 1]^d lies in their unit ball and its corners on it.
+r as in :mod:`mechanisms.objectives.logistic_sensitivity`, in norms scaled so that the cube
+[-1, 1]^d lies in their unit ball and its corners on it.
 
 *Bounds.* Over a box each g_j is its value at the centre plus or minus what the sides and a
 remainder allow (:mod:`mechanisms.objectives.logistic_expansion`). A large box gets that from
@@ -38,7 +39,6 @@ from flint import arb
 
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import dot, norm_largest, norm_one, rational
-from mechanisms.exact.floats import sigmoid
 from mechanisms.objectives.logistic_cells import Cells, cell_chords
 from mechanisms.objectives.logistic_expansion import (
     MARGIN,
@@ -50,7 +50,7 @@ from mechanisms.objectives.logistic_expansion import (
     exact_gradient,
     expand,
 )
-from mechanisms.objectives.sigmoid import ball_sigmoid
+from mechanisms.objectives.logistic_sensitivity import Reach
 from mechanisms.samplers.boxes import Box, Children, Space, Start
 from mechanisms.samplers.boxes.faces import Patches, box_around, inner_faces, patches
 
@@ -120,7 +120,7 @@ class CubeNorm:
 
 
 class LogisticLaw:
-    """``E(theta) = rate ||g(theta)|| / sigma(||theta||_1)``.
+    """``E(theta) = rate ||g(theta)|| / r(||theta||_1)``.
 
     Parameters
     ----------
@@ -130,12 +130,22 @@ class LogisticLaw:
         ``epsilon / 2`` over the number of records that can change.
     norm
         The norm of the gradient.
+    reach
+        r: half of what two records can differ by.
     """
 
     floor = 0.0
 
-    def __init__(self, records: SignedRecords, *, rate: Fraction, norm: NormName) -> None:
+    def __init__(
+        self,
+        records: SignedRecords,
+        *,
+        rate: Fraction,
+        norm: NormName,
+        reach: Reach = Reach(),  # noqa: B008
+    ) -> None:
         self.records = records
+        self.reach = reach
         self.rate = rate
         self.norm = CubeNorm(norm, records.dimension)
         self.cells = Cells.build(records)
@@ -238,7 +248,8 @@ class LogisticLaw:
         middle = np.abs(centres @ self.records.space.shear.T).sum(axis=1)
         rounding = _ROUNDING * (np.abs(centres) @ shear.T).sum(axis=1)
         longest = middle + float((shear @ half).sum()) * (1 + MARGIN) + rounding
-        weight = sigmoid(np.minimum(longest, self.records.space.radius) * step * (1 + MARGIN))[0]
+        lengths = np.minimum(longest, self.records.space.radius) * step * (1 + MARGIN)
+        weight = self.reach.floats(lengths)
         norms = self.norm.floats(np.maximum(0, sizes))
         return np.asarray(norms * float(self.rate) / weight * (1 - MARGIN))
 
@@ -289,7 +300,7 @@ class LogisticLaw:
     def exponent(self, known: Local, point: Sequence[int], bits: int) -> arb:
         """Return a ball around E at a grid point: by the expansion, in floats, or row by row."""
         size = arb(sum(map(abs, point))) * arb((1, -self.records.grid_bits))
-        factor = rational(self.rate) / ball_sigmoid(size)
+        factor = rational(self.rate) / self.reach.ball(size)
         if bits <= _EXPANSION_BITS and known.expansion is None and self.cells is not None:
             balls = self._by_cells(self.cells, point)
         elif bits <= _FLOAT_BITS:

@@ -1,6 +1,6 @@
 """The K-norm gradient law of logistic regression on polytopes, for few distinct rows.
 
-    E(theta) = rate ||g(theta)|| / sigma(||theta||_1),   g(theta) = sum_i c_i sigma(t_i) zeta_i
+    E(theta) = rate ||g(theta)|| / r(||theta||_1),   g(theta) = sum_i c_i sigma(t_i) zeta_i
 
 with t_i = zeta_i'theta, as in :mod:`mechanisms.objectives.logistic_boxes`.
 
@@ -15,7 +15,7 @@ h(w), ``||g|| >= |w'g| / h(w)``, and w'g is at least the least w'L over the vert
 from 0, given how they are spread: where rows leave a direction open, that is what bounds.
 
 *Cuts.* Along a row's t_i where its r_i costs most; along an entry of L where that varies most; and
-along ``||theta||_1`` where sigma does. What neither of them moves is never cut.
+along ``||theta||_1`` where r does. What neither of them moves is never cut.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from flint import arb
 
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import rational
-from mechanisms.exact.floats import UNIT_ROUNDOFF, sigmoid
+from mechanisms.exact.floats import UNIT_ROUNDOFF
 from mechanisms.objectives.logistic_boxes import LogisticLaw
 from mechanisms.objectives.logistic_expansion import MARGIN, chord, exact_gradient
-from mechanisms.objectives.sigmoid import ball_sigmoid
 from mechanisms.samplers.boxes import Cover
 from mechanisms.samplers.envelopes import Trial
 from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, PolytopeCover, View
@@ -81,7 +80,7 @@ class LogisticPolytopes:
         """Bound E on a polytope, and cut it where that costs most nats."""
         theta = polytope.floats * self.law.records.step
         lengths = np.abs(theta).sum(axis=1)
-        weight = sigmoid(np.array([float(lengths.max()) * (1 + MARGIN)]))[0][0]
+        weight = self.law.reach.floats(np.array([float(lengths.max()) * (1 + MARGIN)]))[0]
         affine = self._affine(theta, float(lengths.max()))
         norm = self._least_norm(affine)
         exponent = norm * self.rate / float(weight) * (1 - MARGIN)
@@ -125,7 +124,7 @@ class LogisticPolytopes:
         bent = affine.rest * np.abs(records.zeta).max(axis=1) * self.rate
         spread = (affine.values.max(axis=0) - affine.values.min(axis=0)) * self.rate / 2
         centre = theta.mean(axis=0)
-        inner = sigmoid(np.array([float(np.abs(centre).sum())]))[0][0]
+        inner = self.law.reach.floats(np.array([float(np.abs(centre).sum())]))[0]
         longer = exponent * (weight / float(inner) - 1)
         best = max(float(bent.max(initial=0)), float(spread.max()), longer)
         if best < FLAT_NATS:
@@ -145,7 +144,7 @@ class LogisticPolytopes:
         records = self.law.records
         size = arb(sum(map(abs, point))) * arb((1, -records.grid_bits))
         balls = exact_gradient(records, point)
-        return rational(self.law.rate) / ball_sigmoid(size) * self.law.norm.ball(balls)
+        return rational(self.law.rate) / self.law.reach.ball(size) * self.law.norm.ball(balls)
 
 
 def _telling(values: Floats) -> Floats:

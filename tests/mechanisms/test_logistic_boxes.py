@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import statsmodels.api as sm
+from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.catalog import calibrate
@@ -24,6 +25,7 @@ from mechanisms.objectives.logistic_expansion import (
     exact_gradient,
     expand,
 )
+from mechanisms.objectives.logistic_sensitivity import Reach
 from mechanisms.objectives.losses import records_changed
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.privacy import Adjacency, Epsilon
@@ -304,6 +306,51 @@ def test_a_quarter_of_the_sensitivity_would_exceed_epsilon(adjacency: Adjacency)
     assert worst_ratio("linf", adjacency, lambda size: sigma(size) / 4) > 2
 
 
+def single_reach(size: Floats) -> Floats:
+    """Return half of what two records of one coefficient can differ by, as it is used."""
+    return np.where(size <= 1.25, 0.5, 0.526)
+
+
+def worst_single(reach: Callable[[Floats], Floats]) -> float:
+    """Return the largest |log ratio| over neighbours with one coefficient, at epsilon = 2."""
+    codes = np.linspace(-1, 1, 41)
+    theta = np.linspace(-10, 10, 401)[:, None]
+    largest = 0.0
+    for common in (0.0, 1.0, -1.0, 0.3):
+        for count in (0, 1, 20):
+            rows = np.column_stack([np.full((41, count), common), codes])
+            exact = np.array(
+                [
+                    exponent_at(each[:, None], theta, "linf", 0.5)
+                    * sigma(np.abs(theta[:, 0]))
+                    / reach(np.abs(theta[:, 0]))
+                    for each in rows
+                ]
+            )
+            logs = -exact - np.log(np.exp(-exact).sum(axis=1))[:, None]
+            largest = max(largest, float((logs.max(axis=0) - logs.min(axis=0)).max()))
+    return largest
+
+
+def test_one_coefficient_has_the_sensitivity_stated() -> None:
+    """By a search over pairs of rows: within a hundredth up to 5/4, never above beyond."""
+    rows = np.linspace(-1, 1, 2001)[:, None]
+    for length in (0.0, 0.5, 1.25, 1.2501, 2.0, 4.0, 7.0, 10.0, 50.0):
+        gradients = sigma(rows * length) * rows
+        differ = float(np.ptp(gradients)) / 2
+        stated = float(single_reach(np.array([length]))[0])
+        assert Reach(single=True).floats(np.array([length]))[0] == stated
+        assert float(Reach(single=True).ball(arb(length))) == pytest.approx(stated, rel=1e-12)
+        assert 0.95 * stated <= differ <= stated + 1e-12
+        assert stated >= float(sigma(np.array([length]))[0]) / 2
+
+
+def test_one_coefficient_uses_its_epsilon_and_no_more() -> None:
+    """More of it than with 2 sigma(rho); a twin at seven tenths of the sensitivity is above it."""
+    assert 1.2 * worst_single(sigma) < worst_single(single_reach) <= 2 + 1e-9
+    assert worst_single(lambda size: 0.7 * single_reach(size)) > 2
+
+
 @pytest.mark.parametrize("name", NORMS)
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])
 def test_the_gradient_moves_by_at_most_delta(name: NormName, adjacency: Adjacency) -> None:
@@ -374,12 +421,15 @@ def test_draws_follow_the_law_and_no_other(case: str, name: NormName) -> None:
     check_draws(draws, exact, twins=twins)
 
 
-def marginal(zeta: Floats, bound: float, rate: float) -> Law:
+def marginal(zeta: Floats, bound: float, rate: float, *, single: bool = False) -> Law:
     """Return the law of the first coordinate on the ball, by numerical integration in d <= 2."""
     d, cells = zeta.shape[1], 601
     first = (np.arange(cells) + 0.5) / cells * 2 * bound - bound
     if d == 1:
-        weights = np.exp(-exponent_at(zeta, first[:, None], "linf", rate))
+        exponent = exponent_at(zeta, first[:, None], "linf", rate)
+        if single:
+            exponent *= sigma(np.abs(first)) / single_reach(np.abs(first))
+        weights = np.exp(-exponent)
     else:
         grid = np.stack(np.meshgrid(first, first, indexing="ij"), axis=-1).reshape(-1, 2)
         inside = np.abs(grid).sum(axis=1) <= bound
@@ -408,7 +458,8 @@ def test_releases_follow_the_density_integrated_numerically(
     law = plan.draw.law(data)
     zeta = np.repeat(law.records.zeta, law.records.counts.astype(int), axis=0)
     rate = 2 / (2 * records_changed(adjacency))
-    exact, *twins = (marginal(zeta, 2.0, rate * scale) for scale in (1.0, 0.4, 2.5))
+    single = len(slopes) == 1 and adjacency is REPLACE
+    exact, *twins = (marginal(zeta, 2.0, rate * scale, single=single) for scale in (1.0, 0.4, 2.5))
     randomness, step = seeded_randomness(8), float(plan.draw.step)
     covers = [Cover(law, law.records.space) for _ in range(25)]
     draws = [cover.draw(randomness)[0] * step for cover in covers for _ in range(100)]
@@ -546,3 +597,9 @@ def test_plans_state_norm_and_sensitivity(norm: str, adjacency: Adjacency, expec
     plan = plan_for(schema, norm=norm)
     assert plan.guarantee.sensitivity == expected
     assert plan.preview(None) is None
+
+
+def test_one_coefficient_states_its_own_sensitivity() -> None:
+    schema, _ = simulate(5, seed=1, slopes=(1.0,), adjacency=REPLACE)
+    plan = plan_for(schema, intercept=False)
+    assert plan.guarantee.sensitivity == "1 where |theta| <= 1.25, 1.052 beyond"

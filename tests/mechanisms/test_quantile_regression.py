@@ -14,7 +14,7 @@ from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.exact.rounding import working_precision
-from mechanisms.exponential.quantile_regression import loss_sensitivity
+from mechanisms.exponential.quantile_regression import loss_rate, loss_sensitivity
 from mechanisms.objectives.check_loss import (
     GradientLaw,
     LossLaw,
@@ -413,6 +413,31 @@ def test_a_record_s_loss_is_at_most_its_sensitivity() -> None:
             for point in ball(2, 4)
         )
         assert largest == loss_sensitivity(tau, Fraction(1))
+
+
+def _worst_log_ratio(tau: Fraction, adjacency: Adjacency, factor: float) -> float:
+    """Return the largest |log ratio| of the exponential mechanism over neighbours, at epsilon 2."""
+    rate = float(loss_rate(Fraction(2), tau, Fraction(1), adjacency)) * factor
+    ends = list(itertools.product((-4, 0, 4), repeat=2))
+    largest = 0.0
+    for common in ((), ((4, 4),) * 8, ((4, -4),) * 8):
+        rows = [(*common, each) for each in ends]
+        if adjacency is ADD:
+            rows.append(common)
+        losses = np.array([[float(loss_at(r, tau, p)) for p in ball(1, 4)] for r in rows])
+        logs = -rate * losses
+        logs -= np.log(np.exp(logs).sum(axis=1))[:, None]
+        pairs = logs[:-1] - logs[-1] if adjacency is ADD else logs[:, None] - logs[None]
+        largest = max(largest, float(np.abs(pairs).max()))
+    return largest
+
+
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+@pytest.mark.parametrize("tau", [Fraction(1, 2), HIGH])
+def test_a_loss_that_only_grows_needs_no_factor_two(adjacency: Adjacency, tau: Fraction) -> None:
+    """Neighbours come near epsilon under both adjacencies; a twin at twice the rate is above it."""
+    assert 0.8 * 2 < _worst_log_ratio(tau, adjacency, 1.0) <= 2 + 1e-9
+    assert _worst_log_ratio(tau, adjacency, 2.0) > 2
 
 
 # 3. Black box -------------------------------------------------------------------------------
