@@ -38,12 +38,12 @@ class LinearRegression(Question):
         "exponential": (),
     }
     advice: ClassVar[Mapping[str, str]] = {
-        "kng": "Within the bound, up to 20 coefficients: accurate where rows are many for the "
-        "number of coefficients. Where they are few its draw spreads over the bound.",
+        "kng": "Within the bound, up to 20 coefficients: with about six or more of them and many "
+        "rows it errs least. Where rows are few its draw stays near zero.",
         "objective_perturbation": "For many coefficients, or a tight bound: its noise is one tilt "
         "of the loss, whose law does not depend on the data.",
-        "functional": "Least squares of sanitized moments; the only one here with a stated "
-        "interval. When more than one regression is wanted, release `moments` instead: derivations "
+        "functional": "Least squares of sanitized moments: with up to about five coefficients it "
+        "errs least or nearly so, and it alone states an interval. When more than one regression is wanted, release `moments` instead: derivations "
         "from it answer any number of them for free.",
         "exponential": "The classical baseline, for comparison.",
     }
