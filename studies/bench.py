@@ -22,6 +22,7 @@ from studies import (
     ledger,
     patterns,
     service,
+    slack,
     tilt_share,
     upload,
 )
@@ -76,6 +77,13 @@ def bench_base_measure() -> None:
     for row in base_measure.study():
         errors = "  ".join("  slow" if each is None else f"{each:6.3f}" for each in row.errors)
         _say(f"  {row.setting:<16} {errors}   {row.length:5.2f}   rule p={row.rule}")
+
+
+def bench_slack() -> None:
+    """Print how much of its epsilon the worst neighbours found reach, offer by offer."""
+    _say("The largest log ratio of neighbours found, over epsilon, one coefficient or column")
+    for found in slack.study():
+        _say(f"  {found.offer:<38} {found.adjacency:<12} {found.reached:5.3f}")
 
 
 def bench_draws() -> None:
@@ -183,6 +191,7 @@ SECTIONS: dict[str, Callable[[], None]] = {
     "patterns": bench_patterns,
     "linear": bench_linear,
     "base": bench_base_measure,
+    "slack": bench_slack,
     "logistic": bench_logistic,
     "tilt": bench_tilt,
     "upload": bench_upload,

@@ -67,7 +67,6 @@ HOUSE_VALUE = {
     "kind": "linear_regression",
     "target": "median_house_value",
     "features": ["median_income", "housing_median_age", "total_rooms"],
-    "bound": 1,
 }
 DEAR_HOUSES = {
     "kind": "logistic_regression",
@@ -95,11 +94,10 @@ ENGEL_QUESTIONS = (
     ),
     Question("Quantiles of income", "", QUANTILES, "1"),
     Question(
-        "Food expenditure on income: K-norm gradient linear regression",
-        "The noise of a gradient mechanism depends on the data, so no interval is given.",
+        "Food expenditure on income: linear regression",
+        "The mechanism is the one that errs least in a public simulation.",
         FOOD_ON_INCOME,
         "2",
-        mechanism="kng",
     ),
 )
 HOUSING_QUESTIONS = (
@@ -117,11 +115,10 @@ HOUSING_QUESTIONS = (
         "1",
     ),
     Question(
-        "House value on income, age and rooms: K-norm gradient linear regression",
-        "The least-squares fit lies outside this bound; the answer is the private fit inside it.",
+        "House value on income, age and rooms: linear regression",
+        "At the default bound, by the mechanism that errs least in a public simulation.",
         HOUSE_VALUE,
         "1",
-        mechanism="kng",
     ),
     Question(
         "Is a block's median house value at least 200,000? Objective-perturbation logistic "

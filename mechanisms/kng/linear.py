@@ -139,8 +139,8 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
         ),
         grid=drawn.scaling.grid(drawn.step),
         reason=(
-            "linf gives the gradient the smallest sensitivity, and a sensitivity that follows "
-            "theta removes most of the price of a generous bound; drawn exactly, no Markov chain."
+            "linf gives the gradient the smallest sensitivity, which follows theta, and the base "
+            "measure keeps answers of few rows near zero; drawn exactly, no Markov chain."
         ),
         draw=drawn,
         preview=no_noise,

@@ -43,8 +43,8 @@ class LinearRegression(Question):
         "objective_perturbation": "For many coefficients, or a tight bound: its noise is one tilt "
         "of the loss, whose law does not depend on the data.",
         "functional": "Least squares of sanitized moments: with up to about five coefficients it "
-        "errs least or nearly so, and it alone states an interval. When more than one regression is wanted, release `moments` instead: derivations "
-        "from it answer any number of them for free.",
+        "errs least or nearly so, and it alone states an interval. When more than one regression "
+        "is wanted, release `moments` instead: derivations from it answer any number for free.",
         "exponential": "The classical baseline, for comparison.",
     }
     limits: ClassVar[Mapping[str, int]] = {
