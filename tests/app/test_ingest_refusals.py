@@ -218,7 +218,6 @@ def test_limits(content: bytes, limit: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     ("frame", "wrong"),
     [
-        (SOUND.with_columns(income=pl.lit(SENTINEL)), ["income"]),
         (SOUND.with_columns(income=pl.concat_list("income")), ["income"]),
         (SOUND.with_columns(income=pl.struct("region")), ["income"]),
         (SOUND.with_columns(region=pl.lit(1.5), owner=pl.lit(1.0)), ["region", "owner"]),
@@ -230,6 +229,16 @@ def test_parquet_of_the_wrong_types(frame: pl.DataFrame, wrong: list[str]) -> No
     assert [(row, column) for row, column, _ in troubles(_parquet(frame))] == [
         (None, name) for name in wrong
     ]
+
+
+def test_texts_of_numbers_in_parquet_are_read_as_in_csv() -> None:
+    frame = SOUND.with_columns(income=pl.Series(["1.5", SENTINEL]))
+    assert troubles(_parquet(frame)) == [(2, "income", "not a number")]
+    sound = SOUND.with_columns(income=pl.Series(["1.5", " 2 "]))
+    numbers = SOUND.with_columns(income=pl.Series([1.5, 2.0]))
+    spec = columns_spec()
+    texts = encode(_parquet(sound), spec)["income"].tolist()
+    assert texts == encode(_parquet(numbers), spec)["income"].tolist()
 
 
 def test_parquet_cells_and_columns() -> None:
