@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
@@ -35,6 +35,7 @@ from mechanisms.sketches import ArrayData
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.quantile import Quantile
 
 Values = NDArray[np.float64]
 
@@ -58,10 +59,11 @@ class Design(Protocol):
     def adjacency(self) -> Adjacency: ...
 
     @property
-    def slopes(self) -> Values: ...
+    def truths(self) -> Values:
+        """Return the population's numbers: those of the last terms of an answer."""
 
     @property
-    def statistic(self) -> LinearRegression | LogisticRegression: ...
+    def statistic(self) -> LinearRegression | LogisticRegression | Quantile: ...
 
     def schema(self) -> Schema:
         """Return the public facts."""
@@ -70,9 +72,9 @@ class Design(Protocol):
         """Return a data set drawn from the population."""
 
 
-def _schema(design: Design, target: NumberColumn) -> Schema:
+def _schema(design: Design, names: Sequence[str], target: NumberColumn) -> Schema:
     known = design.rows if design.adjacency is REPLACE else None
-    columns = {**dict.fromkeys(map(str, design.statistic.features or ()), _UNIT), "y": target}
+    columns = {**dict.fromkeys(names, _UNIT), "y": target}
     return Schema(columns, design.adjacency, known, max_rows=10 * design.rows)
 
 
@@ -91,7 +93,7 @@ class Linear:
         return f"linear, {self.features} slopes, spread {self.spread:g}"
 
     @property
-    def slopes(self) -> Values:
+    def truths(self) -> Values:
         """Return the population's slopes."""
         signs = np.where(np.arange(self.features) % 2 == 0, 1.0, -1.0)
         return np.asarray(_LENGTH * signs / np.sqrt(self.features))
@@ -104,12 +106,12 @@ class Linear:
 
     def schema(self) -> Schema:
         """Return the public facts."""
-        return _schema(self, _UNIT)
+        return _schema(self, self.statistic.names, _UNIT)
 
     def sample(self, rng: np.random.Generator) -> ArrayData:
         """Return a data set drawn from the population."""
         features = rng.uniform(-self.spread, self.spread, (self.rows, self.features))
-        target = _INTERCEPT + features @ self.slopes + rng.normal(0, _ERROR, self.rows)
+        target = _INTERCEPT + features @ self.truths + rng.normal(0, _ERROR, self.rows)
         names = (*self.statistic.names, "y")
         table = dict(zip(names, (*features.T, target), strict=True))
         return ArrayData.from_values(self.schema(), table)
@@ -128,7 +130,7 @@ class Logistic:
         return "logistic, Awan and Wang"
 
     @property
-    def slopes(self) -> Values:
+    def truths(self) -> Values:
         """Return the population's slope."""
         return np.array([2.0])
 
@@ -139,7 +141,7 @@ class Logistic:
 
     def schema(self) -> Schema:
         """Return the public facts."""
-        return _schema(self, _FLAG)
+        return _schema(self, ("x",), _FLAG)
 
     def sample(self, rng: np.random.Generator) -> ArrayData:
         """Return a data set drawn from the population."""
@@ -147,6 +149,37 @@ class Logistic:
         odds = np.exp(0.5 + 2 * x)
         y = (rng.uniform(size=self.rows) < odds / (1 + odds)).astype(np.float64)
         return ArrayData.from_values(self.schema(), {"x": list(x), "y": list(y)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Median:
+    """The median of a normal column whose standard deviation is a fifth of its half-width."""
+
+    rows: int
+    adjacency: Adjacency = REPLACE
+
+    @property
+    def name(self) -> str:
+        """Return the design in a few words."""
+        return "median of normal rows"
+
+    @property
+    def truths(self) -> Values:
+        """Return the population's median."""
+        return np.array([-0.2])
+
+    @property
+    def statistic(self) -> Quantile:
+        """Return the question."""
+        return Quantile(column="y", levels=(0.5,))
+
+    def schema(self) -> Schema:
+        """Return the public facts."""
+        return _schema(self, (), _UNIT)
+
+    def sample(self, rng: np.random.Generator) -> ArrayData:
+        """Return a data set drawn from the population."""
+        return ArrayData.from_values(self.schema(), {"y": list(rng.normal(-0.2, 0.2, self.rows))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +223,10 @@ SETTINGS = (
         )
         for mechanism in ("kng", "objective_perturbation", "functional")
     ),
+    *(
+        Setting(design=Median(rows=rows), epsilon="1", mechanism="kng", share=Fraction(1, 2))
+        for rows in (1_000, 10_000)
+    ),
 )
 
 
@@ -219,14 +256,14 @@ def measured(setting: Setting, *, replicates: int, seed: int) -> Row:
         outcome, took_s = infer(design.sample(rng))
         if outcome.inference is None:
             raise ValueError("a setting has standard errors")
-        slopes = outcome.inference.terms[1:]
-        ends.append([term.confidence_95 for term in slopes])
-        nothing.append([term.open for term in slopes])
+        terms = outcome.inference.terms[-len(design.truths) :]
+        ends.append([term.confidence_95 for term in terms])
+        nothing.append([term.open for term in terms])
         seconds.append(took_s)
     low, high = np.moveaxis(np.array(ends), -1, 0)
     return Row(
         setting=setting,
-        coverage=float(((low <= design.slopes) & (design.slopes <= high)).mean()),
+        coverage=float(((low <= design.truths) & (design.truths <= high)).mean()),
         width=float((high - low).mean()),
         open_share=float(np.mean(nothing)),
         seconds=float(np.mean(seconds)),
@@ -240,7 +277,7 @@ def _from_moments(setting: Setting) -> Infer:
     """Return what derives the regression from released moments; the derivation is timed."""
     design, epsilon = setting.design, Epsilon.parse(setting.epsilon)
     wanted, schema = design.statistic, design.schema()
-    asked = Moments(columns=(*wanted.names, "y"))
+    asked = Moments(columns=tuple(schema.columns))
     plan = calibrate(asked, schema, epsilon)
 
     def infer(data: ArrayData) -> tuple[Outcome, float]:
