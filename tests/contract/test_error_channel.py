@@ -187,6 +187,8 @@ OWN_HEADERS = {"date", "content-length", "etag", "location", "x-request-id"}
 def told(answer: httpx.Response) -> tuple[object, ...]:
     """Return everything of an answer but its declared numbers and its own names."""
     body = {key: each for key, each in answer.json().items() if key not in OWN}
+    if body.get("status") == "released":
+        body.pop("usefulness", None)  # it judges the released numbers: post-processing of them
     own = dict.fromkeys(OWN_HEADERS & set(answer.headers), "")
     headers = sorted({**answer.headers, **own}.items())
     return answer.status_code, headers, shape(body)
@@ -280,8 +282,11 @@ def asker(admin: httpx.Client, curator: httpx.Client, questions: list[dict[str, 
 
 
 def _public(body: dict[str, Any]) -> dict[str, Any]:
-    """Return public facts, whose numbers are equal too, but for names of its own."""
-    own = OWN | {"name", "account"}
+    """Return public facts, whose numbers are equal too, but for names of its own.
+
+    What only the uploader is told of the file is none of them.
+    """
+    own = OWN | {"name", "account", "report"}
     return {key: value for key, value in body.items() if key not in own}
 
 

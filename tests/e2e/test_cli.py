@@ -248,10 +248,11 @@ def test_a_job_is_waited_for_with_a_line_on_the_terminal(
     ask = ("releases", "ask", dataset, json.dumps(statistic), "--mechanism", "kng")
     priced = (*ask, "--epsilon", "0.5", "--idempotency-key", "job")
     running = json.loads(done(*priced, "--no-wait", url=server.url))
-    # without a terminal there is the answer and nothing else
+    # without a terminal there is the answer, what it is worth, and nothing else
     quiet = invoke(*priced, url=server.url)
-    assert (quiet.exit_code, quiet.stderr) == (0, "")
     released = json.loads(quiet.stdout)
+    worth = released["usefulness"]["sentence"]
+    assert (quiet.exit_code, quiet.stderr) == (0, f"{worth}\n")
     assert (running["status"], released["status"]) == ("running", "released")
     assert released["id"] == running["id"]
 
@@ -268,7 +269,7 @@ def test_a_job_is_waited_for_with_a_line_on_the_terminal(
     os.close(terminal)
     assert answer["status"] == "released"
     assert f"{answer['id']} is running: 0 s, looking again in 1 s" in line
-    assert line.endswith("\r\x1b[K")
+    assert line.rpartition("\r\x1b[K")[2].strip() == answer["usefulness"]["sentence"]
 
 
 def test_a_day_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
@@ -383,7 +384,7 @@ def test_a_review_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
         assert asked.exit_code == 0, asked.output
         release = json.loads(asked.stdout)
         assert release["status"] == "awaiting_review"
-        assert asked.stderr.startswith(f"{release['id']} awaits a review")
+        assert asked.stderr.splitlines()[-1].startswith(f"{release['id']} awaits a review")
         return str(release["id"])
 
     first, second, third = ask("one"), ask("two"), ask("three")
