@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
+from starlette.responses import Response
 
 from app.api.answers.base import Answer
 from app.api.answers.releases import (
@@ -74,3 +75,8 @@ class DryRunAnswer(Answer):
 def dry_run_answer(run: Mapping[str, object]) -> DryRunAnswer:
     """Return what a dry run came to."""
     return DryRunAnswer.model_validate(run)
+
+
+def rows_answer(rows: bytes) -> Response:
+    """Return synthetic rows as a file."""
+    return Response(rows, media_type="text/csv; charset=utf-8")

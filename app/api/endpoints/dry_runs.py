@@ -6,7 +6,7 @@ from typing import Annotated
 
 from starlette.responses import Response
 
-from app.api.answers.dry_runs import DryRunAnswer, dry_run_answer
+from app.api.answers.dry_runs import DryRunAnswer, dry_run_answer, rows_answer
 from app.api.answers.problems import documented
 from app.api.dependencies import Analyst, Id, State, json_body
 from app.api.endpoint import router_of
@@ -54,4 +54,4 @@ async def get_synthetic_rows(caller: Analyst, dataset: Id, state: State) -> Resp
     They are spread evenly over the declared bounds and values, and at most 10,000.
     """
     rows = await state.services.dry_runs.rows(dataset, caller=caller)
-    return Response(rows, media_type="text/csv; charset=utf-8")
+    return rows_answer(rows)

@@ -84,6 +84,7 @@ def _add_examples(schemas: dict[str, Any]) -> None:
     question = {"statistic": Mean.example, "epsilon": "0.5"}
     schemas["ReleaseRequest"]["examples"] = [question]
     schemas["PreviewRequest"]["examples"] = [question | {"accuracy": 25}]
+    schemas["DryRunRequest"]["examples"] = [question | {"assume": {"r_squared": 0.5}}]
     schemas["DerivationRequest"]["examples"] = [{"statistic": Mean.example}]
     for statistic in STATISTICS.values():
         schema = schemas[statistic.__name__]
