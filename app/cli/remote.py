@@ -35,14 +35,23 @@ _AS_TABLE = click.option(
 )
 
 
+_ID = "ds_"
+
+
 def connected(command: Command) -> Command:
-    """Give a command ``--url`` and ``--key``, and a connected client as its first argument."""
+    """Give a command ``--url`` and ``--key``, and a connected client as its first argument.
+
+    A data set may be given by its name; the command gets the id.
+    """
 
     @click.option("--url", envvar=f"{PREFIX}URL", default=DEFAULT_URL, show_default=True)
     @click.option("--key", envvar=f"{PREFIX}KEY", help=f"API key; better in {PREFIX}KEY.")
     @wraps(command)
     def with_desk(*, url: str, key: str | None, **options: object) -> None:
         with refusals(url), ReleaseDesk(url, key) as desk:
+            named = options.get("dataset")
+            if isinstance(named, str) and not named.startswith(_ID):
+                options["dataset"] = desk.dataset(named).id
             command(desk, **options)
 
     return with_desk
@@ -125,7 +134,7 @@ def datasets_list(desk: ReleaseDesk, *, as_json: bool) -> None:
 @click.argument("dataset")
 @connected
 def datasets_budget(desk: ReleaseDesk, *, dataset: str) -> None:
-    """Print what is left of the budget of DATASET (an id)."""
+    """Print what is left of the budget of DATASET (an id or a name)."""
     budget = desk.budget(dataset)
     left = budget.epsilon
     target = "" if budget.delta is None else f"  at delta {budget.delta}, kept in zCDP"
@@ -216,7 +225,7 @@ def releases_ask(
     no_wait: bool,
     as_table: bool,
 ) -> None:
-    """Release STATISTIC (JSON) of DATASET (an id), and charge its epsilon.
+    """Release STATISTIC (JSON) of DATASET (an id or a name), and charge its epsilon.
 
     The same request again gives the stored answer, uncharged, but with --fresh.
     """
@@ -271,6 +280,11 @@ def releases_derive(
     "--assume",
     help="What to assume of the rows, as JSON: rows, population, r_squared, coefficients.",
 )
+@click.option(
+    "--accuracy",
+    type=float,
+    help="Wanted half-width of the widest 95% interval; what epsilon it takes is told.",
+)
 @_INFERENCE
 @_AS_TABLE
 @connected
@@ -280,6 +294,7 @@ def releases_preview(
     dataset: str,
     statistic: str,
     assume: str | None,
+    accuracy: float | None,
     inference: str | None,
     as_table: bool,
     **choice: str,
@@ -288,6 +303,8 @@ def releases_preview(
     options = _wish(inference)
     if assume is not None:
         options["assume"] = parsed(assume, "--assume")
+    if accuracy is not None:
+        options["accuracy"] = accuracy
     seen = desk.preview(dataset, parsed(statistic, "STATISTIC"), **choice, **options)
     _say_worth(seen.usefulness)
     _print(seen, seen.model_dump_json(), as_table=as_table)

@@ -94,7 +94,7 @@ def judged(errors: Json | None, ranges: Json | None) -> Usefulness:
     return Usefulness(
         verdict,
         f"{_WORDS[verdict]}. {which} expected error is {_told(worst.error)} ({worst.name}), where "
-        f"values from {_told(worst.low)} to {_told(worst.high)} were possible anyway: "
+        f"values from {_told(worst.low)} to {_told(worst.high)} are taken as possible: "
         f"{_percent(share)} of that range.",
         share,
     )
@@ -120,7 +120,7 @@ def judged_by_noise(
     after = judged(known, ranges)
     if after.share is None or after.share <= before.share:
         return before
-    return replace(after, sentence=f"{after.sentence} It was less that was expected beforehand.")
+    return replace(after, sentence=f"{after.sentence} Less was expected beforehand.")
 
 
 def judged_release(

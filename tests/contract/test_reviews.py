@@ -399,7 +399,9 @@ def test_a_reviewer_reads_what_it_is_for(people: People, dataset: str) -> None:
 @pytest.mark.parametrize("purpose", ["", "x" * 2_001, "a\x00b", 7, ["why"]])
 def test_a_purpose_is_text_of_some_length(people: People, dataset: str, purpose: Any) -> None:
     asked = ask(people.ann, dataset, purpose=purpose)
-    assert [each["field"] for each in assert_problem(asked, 422)["errors"]] == ["purpose"]
+    (error,) = assert_problem(asked, 422)["errors"]
+    assert error["field"] == "purpose"
+    assert purpose or error["message"] == "has fewer characters than 1"
 
 
 @pytest.mark.parametrize("status", ["running", "released", "void", "reserved", ""])

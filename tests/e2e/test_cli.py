@@ -291,6 +291,9 @@ def test_a_day_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
     assume = ("--assume", '{"population": {"age": {"mean": 40, "std": 9}}}')
     assumed = done("releases", "preview", dataset, MEAN, *price, *assume, url=url, key=analyst)
     assert json.loads(assumed)["assume"]["population"]["age"]["mean"] == 40
+    wanted = ("releases", "preview", SPEC["name"], MEAN, *price, "--accuracy", "5")
+    by_name = json.loads(done(*wanted, url=url, key=analyst))
+    assert (by_name["dataset"], by_name["accuracy"]["wanted"]) == (dataset, 5)
     ask = ("releases", "ask", dataset, MEAN, *price, "--idempotency-key", "first")
     answer = done(*ask, url=url, key=analyst)
     assert done(*ask, url=url, key=analyst) == answer

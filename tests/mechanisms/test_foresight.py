@@ -220,7 +220,7 @@ def test_the_verdict_follows_what_is_paid(fields: dict[str, Any], adjacency: Adj
     rich, poor = (foreseen(fields, adjacency, epsilon=each) for each in ("20", "0.001"))
     assert rich.usefulness.verdict == "good", rich.usefulness.sentence
     assert poor.usefulness.verdict == "noise", poor.usefulness.sentence
-    assert "possible anyway" in rich.usefulness.sentence
+    assert "taken as possible" in rich.usefulness.sentence
 
 
 def test_the_verdict_compares_the_largest_error_with_what_was_possible() -> None:
@@ -228,7 +228,7 @@ def test_the_verdict_compares_the_largest_error_with_what_was_possible() -> None
     cases = [({"a": 2, "b": 0}, "good"), ({"a": 0, "b": 0.3}, "weak"), ({"a": 0, "b": 2}, "noise")]
     for errors, verdict in cases:
         assert judged(errors, ranges).verdict == verdict
-    assert "2 (b), where values from 0 to 10 were possible" in judged(cases[2][0], ranges).sentence
+    assert "2 (b), where values from 0 to 10 are taken as possible" in judged(cases[2][0], ranges).sentence
     assert judged(None, None).verdict == "weak", "what is not known is no praise"
 
 
@@ -261,8 +261,8 @@ def test_noise_far_larger_than_expected_changes_the_verdict() -> None:
     assert after(500.0).verdict == "weak"
     assert after(5_000.0).verdict == "noise"
     assert after(5_000.0).sentence == (
-        "Mostly noise. The expected error is 4,000 (income), where values from 0 to 10,000 were "
-        "possible anyway: 40% of that range. It was less that was expected beforehand."
+        "Mostly noise. The expected error is 4,000 (income), where values from 0 to 10,000 are "
+        "taken as possible: 40% of that range. Less was expected beforehand."
     )
 
 

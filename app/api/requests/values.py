@@ -108,7 +108,7 @@ Person = Annotated[
     str, Field(min_length=1, max_length=MAX_NAME_LENGTH + 20), AfterValidator(_printable)
 ]
 Text = Annotated[str, Field(max_length=MAX_TEXT_LENGTH), AfterValidator(_storable)]
-Reason = Annotated[Text, Field(min_length=1)]
+Reason = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_LENGTH), AfterValidator(_storable)]
 
 
 def _read_delta(value: object) -> Fraction:
