@@ -1,7 +1,7 @@
 """Dates and times as numbers, and back: days, or seconds, since the start of 1970 (UTC).
 
->>> number_of("date", "1970-01-11"), text_of("date", 10)
-(10, '1970-01-11')
+>>> text_of("date", number_of("date", "1970-01-11") + 1)
+'1970-01-12'
 >>> text_of("datetime", number_of("datetime", "2020-02-29T12:30+01:00"))
 '2020-02-29T11:30:00Z'
 """

@@ -105,8 +105,15 @@ def undecided(
     norm: str,
     inference: Fraction | None = None,
 ) -> list[Asked]:
-    """Return what a question leaves to ``auto`` that has not been decided here: a stack's parts."""
+    """Return what a question leaves to ``auto`` that has not been decided here: a stack's parts.
+
+    Of a stack that does not fit there is nothing to decide: its plan is refused.
+    """
     if isinstance(statistic, Stack):
+        try:
+            statistic.check(schema)
+        except InvalidStatisticError:
+            return []
         shares = split(epsilon, statistic.exact_shares())
         return [
             asked

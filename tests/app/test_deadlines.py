@@ -3,6 +3,7 @@
 ``costs.json`` holds what the rule said of a grid of questions when its estimates were a table of
 the service: whether a release is a job, and its deadline, are promised to clients. Each line is a
 question, and adjacency, row count, milliseconds of a draw, deadline and milliseconds of planning.
+Those of linear regressions by ``auto`` are of the mechanism that its simulation takes.
 """
 
 from __future__ import annotations

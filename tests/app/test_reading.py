@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import fields
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from app.domain.problems import Problem
+from app.domain.upload_reports import ColumnCounts
 from app.processes import upload_reading as reading
 from app.processes.channel import Message
 from app.processes.forking import Forks
@@ -183,7 +185,11 @@ def _block(*codes: int) -> bytes:
     return bytes([Message.BLOCK]) + np.array(codes, dtype=np.int32).tobytes()
 
 
-END = bytes([Message.OUTCOME]) + b"{}"
+_COUNTS = dict.fromkeys([each.name for each in fields(ColumnCounts)], 0)
+END = (
+    bytes([Message.OUTCOME])
+    + json.dumps({"rows": 2, "rows_dropped": 0, "columns": {"x": _COUNTS}, "people": None}).encode()
+)
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,7 @@ def documented() -> set[tuple[str, str, int]]:
 
 
 READ_ONLY = {
+    ("POST", "/v1/datasets/{dataset}/dry-runs", 200),
     ("POST", "/v1/datasets/{dataset}/previews", 200),
     ("POST", "/v1/ledger/receipts", 200),
     ("POST", "/v1/releases/{release}/derivations", 200),
@@ -204,7 +205,8 @@ def ask_about_data(admin: httpx.Client, answers: Answers) -> None:
     again = ask(admin, name, {"kind": "moments", "columns": ["income", "food"]}, key="moments")
     note(again, 201, stored(moments))
     question = {"statistic": MEAN, "epsilon": "1"}
-    note(admin.post(f"{path}/previews", json=question), 200)
+    for free in ("previews", "dry-runs"):
+        note(admin.post(f"{path}/{free}", json=question), 200)
     note(send_raw(admin, "/v1/ledger/receipts", moments.content), 200)
     derived = {"statistic": {"kind": "mean", "columns": ["income"]}}
     note(admin.post(f"/v1/releases/{moments.json()['id']}/derivations", json=derived), 200)

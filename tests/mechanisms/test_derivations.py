@@ -417,6 +417,11 @@ def test_what_moments_of_some_records_determine_is_that_of_the_same_records(
                 assert one == pytest.approx(two, abs=0.2 + 12 * std)
 
 
+def records(statistic: Statistic) -> tuple[object, object]:
+    """Return of which records a statistic is, and how they are weighted."""
+    return getattr(statistic, "where", ()), getattr(statistic, "weights", None)
+
+
 ADDITIVE = [proof for proof in PROOFS if proof.mechanism == "k_norm"]
 
 
@@ -429,8 +434,8 @@ def test_what_moments_determine_is_derived_from_them(adjacency: Adjacency) -> No
         wanted = proof.statistic
         if not isinstance(wanted, MomentStatistic) or wanted.moment_columns(made) is None:
             continue
-        if getattr(wanted, "where", ()):
-            continue  # of other records than the moments
+        if getattr(wanted, "where", ()) or getattr(wanted, "weights", None):
+            continue  # of other records than the moments, or of weighted ones
         numeric = tuple(n for n, c in proof.columns.items() if isinstance(c, NumberColumn))
         released, _ = released_of(proof, Moments(columns=numeric), adjacency)
         assert same_as_drawn(proof, released, made) is not None
@@ -447,10 +452,13 @@ def test_what_is_read_off_another_answer_is_that_statistic(adjacency: Adjacency)
         wanted, made = proof.statistic, proof.schema(adjacency, EVEN)
         if adjacency not in other.adjacencies or not isinstance(wanted, ReadStatistic):
             continue
+        if records(other.statistic)[1] not in (None, *proof.columns):
+            continue  # a weight that these data do not have
         released, _ = released_of(proof, other.statistic, adjacency)
         told = wanted.kind in derivable(released, made).split(" of ")[0]
-        alike = getattr(wanted, "where", ()) == getattr(other.statistic, "where", ())
-        if wanted.reading(other.statistic, made) is None or not alike:
+        if wanted.reading(other.statistic, made) is None or records(wanted) != records(
+            other.statistic
+        ):
             continue
         same_as_drawn(proof, released, made)
         assert told

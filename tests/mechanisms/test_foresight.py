@@ -228,7 +228,10 @@ def test_the_verdict_compares_the_largest_error_with_what_was_possible() -> None
     cases = [({"a": 2, "b": 0}, "good"), ({"a": 0, "b": 0.3}, "weak"), ({"a": 0, "b": 2}, "noise")]
     for errors, verdict in cases:
         assert judged(errors, ranges).verdict == verdict
-    assert "2 (b), where values from 0 to 10 are taken as possible" in judged(cases[2][0], ranges).sentence
+    assert (
+        "2 (b), where values from 0 to 10 are taken as possible"
+        in judged(cases[2][0], ranges).sentence
+    )
     assert judged(None, None).verdict == "weak", "what is not known is no praise"
 
 

@@ -694,7 +694,7 @@ def test_many_columns_at_once() -> None:
 def test_one_answer_tells_the_noise_of_every_linear_one(name: str, adjacency: Adjacency) -> None:
     form = form_of(EVERY[name], schema(adjacency))
     size = form.space.dimension
-    laws, unit = [NoiseLaw(1.0 + at, 2.5 + at) for at in range(size)], Fraction(3, 4)
+    laws, unit = [NoiseLaw(1.0 + at, 2.5 + at, 0.8 + at) for at in range(size)], Fraction(3, 4)
 
     def apart(_one: int, _other: int) -> float:
         return 0.0
