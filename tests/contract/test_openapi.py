@@ -62,7 +62,9 @@ def _described(part: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]
         for name, schema in part.get("properties", {}).items():
             if isinstance(schema, dict):
                 yield f"{place}.{name}", schema
-        for parameter in part.get("parameters", ()):
+        # of a link they are values by name
+        parameters = part.get("parameters", ())
+        for parameter in parameters if isinstance(parameters, list) else ():
             yield f"{place}.{parameter['name']}", parameter
         for name, inner in part.items():
             yield from _described(inner, f"{place}.{name}")

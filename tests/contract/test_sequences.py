@@ -82,7 +82,7 @@ def run(directory: Path) -> Followed:
         with world.analyst:
             sequences(service, world, followed).run(
                 settings=settings(
-                    max_examples=40,
+                    max_examples=80,
                     stateful_step_count=10,
                     deadline=None,
                     derandomize=True,

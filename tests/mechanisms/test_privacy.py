@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.privacy import Adjacency, Epsilon, EpsilonShare, InvalidEpsilonError, split
+from mechanisms.privacy import (
+    Adjacency,
+    Epsilon,
+    EpsilonShare,
+    InvalidEpsilonError,
+    Protected,
+    part_of,
+    split,
+)
 
 
 @pytest.mark.parametrize(
@@ -150,3 +158,19 @@ def test_a_share_is_no_money() -> None:
 def test_adjacency_reads_its_own_words() -> None:
     assert Adjacency("replace_one") is Adjacency.REPLACE_ONE
     assert Adjacency("add_remove") is Adjacency.ADD_REMOVE
+
+
+@pytest.mark.parametrize(
+    "whole", [Epsilon.parse("2"), EpsilonShare(Epsilon.parse("4"), Fraction(1, 2))]
+)
+def test_a_part_for_each_row_adds_up_to_the_whole(whole: Epsilon | EpsilonShare) -> None:
+    each = part_of(whole, 3)
+    assert each.fraction == Fraction(2, 3)
+    assert 3 * each.fraction == whole.fraction
+
+
+@pytest.mark.parametrize("rows", [0, -1])
+def test_a_person_has_rows(rows: int) -> None:
+    assert Protected(1).rows == 1
+    with pytest.raises(ValueError, match="at least one row"):
+        Protected(rows)

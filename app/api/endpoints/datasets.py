@@ -50,6 +50,13 @@ _UPLOAD = {
 }
 
 
+_NEXT = {
+    operation: {"operationId": operation, "parameters": {"dataset": "$response.body#/id"}}
+    for operation in ("getDataset", "getBudget", "previewRelease")
+}
+"""What may be asked of a data set that is there now."""
+
+
 @router.post(
     "",
     operation_id="createDataset",
@@ -60,7 +67,7 @@ _UPLOAD = {
         "invalid-upload", "overlapping-dataset",
         "too-few-rows", "too-many-overlaps",
         "lineage-lost", "busy", "not-ready",
-        answers={201: {"headers": carrying("Location")}},
+        answers={201: {"headers": carrying("Location"), "links": _NEXT}},
     ),
 )  # fmt: skip
 @untimed
