@@ -80,15 +80,7 @@ def choose(
     """
     if statistic.kind not in CHOSEN_KINDS:
         return None
-    schema, epsilon = per_row(schema, epsilon)
-    asked = Asked(
-        statistic=statistic,
-        schema=schema,
-        epsilon=epsilon,
-        mechanism="auto",
-        norm=norm,
-        inference=inference,
-    )
+    asked = _asked(statistic, schema, epsilon, norm, inference)
     known = _KNOWN.get(_text(asked))
     if known is None:
         known = _chosen(asked)
@@ -124,15 +116,7 @@ def undecided(
         ]
     if mechanism != "auto" or statistic.kind not in CHOSEN_KINDS:
         return []
-    schema, epsilon = per_row(schema, epsilon)
-    asked = Asked(
-        statistic=statistic,
-        schema=schema,
-        epsilon=epsilon,
-        mechanism="auto",
-        norm=norm,
-        inference=inference,
-    )
+    asked = _asked(statistic, schema, epsilon, norm, inference)
     return [] if _text(asked) in _KNOWN else [asked]
 
 
@@ -159,6 +143,25 @@ def remember(choices: Mapping[str, Choice]) -> None:
         _KNOWN.update(choices)
         while len(_KNOWN) > _MAX_KNOWN:
             _KNOWN.popitem(last=False)
+
+
+def _asked(
+    statistic: Statistic,
+    schema: Schema,
+    epsilon: PrivacyLoss,
+    norm: str,
+    inference: Fraction | None,
+) -> Asked:
+    """Return what is asked of one row, at its share of epsilon."""
+    schema, epsilon = per_row(schema, epsilon)
+    return Asked(
+        statistic=statistic,
+        schema=schema,
+        epsilon=epsilon,
+        mechanism="auto",
+        norm=norm,
+        inference=inference,
+    )
 
 
 def _text(asked: Asked) -> str:
