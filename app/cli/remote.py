@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 import click
 
+from app.cli.caution import CAUTION, require_worth
 from app.cli.refusals import REFUSED, refusals
 from app.client import ReleaseDesk, check_receipt
 from app.client.answers import Answer, Numbers
@@ -208,6 +209,7 @@ def releases() -> None:
 @click.option("--idempotency-key", help="A name for the question, not the one it has by itself.")
 @click.option("--fresh", is_flag=True, help="Ask anew what was asked before, and pay anew.")
 @click.option("--no-wait", is_flag=True, help="Print a job as it is; `releases show` has it later.")
+@CAUTION
 @_AS_TABLE
 @connected
 def releases_ask(
@@ -223,20 +225,21 @@ def releases_ask(
     idempotency_key: str | None,
     fresh: bool,
     no_wait: bool,
+    careful: bool | None,
     as_table: bool,
 ) -> None:
     """Release STATISTIC (JSON) of DATASET (an id or a name), and charge its epsilon.
 
     The same request again gives the stored answer, uncharged, but with --fresh.
     """
+    question = parsed(statistic, "STATISTIC")
+    choice = {"epsilon": epsilon, "mechanism": mechanism, "norm": norm, **_wish(inference)}
+    require_worth(desk, dataset, question, choice, careful=careful)
     release = desk.release(
         dataset,
-        parsed(statistic, "STATISTIC"),
-        epsilon=epsilon,
-        mechanism=mechanism,
-        norm=norm,
+        question,
+        **choice,
         purpose=purpose,
-        **_wish(inference),
         fresh=fresh,
         idempotency_key=idempotency_key,
         wait=not no_wait,

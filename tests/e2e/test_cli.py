@@ -294,6 +294,13 @@ def test_a_day_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
     wanted = ("releases", "preview", SPEC["name"], MEAN, *price, "--accuracy", "5")
     by_name = json.loads(done(*wanted, url=url, key=analyst))
     assert (by_name["dataset"], by_name["accuracy"]["wanted"]) == (dataset, 5)
+    untouched = done("datasets", "budget", dataset, url=url)
+    worthless = ("releases", "ask", dataset, MEAN, *price, "--careful")
+    refused = invoke(*worthless, url=url, key=analyst)  # nobody answers the question
+    assert refused.exit_code == 1
+    assert "Mostly noise." in refused.output
+    assert "Pay for it all the same?" in refused.output
+    assert done("datasets", "budget", dataset, url=url) == untouched
     ask = ("releases", "ask", dataset, MEAN, *price, "--idempotency-key", "first")
     answer = done(*ask, url=url, key=analyst)
     assert done(*ask, url=url, key=analyst) == answer
