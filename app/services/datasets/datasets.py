@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from app.domain.datasets import ColumnsSpec, columns_json, derived_json, parse_columns
 from app.domain.ledger import Balance
-from app.domain.policies import Policy, Review
+from app.domain.policies import Ask, Policy, Review, enforce
 from app.domain.problems import Problem
 from app.domain.roles import Role
 from app.domain.units import unit_json
@@ -338,6 +338,18 @@ def require_active(record: DatasetRecord | None) -> DatasetRecord:
     if record.status is not DatasetStatus.ACTIVE:
         raise Problem("dataset-archived")
     return record
+
+
+def require_askable(facts: DatasetFacts, *, kinds: tuple[str, ...], epsilon: Epsilon) -> None:
+    """Pass for a data set that has its rows and whose policy allows the question.
+
+    Raises
+    ------
+    Problem
+        ``dataset-archived`` or ``policy-refused``.
+    """
+    require_active(facts.record)
+    enforce(facts.policy, Ask(kinds=kinds, epsilon=epsilon))
 
 
 def _origin(reader: Reader | UnitOfWork, new: NewDataset) -> Origin:

@@ -12,8 +12,12 @@ import json
 from dataclasses import replace
 
 from app.domain.hashing import sha256_hex
-from app.domain.policies import Ask, enforce
-from app.services.datasets.datasets import DatasetFacts, DatasetService, require_active
+from app.services.datasets.datasets import (
+    DatasetFacts,
+    DatasetService,
+    require_active,
+    require_askable,
+)
 from app.services.people.keys import Caller
 from app.services.plans.answers import inference_json, noise_json, plan_json
 from app.services.plans.foretold import kept_json, usefulness_of
@@ -50,8 +54,7 @@ class DryRunService:
             What a release would be refused for, the budget aside; ``busy``.
         """
         facts = self._datasets.facts(dataset)
-        require_active(facts.record)
-        enforce(facts.policy, Ask(kinds=question.kinds, epsilon=question.epsilon))
+        require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
         made = min(assumed.rows_of(facts.schema), MOST_ROWS) * len(facts.schema.columns)
         expected_ms = (
             question.planning_ms(facts.schema)

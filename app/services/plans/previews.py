@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from app.domain.policies import Ask, enforce
 from app.domain.problems import Problem
 from app.services.datasets.accounting import charge_json
-from app.services.datasets.datasets import DatasetFacts, DatasetService, require_active
+from app.services.datasets.datasets import DatasetFacts, DatasetService, require_askable
 from app.services.people.keys import Caller
 from app.services.plans.answers import noise_json, plan_json
 from app.services.plans.foresights import ForesightService
@@ -72,8 +71,7 @@ class PreviewService:
             What a release would be refused for, the budget aside; ``busy``.
         """
         facts = self._datasets.facts(dataset)
-        require_active(facts.record)
-        enforce(facts.policy, Ask(kinds=question.kinds, epsilon=question.epsilon))
+        require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
         expected_ms = question.planning_ms(facts.schema)
         if wish.accuracy is not None:
             expected_ms *= 1 + _TRIED

@@ -16,12 +16,11 @@ from typing import Any
 import anyio.to_thread
 
 from app.domain.errors import StorageError
-from app.domain.policies import Ask, enforce
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState, request_fingerprint
 from app.domain.roles import Role
 from app.services.datasets.accounting import refusal_of
-from app.services.datasets.datasets import DatasetFacts, DatasetService, require_active
+from app.services.datasets.datasets import DatasetFacts, DatasetService, require_askable
 from app.services.datasets.readable import ReadableData
 from app.services.people.keys import Caller
 from app.services.plans.foresights import ForesightService
@@ -192,8 +191,7 @@ class ReleaseService:
         """Judge everything that can be judged without the data, and look that it is there."""
         if len(self._running) > self._max_waiting:
             raise Problem("busy")
-        require_active(facts.record)
-        enforce(facts.policy, Ask(kinds=question.kinds, epsilon=question.epsilon))
+        require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
         offer = await self._plans.offer(facts, question, person=person)
         text = await self._foresights.kept_text(facts, question, offer, person=person)
         await self._readable.require(facts.id)  # last: what cannot be drawn now is not charged
