@@ -111,12 +111,19 @@ def _wait(condition: Callable[[], object], seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
+def _the_one_storing(server: LiveServer) -> int:
+    # the process of an upload that is answered already may take a moment to end
+    _wait(lambda: list(server.data_dir.glob("staging/*/part-*")))
+    _wait(lambda: len(_storing(server)) == 1)
+    (process,) = _storing(server)
+    return process
+
+
 def test_an_upload_whose_process_is_killed_leaves_nothing(tmp_path: Path) -> None:
     path, columns = _file(tmp_path / "rows.csv", rows=300_000, columns=8)
     with LiveServer(tmp_path / "data") as server, server.client() as client:
         uploading = Uploading(server, path, columns)
-        _wait(lambda: list(server.data_dir.glob("staging/*/part-*")))
-        (process,) = _storing(server)
+        process = _the_one_storing(server)
         os.kill(process, signal.SIGKILL)
         assert uploading.answer() == (500, "internal")
         assert client.get("/v1/datasets").json()["items"] == []
@@ -126,8 +133,7 @@ def test_an_upload_whose_process_is_killed_leaves_nothing(tmp_path: Path) -> Non
         assert upload(client, "x\n1\n2\n", {"x": NUMBER})["rows"] == 2
         # a server that is killed takes those with it that work for it
         uploading = Uploading(server, path, columns)
-        _wait(lambda: list(server.data_dir.glob("staging/*/part-*")))
-        (process,) = _storing(server)
+        process = _the_one_storing(server)
         server.kill()
         _wait(lambda: not Path(f"/proc/{process}").exists(), 10)
         assert uploading.answer()[0] == 0
