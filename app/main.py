@@ -10,10 +10,6 @@ import anyio.to_thread
 from fastapi import FastAPI
 
 from app.api.application import bare_application
-from app.api.requests.uploads import UploadGate
-from app.api.serving.clock import PublicClock
-from app.api.serving.crowd import Crowd
-from app.api.state import AppState, LifespanState
 from app.descriptors import HEAD_ROOM
 from app.logs import configure_logs
 from app.places import open_store, warn_of_shared_device
@@ -23,6 +19,10 @@ from app.services.build import Services, build_services
 from app.services.people.rates import RateLimiter, shared_by
 from app.settings import Settings
 from app.store import Store
+from app.web.clock import PublicClock
+from app.web.crowd import Crowd
+from app.web.requests.uploads import UploadGate
+from app.web.state import AppState, LifespanState
 
 _COLLECT_AFTER = 50_000
 """New objects between two looks for garbage: more than requests under way hold at once."""
@@ -84,7 +84,7 @@ def keep_in_memory() -> None:
 
 def _build(settings: Settings, store: Store) -> Services:
     warn_of_shared_device(settings)
-    processes = build_processes(settings, store, calculated=("app.api.requests.bodies",))
+    processes = build_processes(settings, store, calculated=("app.web.requests.bodies",))
     return build_services(settings, store, processes)
 
 

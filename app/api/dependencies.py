@@ -11,15 +11,15 @@ from fastapi.dependencies.models import Dependant
 from pydantic import AfterValidator, BaseModel
 from starlette.requests import ClientDisconnect, Request
 
-from app.api.requests.base import Request as RequestBody
-from app.api.requests.bodies import Body, answer_in, made_of, request_in
-from app.api.requests.schemas import ReceiptRequest
-from app.api.requests.validation import unknown_parameter
-from app.api.state import AppState
 from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
 from app.services.people.keys import Caller
 from app.services.releases.receipts import LongAnswer, SentAnswer
+from app.web.requests.base import Request as RequestBody
+from app.web.requests.bodies import Body, answer_in, made_of, request_in
+from app.web.requests.schemas import ReceiptRequest
+from app.web.requests.validation import unknown_parameter
+from app.web.state import AppState
 
 _ID = "An opaque id, as the service gave it."
 _JSON = "application/json"

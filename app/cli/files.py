@@ -95,11 +95,11 @@ def _read(file: Path, spec: bytes) -> UploadReport:
     Problem
         What a service would refuse in the spec, or in the file.
     """
-    from app.api.requests.bodies import spec_in  # noqa: PLC0415 - it loads all statistics
     from app.uploads.ingest import ingest  # noqa: PLC0415
     from app.uploads.people.taking import PeopleRows  # noqa: PLC0415
     from app.uploads.prf import Prf  # noqa: PLC0415
     from app.uploads.row_digests import KEY_BYTES  # noqa: PLC0415
+    from app.web.requests.bodies import spec_in  # noqa: PLC0415 - it loads all statistics
 
     columns = spec_in(spec, Settings.model_fields["max_columns"].default).columns
     report = UploadReport()

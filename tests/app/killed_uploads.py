@@ -16,7 +16,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from app.api.requests.schemas import DatasetSpec
 from app.domain.roles import Role
 from app.places import open_store
 from app.processes.build import build_processes
@@ -29,6 +28,7 @@ from app.store import Store
 from app.store.ledger.uploads import UploadsWriter
 from app.uploads.intake import Intake
 from app.vault.vault import Vault
+from app.web.requests.schemas import DatasetSpec
 from tests.app.callers import register
 
 ADA = Caller(key="key_ada", person="ada", role=Role.CURATOR)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from app.api.requests.schemas import DatasetSpec
 from app.domain.problems import Problem
 from app.services.build import Services
 from app.services.datasets import budgets as budgets_module
+from app.web.requests.schemas import DatasetSpec
 from mechanisms.privacy import Epsilon
 from tests.app.test_services import ADA, SECRET, new_dataset, opened, question
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from app.api.requests.schemas import DatasetSpec
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.logs import AllowListFormatter
@@ -29,6 +28,7 @@ from app.services.plans.plans import make_offer
 from app.services.plans.questions import Question, read_question
 from app.services.releases.charged_draws import ChargedDraws
 from app.store import DatasetRecord, Debit, ReleaseRecord, Store
+from app.web.requests.schemas import DatasetSpec
 from mechanisms.catalog import calibrate
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.quantile import Quantile

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from app.api.requests.schemas import DatasetSpec
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.domain.roles import Role
@@ -32,6 +31,7 @@ from app.services.releases.receipts import Receipts
 from app.settings import Settings
 from app.store import DatasetRecord, ReleaseRecord, Store
 from app.store.anchor.standing import Standing
+from app.web.requests.schemas import DatasetSpec
 from app.worker import _work
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.quantile_regression import QuantileRegression

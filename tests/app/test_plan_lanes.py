@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from app.api.requests.schemas import DatasetSpec
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.processes import build as process_module
@@ -30,6 +29,7 @@ from app.services.plans.plans import Offer, make_offer
 from app.services.plans.previews import Wish
 from app.services.plans.questions import Question
 from app.services.releases.public_moments import job_of_record
+from app.web.requests.schemas import DatasetSpec
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Statistic
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from app.api.requests.schemas import DatasetSpec
 from app.domain.policies import Review
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
@@ -26,6 +25,7 @@ from app.services.releases.public_moments import PublicMoments
 from app.services.releases.reviews import Decision, reserve
 from app.store import Debit, ReleaseRecord
 from app.store.ledger.reviews import Reviews
+from app.web.requests.schemas import DatasetSpec
 from mechanisms.privacy import Epsilon
 from tests.app.ledgers import Place, opened
 from tests.app.test_jobs import BOB, Fake, drawn, final, question

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from app.api.requests.schemas import DatasetSpec
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.domain.roles import Role
@@ -28,6 +27,7 @@ from app.services.plans.questions import Question, read_question
 from app.services.releases import charged_draws
 from app.settings import Settings
 from app.store import DatasetRecord, DatasetStatus, Debit, Store, UnknownCommitError
+from app.web.requests.schemas import DatasetSpec
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.total import Sum

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.serving.clock import PublicClock
 from app.domain.timing import Schedule, response_schedule
+from app.web.clock import PublicClock
 
 MOMENTS = st.integers(min_value=0, max_value=4 * 10**12)
 SLOTS = st.integers(min_value=1, max_value=60_000)

@@ -12,9 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.api.serving.crowd import Crowd, Entry, address_of
 from app.descriptors import HEAD_ROOM, most_accepted, most_connections
 from app.settings import Settings
+from app.web.crowd import Crowd, Entry, address_of
 from tests.contract.service import ADMIN_KEY, Service, make_key, running
 
 BODY_TO_COME = (

@@ -7,8 +7,8 @@ import json
 import pytest
 from pydantic import BaseModel
 
-from app.api.requests.exact_json import read_json, read_model
 from app.domain.problems import Problem
+from app.web.requests.exact_json import read_json, read_model
 
 
 class Part(BaseModel, extra="forbid"):

@@ -33,7 +33,7 @@ from app.cli import main
 main()
 """
 LETS_EVERYBODY_IN = f"""
-from app.api.serving import crowd
+from app.web import crowd
 crowd.Crowd.enter = lambda *_: crowd.Entry.SERVED
 {SERVE}
 """

@@ -15,9 +15,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 
 from app.api.dependencies import query_names
-from app.api.requests.fields import Fields
-from app.api.requests.validation import validation_problem
 from app.domain.problems import PROBLEMS, Problem
+from app.web.requests.fields import Fields
+from app.web.requests.validation import validation_problem
 
 MEDIA_TYPE = "application/problem+json"
 

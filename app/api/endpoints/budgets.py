@@ -10,7 +10,7 @@ from app.api.answers.paging import Page, Paging, page_of
 from app.api.answers.problems import documented
 from app.api.dependencies import Analyst, Curator, Id, State, json_body
 from app.api.endpoint import router_of
-from app.api.requests.schemas import CapRequest, GrantRequest
+from app.web.requests.schemas import CapRequest, GrantRequest
 
 router = router_of("/v1/datasets/{dataset}", "budgets")
 

@@ -16,9 +16,9 @@ from app.api.answers.paging import MOST_BYTES, Page, Paging
 from app.api.answers.problems import carrying, documented
 from app.api.dependencies import Analyst, Curator, Id, State
 from app.api.endpoint import router_of, untimed
-from app.api.requests.bodies import made_of, spec_in
-from app.api.requests.schemas import DatasetSpec
-from app.api.requests.uploads import UploadLimits, receive_upload
+from app.web.requests.bodies import made_of, spec_in
+from app.web.requests.schemas import DatasetSpec
+from app.web.requests.uploads import UploadLimits, receive_upload
 
 router = router_of("/v1/datasets", "data sets")
 

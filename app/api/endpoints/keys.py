@@ -12,7 +12,7 @@ from app.api.answers.paging import Page, Paging, page_of
 from app.api.answers.problems import documented
 from app.api.dependencies import Admin, Id, State, json_body
 from app.api.endpoint import router_of
-from app.api.requests.schemas import KeyRequest
+from app.web.requests.schemas import KeyRequest
 
 router = router_of("/v1/keys", "keys")
 

@@ -15,7 +15,7 @@ from app.api.answers.pauses import (
 from app.api.answers.problems import documented
 from app.api.dependencies import Admin, State, json_body
 from app.api.endpoint import router_of
-from app.api.requests.schemas import PauseRequest
+from app.web.requests.schemas import PauseRequest
 
 router = router_of("/v1/pauses", "pauses")
 

@@ -8,8 +8,8 @@ from app.api.answers.problems import documented
 from app.api.answers.releases import PreviewAnswer, preview_answer
 from app.api.dependencies import Analyst, Id, State, json_body
 from app.api.endpoint import router_of
-from app.api.requests.schemas import PreviewRequest
 from app.services.plans.previews import Wish
+from app.web.requests.schemas import PreviewRequest
 
 router = router_of("/v1/datasets/{dataset}", "releases")
 

@@ -30,10 +30,10 @@ from app.api.dependencies import (
     state_of,
 )
 from app.api.endpoint import router_of, untimed
-from app.api.requests.schemas import ReleaseRequest
 from app.domain.problems import Problem
 from app.domain.releases import GIVEN_BACK, ReleaseState
 from app.services.plans.answers import state_called
+from app.web.requests.schemas import ReleaseRequest
 
 router = router_of("/v1", "releases")
 direct = router_of("/v1", "releases", direct=True)

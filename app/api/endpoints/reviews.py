@@ -11,10 +11,10 @@ from app.api.answers.problems import carrying, documented
 from app.api.answers.releases import ReleaseAnswer, accepted_answer, ended_answer
 from app.api.dependencies import Analyst, Curator, Id, State, json_body
 from app.api.endpoint import router_of
-from app.api.requests.schemas import DecisionRequest
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.services.plans.answers import etag_of
+from app.web.requests.schemas import DecisionRequest
 
 router = router_of("/v1/releases/{release}", "reviews")
 

@@ -4,7 +4,7 @@ What uvicorn leaves open is closed here, below the application, so that a
 client who dawdles costs one socket for a bounded time and never a thread, a
 task or memory: a request head that does not end, a body that trickles, an
 answer nobody reads, heads without bound, and connections without number
-(:mod:`app.api.serving.crowd`). What leaves instead of an answer is a problem like any
+(:mod:`app.web.crowd`). What leaves instead of an answer is a problem like any
 other.
 
 A connection looks at itself once a second; a request costs it a few
@@ -23,10 +23,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from app.api.answers.problems import problem_response
-from app.api.serving.crowd import Crowd, Entry
 from app.api.serving.middleware import SAFE_HEADERS
 from app.domain.problems import Problem
 from app.settings import Settings
+from app.web.crowd import Crowd, Entry
 
 _LOG = logging.getLogger("app.requests")
 _TICK_S = 1.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
-from app.api.requests.uploads import UploadGate
-from app.api.serving.clock import PublicClock
-from app.api.serving.crowd import Crowd
 from app.services.build import Services
 from app.services.people.rates import RateLimiter
 from app.settings import Settings
+from app.web.clock import PublicClock
+from app.web.crowd import Crowd
+from app.web.requests.uploads import UploadGate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,9 @@ from typing import Any, Final, NoReturn, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import SchemaValidator
 
-from app.api.requests.fields import Fields
-from app.api.requests.validation import validation_problem
 from app.domain.problems import Problem, invalid_request
+from app.web.requests.fields import Fields
+from app.web.requests.validation import validation_problem
 
 Model = TypeVar("Model", bound=BaseModel)
 

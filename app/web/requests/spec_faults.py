@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from app.api.requests.exact_json import read_json
 from app.domain.column_json import parse_column
 from app.domain.columns import InvalidSpecError
 from app.domain.datasets import column_named
 from app.domain.problems import Problem, invalid_requests
+from app.web.requests.exact_json import read_json
 
 _MOST_FAULTS = 100
 _LONGEST_BYTES = 2**16

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from app.api.requests.base import Request
 from app.domain.columns import MAX_CATEGORY_LENGTH, MAX_MARKERS
+from app.web.requests.base import Request
 
 Marker = Annotated[str, Field(min_length=1, max_length=MAX_CATEGORY_LENGTH)] | float
 Decimal = Literal[".", ","]

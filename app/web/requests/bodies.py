@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from app.api.requests.base import Request
-from app.api.requests.exact_json import SHORT_BYTES, read_json, read_model
-from app.api.requests.schemas import DatasetSpec
-from app.api.requests.spec_faults import with_contradictions
 from app.domain.problems import Problem, invalid_request
 from app.services.datasets.datasets import NewDataset
 from app.services.plans.lanes import CalculationQueue
 from app.services.releases.receipts import SentAnswer, sent_answer
+from app.web.requests.base import Request
+from app.web.requests.exact_json import SHORT_BYTES, read_json, read_model
+from app.web.requests.schemas import DatasetSpec
+from app.web.requests.spec_faults import with_contradictions
 
 Body = TypeVar("Body", bound=Request)
 T = TypeVar("T")

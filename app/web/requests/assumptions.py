@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from app.api.requests.base import Request
-from app.api.requests.values import Name
+from app.web.requests.base import Request
+from app.web.requests.values import Name
 from mechanisms.foresight.assumptions import DEFAULT_R_SQUARED, Assumptions, Spread
 
 _MAX_NUMBER = 1e300

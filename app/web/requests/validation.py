@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from app.api.requests.fields import Fields
 from app.domain.datasets import column_named
 from app.domain.problems import Problem
+from app.web.requests.fields import Fields
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.words import closest, closest_first, listed
 

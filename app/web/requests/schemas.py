@@ -12,9 +12,20 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from app.api.requests.assumptions import AssumeSpec
-from app.api.requests.base import Request
-from app.api.requests.columns import (
+from app.domain.columns import InvalidSpecError
+from app.domain.datasets import column_named
+from app.domain.policies import Policy, Review
+from app.domain.problems import Problem, invalid_request, invalid_requests
+from app.domain.roles import Role
+from app.domain.units import Reducer
+from app.services.datasets.datasets import NewDataset
+from app.services.datasets.declarations import declared_columns
+from app.services.plans.questions import POLICY_KINDS, AnyStatistic, Question, with_derived
+from app.services.releases.pauses import Paused
+from app.services.releases.reviews import Decision
+from app.web.requests.assumptions import AssumeSpec
+from app.web.requests.base import Request
+from app.web.requests.columns import (
     ColumnSpec,
     Decimal,
     Delimiter,
@@ -22,7 +33,7 @@ from app.api.requests.columns import (
     Thousands,
     column_fields,
 )
-from app.api.requests.values import (
+from app.web.requests.values import (
     MAX_NAME_LENGTH,
     Ahead,
     BudgetEpsilon,
@@ -37,17 +48,6 @@ from app.api.requests.values import (
     Text,
     refusal,
 )
-from app.domain.columns import InvalidSpecError
-from app.domain.datasets import column_named
-from app.domain.policies import Policy, Review
-from app.domain.problems import Problem, invalid_request, invalid_requests
-from app.domain.roles import Role
-from app.domain.units import Reducer
-from app.services.datasets.datasets import NewDataset
-from app.services.datasets.declarations import declared_columns
-from app.services.plans.questions import POLICY_KINDS, AnyStatistic, Question, with_derived
-from app.services.releases.pauses import Paused
-from app.services.releases.reviews import Decision
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.expressions.parsing import LONGEST
 from mechanisms.privacy import MAX_EPSILON_NANOS, MOST_ROWS_OF_ONE, Adjacency, Epsilon
