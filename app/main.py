@@ -67,7 +67,7 @@ def create_app(settings: Settings) -> FastAPI:
         finally:
             await anyio.to_thread.run_sync(store.close)
 
-    return bare_application(lifespan)
+    return bare_application(lifespan, origins=settings.resolved_cors_origins)
 
 
 def keep_in_memory() -> None:

@@ -27,6 +27,9 @@ class SettingsError(ValueError):
     """A setting is contradictory or its file cannot be read; names settings, never values."""
 
 
+_ORIGIN = r"https?://([a-z0-9.-]+|\[[0-9a-f:]+\])(:[0-9]{1,5})?"
+_ORIGINS = rf"^(\*|{_ORIGIN}(\s*,\s*{_ORIGIN})*)?$"
+"""As browsers send origins: a scheme, a host in small letters and no path."""
 _OF_CLIENTS = ("URL", "KEY")
 """What the commands that are clients of a service read."""
 _OF_OTHERS = re.compile(rf"{PREFIX}(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_\w+)?)")
@@ -290,6 +293,13 @@ class Settings(BaseSettings):
         description="Answers to release requests leave at ticks of this many milliseconds, so that "
         "their time tells nothing; 0 sends them at once, for benchmarks.",
     )
+    cors_origins: str = Field(
+        default="",
+        pattern=_ORIGINS,
+        description="Sites whose pages may read answers in a browser, as origins such as "
+        "`https://notes.example.org` with commas between them, or `*` for every site. By default "
+        "none may. No cookies are sent along: a page needs a key of its own.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="warning",
         description="Least severe line in the log; at `info` there is one line per request.",
@@ -332,6 +342,11 @@ class Settings(BaseSettings):
         most = room if self.max_connections is None else min(self.max_connections, room)
         each = self.max_connections_per_address
         return most, max(most // 2, 1) if each is None else min(each, most)
+
+    @property
+    def resolved_cors_origins(self) -> tuple[str, ...]:
+        """Return the origins whose pages may read answers, `*` for all."""
+        return tuple(filter(None, map(str.strip, self.cors_origins.split(","))))
 
     @property
     def resolved_database_url(self) -> str:

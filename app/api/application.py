@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -18,8 +18,11 @@ from app.api.serving.middleware import RequestContext
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 
 
-def bare_application(lifespan: Lifespan | None = None) -> FastAPI:
-    """Return the application; without a lifespan it can describe itself and no more."""
+def bare_application(lifespan: Lifespan | None = None, *, origins: Sequence[str] = ()) -> FastAPI:
+    """Return the application; without a lifespan it can describe itself and no more.
+
+    Pages of ``origins`` may read its answers in a browser.
+    """
     app = FastAPI(
         title="Release Desk",
         version=_version(),
@@ -34,7 +37,7 @@ def bare_application(lifespan: Lifespan | None = None) -> FastAPI:
         # what include_router makes of routes is matched twice, and slowly
         app.router.routes.extend(router.routes)
     app.state.counts = Counts(app.version)
-    app.add_middleware(RequestContext, counts=app.state.counts)
+    app.add_middleware(RequestContext, counts=app.state.counts, origins=origins)
     install_problem_handlers(app, app.routes)
     install_openapi(app)
     return app

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import count
 
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.answers.problems import problem_response
 from app.api.counts import Counts
+from app.api.serving.origins import OtherOrigins
 from app.domain.errors import is_of_storage
 from app.domain.problems import Problem, storage_problem
 from app.logs import describe
@@ -34,11 +36,13 @@ class RequestContext:
 
     The id is ours alone (a client's own header could carry anything into the
     log). A line holds the route's template, never the path or the query, and
-    no duration where the endpoint is ``untimed``.
+    no duration where the endpoint is ``untimed``. Pages of ``origins`` may read every answer,
+    a failure's too.
     """
 
-    def __init__(self, app: ASGIApp, counts: Counts) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, counts: Counts, origins: Sequence[str] = ()) -> None:
+        self._origins = origins
+        self._app = self._shared(app)
         self._counts = counts
         self._secret = secrets.token_bytes(32)
         self._numbers = count()
@@ -47,6 +51,9 @@ class RequestContext:
         """Return an id that is unique and tells nothing of how many came before it."""
         number = next(self._numbers).to_bytes(8)
         return f"req_{blake2b(number, key=self._secret, digest_size=8).hexdigest()}"
+
+    def _shared(self, app: ASGIApp) -> ASGIApp:
+        return OtherOrigins(app, self._origins) if self._origins else app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -82,7 +89,7 @@ class RequestContext:
             problem = _problem_of(error)
             scope["problem"] = problem.code
             if status == 0:
-                failure = problem_response(problem, request_id)
+                failure = self._shared(problem_response(problem, request_id))
                 await failure(scope, receive, send_with_headers)
         finally:
             found = scope.get("route")
