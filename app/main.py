@@ -11,6 +11,7 @@ from fastapi import FastAPI
 
 from app.api.application import bare_application
 from app.descriptors import HEAD_ROOM
+from app.desk.addresses import add_desk
 from app.logs import configure_logs
 from app.places import open_store, warn_of_shared_device
 from app.processes.build import build_processes
@@ -67,7 +68,9 @@ def create_app(settings: Settings) -> FastAPI:
         finally:
             await anyio.to_thread.run_sync(store.close)
 
-    return bare_application(lifespan, origins=settings.resolved_cors_origins)
+    app = bare_application(lifespan, origins=settings.resolved_cors_origins)
+    add_desk(app)
+    return app
 
 
 def keep_in_memory() -> None:

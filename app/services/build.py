@@ -24,6 +24,7 @@ from app.services.datasets.refusals import OverlapRefusals
 from app.services.datasets.unfinished import UnfinishedUploads
 from app.services.health import HealthService
 from app.services.people.keys import KeyService
+from app.services.people.sessions import SessionService
 from app.services.plans.dry_runs import DryRunService
 from app.services.plans.foresights import ForesightService
 from app.services.plans.lanes import CalculationQueue, Calculator
@@ -91,6 +92,8 @@ class Services:
     receipts: Receipts
     releases: ReleaseService
     reviews: ReviewService
+    sessions: SessionService
+    """Of browsers at the desk."""
     unfinished: UnfinishedUploads
 
 
@@ -108,6 +111,7 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         )
     worker = new_id("wrk")
     data = _build_data(settings, store, processes, worker)
+    keys = KeyService(store)
     drawing = _build_drawing(settings, store, processes, data, worker)
     datasets, plans, releases = data.datasets, drawing.plans, drawing.releases
     return Services(
@@ -125,7 +129,7 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
             anchor_shares_device=shares_device(settings),
         ),
         jobs=drawing.jobs,
-        keys=KeyService(store),
+        keys=keys,
         lease=Lease(store, worker, lease_ms=int(1000 * settings.worker_lease_s)),
         pauses=PauseService(store, drawing.jobs),
         previews=PreviewService(datasets, plans, drawing.foresights),
@@ -134,6 +138,7 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         readable=data.readable,
         receipts=drawing.receipts,
         releases=releases,
+        sessions=SessionService(store, keys),
         unfinished=data.unfinished,
         reviews=ReviewService(
             store=store,

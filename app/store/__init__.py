@@ -53,6 +53,8 @@ effects. A full queue refuses with the problem ``busy``::
     u.keys.insert(name=, role=, person=, secret_hash=, expires_at=, principal=) -> KeyRecord
     u.keys.revoke(id, principal=)            -> KeyRecord (idempotent)
     u.pauses.pause(what, name, principal=, reason=) -> PauseRecord; .resume(what, name, ...)
+    u.sessions.begin(record) / .see(token, at_s=) / .end(token)   of browsers; no entry
+    u.forms.claim(person, form, at_s=) / .done(..., location=) / .forget(...)   sent once
     u.accounts.system_entry(kind, principal=, fingerprint=, note=)   -> Entry on account 0
 
 All amounts are integers of the account's unit: 1e-9 epsilon, or 1e-12 rho in zCDP. ``u``

@@ -11,6 +11,8 @@ from sqlalchemy.exc import DBAPIError
 from app.domain.roles import Acting
 from app.store.anchor.standing import Witness
 from app.store.database.postgresql import has_committed, numbered
+from app.store.desk.forms import FormsWriter
+from app.store.desk.sessions import Sessions, SessionsWriter
 from app.store.ledger.accounts import Accounts, AccountsWriter
 from app.store.ledger.datasets import Datasets, DatasetsWriter
 from app.store.ledger.entries import Entries, EntriesWriter, LedgerIdentity
@@ -38,6 +40,7 @@ class Reader:
         "pauses",
         "releases",
         "reviews",
+        "sessions",
         "uploads",
     )
 
@@ -50,6 +53,7 @@ class Reader:
         self.pauses = Pauses(connection)
         self.releases = Releases(connection)
         self.reviews = Reviews(connection)
+        self.sessions = Sessions(connection)
         self.uploads = Uploads(connection)
 
     def verify(self, *, signed: bool = False, witness: Witness | None = None) -> Verification:
@@ -65,11 +69,13 @@ class UnitOfWork:
         "connection",
         "datasets",
         "entries",
+        "forms",
         "keys",
         "pauses",
         "rates",
         "releases",
         "reviews",
+        "sessions",
         "uploads",
         "workers",
     )
@@ -86,6 +92,8 @@ class UnitOfWork:
         self.uploads = UploadsWriter(connection)
         self.rates = RatesWriter(connection)
         self.workers = WorkersWriter(connection)
+        self.sessions = SessionsWriter(connection)
+        self.forms = FormsWriter(connection)
 
     def by(self, acting: Acting) -> UnitOfWork:
         """Return this, whose entries are made by a key from now on, to the function's end."""

@@ -110,6 +110,24 @@ class KeyService:
         record = known or self._look_up(digest)
         if record is None or not hmac.compare_digest(record.secret_hash, digest):
             raise Problem("unauthorized")
+        return self._valid(record)
+
+    def holder(self, key: str) -> Caller:
+        """Return who holds a key that is valid still, by its id.
+
+        Raises
+        ------
+        Problem
+            ``unauthorized``.
+        """
+        with self._store.reading() as reader:
+            record = reader.keys.get(key)
+        if record is None:
+            raise Problem("unauthorized")
+        return self._valid(record)
+
+    def _valid(self, record: KeyRecord) -> Caller:
+        """Return a key's holder, and note its use; refuse one that is revoked or expired."""
         if record.revoked_at is not None or _expired(record):
             raise Problem("unauthorized")
         self._note_use(record.id)

@@ -115,6 +115,8 @@ _CONDITIONS: Mapping[str, str] = {
     "ck_worker_lease": "(lease_until_ms >= 0)",
     "ck_job_deadline": "(deadline_s >= 1)",
     "ck_turn_number": "(number >= 1)",
+    "ck_desk_session_token_hash": "(length(token_hash) = 64)",
+    "ck_desk_form_form": "(length(form) <= 100)",
     "ck_pause_what": "(what = ANY (ARRAY['person'::text, 'dataset'::text]))",
     "ck_api_key_role": "(role = ANY (ARRAY['analyst'::text, 'curator'::text, 'admin'::text]))",
     "ix_expiring_due": "(expired_seq IS NULL)",

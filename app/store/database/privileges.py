@@ -26,6 +26,8 @@ _OTHERS: Mapping[str, str] = {
     "worker": "SELECT, INSERT, UPDATE, DELETE",
     "job": "SELECT, INSERT, DELETE",
     "pause": "SELECT, INSERT, DELETE",
+    "desk_session": "SELECT, INSERT, UPDATE, DELETE",
+    "desk_form": "SELECT, INSERT, UPDATE, DELETE",
 }
 
 _STANDING = text(

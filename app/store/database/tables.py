@@ -1,4 +1,4 @@
-"""The tables. Every rule a CHECK can state is a named, table-level CHECK.
+"""All tables, those of the ledger here. Every rule a CHECK can state is a named CHECK of a table.
 
 Rules between rows are triggers (:mod:`app.store.database.rules`). Integers are 64 bits; text is
 never truncated; times are ISO 8601 in UTC.
@@ -6,15 +6,12 @@ never truncated; times are ISO 8601 in UTC.
 
 from __future__ import annotations
 
-import sqlalchemy
 from sqlalchemy import (
-    BigInteger,
     CheckConstraint,
     Column,
     Connection,
     ForeignKeyConstraint,
     Index,
-    Integer,
     LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
@@ -24,14 +21,45 @@ from sqlalchemy import (
     text,
 )
 
+from app.store.database.beside import (
+    allowance,
+    desk_form,
+    desk_session,
+    job,
+    key_use,
+    pause,
+    rate,
+    turn,
+    upload,
+    worker,
+)
+from app.store.database.metadata import Int, Text, metadata
 from app.store.database.rules import create_rules
 
-metadata = MetaData()
-
-_Int = BigInteger().with_variant(Integer(), "sqlite")
-# Bytes decide, not a language: a new version of the operating system's collations would
-# leave unique indexes of text in the wrong order, and let an Idempotency-Key in twice.
-Text = sqlalchemy.Text().with_variant(sqlalchemy.Text(collation="C"), "postgresql")
+__all__ = [
+    "ACTS",
+    "account",
+    "allowance",
+    "api_key",
+    "cap",
+    "dataset",
+    "desk_form",
+    "desk_session",
+    "entry",
+    "expiring",
+    "job",
+    "key_use",
+    "leaf",
+    "ledger",
+    "lineage",
+    "metadata",
+    "pause",
+    "rate",
+    "release",
+    "turn",
+    "upload",
+    "worker",
+]
 
 ACTS = "kind NOT IN ('debit', 'reserve', 'unreserve', 'result')"
 """Of an entry: it is none of those that make up nearly the whole ledger."""
@@ -39,9 +67,9 @@ ACTS = "kind NOT IN ('debit', 'reserve', 'unreserve', 'result')"
 ledger = Table(
     "ledger",
     metadata,
-    Column("number", _Int, nullable=False),
+    Column("number", Int, nullable=False),
     Column("id", Text, nullable=False),
-    Column("epoch", _Int, nullable=False),
+    Column("epoch", Int, nullable=False),
     Column("created_at", Text, nullable=False),
     PrimaryKeyConstraint("number", name="pk_ledger"),
     CheckConstraint("number = 1", name="ck_ledger_only_one"),
@@ -53,18 +81,18 @@ entry = Table(
     "entry",
     metadata,
     Column("account", Text, nullable=False),
-    Column("seq", _Int, nullable=False),
-    Column("epoch", _Int, nullable=False),
+    Column("seq", Int, nullable=False),
+    Column("epoch", Int, nullable=False),
     Column("kind", Text, nullable=False),
     Column("principal", Text, nullable=False),
     Column("release", Text),
     Column("idem", Text),
     Column("fingerprint", Text),
     Column("note", Text),
-    Column("amount", _Int, nullable=False),
-    Column("total_after", _Int, nullable=False),
-    Column("spent_after", _Int, nullable=False),
-    Column("reserved_after", _Int, nullable=False),
+    Column("amount", Int, nullable=False),
+    Column("total_after", Int, nullable=False),
+    Column("spent_after", Int, nullable=False),
+    Column("reserved_after", Int, nullable=False),
     Column("at", Text, nullable=False),
     Column("prev", Text, nullable=False),
     Column("hash", Text, nullable=False),
@@ -109,10 +137,10 @@ account = Table(
     "account",
     metadata,
     Column("id", Text, nullable=False),
-    Column("seq", _Int, nullable=False),
-    Column("total", _Int, nullable=False),
-    Column("spent", _Int, nullable=False),
-    Column("reserved", _Int, nullable=False),
+    Column("seq", Int, nullable=False),
+    Column("total", Int, nullable=False),
+    Column("spent", Int, nullable=False),
+    Column("reserved", Int, nullable=False),
     Column("head", Text, nullable=False),
     PrimaryKeyConstraint("id", name="pk_account"),
     CheckConstraint("seq >= 1", name="ck_account_seq"),
@@ -145,10 +173,10 @@ expiring = Table(
     "expiring",
     metadata,
     Column("account", Text, nullable=False),
-    Column("seq", _Int, nullable=False),
-    Column("amount", _Int, nullable=False),
+    Column("seq", Int, nullable=False),
+    Column("amount", Int, nullable=False),
     Column("expires_at", Text, nullable=False),
-    Column("expired_seq", _Int),
+    Column("expired_seq", Int),
     PrimaryKeyConstraint("account", "seq", name="pk_expiring"),
     ForeignKeyConstraint(
         ["account", "seq"], ["entry.account", "entry.seq"], name="fk_expiring_grant"
@@ -165,11 +193,11 @@ expiring = Table(
 cap = Table(
     "cap",
     metadata,
-    Column("number", _Int, nullable=False),
+    Column("number", Int, nullable=False),
     Column("account", Text, nullable=False),
     Column("person", Text, nullable=False),
-    Column("amount", _Int),
-    Column("used", _Int, nullable=False),
+    Column("amount", Int),
+    Column("used", Int, nullable=False),
     PrimaryKeyConstraint("number", name="pk_cap"),
     UniqueConstraint("account", "person", name="uq_cap_person"),
     ForeignKeyConstraint(["account"], ["account.id"], name="fk_cap_account"),
@@ -181,13 +209,13 @@ cap = Table(
 dataset = Table(
     "dataset",
     metadata,
-    Column("number", _Int, nullable=False),
+    Column("number", Int, nullable=False),
     Column("id", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("account", Text, nullable=False),
     Column("spec", Text, nullable=False),
     Column("status", Text, nullable=False),
-    Column("rows", _Int),
+    Column("rows", Int),
     Column("created_by", Text, nullable=False),
     Column("created_at", Text, nullable=False),
     Column("archived_at", Text),
@@ -220,14 +248,14 @@ lineage = Table(
 release = Table(
     "release",
     metadata,
-    Column("number", _Int, nullable=False),
+    Column("number", Int, nullable=False),
     Column("id", Text, nullable=False),
     Column("account", Text, nullable=False),
-    Column("seq", _Int, nullable=False),
+    Column("seq", Int, nullable=False),
     Column("dataset", Text, nullable=False),
     Column("principal", Text, nullable=False),
     Column("state", Text, nullable=False),
-    Column("attempts", _Int, nullable=False),
+    Column("attempts", Int, nullable=False),
     Column("request", Text, nullable=False),
     Column("plan", Text, nullable=False),
     Column("fingerprint", Text, nullable=False),
@@ -261,8 +289,8 @@ release = Table(
 leaf = Table(
     "leaf",
     metadata,
-    Column("number", _Int, nullable=False),
-    Column("release", _Int, nullable=False),
+    Column("number", Int, nullable=False),
+    Column("release", Int, nullable=False),
     Column("hash", Text, nullable=False),
     PrimaryKeyConstraint("number", name="pk_leaf"),
     UniqueConstraint("release", name="uq_leaf_release"),
@@ -270,103 +298,10 @@ leaf = Table(
     sqlite_strict=True,
 )
 
-# Processes that draw, each alive until its lease ends. A release's ``worker`` names
-# one of them without a foreign key: it outlives the process.
-worker = Table(
-    "worker",
-    metadata,
-    Column("id", Text, nullable=False),
-    Column("lease_until_ms", _Int, nullable=False),
-    PrimaryKeyConstraint("id", name="pk_worker"),
-    CheckConstraint("lease_until_ms >= 0", name="ck_worker_lease"),
-    sqlite_strict=True,
-    sqlite_with_rowid=False,
-)
-
-# Jobs from their charge until the lane that drew them is free again, and how long each may
-# take by its public deadline. A release left without a row here is drawn all the same.
-job = Table(
-    "job",
-    metadata,
-    Column("number", _Int, nullable=False),
-    Column("deadline_s", _Int, nullable=False),
-    PrimaryKeyConstraint("number", name="pk_job"),
-    ForeignKeyConstraint(["number"], ["release.number"], name="fk_job_release"),
-    CheckConstraint("deadline_s >= 1", name="ck_job_deadline"),
-    sqlite_strict=True,
-)
-
-# What an operator has paused: a person by name, or a data set by id.
-pause = Table(
-    "pause",
-    metadata,
-    Column("number", _Int, nullable=False),
-    Column("what", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("paused_by", Text, nullable=False),
-    Column("paused_at", Text, nullable=False),
-    PrimaryKeyConstraint("number", name="pk_pause"),
-    UniqueConstraint("what", "name", name="uq_pause_what"),
-    CheckConstraint("what IN ('person', 'dataset')", name="ck_pause_what"),
-    sqlite_strict=True,
-)
-
-# When a release of each person on each data set was claimed last: the count of all claims.
-turn = Table(
-    "turn",
-    metadata,
-    Column("person", Text, nullable=False),
-    Column("dataset", Text, nullable=False),
-    Column("number", _Int, nullable=False),
-    PrimaryKeyConstraint("person", "dataset", name="pk_turn"),
-    CheckConstraint("number >= 1", name="ck_turn_number"),
-    sqlite_strict=True,
-    sqlite_with_rowid=False,
-)
-
-# How many bytes each person has had stored on their last day.
-allowance = Table(
-    "allowance",
-    metadata,
-    Column("person", Text, nullable=False),
-    Column("day", Text, nullable=False),
-    Column("bytes", _Int, nullable=False),
-    PrimaryKeyConstraint("person", name="pk_allowance"),
-    CheckConstraint("bytes >= 0", name="ck_allowance_bytes"),
-    sqlite_strict=True,
-    sqlite_with_rowid=False,
-)
-
-# How many requests of a key have been given out to server processes, in the minute that ends then.
-rate = Table(
-    "rate",
-    metadata,
-    Column("key_id", Text, nullable=False),
-    Column("ends_at_ms", _Int, nullable=False),
-    Column("taken", _Int, nullable=False),
-    PrimaryKeyConstraint("key_id", name="pk_rate"),
-    CheckConstraint("taken >= 0", name="ck_rate_taken"),
-    sqlite_strict=True,
-    sqlite_with_rowid=False,
-)
-
-# Uploads under way. Like a release's, the ``worker`` may be gone.
-upload = Table(
-    "upload",
-    metadata,
-    Column("dataset", Text, nullable=False),
-    Column("worker", Text, nullable=False),
-    Column("begun_at", Text, nullable=False),
-    PrimaryKeyConstraint("dataset", name="pk_upload"),
-    sqlite_strict=True,
-    sqlite_with_rowid=False,
-)
-
 api_key = Table(
     "api_key",
     metadata,
-    Column("number", _Int, nullable=False),
+    Column("number", Int, nullable=False),
     Column("id", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("role", Text, nullable=False),
@@ -381,18 +316,6 @@ api_key = Table(
     UniqueConstraint("secret_hash", name="uq_api_key_secret_hash"),
     CheckConstraint("role IN ('analyst', 'curator', 'admin')", name="ck_api_key_role"),
     sqlite_strict=True,
-)
-
-# When each key was used last, to the minute: beside the ledger, and no part of it.
-key_use = Table(
-    "key_use",
-    metadata,
-    Column("key", Text, nullable=False),
-    Column("used_at", Text, nullable=False),
-    PrimaryKeyConstraint("key", name="pk_key_use"),
-    ForeignKeyConstraint(["key"], ["api_key.id"], name="fk_key_use_key"),
-    sqlite_strict=True,
-    sqlite_with_rowid=False,
 )
 
 # Lists of one person's or one data set's releases, newest first, and what a restart must settle.

@@ -1,0 +1,20 @@
+"""Every page of the desk: a page is its module, and its router's line here."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from app.desk.pages import files, home, nowhere, sign_in
+
+ROUTERS = (
+    sign_in.router,
+    home.router,
+    files.router,
+    nowhere.router,  # last: it answers for every other address
+)
+
+
+def add_desk(app: FastAPI) -> None:
+    """Let an application answer for the desk's addresses."""
+    for router in ROUTERS:
+        app.router.routes.extend(router.routes)

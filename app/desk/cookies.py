@@ -1,0 +1,48 @@
+"""The one cookie: the token of a session.
+
+It is sent to this service alone, is hidden from scripts, and never goes along with what another
+site asks for. Where the service is reached by TLS its name has the prefix ``__Host-``, so that no
+neighbour in the domain can set it.
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.services.people.sessions import LONGEST_S
+
+_NAME = "release-desk-session"
+
+
+def session_of(request: Request) -> str:
+    """Return the token that a browser sent, or an empty text."""
+    return request.cookies.get(_name(request), "")
+
+
+def remember(request: Request, response: Response, token: str) -> None:
+    """Have the browser keep a session's token."""
+    response.set_cookie(
+        _name(request),
+        token,
+        max_age=LONGEST_S,
+        path="/",
+        secure=_by_tls(request),
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def forget(request: Request, response: Response) -> None:
+    """Have the browser forget its session."""
+    response.delete_cookie(
+        _name(request), path="/", secure=_by_tls(request), httponly=True, samesite="strict"
+    )
+
+
+def _by_tls(request: Request) -> bool:
+    return request.url.scheme == "https"
+
+
+def _name(request: Request) -> str:
+    return f"__Host-{_NAME}" if _by_tls(request) else _NAME

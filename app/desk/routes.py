@@ -1,0 +1,129 @@
+"""A route that answers with a page, whatever happens.
+
+*Who may see it* is what its function asks for: ``Visitor`` (anybody who is signed in),
+``CuratorVisitor``, ``AdminVisitor``; a function that asks for none is for everybody. Whoever is
+not signed in is led to the page where one does. A refusal is a page that says what to do; a page
+with a form shows the refusal itself, at the field (see :class:`app.desk.forms.Faults`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from app.desk import cookies
+from app.desk.rendering import page
+from app.domain.problems import Problem
+from app.domain.roles import Role
+from app.services.people.keys import Caller
+from app.web.state import AppState
+
+SIGN_IN = "/desk/sign-in"
+
+
+class Page(APIRoute):
+    """A route whose refusals are pages. It is no part of the contract of programs."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        options["include_in_schema"] = False
+        options["response_model"] = None
+        super().__init__(path, endpoint, **options)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        answer = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except RequestValidationError:  # no id looks like this, and no page has this name
+                return refused(request, Problem("not-found"))
+            except Problem as problem:
+                return refused(request, problem)
+
+        return handler
+
+
+def refused(request: Request, problem: Problem) -> Response:
+    """Return the page that says why there is no other."""
+    request.scope["problem"] = problem.code
+    if problem.code == "unauthorized":
+        return _to_sign_in(request)
+    return page(
+        request, "refused.html", status=problem.status, headers=_again(problem), problem=problem
+    )
+
+
+def _again(problem: Problem) -> dict[str, str]:
+    after = problem.retry_after_s
+    return {} if after is None else {"Retry-After": str(after)}
+
+
+def _to_sign_in(request: Request) -> Response:
+    """Lead to where one signs in, and from there back to what was to be seen."""
+    wanted = request.url.path if request.method in ("GET", "HEAD") else ""
+    asked = f"?next={quote(wanted)}" if wanted not in ("", "/desk") else ""
+    response = RedirectResponse(SIGN_IN + asked, status_code=303)
+    response.headers["Cache-Control"] = "no-store"
+    if cookies.session_of(request):
+        cookies.forget(request, response)
+    return response
+
+
+def router_of(tag: str) -> APIRouter:
+    """Return a router whose routes are pages."""
+    return APIRouter(prefix="/desk", tags=[tag], route_class=Page)
+
+
+def state_of(request: Request) -> AppState:
+    """Return what the lifespan built."""
+    state: AppState = request.state.app
+    return state
+
+
+async def _state(request: Request) -> AppState:
+    # a coroutine, because the framework calls plain functions in another thread
+    return state_of(request)
+
+
+State = Annotated[AppState, Depends(_state)]
+
+
+@dataclass(frozen=True, slots=True)
+class VisitorAtLeast:
+    """The dependency that lets nobody in whose role is less."""
+
+    role: Role
+
+    async def __call__(self, request: Request) -> Caller:
+        """Return who is signed in, whose request counts against the key's rate.
+
+        Raises
+        ------
+        Problem
+            ``unauthorized``, ``busy``, ``rate-limited``, ``forbidden``.
+        """
+        state = state_of(request)
+        token = cookies.session_of(request)
+        if not token:
+            raise Problem("unauthorized")
+        caller = await state.services.sessions.caller(token)
+        request.scope["caller"] = caller
+        if request.scope.get("crowded") and not caller.role.may_act_as(Role.ADMIN):
+            raise Problem("busy")
+        await state.rates.take(caller.key)
+        caller.require(self.role)
+        return caller
+
+
+Visitor = Annotated[Caller, Depends(VisitorAtLeast(Role.ANALYST))]
+CuratorVisitor = Annotated[Caller, Depends(VisitorAtLeast(Role.CURATOR))]
+AdminVisitor = Annotated[Caller, Depends(VisitorAtLeast(Role.ADMIN))]

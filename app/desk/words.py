@@ -1,0 +1,52 @@
+"""How pages write numbers, times and names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from markupsafe import Markup, escape
+
+_DIGITS = 5
+
+
+def number(value: float | str | None) -> str:
+    """Return a number with at most five digits that count, thousands apart.
+
+    >>> number(20640), number(0.0123456), number(-3.0), number(None)
+    ('20,640', '0.012346', '-3', '–')
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value
+    if float(value).is_integer() and abs(value) < 1e15:
+        return f"{int(value):,}"
+    text = f"{value:,.{_DIGITS}g}"
+    return f"{value:,.0f}" if "e+" in text and abs(value) < 1e9 else text
+
+
+def words(name: str) -> str:
+    """Return the name of a kind, mechanism or state as words.
+
+    >>> words("geometric_median")
+    'geometric median'
+    """
+    return name.replace("_", " ")
+
+
+def moment(at: str | None) -> Markup:
+    """Return a time of the ledger (UTC) as HTML that browsers understand too.
+
+    >>> moment("2026-11-23T20:15:09.123456Z")
+    Markup('<time datetime="2026-11-23T20:15:09Z">2026-11-23 20:15 UTC</time>')
+    """
+    if at is None:
+        return Markup("–")
+    second = at.partition(".")[0].removesuffix("Z")
+    shown = f"{second[:10]} {second[11:16]} UTC"
+    return Markup('<time datetime="{}Z">{}</time>').format(escape(second), escape(shown))
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {"number": number, "words": words, "moment": moment}
+"""What templates may write after a bar."""

@@ -1,0 +1,131 @@
+"""Sessions of browsers: signing in with a key, and acting on a form once.
+
+A session lives as long as its key, but at most a day, and ends after an hour in which nothing
+was heard of it. Its token has 256 random bits; the store keeps its SHA-256.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+
+import anyio.to_thread
+
+from app.domain.problems import Problem
+from app.services.people.keys import Caller, KeyService, secret_hash
+from app.store import Store, UnitOfWork
+from app.store.desk.sessions import SessionRecord
+
+IDLE_S = 60 * 60
+"""A session that was not used for so long is over, in seconds."""
+LONGEST_S = 24 * 60 * 60
+"""A session is over after so long in any case, in seconds."""
+_NOTED_EVERY_S = 60
+_FORMS_KEPT_S = 30 * 24 * 60 * 60
+_WAIT_S = 0.1
+_WAITS = 300
+_TOKEN_BYTES = 32
+
+
+class SessionService:
+    """Who a browser is signed in as.
+
+    Parameters
+    ----------
+    store, keys
+        Where sessions are kept, and who a key's holder is.
+    clock
+        Seconds since 1970.
+    """
+
+    def __init__(
+        self, store: Store, keys: KeyService, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._store = store
+        self._keys = keys
+        self._clock = clock
+
+    async def begin(self, secret: str) -> str:
+        """Sign in with a key's secret; return the token of the new session.
+
+        Raises
+        ------
+        Problem
+            ``unauthorized``, in the same words whatever is wrong.
+        """
+        caller = await self._keys.recognise(secret.strip().encode())
+        token, now = secrets.token_urlsafe(_TOKEN_BYTES), int(self._clock())
+        record = SessionRecord(secret_hash(token.encode()), caller.key, now, now)
+
+        def write(work: UnitOfWork) -> None:
+            work.sessions.sweep(began_before_s=now - LONGEST_S, seen_before_s=now - IDLE_S)
+            work.forms.sweep(before_s=now - _FORMS_KEPT_S)
+            work.sessions.begin(record)
+
+        await self._store.awrite(write)
+        return token
+
+    async def caller(self, token: str) -> Caller:
+        """Return who a session is.
+
+        Raises
+        ------
+        Problem
+            ``unauthorized``: it is over, its key is revoked or expired, or there is none.
+        """
+        return await anyio.to_thread.run_sync(self._caller, token)
+
+    def _caller(self, token: str) -> Caller:
+        hashed, now = secret_hash(token.encode()), int(self._clock())
+        with self._store.reading() as reader:
+            record = reader.sessions.get(hashed)
+        if record is None or not (
+            now - record.seen_at_s < IDLE_S and now - record.began_at_s < LONGEST_S
+        ):
+            raise Problem("unauthorized")
+        caller = self._keys.holder(record.key_id)
+        if now - record.seen_at_s >= _NOTED_EVERY_S:
+            self._store.write_later(lambda work: work.sessions.see(hashed, at_s=now))
+        return caller
+
+    async def end(self, token: str) -> None:
+        """Sign out; a session that is over already stays so."""
+        hashed = secret_hash(token.encode())
+        await self._store.awrite(lambda work: work.sessions.end(hashed))
+
+    async def once(self, form: str, *, caller: Caller, act: Callable[[], Awaitable[str]]) -> str:
+        """Act on a form, unless it was acted on; return the address where the act is shown.
+
+        ``form`` is the key that was made when the form was shown. A form whose act was refused
+        may be sent again. One whose act was cut off by a crash is not acted on again.
+
+        Raises
+        ------
+        Problem
+            What the act raises; ``busy``: an earlier sending of it has not ended.
+        """
+        person = caller.person
+        shown = await self._shown(person, form)
+        if shown is not None:
+            return shown
+        try:
+            location = await act()
+        except Problem:
+            await self._store.awrite(lambda work: work.forms.forget(person, form))
+            raise
+        await self._store.awrite(lambda work: work.forms.done(person, form, location=location))
+        return location
+
+    async def _shown(self, person: str, form: str) -> str | None:
+        """Return where an earlier sending's act is shown; None: the act is this one's to do."""
+        now = int(self._clock())
+        for _ in range(_WAITS):
+            earlier = await self._store.awrite(
+                lambda work: work.forms.claim(person, form, at_s=now)
+            )
+            if earlier is None or earlier.location is not None:
+                return None if earlier is None else earlier.location
+            await asyncio.sleep(_WAIT_S)
+        raise Problem("busy", "The same form was sent before, and its act has not ended.")

@@ -1,0 +1,129 @@
+"""Sessions of browsers and forms that are sent twice, on both databases."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from app.domain.problems import Problem, invalid_request
+from app.domain.roles import Role
+from app.services.people import sessions as sessions_module
+from app.services.people.keys import Caller, KeyService, NewKey
+from app.services.people.sessions import IDLE_S, LONGEST_S, SessionService
+from app.store import Store
+from tests.app.callers import register
+from tests.app.ledgers import Place, opened
+
+ADMIN = Caller(key="key_ada", person="ada", role=Role.ADMIN)
+
+
+@dataclass
+class Desk:
+    """Sessions whose clock stands still until a test moves it."""
+
+    store: Store
+    keys: KeyService
+    sessions: SessionService
+    now_s: list[float] = field(default_factory=lambda: [1_000_000.0])
+
+    def key(self) -> NewKey:
+        return asyncio.run(
+            self.keys.create(name="bob", role=Role.ANALYST, expires=None, caller=ADMIN)
+        )
+
+    def wait(self, seconds: float) -> None:
+        self.now_s[0] += seconds
+
+    def seen(self, token: str) -> str | None:
+        try:
+            return asyncio.run(self.sessions.caller(token)).person
+        except Problem as problem:
+            return None if problem.code == "unauthorized" else problem.code
+        finally:
+            self.store.write(lambda work: None)  # what nobody waited for is written before
+
+
+@pytest.fixture
+def desk(place: Place) -> Iterator[Desk]:
+    with opened(place) as ledger:
+        register(ledger.store, ADMIN)
+        keys, now_s = KeyService(ledger.store), [1_000_000.0]
+        sessions = SessionService(ledger.store, keys, clock=lambda: now_s[0])
+        yield Desk(ledger.store, keys, sessions, now_s)
+
+
+def test_a_session_ends_when_nothing_is_heard_of_it_and_after_a_day(desk: Desk) -> None:
+    secret = desk.key().secret
+    token = asyncio.run(desk.sessions.begin(f" {secret}\n"))
+    person = desk.seen(token)
+    assert person is not None
+    assert desk.seen(secret) is None  # a key is no session
+    for _ in range(LONGEST_S // (IDLE_S - 1)):
+        desk.wait(IDLE_S - 1)
+        assert desk.seen(token) == person
+    desk.wait(IDLE_S - 1)
+    assert desk.seen(token) is None
+    other = asyncio.run(desk.sessions.begin(secret))
+    desk.wait(IDLE_S)
+    assert desk.seen(other) is None
+
+
+def test_a_session_ends_with_its_key_and_with_signing_out(desk: Desk) -> None:
+    key = desk.key()
+    first, second = (asyncio.run(desk.sessions.begin(key.secret)) for _ in range(2))
+    asyncio.run(desk.sessions.end(first))
+    assert (desk.seen(first), desk.seen(second) is None) == (None, False)
+    asyncio.run(desk.keys.revoke(key.record.id, caller=ADMIN))
+    assert desk.seen(second) is None
+    with pytest.raises(Problem, match="unauthorized"):
+        asyncio.run(desk.sessions.begin(key.secret))
+    with pytest.raises(Problem, match="unauthorized"):
+        desk.keys.holder("key_nobody")
+
+
+def test_a_form_that_is_sent_many_times_at_once_acts_once(desk: Desk) -> None:
+    done: list[str] = []
+
+    async def act() -> str:
+        await asyncio.sleep(0.05)
+        done.append("granted")
+        return f"/desk/{len(done)}"
+
+    async def send(form: str, caller: Caller) -> list[str]:
+        once = desk.sessions.once
+        return await asyncio.gather(*(once(form, caller=caller, act=act) for _ in range(3)))
+
+    assert asyncio.run(send("form 1", ADMIN)) == ["/desk/1"] * 3
+    assert asyncio.run(send("form 1", ADMIN)) == ["/desk/1"] * 3  # after a reload, too
+    other = Caller(key="key_bob", person="bob", role=Role.ANALYST)
+    assert asyncio.run(send("form 1", other)) == ["/desk/2"] * 3  # somebody else's form
+    assert len(done) == 2
+
+
+def test_a_form_that_was_refused_may_be_sent_again(desk: Desk) -> None:
+    async def refuse() -> str:
+        raise invalid_request("epsilon", "is too large")
+
+    async def act() -> str:
+        return "/desk/done"
+
+    for _ in range(2):
+        with pytest.raises(Problem, match="invalid-request"):
+            asyncio.run(desk.sessions.once("form", caller=ADMIN, act=refuse))
+    assert asyncio.run(desk.sessions.once("form", caller=ADMIN, act=act)) == "/desk/done"
+
+
+def test_a_form_whose_act_was_cut_off_is_not_acted_on_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> str:
+        raise OSError("a disk")
+
+    monkeypatch.setattr(sessions_module, "_WAITS", 2)
+    with pytest.raises(OSError, match="disk"):
+        asyncio.run(desk.sessions.once("form", caller=ADMIN, act=fail))
+    with pytest.raises(Problem, match="busy"):
+        asyncio.run(desk.sessions.once("form", caller=ADMIN, act=fail))

@@ -1,0 +1,108 @@
+"""A browser without script: it reads pages, fills forms in and sends them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from lxml import html
+
+from tests.contract.service import Service, make_key
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a browser shows."""
+
+    answer: httpx.Response
+
+    @property
+    def tree(self) -> html.HtmlElement:
+        return html.document_fromstring(self.answer.text)
+
+    @property
+    def path(self) -> str:
+        return self.answer.url.path
+
+    @property
+    def heading(self) -> str:
+        (found,) = self.tree.xpath("//h1")
+        return str(found.text_content()).strip()
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.tree.xpath("//main")[0].text_content().split())
+
+    def alerts(self) -> list[str]:
+        found = self.tree.xpath("//*[@role='alert']")
+        return [" ".join(each.text_content().split()) for each in found]
+
+    def links(self) -> dict[str, str]:
+        return {each.text_content().strip(): each.get("href") for each in self.tree.xpath("//a")}
+
+    def form(self, button: str) -> html.FormElement:
+        """Return the form that has a button of this name."""
+        found = self.tree.xpath(f"//form[.//button[normalize-space()='{button}']]")
+        assert len(found) == 1, f"{len(found)} forms have the button {button}"
+        return found[0]
+
+    def labels(self) -> list[str]:
+        return [" ".join(each.text_content().split()) for each in self.tree.xpath("//label")]
+
+
+class Browsing:
+    """Somebody at a browser; it follows redirects and keeps cookies."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self.client = client
+
+    def open(self, path: str, *, status: int = 200) -> Page:
+        answer = self.client.get(path)
+        assert answer.status_code == status, answer.text
+        return Page(answer)
+
+    def send(
+        self, page: Page, button: str, *, status: int = 200, **filled: str | list[str]
+    ) -> Page:
+        """Fill in the fields of the form with this button, and press it."""
+        form = page.form(button)
+        fields: dict[str, Any] = {}
+        for name, value in form.form_values():
+            fields.setdefault(name, []).append(value)
+        unknown = {name for name in filled if name not in form.fields}
+        assert not unknown, f"the form has no {unknown}"
+        fields |= filled
+        answer = self.client.request(
+            form.method,
+            form.action or str(page.answer.url),
+            data=fields,
+            headers={"Sec-Fetch-Site": "same-origin"},
+        )
+        assert answer.status_code == status, answer.text
+        return Page(answer)
+
+
+@contextmanager
+def nobody(service: Service) -> Iterator[Browsing]:
+    """Return a browser that is not signed in."""
+    with httpx.Client(base_url=service.url, timeout=30, follow_redirects=True) as client:
+        yield Browsing(client)
+
+
+@contextmanager
+def signed_in(service: Service, key: str) -> Iterator[Browsing]:
+    """Return a browser that is signed in with a key."""
+    with nobody(service) as browsing:
+        shown = browsing.send(browsing.open("/desk/sign-in"), "Sign in", key=key)
+        assert shown.path == "/desk"
+        yield browsing
+
+
+@contextmanager
+def person(service: Service, admin: httpx.Client, role: str) -> Iterator[Browsing]:
+    """Return the browser of somebody new."""
+    with signed_in(service, make_key(admin, role)["secret"]) as browsing:
+        yield browsing

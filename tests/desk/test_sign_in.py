@@ -1,0 +1,114 @@
+"""Signing in and out: sessions, cookies, other sites, and what a browser may load."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from app.desk.addresses import ROUTERS
+from app.desk.routes import VisitorAtLeast
+from tests.contract.service import ADMIN_KEY, Service, make_key
+from tests.desk.browsing import Browsing, Page, nobody, signed_in
+
+OPEN = {"/desk/sign-in", "/desk/sign-out", "/desk/static/{digest}/{name}"}
+
+
+def test_the_desk_begins_with_signing_in(service: Service) -> None:
+    with nobody(service) as browsing:
+        page = browsing.open("/desk/nowhere")
+        assert page.path == "/desk/sign-in"
+        assert page.labels() == ["API key"]
+        wrong = browsing.send(page, "Sign in", key="rd_wrong", status=401)
+        assert wrong.alerts() == ["This key cannot sign in."]
+        assert "rd_wrong" not in wrong.answer.text
+        shown = browsing.send(wrong, "Sign in", key=ADMIN_KEY, status=404)
+        assert shown.path == "/desk/nowhere"  # what was asked for first
+
+
+def test_every_page_but_that_one_needs_somebody() -> None:
+    for router in ROUTERS:
+        for route in router.routes:
+            asked = [each.call for each in route.dependant.dependencies]
+            known = any(isinstance(call, VisitorAtLeast) for call in asked)
+            assert known != (route.path in OPEN), route.path
+
+
+def test_home_has_the_way_to_every_page(chief: Browsing, analyst: Browsing) -> None:
+    page = chief.open("/desk")
+    assert page.heading == "Release Desk"
+    everybody = {"Data sets", "Releases", "Reviews", "Audit"}
+    assert everybody | {"Keys"} <= page.links().keys()
+    shown = analyst.open("/desk").links().keys()
+    assert everybody <= shown
+    assert "Keys" not in shown
+
+
+def test_a_session_ends_with_signing_out_and_with_its_key(
+    service: Service, admin: httpx.Client
+) -> None:
+    key = make_key(admin, "analyst")
+    with signed_in(service, key["secret"]) as browsing:
+        cookie = dict(browsing.client.cookies)
+        assert browsing.send(browsing.open("/desk"), "Sign out").path == "/desk/sign-in"
+        assert not browsing.client.cookies
+        browsing.client.cookies.update(cookie)  # somebody who has kept it
+        assert browsing.open("/desk").path == "/desk/sign-in"
+    with signed_in(service, key["secret"]) as browsing:
+        assert admin.delete(f"/v1/keys/{key['id']}").status_code < 300
+        assert browsing.open("/desk").path == "/desk/sign-in"
+
+
+def test_the_cookie_is_for_this_service_alone(service: Service) -> None:
+    with httpx.Client(base_url=service.url) as client:
+        answer = client.post("/desk/sign-in", data={"key": ADMIN_KEY})
+        said = answer.headers["set-cookie"].lower()
+        assert {"httponly", "samesite=strict", "path=/"} <= set(said.split("; "))
+        assert ADMIN_KEY not in said
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "none"])
+def test_what_another_site_sends_is_refused(service: Service, chief: Browsing, site: str) -> None:
+    with httpx.Client(base_url=service.url, cookies=chief.client.cookies) as client:
+        for headers in ({"Sec-Fetch-Site": site}, {"Origin": "https://elsewhere.example"}):
+            sent = client.post("/desk/sign-out", headers=headers)
+            assert sent.status_code == 403
+            assert Page(sent).alerts() == ["The form was sent from another site."]
+    assert chief.open("/desk").path == "/desk"
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    ["https://elsewhere.example", "//elsewhere.example", "/desk//x", "/v1/keys", "/desk/a\nb"],
+)
+def test_signing_in_leads_to_the_desk_and_nowhere_else(service: Service, wanted: str) -> None:
+    with httpx.Client(base_url=service.url) as client:
+        answer = client.post("/desk/sign-in", data={"key": ADMIN_KEY, "next": wanted})
+        assert answer.headers["location"] == "/desk"
+
+
+def test_a_page_loads_our_own_files_and_nothing_else(chief: Browsing) -> None:
+    page = chief.open("/desk")
+    policy = page.answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    assert page.answer.headers["cache-control"] == "no-store"
+    assert not page.tree.xpath("//*[@style]|//style|//script[not(@src)]|//@onclick")
+    for address in page.tree.xpath("//link/@href|//script/@src"):
+        sent = chief.client.get(address)
+        assert sent.status_code == 200, address
+        assert "immutable" in sent.headers["cache-control"]
+    assert chief.client.get("/desk/static/000000000000/desk.css").status_code == 404
+
+
+def test_where_nothing_is_a_page_says_so(chief: Browsing) -> None:
+    assert chief.open("/desk/").path == "/desk"
+    page = chief.open("/desk/nowhere", status=404)
+    assert page.alerts()
+    assert page.links()["Back to the desk"] == "/desk"
+
+
+def test_too_large_a_form_is_refused(service: Service) -> None:
+    with httpx.Client(base_url=service.url) as client:
+        sent = client.post("/desk/sign-in", data={"key": "x" * 2**20})
+        assert sent.status_code == 413
+        assert client.post("/desk/sign-in", json={"key": ADMIN_KEY}).status_code == 415
