@@ -20,6 +20,7 @@ from app.api.endpoints import (
     previews,
     releases,
     reviews,
+    scripts,
 )
 from app.api.pages import documents, problems, reference
 
@@ -31,6 +32,7 @@ ROUTERS = (
     previews.router,
     dry_runs.router,
     derivations.router,
+    scripts.router,
     reviews.router,
     ledger.router,
     keys.router,

@@ -10,6 +10,7 @@ from app.cli.ledger import audit, ledger
 from app.cli.pauses import pauses
 from app.cli.remote import datasets, keys, releases
 from app.cli.running import backup, demo, migrate, serve, worker
+from app.cli.scripts import datasets_script, releases_script
 
 
 @click.group(
@@ -26,6 +27,13 @@ _REMOTE = (keys, pauses, datasets, releases)
 for command in (*_RUNNING, *_REMOTE):
     main.add_command(command)
 
-for command in (datasets_upload, datasets_draft, datasets_check, datasets_synthetic):
+for command in (
+    datasets_upload,
+    datasets_draft,
+    datasets_check,
+    datasets_synthetic,
+    datasets_script,
+):
     datasets.add_command(command)
-releases.add_command(releases_dry_run)
+for command in (releases_dry_run, releases_script):
+    releases.add_command(command)

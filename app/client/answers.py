@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 from app.client.errors import ClientError
 from app.client.summary import summary_of
-from app.client.tables import Row, frame_of, html_of, rows_of
+from app.client.tables import Row, frame_of, html_of, lines_of, rows_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +101,11 @@ class Numbers(Answer):
             pandas is not installed.
         """
         return frame_of(self.rows())
+
+    def to_text(self) -> str:
+        """Return :meth:`rows` as lines of aligned columns; no text where there are no numbers."""
+        rows = self.rows()
+        return "\n".join(lines_of(rows)) if rows else ""
 
     def summary(self) -> str:
         """Return estimates, standard errors and intervals as a table, as R prints one."""

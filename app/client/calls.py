@@ -31,7 +31,7 @@ from app.client.models import (
 )
 from app.client.progress import OnWait
 from app.client.questions import Amount, Question, amount, question
-from app.client.releasing import dry_running, previewing, release_in, releasing
+from app.client.releasing import dry_running, previewing, release_in, releasing, scripting
 from app.client.steps import Call, Line, Listing, Pages, Steps
 
 D = TypeVar("D", bound=Facts)
@@ -268,6 +268,12 @@ class Calls(Generic[D]):
     def released(self, release: str) -> Steps[Release]:
         """Return one release by its id."""
         return release_in((yield from self.line.read(_at(release))))
+
+    @Call
+    def script(self, release: Release | str, *, language: str = "python") -> Steps[str]:
+        """Return a release as a program: ``python``, ``r`` or a Jupyter ``notebook``; free."""
+        name = release.id if isinstance(release, Release) else release
+        return (yield from scripting(self.line, name, language))
 
     # Reviews
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.client.answers import Answer
-from app.client.models import Budget, Preview, Release
+from app.client.models import Budget, DryRun, Preview, Release
 from app.client.progress import OnWait
 from app.client.questions import (
     Amount,
@@ -20,7 +20,7 @@ from app.client.questions import (
     parted,
     question,
 )
-from app.client.releasing import previewing, releasing
+from app.client.releasing import dry_running, previewing, question_scripting, releasing
 from app.client.steps import Awaiting, Blocking, Call, Line, Steps
 from app.client.tables import html_of
 
@@ -117,6 +117,45 @@ class Asked(Facts):
         steps = releasing(self._line, self.id, body, key=key, wait=wait, on_wait=on_wait)
         return (yield from steps)
 
+    @Call
+    def dry_run(
+        self,
+        /,
+        statistic: Question | str,
+        *,
+        epsilon: Amount,
+        mechanism: str = "auto",
+        norm: str = "auto",
+        **fields: object,
+    ) -> Steps[DryRun]:
+        """Ask the same of synthetic rows; free, and in the shape of a release.
+
+        >>> wages.dry_run("mean", columns=["income"], by=["sex"], epsilon="0.5")  # doctest: +SKIP
+        """
+        asked, beside = parted(statistic, fields)
+        body = {**question(asked, epsilon, mechanism, norm), **beside}
+        return (yield from dry_running(self._line, self.id, body))
+
+    @Call
+    def script(
+        self,
+        /,
+        statistic: Question | str,
+        *,
+        epsilon: Amount,
+        mechanism: str = "auto",
+        norm: str = "auto",
+        language: str = "python",
+        **fields: object,
+    ) -> Steps[str]:
+        """Return a question as a program: ``python``, ``r`` or a Jupyter ``notebook``; free.
+
+        :meth:`ReleaseDesk.script` is for a release that there is.
+        """
+        asked, beside = parted(statistic, fields)
+        body = {**question(asked, epsilon, mechanism, norm), **beside}
+        return (yield from question_scripting(self._line, self.id, body, language))
+
     # A method for each statistic
 
     @Call
@@ -203,6 +242,24 @@ class Asked(Facts):
     ) -> Steps[Release]:
         """Release how the odds of yes or no depend on columns."""
         return (yield from self._asked("logistic_regression", epsilon, fields, formula=formula))
+
+    @Call
+    def stack(
+        self,
+        /,
+        *parts: Question,
+        shares: Sequence[int] | None = None,
+        epsilon: Amount,
+        **fields: Any,
+    ) -> Steps[Release]:
+        """Release several statistics at once, for one epsilon that ``shares`` divide: evenly.
+
+        >>> wages.stack({"kind": "count"}, means, shares=[1, 3], epsilon="1")  # doctest: +SKIP
+        """
+        weights = [1] * len(parts) if shares is None else shares
+        both = zip(parts, weights, strict=True)
+        own = [{"statistic": dict(part), "share": share} for part, share in both]
+        return (yield from self._asked("stack", epsilon, fields, parts=own))
 
     def _asked(
         self, kind: str, epsilon: Amount, fields: Mapping[str, Any], **own: object

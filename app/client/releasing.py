@@ -34,6 +34,21 @@ def dry_running(line: Line, dataset: str, body: Mapping[str, object]) -> Steps[D
     return DryRun.model_validate_json(response.content)
 
 
+def scripting(line: Line, release: str, language: str) -> Steps[str]:
+    """Ask for a release as a program."""
+    response = yield from line.read(f"/v1/releases/{release}/script", params={"language": language})
+    return str(response.text)
+
+
+def question_scripting(
+    line: Line, dataset: str, body: Mapping[str, object], language: str
+) -> Steps[str]:
+    """Ask for a question as a program."""
+    path, params = f"/v1/datasets/{dataset}/scripts", {"language": language}
+    response = yield from line.repeatable("POST", path, json=body, params=params)
+    return str(response.text)
+
+
 def releasing(
     line: Line,
     dataset: str,

@@ -40,6 +40,7 @@ from app.services.releases.public_moments import PublicMoments
 from app.services.releases.receipts import Receipts
 from app.services.releases.releases import ReleaseService
 from app.services.releases.reviews import ReviewService
+from app.services.scripts.scripts import ScriptService
 from app.settings import Settings
 from app.store import Store, StoreError, new_id
 from app.uploads.intake import Intake, Storing
@@ -94,6 +95,7 @@ class Services:
     reviews: ReviewService
     sessions: SessionService
     """Of browsers at the desk."""
+    scripts: ScriptService
     unfinished: UnfinishedUploads
 
 
@@ -139,6 +141,7 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         receipts=drawing.receipts,
         releases=releases,
         sessions=SessionService(store, keys),
+        scripts=ScriptService(datasets, releases),
         unfinished=data.unfinished,
         reviews=ReviewService(
             store=store,

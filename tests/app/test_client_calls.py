@@ -203,6 +203,19 @@ def test_every_statistic_is_a_method_of_a_data_set(kind: str) -> None:
     assert method.__doc__, "help() tells of it"
 
 
+def test_a_stack_divides_one_price_evenly_or_by_shares() -> None:
+    service = Service()
+    with ReleaseDesk("http://desk", transport=httpx.MockTransport(service)) as desk:
+        wages = desk.dataset("ds_1")
+        wages.stack(MEAN, {"kind": "count"}, epsilon="1")
+        wages.stack(MEAN, {"kind": "count"}, shares=[3, 1], epsilon="1")
+        with pytest.raises(ValueError, match="shorter"):
+            wages.stack(MEAN, {"kind": "count"}, shares=[3], epsilon="1")
+    parts = [body["statistic"]["parts"] for body in service.bodies]
+    assert [[part["share"] for part in each] for each in parts] == [[1, 1], [3, 1]]
+    assert [part["statistic"]["kind"] for part in parts[0]] == ["mean", "count"]
+
+
 def test_fields_that_are_not_given_are_left_to_the_service() -> None:
     service = Service()
     with ReleaseDesk("http://desk", transport=httpx.MockTransport(service)) as desk:

@@ -137,6 +137,7 @@ def documented() -> set[tuple[str, str, int]]:
 READ_ONLY = {
     ("POST", "/v1/datasets/{dataset}/dry-runs", 200),
     ("POST", "/v1/datasets/{dataset}/previews", 200),
+    ("POST", "/v1/datasets/{dataset}/scripts", 200),
     ("POST", "/v1/ledger/receipts", 200),
     ("POST", "/v1/releases/{release}/derivations", 200),
 }
@@ -205,7 +206,7 @@ def ask_about_data(admin: httpx.Client, answers: Answers) -> None:
     again = ask(admin, name, {"kind": "moments", "columns": ["income", "food"]}, key="moments")
     note(again, 201, stored(moments))
     question = {"statistic": MEAN, "epsilon": "1"}
-    for free in ("previews", "dry-runs"):
+    for free in ("previews", "dry-runs", "scripts?language=notebook"):
         note(admin.post(f"{path}/{free}", json=question), 200)
     note(send_raw(admin, "/v1/ledger/receipts", moments.content), 200)
     derived = {"statistic": {"kind": "mean", "columns": ["income"]}}

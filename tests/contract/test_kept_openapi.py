@@ -73,6 +73,8 @@ ADDED = (
     # releases of rows that nobody gave
     r"/components/schemas/DryRun(Answer|Request)",
     r"/paths//v1/datasets/\{dataset\}/dry-runs(/rows)?",
+    # releases and questions as programs
+    r"/paths//v1/(datasets/\{dataset\}/scripts|releases/\{release\}/script)",
     # what may be asked of a data set that has just been made
     r"/paths//v1/datasets/post/responses/201/links",
     # files as they are: types, spellings, markers, and how one was read

@@ -148,6 +148,12 @@ class PreviewRequest(ReleaseRequest):
     assume: AssumeSpec = Field(default=AssumeSpec(), examples=[{"rows": 1000}])
     """The population in which errors are expected; its defaults are public, and shown."""
 
+    @property
+    def assumed(self) -> dict[str, object]:
+        """Return what was said beyond a release, as JSON has it."""
+        beyond = PreviewRequest.model_fields.keys() - ReleaseRequest.model_fields.keys()
+        return self.model_dump(mode="json", include=beyond, exclude_unset=True)
+
 
 class DeriveSpec(Request):
     """A column computed from others of its row, with narrower bounds than follow from them."""
