@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
+from zlib import crc32
 
 from markupsafe import Markup, escape
 
 _DIGITS = 5
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
+_OTHERS = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 
 
 def number(value: float | str | None) -> str:
@@ -48,5 +52,21 @@ def moment(at: str | None) -> Markup:
     return Markup('<time datetime="{}Z">{}</time>').format(escape(second), escape(shown))
 
 
-FILTERS: Mapping[str, Callable[..., Any]] = {"number": number, "words": words, "moment": moment}
+def ident(name: str) -> str:
+    """Return the id of an element that has to do with a name, whatever letters that has.
+
+    >>> ident("epsilon"), ident("age lower")
+    ('epsilon', 'age-lower-9e4a14ad')
+    """
+    if _PLAIN.fullmatch(name):
+        return name
+    return f"{_OTHERS.sub('-', name).strip('-')}-{crc32(name.encode()):08x}"
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "ident": ident,
+    "moment": moment,
+    "number": number,
+    "words": words,
+}
 """What templates may write after a bar."""
