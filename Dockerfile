@@ -1,32 +1,49 @@
-# Two stages: the first has the resolver's hashes and the build tools, the second only what runs.
-# Both begin from one image, named by its digest: docs/operations.md says how to take a newer one.
+# Three stages, of which the last alone is the image. Two begin from one image, named by its digest:
+# docs/operations.md says how to take a newer one.
 
 FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea AS build
+RUN apt-get update --quiet --quiet \
+    && apt-get install --quiet --quiet --yes --no-install-recommends binutils
 WORKDIR /src
 # Every file is checked against a hash of requirements.lock as it arrives. What is installed later
 # comes from this directory alone, so it is pinned to the same hashes, development tools left out.
 COPY requirements.lock ./
-RUN python -m pip download --quiet --no-cache-dir --require-hashes --no-deps \
+RUN python -m venv /tools \
+    && /tools/bin/python -m pip download --quiet --no-cache-dir --require-hashes --no-deps \
         --requirement requirements.lock --dest /wheels
 COPY pyproject.toml README.md LICENSE ./
 COPY app ./app
 COPY docs ./docs
 COPY mechanisms ./mechanisms
 COPY migrations ./migrations
-RUN python -m venv /tools \
-    && /tools/bin/python -m pip install --quiet --no-index --upgrade --find-links /wheels setuptools \
+RUN /tools/bin/python -m pip install --quiet --no-index --upgrade --find-links /wheels setuptools \
     && /tools/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --no-index \
         --wheel-dir /dist . \
     && python -m venv --without-pip /opt/release-desk \
-    && python -m pip --python /opt/release-desk/bin/python install --quiet --no-index \
-        --find-links /wheels --compile /dist/*.whl
+    && /tools/bin/python -m pip --python /opt/release-desk/bin/python install --quiet --no-index \
+        --find-links /wheels --no-compile /dist/*.whl
+# No tests of other people's packages, and no debugging symbols. Libraries in *.libs were edited
+# after they were linked, and would not load any more.
+RUN find /opt/release-desk -depth -type d -name tests -exec rm -r {} + \
+    && find /opt/release-desk -name '*.so' ! -path '*.libs/*' -exec strip --strip-unneeded {} +
+# A whole trip, which also writes the bytecode of the modules that are used, and of no others: on a
+# read-only root none can be written later.
+RUN /opt/release-desk/bin/release-desk demo --once > /dev/null
 
-FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea
+FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea AS slim
+COPY --from=build /opt/release-desk /opt/release-desk
+RUN install -d -o 10001 -g 10001 -m 0700 /data /anchor \
+    && rm -rf /usr/share/doc /usr/share/locale /usr/share/man /usr/share/python-wheels \
+        /usr/local/lib/python3*/ensurepip /usr/local/lib/python3*/site-packages \
+        /usr/local/bin/pip* /var/cache/* /var/lib/apt/lists/* /var/log/*
+
+# From nothing: what was removed above is in no layer of the image.
+FROM scratch
 LABEL org.opencontainers.image.title="Release Desk" \
       org.opencontainers.image.licenses="MIT"
-COPY --from=build /opt/release-desk /opt/release-desk
-RUN install -d -o 10001 -g 10001 -m 0700 /data /anchor
-ENV PATH=/opt/release-desk/bin:$PATH \
+COPY --from=slim / /
+ENV LANG=C.UTF-8 \
+    PATH=/opt/release-desk/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     RELEASE_DESK_DATA_DIR=/data \

@@ -9,8 +9,6 @@ the hashes they are pinned by were checked when it was made.
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import shutil
 import signal
 import site
@@ -27,16 +25,10 @@ from typing import Any
 
 import httpx
 import pytest
-import yaml
-from sqlalchemy.engine import make_url
 
-from app.cli.running import serve
-from app.store.anchor.database import DatabaseAnchor
-from app.store.database.engines import is_shared
+from tests.deploy.recipes import ROOT, image, let_through
 from tests.e2e.live import ADMIN_KEY, free_port, release_mean, upload
 
-ROOT = Path(__file__).parent.parent.parent
-DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 OTHER_USER = 65534
 
 pytestmark = pytest.mark.slow
@@ -46,13 +38,6 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def let_through() -> list[str]:
-    """Return the names of the project's top that reach the image's build."""
-    rules = (ROOT / ".dockerignore").read_text("utf-8").split()
-    assert rules[0] == "*"
-    return [rule.removeprefix("!") for rule in rules if rule.startswith("!")]
 
 
 @dataclass(frozen=True)
@@ -217,9 +202,7 @@ def exercise(installed: Installed, data: Path, user: int | None) -> None:
 
 def health(port: int) -> subprocess.CompletedProcess[str]:
     """Run the image's HEALTHCHECK against a port of this machine."""
-    found = re.search(r"^HEALTHCHECK.*?CMD (\[.*?\])$", DOCKERFILE, re.MULTILINE | re.DOTALL)
-    assert found
-    command = [part.replace(":8000", f":{port}") for part in yaml.safe_load(found[1])]
+    command = [part.replace(":8000", f":{port}") for part in image().health]
     assert command[0] == "python"
     return subprocess.run(
         [sys.executable, *command[1:]], capture_output=True, text=True, check=False
@@ -266,124 +249,3 @@ def test_the_tree_is_left_as_it_was(installed: Installed, data: Path) -> None:
     before = listing()
     exercise(installed, data, None)
     assert listing() == before
-
-
-# The files themselves
-
-
-def stages() -> list[list[str]]:
-    """Return each stage of the Dockerfile as logical lines without comments."""
-    kept = "\n".join(line for line in DOCKERFILE.splitlines() if not line.startswith("#"))
-    lines = [line for line in re.sub(r"\\\n\s*", "", kept).splitlines() if line]
-    starts = [index for index, line in enumerate(lines) if line.startswith("FROM")]
-    return [lines[a:b] for a, b in zip(starts, [*starts[1:], None], strict=True)]
-
-
-def instruction(stage: list[str], name: str) -> str:
-    (found,) = [line for line in stage if line.startswith(f"{name} ")]
-    return found.removeprefix(f"{name} ")
-
-
-def test_the_final_stage_only_runs() -> None:
-    build, final = stages()
-    assert re.fullmatch(r"\d+:\d+", instruction(final, "USER"))
-    assert "slim" in instruction(final, "FROM")
-    for name in ("ENTRYPOINT", "CMD"):
-        assert isinstance(yaml.safe_load(instruction(final, name)), list), "exec form"
-    text = "\n".join(final)
-    for tool in ("pip", "gcc", "apt-get", "curl", "wget", "build-essential"):
-        assert tool not in shlex.split(
-            re.sub(r"[\[\],]", " ", text.replace('"', " ").replace("'", " "))
-        )
-    assert instruction(final, "VOLUME") == '["/data", "/anchor"]'
-    assert "HEALTHCHECK" in text
-    assert "--require-hashes" in "\n".join(build)
-    copied = {name for line in build if line.startswith("COPY ") for name in line.split()[1:-1]}
-    assert copied == set(let_through())
-
-
-def compose_file() -> Any:
-    return yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
-
-
-def test_every_image_is_named_by_its_digest() -> None:
-    named = [instruction(stage, "FROM").split()[0] for stage in stages()]
-    named += [
-        service["image"]
-        for service in compose_file()["services"].values()
-        if "build" not in service
-    ]
-    assert len(named) == 4
-    for image in named:
-        assert re.fullmatch(r"[a-z]+:[\w.-]+@sha256:[0-9a-f]{64}", image)
-    assert "syntax=" not in DOCKERFILE, "that would be an image too"
-
-
-@pytest.mark.parametrize("name", compose_file()["services"])
-def test_compose_bounds_files_memory_and_processes(name: str) -> None:
-    service = compose_file()["services"][name]
-    assert service["ulimits"]["nofile"]["soft"] == service["ulimits"]["nofile"]["hard"] >= 16_384
-    assert re.fullmatch(r"\d+g", service["mem_limit"])
-    assert 256 <= service["pids_limit"] <= 4_096
-
-
-@pytest.mark.parametrize("name", ["release-desk", "release-desk-postgres"])
-def test_compose_gives_away_nothing(name: str) -> None:
-    compose = compose_file()
-    service = compose["services"][name]
-    assert service["read_only"] is True
-    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
-    assert service["cap_drop"] == ["ALL"]
-    mounts = dict(volume.split(":") for volume in service["volumes"])
-    places = ["/data"] if name.endswith("postgres") else ["/anchor", "/data"]
-    assert sorted(mounts.values()) == places, "on PostgreSQL the anchor is in a database"
-    assert mounts.keys() <= compose["volumes"].keys()
-    assert set(places) <= set(yaml.safe_load(instruction(stages()[1], "VOLUME")))
-    assert service["user"] == instruction(stages()[1], "USER")
-    environment = {
-        f"RELEASE_DESK_{setting}_FILE": f"/run/secrets/{secret}"
-        for setting, secret in (
-            ("BOOTSTRAP_KEY", "admin_key"),
-            ("ANCHOR_URL", "anchor_url"),
-            ("DATABASE_URL", "database_url"),
-        )
-        if secret in service["secrets"]
-    }
-    assert service["environment"] == environment
-    ignored = (ROOT / ".gitignore").read_text("utf-8").split()
-    for each in compose["secrets"].values():
-        assert each["file"].removeprefix(".") in ignored
-
-
-def test_compose_can_serve_from_postgresql() -> None:
-    compose = compose_file()
-    names = ("postgres", "postgres-anchor")
-    desk, *servers = (compose["services"][name] for name in ("release-desk-postgres", *names))
-    assert desk["depends_on"] == {name: {"condition": "service_healthy"} for name in names}
-    for server in servers:
-        assert desk["profiles"] == server["profiles"] == ["postgres"]
-        assert "ports" not in server, "only the desk speaks to it"
-        assert "pg_isready" in server["healthcheck"]["test"]
-        assert "POSTGRES_PASSWORD" not in server["environment"]
-    one, other = (server["volumes"][0].split(":")[0] for server in servers)
-    assert one != other, "what restores the ledger leaves the anchor as it is"
-    command = serve.make_context("serve", desk["command"][1:])
-    assert desk["command"][0] == "serve"
-    assert command.params["workers"] > 1
-    for service in (desk, *servers):
-        for volume in service["volumes"]:
-            assert volume.split(":")[0] in compose["volumes"]
-        assert set(service["secrets"]) <= compose["secrets"].keys()
-    # What the comment says to put into the files are addresses that the settings take.
-    lines = [x for x in (ROOT / "docker-compose.yml").read_text().splitlines() if "echo" in x]
-    for line, name, server in zip(lines, names, servers, strict=True):
-        url = make_url(shlex.split(line.lstrip("# "))[1])
-        assert is_shared(url.render_as_string(hide_password=False))
-        assert (url.host, url.username, url.database) == (
-            name,
-            server["environment"]["POSTGRES_USER"],
-            server["environment"]["POSTGRES_DB"],
-        )
-    ledger, anchor = (re.sub(r"\$\(.*\)", "word", shlex.split(x.lstrip("# "))[1]) for x in lines)
-    assert make_url(ledger).host != make_url(anchor).host
-    assert DatabaseAnchor(anchor).place == "database"

@@ -1,0 +1,1 @@
+"""What an operator is given: image, compose file, Kubernetes folder, systemd unit."""
