@@ -200,8 +200,8 @@ def after_make(line: str) -> list[str]:
 def test_docker_commands_fit_the_files() -> None:
     lines = [line for line in shell_lines() if line.startswith("docker")]
     assert set(lines) == {
-        "docker compose up --build",
-        "docker compose --profile postgres up --build release-desk-postgres",
+        "docker compose up",
+        "docker compose --profile postgres up release-desk-postgres",
     }
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
     assert [name for name in services if "profiles" not in services[name]] == ["release-desk"]
