@@ -59,7 +59,8 @@ class Case:
         """Draw the audited number from a data set."""
         plan, randomness = self.plan(str(epsilon), data.rows), seeded_randomness(seed)
         return [
-            self.proof.reading(plan.draw(data, randomness).value) for _ in range(self.proof.draws)
+            self.proof.reading(plan.draw(data, randomness).value)
+            for _ in range(self.proof.draws_under(self.adjacency))
         ]
 
 
