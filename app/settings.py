@@ -300,6 +300,12 @@ class Settings(BaseSettings):
         "`https://notes.example.org` with commas between them, or `*` for every site. By default "
         "none may. No cookies are sent along: a page needs a key of its own.",
     )
+    public_url: str = Field(
+        default="",
+        pattern=r"^(https?://[^\s/?#]+(/[^\s?#]*[^\s?#/])?)?$",
+        description="Where people reach the service, such as `https://numbers.example.org`, for "
+        "the addresses in citations and feeds. By default, where a request says that it came to.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="warning",
         description="Least severe line in the log; at `info` there is one line per request.",

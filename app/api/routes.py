@@ -12,17 +12,19 @@ from app.api.endpoints import (
     datasets,
     derivations,
     dry_runs,
+    exports,
     health,
     keys,
     ledger,
     metrics,
     pauses,
     previews,
+    publications,
     releases,
     reviews,
     scripts,
 )
-from app.api.pages import documents, problems, reference
+from app.api.pages import documents, problems, public, reference
 
 ROUTERS = (
     releases.direct,  # first, because it is asked most
@@ -34,6 +36,8 @@ ROUTERS = (
     derivations.router,
     scripts.router,
     reviews.router,
+    publications.router,
+    exports.router,
     ledger.router,
     keys.router,
     pauses.router,
@@ -43,4 +47,5 @@ ROUTERS = (
     reference.router,  # before the documents, which answer for all of /docs
     documents.router,
     problems.router,
+    public.router,
 )

@@ -8,6 +8,12 @@ from app.cli.dry_runs import datasets_synthetic, releases_dry_run
 from app.cli.files import datasets_check, datasets_draft, datasets_upload
 from app.cli.ledger import audit, ledger
 from app.cli.pauses import pauses
+from app.cli.publishing import (
+    datasets_export,
+    releases_publication,
+    releases_publish,
+    releases_unpublish,
+)
 from app.cli.remote import datasets, keys, releases
 from app.cli.running import backup, demo, migrate, serve, worker
 from app.cli.scripts import datasets_script, releases_script
@@ -35,5 +41,12 @@ for command in (
     datasets_script,
 ):
     datasets.add_command(command)
-for command in (releases_dry_run, releases_script):
+datasets.add_command(datasets_export)
+for command in (
+    releases_dry_run,
+    releases_script,
+    releases_publish,
+    releases_unpublish,
+    releases_publication,
+):
     releases.add_command(command)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from app.client.answers import members_of
 from app.client.datasets import Facts, named
 from app.client.errors import ProblemError
 from app.client.models import (
@@ -25,11 +26,13 @@ from app.client.models import (
     Key,
     Pause,
     Preview,
+    Publication,
     ReceiptCheck,
     Release,
     Verification,
 )
 from app.client.progress import OnWait
+from app.client.publishing import publishing
 from app.client.questions import Amount, Question, amount, question
 from app.client.releasing import dry_running, previewing, release_in, releasing, scripting
 from app.client.steps import Call, Line, Listing, Pages, Steps
@@ -298,6 +301,35 @@ class Calls(Generic[D]):
     def withdraw(self, release: Release | str) -> Steps[Release]:
         """Withdraw a release of one's own that awaits a review."""
         return release_in((yield from self.line.repeatable("POST", f"{_at(release)}/withdrawal")))
+
+    # Publication
+
+    @Call
+    def publish(self, release: Release | str, *, reason: str) -> Steps[Publication]:
+        """Make a release readable without a key, at the publication's ``address`` (curators)."""
+        return (yield from publishing(self.line, _at(release), reason))
+
+    @Call
+    def unpublish(self, release: Release | str, *, note: str) -> Steps[Publication]:
+        """Withdraw a release from the public, for good; its address tells why (curators)."""
+        body, path = {"note": note}, f"{_at(release)}/publication/withdrawal"
+        response = yield from self.line.repeatable("POST", path, json=body)
+        return Publication.model_validate_json(response.content)
+
+    @Call
+    def publication(self, release: Release | str) -> Steps[Publication]:
+        """Return who made a release public, and who withdrew it."""
+        response = yield from self.line.read(f"{_at(release)}/publication")
+        return Publication.model_validate_json(response.content)
+
+    @Call
+    def export(self, dataset: Facts | str, form: str) -> Steps[dict[str, Any]]:
+        """Return what is public of a data set, as a catalogue reads it.
+
+        ``form``: ``registry`` (Deployments Registry), ``datacite`` or ``croissant``.
+        """
+        response = yield from self.line.read(f"{_of(dataset)}/exports/{form}")
+        return members_of(response.content)
 
     # The ledger
 

@@ -117,6 +117,24 @@ class Release(Numbers):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Publication(Answer):
+    """A release that is public (``status``: ``published``), or was (``withdrawn``).
+
+    ``address`` is the path of its page; with ``.json`` or ``.csv`` at its end, that form.
+    """
+
+    release: str
+    status: str
+    address: str
+    reason: str
+    published_by: str
+    published_at: str
+    withdrawn_by: str | None = None
+    withdrawn_at: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt(Answer):
     """What a receipt says: this ledger charged for this answer in this entry.
 

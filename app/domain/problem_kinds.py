@@ -258,6 +258,47 @@ KINDS = (
         "Read the release: its `status` says what became of it.",
     ),
     ProblemKind(
+        "not-released",
+        409,
+        "The release has no result to publish",
+        "Only a release that has its result, and whose moment has come, can be made public.",
+        "Wait until its `status` is `released`. One that ended in another way has no result.",
+    ),
+    ProblemKind(
+        "already-published",
+        409,
+        "The release is public already",
+        "Somebody has published it before, and for another reason. Nothing was changed.",
+        "Read who did, when and why at the release's `publication`.",
+    ),
+    ProblemKind(
+        "not-published",
+        409,
+        "The release is not public",
+        "It has never been published, so there is nothing to withdraw.",
+        "Check the id, or publish it first.",
+    ),
+    ProblemKind(
+        "publication-withdrawn",
+        409,
+        "The publication was withdrawn",
+        "The release was public and has been withdrawn. What was withdrawn stays so, because its "
+        "address says since when and why. Nothing was changed.",
+        "Ask the question anew and publish the new release.",
+    ),
+    ProblemKind(
+        "withdrawn",
+        410,
+        "This publication was withdrawn",
+        "A curator has withdrawn this release from the public. Its numbers are no longer shown.",
+        "Read `note`, which says why.",
+        {
+            "withdrawn_by": "the person who withdrew it",
+            "withdrawn_at": "when, in UTC",
+            "note": "why",
+        },
+    ),
+    ProblemKind(
         "plan-changed",
         409,
         "The release would be drawn otherwise than was reviewed",

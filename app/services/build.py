@@ -30,6 +30,7 @@ from app.services.plans.foresights import ForesightService
 from app.services.plans.lanes import CalculationQueue, Calculator
 from app.services.plans.plans import PlanService
 from app.services.plans.previews import PreviewService
+from app.services.publishing.publications import PublicationService
 from app.services.releases.charged_draws import ChargedDraws
 from app.services.releases.derivations import DerivationService
 from app.services.releases.draws import DrawService, SmallDrawProcess
@@ -85,6 +86,7 @@ class Services:
     keys: KeyService
     lease: Lease
     pauses: PauseService
+    publications: PublicationService
     previews: PreviewService
     dry_runs: DryRunService
     reading: CalculationQueue
@@ -134,6 +136,7 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         keys=keys,
         lease=Lease(store, worker, lease_ms=int(1000 * settings.worker_lease_s)),
         pauses=PauseService(store, drawing.jobs),
+        publications=PublicationService(store, datasets, releases),
         previews=PreviewService(datasets, plans, drawing.foresights),
         dry_runs=DryRunService(datasets, plans),
         reading=CalculationQueue(processes.calculator, most=settings.max_waiting_plans),

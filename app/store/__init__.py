@@ -22,6 +22,7 @@ refused; a PostgreSQL database may be open in many processes (``store.shared``):
         r.datasets.get(id) / .by_name(name) / .list(before=number, limit=)
         r.keys.get(id) / .by_secret_hash(hash) / .list(before=number, limit=) / .count()
         r.pauses.list(after=number, limit=) / .get(what, name)
+        r.publications.get(release) / .list(wanted, before=number, limit=)   what is public
         r.verify()                                    -> Verification of this snapshot
 
 *Writing*: hand the writer a function of the unit of work. It runs in the writer
@@ -55,6 +56,7 @@ effects. A full queue refuses with the problem ``busy``::
     u.pauses.pause(what, name, principal=, reason=) -> PauseRecord; .resume(what, name, ...)
     u.sessions.begin(record) / .see(token, at_s=) / .end(token)   of browsers; no entry
     u.forms.claim(person, form, at_s=) / .done(..., location=) / .forget(...)   sent once
+    u.publications.publish(release=, dataset=, ...) / .withdraw(release, principal=, note=)
     u.accounts.system_entry(kind, principal=, fingerprint=, note=)   -> Entry on account 0
 
 All amounts are integers of the account's unit: 1e-9 epsilon, or 1e-12 rho in zCDP. ``u``

@@ -24,6 +24,7 @@ from app.store.ledger.releases import ReleasesWriter
 from app.store.ledger.reviews import Reviews, ReviewsWriter
 from app.store.ledger.uploads import Uploads, UploadsWriter
 from app.store.ledger.workers import WorkersWriter
+from app.store.publishing.publications import Publications, PublicationsWriter
 from app.store.seals import seal
 from app.store.verification.verify import Verification, verify
 
@@ -38,6 +39,7 @@ class Reader:
         "entries",
         "keys",
         "pauses",
+        "publications",
         "releases",
         "reviews",
         "sessions",
@@ -51,6 +53,7 @@ class Reader:
         self.entries = Entries(connection)
         self.keys = Keys(connection)
         self.pauses = Pauses(connection)
+        self.publications = Publications(connection)
         self.releases = Releases(connection)
         self.reviews = Reviews(connection)
         self.sessions = Sessions(connection)
@@ -72,6 +75,7 @@ class UnitOfWork:
         "forms",
         "keys",
         "pauses",
+        "publications",
         "rates",
         "releases",
         "reviews",
@@ -87,6 +91,7 @@ class UnitOfWork:
         self.datasets = DatasetsWriter(connection, self.accounts)
         self.keys = KeysWriter(connection, self.accounts)
         self.pauses = PausesWriter(connection, self.accounts)
+        self.publications = PublicationsWriter(connection, self.accounts)
         self.releases = ReleasesWriter(connection, self.accounts)
         self.reviews = ReviewsWriter(connection, self.entries, self.accounts, self.releases)
         self.uploads = UploadsWriter(connection)

@@ -45,6 +45,8 @@ NOT_THE_LEDGER = {
     # in which order caps and pauses are listed
     "cap": {"number"},
     "pause": {"number"},
+    # and what is public, with what a search finds it by
+    "publication": {"number", "kinds", "words"},
 }
 ANSWER = b'{"id":"rel","value":{"income":%d}}'
 
@@ -66,11 +68,22 @@ def reserve(ledger: Ledger, idem: str) -> str:
     ).id  # fmt: skip
 
 
+def publish(ledger: Ledger, release: str) -> None:
+    ledger.store.write(
+        lambda u: u.publications.publish(
+            release=release, dataset=ledger.dataset, kinds=["mean"], words="mean", content="a" * 64,
+            principal="person_cleo", reason="a table",
+        )
+    )  # fmt: skip
+
+
 def everything(ledger: Ledger) -> None:
     """Leave one of everything that a ledger can hold."""
     write = ledger.store.write
-    for number in range(5):
-        done(ledger, f"done {number}")
+    releases = [done(ledger, f"done {number}") for number in range(5)]
+    for release in releases[:2]:
+        publish(ledger, release)
+    write(lambda u: u.publications.withdraw(releases[0], principal="person_cleo", note="a mistake"))
     ledger.debit("left", 4)
     void = ledger.debit("void", 1)
     write(lambda u: u.releases.begin_attempt(void.id))
@@ -349,6 +362,7 @@ def stripped(found: dict[str, list[tuple[object, ...]]]) -> dict[str, Any]:
     ledger["key_use"] = [row[:1] for row in found["key_use"]]
     for listed in ("cap", "pause"):
         ledger[listed] = [row[1:] for row in found[listed]]
+    ledger["publication"] = [row[1:4] + row[6:] for row in found["publication"]]
     # white space between the words of a statement means nothing to the database
     ledger["schema"] = [(*row[:-1], str(row[-1]).split()) for row in found["schema"]]
     for running in ("worker", "job", "turn"):

@@ -114,7 +114,7 @@ REFUSED_BY_SQLITE = [
 REFUSED_BY_POSTGRES = [
     "TRUNCATE entry, account, release, dataset CASCADE",
     "TRUNCATE ledger CASCADE",
-    "TRUNCATE release, job",
+    "TRUNCATE release, job, publication",
     (
         "INSERT INTO entry SELECT * FROM entry WHERE seq = 2"
         " ON CONFLICT ON CONSTRAINT pk_entry DO UPDATE SET amount = 0"

@@ -79,7 +79,8 @@ class World:
     def fill(self, case: Case) -> bool:
         """Put real things into a request's body and headers; return whether it has a body."""
         if _fits(case, ParameterLocation.HEADER):
-            fresh = {"Idempotency-Key": str(uuid4()), "If-Match": '"reserved"'}
+            seen = "*" if _name(case) == "publishRelease" else '"reserved"'
+            fresh = {"Idempotency-Key": str(uuid4()), "If-Match": seen}
             case.headers.update({name: fresh[name] for name in fresh if name in case.headers})
         if not isinstance(case.body, dict) or not _fits(case, ParameterLocation.BODY):
             return False
@@ -90,6 +91,9 @@ class World:
         fresh: dict[str, Callable[[], str]] = {
             "archiveDataset": lambda: str(upload(self.admin)["id"]),
             "decideOnRelease": lambda: self._waiting(self.analyst),
+            "getPublication": lambda: self._released(public=True),
+            "publishRelease": lambda: self._released(public=False),
+            "withdrawPublication": lambda: self._released(public=True),
             "revokeKey": lambda: str(make_key(self.admin, "analyst")["id"]),
             "withdrawRelease": lambda: self._waiting(self.admin),
         }
@@ -100,6 +104,15 @@ class World:
     def _waiting(self, asker: httpx.Client) -> str:
         """Return a release of somebody's that waits for a review."""
         return str(ask(asker, self.reviewed, MEAN, epsilon=EPSILON).json()["id"])
+
+    def _released(self, *, public: bool) -> str:
+        """Return a release that has its result, and is public or not."""
+        release = str(ask(self.admin, self.dataset, MEAN, epsilon=EPSILON).json()["id"])
+        if public:
+            reason, seen = {"reason": "to be read"}, {"If-Match": "*"}
+            path = f"/v1/releases/{release}/publication"
+            self.admin.post(path, json=reason, headers=seen).raise_for_status()
+        return release
 
     def _asked(self, case: Case, name: str, was: Any) -> Any:
         """Return what to ask a list for."""

@@ -75,8 +75,9 @@ def send(
     operation = (ROUTES[call].operation or {}) if call in ROUTES else {}
     content = operation.get("requestBody", {}).get("content", {})
     headers = {"Idempotency-Key": str(uuid4()), "Content-Type": "application/json"}
-    if any(each["name"] == "If-Match" for each in operation.get("parameters", ())):
-        headers["If-Match"] = '"reserved"'
+    for each in operation.get("parameters", ()):
+        if each["name"] == "If-Match":
+            headers["If-Match"] = example(each["schema"])
     if "multipart/form-data" in content:
         spec = content["multipart/form-data"]["schema"]["properties"]["spec"]
         return send_upload(client, rows, {**example(spec), "name": str(uuid4())})

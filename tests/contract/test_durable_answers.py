@@ -205,6 +205,16 @@ def ask_about_data(admin: httpx.Client, answers: Answers) -> None:
     note(moments, 201, stored(moments))
     again = ask(admin, name, {"kind": "moments", "columns": ["income", "food"]}, key="moments")
     note(again, 201, stored(moments))
+    public = f"/v1/releases/{moments.json()['id']}/publication"
+    for status in (201, 200):
+        note(
+            admin.post(public, json={"reason": "for all"}, headers={"If-Match": "*"}), status,
+            lambda r: r.publications.get(moments.json()["id"]) is not None,
+        )  # fmt: skip
+    note(
+        admin.post(f"{public}/withdrawal", json={"note": "a mistake"}), 200,
+        lambda r: getattr(r.publications.get(moments.json()["id"]), "note", None) == "a mistake",
+    )  # fmt: skip
     question = {"statistic": MEAN, "epsilon": "1"}
     for free in ("previews", "dry-runs", "scripts?language=notebook"):
         note(admin.post(f"{path}/{free}", json=question), 200)

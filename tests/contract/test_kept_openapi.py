@@ -47,6 +47,10 @@ ADDED = (
     # pauses of a person or a data set
     r"/components/schemas/(Page_)?(Set)?Pause(d|Answer_?|Request)",
     r"/paths//v1/pauses",
+    # what is public
+    r"/components/schemas/Publication\w*",
+    r"/paths//v1/releases/\{release\}/publication.*",
+    r"/paths//v1/datasets/\{dataset\}/exports/.*",
     # a target in zCDP is fixed when its account is opened
     r"/paths//v1/datasets/\{dataset\}/grants/post/responses/409",
     # filters and groups

@@ -18,6 +18,8 @@ from typing import Any
 import httpx
 import pytest
 
+from app.services.publishing.exports import EXPORTS
+from app.services.publishing.forms import FORMS
 from tests.contract.service import COLUMNS
 from tests.contract.test_releases import JOBS, STATISTICS
 from tests.e2e.live import ADMIN_KEY, LiveServer, upload
@@ -76,17 +78,32 @@ def _ask_everything(client: httpx.Client, dataset: str) -> list[httpx.Response]:
         is_job = asked["statistic"]["kind"] in JOBS or asked.get("mechanism") == "kng"
         assert released.status_code == (202 if is_job else 201), released.text
         answers += [released, _finished(client, released.json()["id"])]
+        answers += _publish(client, released.json()["id"])
     for number, body in enumerate(WRONG):
         refused = client.post(
             f"{base}/releases", json=body, headers={"Idempotency-Key": f"w-{number}"}
         )
         assert 400 <= refused.status_code < 500, refused.text
         answers.append(refused)
-    reads = ("", "/budget", "/ledger")
+    reads = ("", "/budget", "/ledger", *(f"/exports/{form}" for form in EXPORTS))
+    answers += [client.get(f"/public/datasets/{dataset}/{form}.json") for form in EXPORTS]
+    answers += [client.get(path) for path in ("/public/releases.json", "/public/feed.atom")]
     answers += [client.get(base + path) for path in reads]
     pages = ("/v1/datasets", "/v1/releases", "/v1/ledger/verification", "/v1/catalog", "/readyz")
     answers += [client.get(path) for path in pages]
     return answers
+
+
+def _publish(client: httpx.Client, release: str) -> list[httpx.Response]:
+    """Make a release public, and read it in every form as anybody may."""
+    made = client.post(
+        f"/v1/releases/{release}/publication", json={"reason": CLIENT}, headers={"If-Match": "*"}
+    )
+    assert made.status_code == 201, made.text
+    anybody = httpx.Client(base_url=client.base_url)
+    answers = [anybody.get(f"/public/releases/{release}.{ending}") for ending in FORMS]
+    assert {answer.status_code for answer in answers} == {200}
+    return [made, *answers]
 
 
 def _review(client: httpx.Client, columns: dict[str, Any], **more: Any) -> list[httpx.Response]:

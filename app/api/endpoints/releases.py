@@ -33,6 +33,7 @@ from app.api.endpoint import router_of, untimed
 from app.domain.problems import Problem
 from app.domain.releases import GIVEN_BACK, ReleaseState
 from app.services.plans.answers import state_called
+from app.web.caching import names
 from app.web.requests.schemas import ReleaseRequest
 
 router = router_of("/v1", "releases")
@@ -171,11 +172,5 @@ async def get_release(request: Request, caller: Analyst, release: Id, state: Sta
     return shown_answer(
         record,
         state.services.releases.moments,
-        known=lambda tag: condition is not None and _matches(condition, tag),
+        known=lambda tag: names(condition, tag),
     )
-
-
-def _matches(condition: str, tag: str) -> bool:
-    """Return whether an If-None-Match names the tag (weak comparison, RFC 9110 13.1.2)."""
-    named = [part.strip().removeprefix("W/") for part in condition.split(",")]
-    return "*" in named or tag in named

@@ -118,6 +118,10 @@ _CONDITIONS: Mapping[str, str] = {
     "ck_desk_session_token_hash": "(length(token_hash) = 64)",
     "ck_desk_form_form": "(length(form) <= 100)",
     "ck_pause_what": "(what = ANY (ARRAY['person'::text, 'dataset'::text]))",
+    "ck_publication_withdrawn": (
+        "(((note IS NULL) = (withdrawn_at IS NULL))"
+        " AND ((withdrawn_by IS NULL) = (withdrawn_at IS NULL)))"
+    ),
     "ck_api_key_role": "(role = ANY (ARRAY['analyst'::text, 'curator'::text, 'admin'::text]))",
     "ix_expiring_due": "(expired_seq IS NULL)",
     "ix_release_reserved": "(state = 'reserved'::text)",

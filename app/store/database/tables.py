@@ -34,6 +34,7 @@ from app.store.database.beside import (
     worker,
 )
 from app.store.database.metadata import Int, Text, metadata
+from app.store.database.publishing import publication
 from app.store.database.rules import create_rules
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "lineage",
     "metadata",
     "pause",
+    "publication",
     "rate",
     "release",
     "turn",

@@ -78,6 +78,10 @@ class Releases:
         """Return those of many releases that there are, by their ids."""
         return _by_id(self._read(_GET_MANY, {"wanted": releases}))
 
+    def heads(self, releases: Sequence[str]) -> Mapping[str, ReleaseRecord]:
+        """Return what :meth:`get_all` does, without the results."""
+        return _by_id(self._heads(_GET_MANY, {"wanted": releases}))
+
     def known(self, keys: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], ReleaseRecord]:
         """Return the releases that people's Idempotency-Keys already have, without their results.
 

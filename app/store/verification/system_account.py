@@ -21,6 +21,7 @@ from app.store.ledger.ids import shown
 from app.store.ledger.keys import key_of
 from app.store.ledger.releases import ENDED_AS, REPEATED
 from app.store.ledger.signing import RECEIPT_KEY
+from app.store.publishing import publications
 from app.store.verification.authority import act_faults
 
 _entry = tables.entry.c
@@ -74,6 +75,11 @@ class Register:
         yield from expiries.faults(self._connection)
         yield from caps.faults(self._connection, self._recorded[caps.CAP_SET])
         yield from pauses.faults(self._connection, self._recorded[pauses.PAUSE_SET])
+        yield from publications.faults(
+            self._connection,
+            self._recorded[publications.PUBLISHED],
+            self._recorded[publications.WITHDRAWN],
+        )
         yield from forms.form_faults(
             self._connection, [made[2] for made in self._recorded[SECOND_FORM].values()]
         )

@@ -1,0 +1,110 @@
+"""What is public, in forms for programs: without a key, without a cookie, kept by caches.
+
+The page of a release, for people, is the desk's; its address without an ending. What was
+withdrawn answers 410 in every form, and what was never public 404.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api.answers.paging import Paging, encode_cursor
+from app.api.dependencies import Id, IdFilter, State
+from app.domain.problems import Problem
+from app.services.publishing.exports import EXPORTS
+from app.services.publishing.feed import atom
+from app.services.publishing.forms import FORMS
+from app.services.publishing.publications import Published, wanted
+from app.services.publishing.signposts import FORMS as KINDS
+from app.services.publishing.signposts import back
+from app.web.caching import base_of, public_answer
+
+router = APIRouter(include_in_schema=False)
+
+_MOST_IN_FEED = 50
+_TYPES = {end: kind for end, kind, _ in KINDS}
+Words = Annotated[IdFilter, Query(max_length=200)]
+
+
+@router.get("/public/releases.json")
+def list_public(
+    *,
+    request: Request,
+    state: State,
+    cut: Paging,
+    q: Words = None,
+    dataset: Words = None,
+    statistic: Words = None,
+) -> Response:
+    """List what is public, newest first: by words, data set and kind of statistic."""
+    page = state.services.publications.search(
+        wanted(q or "", dataset, statistic), before=cut.position, limit=cut.limit
+    )
+    last = page.items[-1].publication.number if page.more else None
+    body = {
+        "items": [_item(item) for item in page.items],
+        "next": None if last is None else encode_cursor(last),
+    }
+    return public_answer(request, _encoded(body), "application/json")
+
+
+@router.get("/public/feed.atom")
+def get_feed(request: Request, state: State) -> Response:
+    """Show what was made public last, as an Atom feed."""
+    page = state.services.publications.search(wanted(), before=None, limit=_MOST_IN_FEED)
+    feed = atom(page.items, base_of(request, state.settings.public_url))
+    return public_answer(request, feed.encode(), "application/atom+xml")
+
+
+@router.get("/public/datasets/{dataset}/{form}.json")
+def get_public_export(request: Request, state: State, dataset: Id, form: str) -> Response:
+    """Describe a data set's public releases to a catalogue; nothing of one without any."""
+    items = state.services.publications.of_dataset(dataset)
+    if form not in EXPORTS or not items:
+        raise Problem("not-found")
+    base = base_of(request, state.settings.public_url)
+    told = EXPORTS[form](state.services.datasets.facts(dataset), items, base)
+    kind = "application/ld+json" if form == "croissant" else "application/json"
+    return public_answer(request, _encoded(told), kind)
+
+
+@router.get("/public/releases/{release}.csl.json")
+def get_public_csl(request: Request, state: State, release: Id) -> Response:
+    """Show a public release as CSL-JSON; its ending has a dot in it."""
+    return _shown(request, state, release, "csl.json")
+
+
+@router.get("/public/releases/{release}.{ending}")
+def get_public_form(request: Request, state: State, release: Id, ending: str) -> Response:
+    """Show a public release in one of its forms."""
+    return _shown(request, state, release, ending)
+
+
+def _shown(request: Request, state: State, release: str, ending: str) -> Response:
+    if ending not in FORMS:
+        raise Problem("not-found")
+    published = state.services.publications.find(release)
+    base = base_of(request, state.settings.public_url)
+    content = FORMS[ending](published, base)
+    return public_answer(request, content, _TYPES[ending], headers={"Link": back(published, base)})
+
+
+def _item(item: Published) -> dict[str, Any]:
+    return {
+        "release": item.id,
+        "title": item.title,
+        "dataset": {"id": item.release.dataset, "name": item.dataset},
+        "statistics": list(item.kinds),
+        "epsilon": item.epsilon,
+        "published_at": item.publication.published_at,
+        "address": item.path,
+    }
+
+
+def _encoded(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()

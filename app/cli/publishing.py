@@ -1,0 +1,45 @@
+"""The commands that make releases public, withdraw them, and describe what is public."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from app.cli.remote import connected
+from app.client import ReleaseDesk
+
+
+@click.command("publish")
+@click.argument("release")
+@click.option("--reason", required=True, help="Kept in the ledger, and shown to the public.")
+@connected
+def releases_publish(desk: ReleaseDesk, *, release: str, reason: str) -> None:
+    """Make RELEASE, which has its result, readable without a key; print the page's path."""
+    click.echo(desk.publish(release, reason=reason).address)
+
+
+@click.command("unpublish")
+@click.argument("release")
+@click.option("--note", required=True, help="Kept in the ledger, and shown at the address.")
+@connected
+def releases_unpublish(desk: ReleaseDesk, *, release: str, note: str) -> None:
+    """Withdraw RELEASE from the public, for good: its page says who did it, when and why."""
+    click.echo(desk.unpublish(release, note=note).status)
+
+
+@click.command("publication")
+@click.argument("release")
+@connected
+def releases_publication(desk: ReleaseDesk, *, release: str) -> None:
+    """Print who made RELEASE public, when and why, and who withdrew it, as JSON."""
+    click.echo(desk.publication(release).model_dump_json())
+
+
+@click.command("export")
+@click.argument("dataset")
+@click.argument("form", type=click.Choice(["registry", "datacite", "croissant"]))
+@connected
+def datasets_export(desk: ReleaseDesk, *, dataset: str, form: str) -> None:
+    """Print what is public of DATASET as a catalogue reads it, as JSON."""
+    click.echo(json.dumps(desk.export(dataset, form), ensure_ascii=False, indent=2))

@@ -1,0 +1,71 @@
+"""A public release as references have it: text, BibTeX, RIS and CSL-JSON."""
+
+from __future__ import annotations
+
+import json
+
+from app.services.publishing.published import Published
+
+_PUBLISHER = "Release Desk"
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
+        "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    }
+)  # fmt: skip
+
+
+def citation(published: Published, address: str) -> str:
+    """Return the answer's own sentence, and where it is."""
+    return f"{published.answer['citation']} {address}"
+
+
+def bibtex(published: Published, address: str) -> str:
+    """Return an entry of BibTeX; what LaTeX would take for commands is escaped."""
+    members = {
+        "title": f"{{{published.title.translate(_LATEX)}}}",
+        "author": f"{{{_PUBLISHER}}}",
+        "year": published.day[:4],
+        "howpublished": r"\url{" + address + "}",
+        "note": f"Differentially private release, {_told(published)}".translate(_LATEX),
+    }
+    lines = ",\n".join(f"  {name} = {{{text}}}" for name, text in members.items())
+    return f"@misc{{{published.id},\n{lines}\n}}\n"
+
+
+def ris(published: Published, address: str) -> str:
+    """Return a record of RIS."""
+    lines = (
+        ("TY", "DATA"),
+        ("ID", published.id),
+        ("TI", published.title),
+        ("AU", _PUBLISHER),
+        ("PB", _PUBLISHER),
+        ("PY", published.day[:4]),
+        ("DA", published.day.replace("-", "/")),
+        ("UR", address),
+        ("N1", f"Differentially private release, {_told(published)}"),
+        ("ER", ""),
+    )
+    return "".join(f"{tag}  - {text}\r\n" for tag, text in lines)
+
+
+def csl_json(published: Published, address: str) -> str:
+    """Return an item of CSL-JSON, in a list of one."""
+    year, month, day = map(int, published.day.split("-"))
+    item = {
+        "id": published.id,
+        "type": "dataset",
+        "title": published.title,
+        "author": [{"literal": _PUBLISHER}],
+        "publisher": _PUBLISHER,
+        "issued": {"date-parts": [[year, month, day]]},
+        "URL": address,
+        "note": f"Differentially private release, {_told(published)}",
+    }
+    return json.dumps([item], ensure_ascii=False, indent=1) + "\n"
+
+
+def _told(published: Published) -> str:
+    adjacency = published.answer["guarantee"]["adjacency"]
+    return f"epsilon = {published.answer['epsilon']} ({adjacency})"

@@ -1,0 +1,192 @@
+"""Public releases as catalogues read them: schema.org, DataCite and Croissant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from app.domain.hashing import sha256_hex
+from app.services.datasets.datasets import DatasetFacts
+from app.services.publishing.published import Published
+from app.services.publishing.sentences import guarantee
+from app.services.releases.tidy import CSV_COLUMNS, TidyRow, tidy_csv
+
+Json = dict[str, Any]
+_US: Json = {"@type": "Organization", "name": "Release Desk"}
+_MOST_VARIABLES = 100
+_TEXTS = ("term", "epsilon")
+_CROISSANT: Json = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileObject": "cr:fileObject",
+    "fileProperty": "cr:fileProperty",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+"""The context that the Croissant format 1.0 gives its names."""
+
+
+def schema_org(published: Published, base: str) -> Json:
+    """Return a public release as a ``Dataset`` of schema.org, for JSON-LD."""
+    address = f"{base}{published.path}"
+    return {
+        "@context": "https://schema.org/",
+        "@type": "Dataset",
+        "@id": address,
+        "url": address,
+        "identifier": published.id,
+        "name": published.title,
+        "description": f"{published.answer['citation']} {guarantee(published)}",
+        "datePublished": published.day,
+        "creator": _US,
+        "publisher": _US,
+        "isAccessibleForFree": True,
+        "includedInDataCatalog": {"@type": "DataCatalog", "url": f"{base}/public"},
+        "measurementTechnique": published.answer["guarantee"]["theorem"],
+        "variableMeasured": [_variable(row) for row in published.rows[:_MOST_VARIABLES]],
+        "distribution": [
+            {"@type": "DataDownload", "encodingFormat": kind, "contentUrl": f"{address}.{end}"}
+            for end, kind in (("csv", "text/csv"), ("json", "application/json"))
+        ],
+    }
+
+
+def _variable(row: TidyRow) -> Json:
+    told: Json = {"@type": "PropertyValue", "name": row.name, "value": row.estimate}
+    interval = row.confidence or row.noise
+    if interval is not None:
+        told |= {"minValue": interval[0], "maxValue": interval[1]}
+    return told
+
+
+def datacite(facts: DatasetFacts, items: Sequence[Published], base: str) -> Json:
+    """Return a data set's public releases in the fields of DataCite 4, without a DOI."""
+    first, last = _days(items)
+    return {
+        "schemaVersion": "http://datacite.org/schema/kernel-4",
+        "types": {"resourceTypeGeneral": "Dataset", "resourceType": "Private statistics"},
+        "identifiers": [{"identifierType": "Release Desk", "identifier": facts.id}],
+        "titles": [{"title": _name(facts)}],
+        "creators": [{"name": "Release Desk", "nameType": "Organizational"}],
+        "publisher": {"name": "Release Desk"},
+        "publicationYear": last[:4],
+        "dates": [{"date": f"{first}/{last}", "dateType": "Issued"}] if items else [],
+        "descriptions": [
+            {"descriptionType": "Abstract", "description": _about(facts), "lang": "en"}
+        ],
+        "formats": ["text/csv", "application/json"],
+        "relatedIdentifiers": [
+            {
+                "relationType": "HasPart",
+                "relatedIdentifierType": "URL",
+                "relatedIdentifier": f"{base}{item.path}",
+                "resourceTypeGeneral": "Dataset",
+            }
+            for item in items
+        ],
+    }
+
+
+def croissant(facts: DatasetFacts, items: Sequence[Published], base: str) -> Json:
+    """Return a data set's public releases in the Croissant format 1.0: a table for each."""
+    return {
+        "@context": _CROISSANT,
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "name": facts.record.name,
+        "description": _about(facts),
+        "url": f"{base}/public?dataset={facts.id}",
+        "datePublished": _days(items)[1],
+        "version": f"{len(items)}.0.0",
+        "creator": _US,
+        "publisher": _US,
+        "distribution": [_file(item, base) for item in items],
+        "recordSet": [_records(item) for item in items],
+    }
+
+
+def _file(item: Published, base: str) -> Json:
+    content = tidy_csv(item.answer).encode()
+    return {
+        "@type": "cr:FileObject",
+        "@id": f"{item.id}.csv",
+        "name": f"{item.id}.csv",
+        "description": item.answer["citation"],
+        "contentUrl": f"{base}{item.path}.csv",
+        "contentSize": f"{len(content)} B",
+        "encodingFormat": "text/csv",
+        "sha256": sha256_hex(content),
+    }
+
+
+def _records(item: Published) -> Json:
+    return {
+        "@type": "cr:RecordSet",
+        "@id": item.id,
+        "name": item.id,
+        "description": item.title,
+        "field": [
+            {
+                "@type": "cr:Field",
+                "@id": f"{item.id}/{column}",
+                "name": column,
+                "dataType": "sc:Text" if column in _TEXTS or _has_texts(item) else "sc:Float",
+                "source": {
+                    "fileObject": {"@id": f"{item.id}.csv"},
+                    "extract": {"column": column},
+                },
+            }
+            for column in CSV_COLUMNS
+        ],
+    }
+
+
+def _has_texts(item: Published) -> bool:
+    """Return whether numbers are written as texts: dates and moments are."""
+    return any(isinstance(row.estimate, str) for row in item.rows)
+
+
+def _name(facts: DatasetFacts) -> str:
+    return f"Differentially private statistics of {facts.record.name}"
+
+
+def _about(facts: DatasetFacts) -> str:
+    said = f"{facts.description.strip()} " if facts.description.strip() else ""
+    return (
+        f"{said}Statistics released with pure differential privacy "
+        f"({facts.schema.adjacency}, {facts.schema.protects.words}). The rows are not public."
+    )
+
+
+def _days(items: Sequence[Published]) -> tuple[str, str]:
+    """Return the days of the first and the last; where there is none, that of nothing."""
+    days = sorted(item.day for item in items) or ["1970-01-01"]
+    return days[0], days[-1]

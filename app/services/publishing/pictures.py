@@ -1,0 +1,110 @@
+"""Pictures of our own, as SVG without style, script or anything from elsewhere.
+
+A badge that other pages can embed, and a chart of numbers with their intervals. Colours of
+the chart are the page's: classes, and ``currentColor`` where there is no style sheet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from numbers import Real
+
+from app.services.releases.tidy import Interval, TidyRow
+
+MOST_BARS = 40
+"""Rows that a chart shows; a table beside it has more."""
+_LETTER = 6.6
+_LEFT, _WIDTH, _RIGHT, _STEP, _TOP = 220, 420, 20, 26, 16
+_LONGEST_NAME = 30
+
+
+def badge(left: str, right: str) -> str:
+    """Return a badge of two halves."""
+    first, second = (round(_LETTER * len(text)) + 12 for text in (left, right))
+    label = escape(f"{left}, {right}")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{first + second}" height="20" role="img"'
+        f' aria-label="{label}"><title>{label}</title>'
+        f'<rect width="{first}" height="20" fill="#444"/>'
+        f'<rect x="{first}" width="{second}" height="20" fill="#0b5cad"/>'
+        '<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11"'
+        ' text-anchor="middle">'
+        f'<text x="{first / 2}" y="14">{escape(left)}</text>'
+        f'<text x="{first + second / 2}" y="14">{escape(right)}</text></g></svg>'
+    )
+
+
+def chart(rows: Sequence[TidyRow], *, title: str) -> str:
+    """Return numbers as dots with error bars on one scale; nothing where none can be drawn.
+
+    A thick bar is the noise interval, a thin line the confidence interval.
+    """
+    drawn = [row for row in rows if _ends(row)][:MOST_BARS]
+    if not drawn:
+        return ""
+    ends = [end for row in drawn for end in _ends(row)]
+    scale = _Scale(min(0.0, *ends), max(0.0, *ends))
+    height = _TOP + _STEP * len(drawn) + 24
+    label = escape(title)
+    opened = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" role="img" aria-label="{label}"'
+        f' viewBox="0 0 {_LEFT + _WIDTH + _RIGHT} {height}"><title>{label}</title>'
+    )
+    zero = (
+        f'<line class="zero" x1="{scale.at(0)}" x2="{scale.at(0)}" y1="0" y2="{height - 22}"'
+        ' stroke="currentColor" stroke-dasharray="2 3" stroke-opacity="0.6"/>'
+    )
+    bars = "".join(_bar(row, _TOP + _STEP * n, scale) for n, row in enumerate(drawn))
+    axis = "".join(
+        f'<text x="{scale.at(end)}" y="{height - 6}" text-anchor="{anchor}" font-size="12"'
+        f' fill="currentColor">{end:.6g}</text>'
+        for end, anchor in ((scale.low, "start"), (scale.high, "end"))
+    )
+    return f"{opened}{zero}{bars}{axis}</svg>"
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """What numbers the width of a chart stands for."""
+
+    low: float
+    high: float
+
+    def at(self, number: float) -> str:
+        """Return where a number is, in the picture's units."""
+        return f"{_LEFT + (number - self.low) * _WIDTH / ((self.high - self.low) or 1.0):.1f}"
+
+
+def _bar(row: TidyRow, y: int, scale: _Scale) -> str:
+    """Return a number's name, its intervals and its dot, at a height."""
+    lines = "".join(
+        f'<line class="{kind}" x1="{scale.at(ends[0])}" x2="{scale.at(ends[1])}" y1="{y}"'
+        f' y2="{y}" stroke="currentColor" stroke-opacity="{opacity}" stroke-width="{width}"/>'
+        for kind, interval, width, opacity in (
+            ("confidence", row.confidence, 2, "0.7"),
+            ("noise", row.noise, 8, "0.4"),
+        )
+        if (ends := _numbers(interval))
+    )
+    return (
+        f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end" font-size="13"'
+        f' fill="currentColor">{escape(_short(row.name))}</text>{lines}'
+        f'<circle cx="{scale.at(row.estimate)}" cy="{y}" r="4" fill="currentColor"/>'
+    )
+
+
+def _ends(row: TidyRow) -> Sequence[float]:
+    """Return every number of a row that a chart has to have room for; nothing of texts."""
+    estimate = _numbers((row.estimate, row.estimate))
+    return [*estimate, *_numbers(row.noise), *_numbers(row.confidence)] if estimate else []
+
+
+def _numbers(interval: Interval | None) -> Sequence[float]:
+    pair = interval or ()
+    return [float(end) for end in pair if isinstance(end, Real)]
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"

@@ -1,0 +1,231 @@
+"""Making releases public, withdrawing them, and finding what is public.
+
+A curator's act, on a release that has its result: nothing is drawn, charged or read of the data
+set's rows. What anybody may then read is the answer that its owner had, and no more. A
+withdrawal is for good, and leaves a tombstone that says who, when and why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import anyio.to_thread
+
+from app.domain.hashing import sha256_hex
+from app.domain.problems import Problem
+from app.domain.releases import ReleaseState
+from app.services.datasets.datasets import DatasetFacts, DatasetService
+from app.services.people.keys import Caller
+from app.services.plans.questions import read_question
+from app.services.publishing.published import Published, columns_of
+from app.services.releases.releases import ReleaseService
+from app.store import ReleaseRecord, Store, UnitOfWork
+from app.store.publishing.publications import PublicationRecord, Wanted
+
+__all__ = ["PublicPage", "PublicationRecord", "PublicationService", "Published", "Wanted"]
+
+MOST_EXPORTED = 100
+"""How many releases the description of a data set holds: the newest."""
+_MOST_WORDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class PublicPage:
+    """Some of what is public, newest first, and whether there is more after it."""
+
+    items: Sequence[Published]
+    more: bool
+
+
+class PublicationService:
+    """Publishing and withdrawing for curators, reading for anybody."""
+
+    def __init__(self, store: Store, datasets: DatasetService, releases: ReleaseService) -> None:
+        self._store = store
+        self._datasets = datasets
+        self._releases = releases
+        self._software = _version()
+
+    async def publish(
+        self,
+        release: str,
+        reason: str,
+        *,
+        unchanged: Callable[[ReleaseRecord], bool],
+        caller: Caller,
+    ) -> tuple[PublicationRecord, bool]:
+        """Make a release public; return its publication, and whether this has made it.
+
+        The same person with the same reason again gets the publication that there is.
+        ``unchanged`` says of the release as it may be shown whether it is still what the
+        curator has seen.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``precondition``; ``not-released``; ``already-published``;
+            ``publication-withdrawn``.
+        """
+        found = await self._releases.get(release, caller=caller)
+        if not unchanged(found):
+            raise Problem("precondition")
+        if found.state is not ReleaseState.RELEASED:
+            raise Problem("not-released")
+        facts = await anyio.to_thread.run_sync(self._datasets.facts, found.dataset)
+
+        def write(work: UnitOfWork) -> tuple[PublicationRecord, bool]:
+            known = work.publications.get(found.id)
+            if known is not None:
+                return _same(known, reason, caller), False
+            return _publish(work.by(caller.acting), found, facts, reason, caller.person), True
+
+        return await self._store.awrite(write)
+
+    async def withdraw(self, release: str, note: str, *, caller: Caller) -> PublicationRecord:
+        """Withdraw what is public, for good; the same person with the same note may say it again.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``not-published``; ``publication-withdrawn``.
+        """
+        found = await self._releases.get(release, caller=caller)
+
+        def write(work: UnitOfWork) -> PublicationRecord:
+            known = work.publications.get(found.id)
+            if known is None:
+                raise Problem("not-published")
+            if known.withdrawn_at is not None:
+                if (known.withdrawn_by, known.note) != (caller.person, note):
+                    raise Problem("publication-withdrawn")
+                return known
+            return work.by(caller.acting).publications.withdraw(
+                found.id, principal=caller.person, note=note
+            )
+
+        return await self._store.awrite(write)
+
+    async def publication(self, release: str, *, caller: Caller) -> PublicationRecord:
+        """Return a release's publication, withdrawn or not, to who may see the release.
+
+        Raises
+        ------
+        Problem
+            ``not-found``, also where it was never published.
+        """
+        found = await self._releases.get(release, caller=caller)
+        record = await anyio.to_thread.run_sync(self._get, found.id)
+        if record is None:
+            raise Problem("not-found", "The release has never been published.")
+        return record
+
+    def _get(self, release: str) -> PublicationRecord | None:
+        with self._store.reading() as reader:
+            return reader.publications.get(release)
+
+    def find(self, release: str) -> Published:
+        """Return a public release, to anybody.
+
+        Raises
+        ------
+        Problem
+            ``not-found``, for what is not public and what does not exist alike; ``withdrawn``.
+        """
+        with self._store.reading() as reader:
+            record = reader.publications.get(release)
+            if record is None:
+                raise Problem("not-found")
+            if record.withdrawn_at is not None:
+                raise withdrawn(record)
+            found = reader.releases.get(release)
+        assert found is not None
+        return self._shown(record, found)
+
+    def search(self, wanted: Wanted, *, before: int | None, limit: int) -> PublicPage:
+        """Return what is public and fits, newest first; the numbers are not read."""
+        with self._store.reading() as reader:
+            records = reader.publications.list(wanted, before=before, limit=limit + 1)
+            heads = reader.releases.heads([record.release for record in records[:limit]])
+        items = [self._shown(record, heads[record.release]) for record in records[:limit]]
+        return PublicPage(items, more=len(records) > limit)
+
+    def of_dataset(self, dataset: str) -> Sequence[Published]:
+        """Return the newest public releases of a data set, numbers and all."""
+        with self._store.reading() as reader:
+            records = reader.publications.list(Wanted(dataset=dataset), limit=MOST_EXPORTED)
+            found = reader.releases.get_all([record.release for record in records])
+        return [self._shown(record, found[record.release]) for record in records]
+
+    def _shown(self, record: PublicationRecord, release: ReleaseRecord) -> Published:
+        facts = self._datasets.facts(release.dataset)
+        return Published(
+            publication=record,
+            release=release,
+            dataset=facts.record.name,
+            columns=columns_of(facts, _statistic(release)),
+            software=self._software,
+        )
+
+
+def withdrawn(record: PublicationRecord) -> Problem:
+    """Return what stands at the address of what was withdrawn."""
+    return Problem(
+        "withdrawn",
+        withdrawn_by=record.withdrawn_by,
+        withdrawn_at=record.withdrawn_at,
+        note=record.note,
+    )
+
+
+def wanted(words: str = "", dataset: str | None = None, kind: str | None = None) -> Wanted:
+    """Return a search for every word of a text, in any order and however they are cased."""
+    return Wanted(
+        words=tuple(words.casefold().split())[:_MOST_WORDS],
+        dataset=dataset or None,
+        kind=kind or None,
+    )
+
+
+def _same(known: PublicationRecord, reason: str, caller: Caller) -> PublicationRecord:
+    """Return a publication to who has made it, and says so again."""
+    if known.withdrawn_at is not None:
+        raise Problem("publication-withdrawn")
+    if (known.published_by, known.reason) != (caller.person, reason):
+        raise Problem("already-published")
+    return known
+
+
+def _publish(
+    work: UnitOfWork, found: ReleaseRecord, facts: DatasetFacts, reason: str, person: str
+) -> PublicationRecord:
+    assert found.result is not None
+    question = read_question(found.request)
+    columns = columns_of(facts, _statistic(found))
+    labels = [str(column["label"]) for column in columns.values() if "label" in column]
+    kinds = [kind.replace("_", " ") for kind in question.kinds]
+    words = (facts.record.name, *kinds, *question.kinds, *columns, *labels, found.id)
+    return work.publications.publish(
+        release=found.id,
+        dataset=found.dataset,
+        kinds=question.kinds,
+        words="\n".join(words).casefold(),
+        content=sha256_hex(found.result),
+        principal=person,
+        reason=reason,
+    )
+
+
+def _statistic(release: ReleaseRecord) -> Mapping[str, Any]:
+    statistic: Mapping[str, Any] = json.loads(release.request)["statistic"]
+    return statistic
+
+
+def _version() -> str:
+    try:
+        return f"Release Desk {version('release-desk')}"
+    except PackageNotFoundError:
+        return "Release Desk"

@@ -1,0 +1,174 @@
+"""A release that is public: its answer, and the public facts that say what it is about.
+
+Facts are those of the columns that the question names, and no others: a page tells no more than
+the answer does but what the answer's own words mean.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote
+
+from app.domain.datasets import columns_json, derived_json
+from app.domain.hashing import sha256_hex
+from app.services.datasets.datasets import DatasetFacts
+from app.services.releases.tidy import TidyRow, tidy_rows
+from app.store import ReleaseRecord
+from app.store.publishing.publications import PublicationRecord
+
+_TOLD = ("type", "lower", "upper", "values", "label", "unit_of_measure", "expr")
+"""What is told of a column; how cells were read is of no use to a reader."""
+_MOST_NAMED = 4
+_WORD = re.compile(r"\w+")
+_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A release that anybody may read.
+
+    Attributes
+    ----------
+    publication
+        Who made it public, when and why.
+    release
+        The release; lists do without its result.
+    dataset
+        The name of its data set.
+    columns
+        The declared facts of the columns that it is about.
+    software
+        The version that serves it.
+    """
+
+    publication: PublicationRecord
+    release: ReleaseRecord
+    dataset: str
+    columns: Mapping[str, Mapping[str, Any]]
+    software: str
+
+    @property
+    def content(self) -> bytes:
+        """Return the stored answer, byte for byte as it is signed."""
+        assert self.release.result is not None
+        return self.release.result
+
+    @cached_property
+    def answer(self) -> Mapping[str, Any]:
+        """Return the members of the answer."""
+        members: Mapping[str, Any] = json.loads(self.content)
+        return members
+
+    @cached_property
+    def rows(self) -> tuple[TidyRow, ...]:
+        """Return its numbers."""
+        return tidy_rows(self.answer)
+
+    @property
+    def id(self) -> str:
+        """Return the release's id."""
+        return self.release.id
+
+    @property
+    def path(self) -> str:
+        """Return the path of its page."""
+        return path_of(self.release.id)
+
+    @property
+    def epsilon(self) -> str:
+        """Return its privacy loss."""
+        return str(json.loads(self.release.request)["epsilon"])
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds of statistics that it holds."""
+        return tuple(self.publication.kinds.split())
+
+    @property
+    def title(self) -> str:
+        """Return what it is, in a line."""
+        names = [*self.columns][:_MOST_NAMED]
+        more = len(self.columns) - len(names)
+        about = ", ".join(names) + (f" and {more} more" if more else "")
+        return f"{listed(self.kinds)}{f' of {about}' if about else ''} in “{self.dataset}”"
+
+    @property
+    def day(self) -> str:
+        """Return the day on which it was made public."""
+        return self.publication.published_at[:10]
+
+    def to_json(self, proof: Mapping[str, Any] | None = None) -> bytes:
+        """Return the public document: the stored answer's own bytes, then what is added to it.
+
+        The first members are those of the answer, up to its receipt, unchanged. So whoever cuts
+        the document behind the receipt, and closes the brace, has the bytes that it signs.
+        """
+        added: dict[str, Any] = {"publication": self._publication_json()}
+        added["data"] = {"name": self.dataset, "columns": self.columns}
+        added["software"] = self.software
+        if proof is not None:
+            added["proof"] = proof
+        return b"%s,%s" % (self.content[:-1], _encode(added).encode()[1:])
+
+    def _publication_json(self) -> dict[str, Any]:
+        made = self.publication
+        return {
+            "address": self.path,
+            "published_by": made.published_by,
+            "published_at": made.published_at,
+            "reason": made.reason,
+            "account": "0",
+            "seq": made.seq,
+            "ledger_account": self.release.account,
+            "ledger_seq": self.release.seq,
+            "ledger_entry": self.release.entry_hash,
+        }
+
+
+def path_of(release: str) -> str:
+    """Return where a public release is shown."""
+    return f"/public/releases/{quote(release, safe='')}"
+
+
+def etag_of(content: bytes) -> str:
+    """Return the entity tag of a public document."""
+    return f'"{sha256_hex(content)[:32]}"'
+
+
+def listed(kinds: tuple[str, ...]) -> str:
+    """Return kinds as words, the first letter large: "Mean and histogram"."""
+    words = [kind.replace("_", " ") for kind in kinds]
+    text = " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    return text[:1].upper() + text[1:]
+
+
+def columns_of(
+    facts: DatasetFacts, statistic: Mapping[str, Any]
+) -> Mapping[str, Mapping[str, Any]]:
+    """Return the declared facts of the columns that a question names, in the data set's order."""
+    named = set(_names(statistic))
+    every = {**columns_json(facts.columns), **derived_json(facts.columns)}
+    return {
+        name: {each: column[each] for each in _TOLD if each in column}
+        for name, column in every.items()
+        if name in named
+    }
+
+
+def _names(part: Any) -> Iterator[str]:
+    """Yield every text in a question, and every word of one: expressions name columns too."""
+    if isinstance(part, Mapping):
+        for name, inner in part.items():
+            yield str(name)
+            yield from _names(inner)
+    elif isinstance(part, list):
+        for inner in part:
+            yield from _names(inner)
+    elif isinstance(part, str):
+        yield part
+        yield from _WORD.findall(part)

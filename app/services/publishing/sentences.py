@@ -1,0 +1,102 @@
+"""A public release in plain words: what its numbers mean and do not, and what it promises."""
+
+from __future__ import annotations
+
+import math
+
+from app.services.publishing.published import Published
+
+_MOST_READABLE = 20.0
+_NOISY = (
+    "Every number has noise added on purpose, so that nobody in the data can be given away. "
+    "The same question asked again would give another number."
+)
+_NEIGHBOURS = {
+    "replace_one": "one person's data are replaced by anybody else's",
+    "add_remove": "one person's data are there or not",
+}
+
+
+def meaning(published: Published) -> tuple[str, ...]:
+    """Return what the numbers say and what they do not, a sentence or two each."""
+    told = [_NOISY]
+    if any(row.noise is not None for row in published.rows):
+        told.append(
+            "A noise interval says where a number would have been without the noise: it holds that "
+            "number in 95 of 100 releases. It says nothing of people who are not in the data."
+        )
+    else:
+        told.append(
+            "The law of the noise depends on the data here, so no noise interval is told: it would "
+            "give something away."
+        )
+    if any(row.confidence is not None for row in published.rows):
+        told.append(
+            "A confidence interval says where the number of the whole population is, sampling "
+            "error and noise together. It is the wider one, and the one to draw conclusions from."
+        )
+    else:
+        told.append(
+            "There is no confidence interval, because none was asked for. So no interval here "
+            "covers the error of having seen a sample of the population only."
+        )
+    told.append(
+        "Values outside the declared bounds were moved to the nearest bound before anything was "
+        "computed. The bounds are public knowledge and were not read off the data."
+    )
+    return tuple(told)
+
+
+def guarantee(published: Published) -> str:
+    """Return the promise in words, with the factor that epsilon stands for."""
+    answer = published.answer
+    epsilon, promised = float(answer["epsilon"]), answer["guarantee"]
+    return (
+        f"No outcome of this release becomes more than {_factor(epsilon)} times as likely, or less "
+        f"likely by that factor, when {_NEIGHBOURS[promised['adjacency']]}. Here "
+        f"{promised['protects']}. Epsilon is {answer['epsilon']}; the promise has no exceptions "
+        "(pure differential privacy), whatever else is known, and by any later computation."
+    )
+
+
+def _factor(epsilon: float) -> str:
+    if epsilon > _MOST_READABLE:
+        return "a hundred million"
+    return f"{math.exp(epsilon):.3g}"
+
+
+def methods(published: Published) -> str:
+    """Return a paragraph for the methods section of a paper, ready to paste."""
+    answer = published.answer
+    promised = answer["guarantee"]
+    norm = f" in the {answer['norm']} norm" if answer.get("norm") else ""
+    kinds = " and ".join(kind.replace("_", " ") for kind in published.kinds)
+    exact = ", and drawn exactly, without rounding error" if promised["exact"] else ""
+    bounds = bounds_in_words(published)
+    return (
+        f"We report a {kinds} of the data set “{published.dataset}”, released under "
+        f"{promised['definition']} with epsilon = {answer['epsilon']} and "
+        f"{promised['adjacency'].replace('_', '-')} adjacency ({promised['protects']}). "
+        f"{f'Columns were clamped to public bounds: {bounds}. ' if bounds else ''}"
+        f"The noise was calibrated by the {answer['mechanism'].replace('_', '-')} mechanism{norm} "
+        f"({promised['theorem']}; sensitivity {promised['sensitivity']} "
+        f"{promised['sensitivity_unit']}){exact}. The release {published.id} is entry "
+        f"{published.release.seq} of account {published.release.account} in a hash-chained privacy "
+        f"ledger, and carries a signed receipt ({published.software})."
+    )
+
+
+def bounds_in_words(published: Published) -> str:
+    """Return the bounds of the columns, as "age 0 to 100 years"."""
+    return "; ".join(
+        f"{name} {column['lower']} to {column['upper']}"
+        + (f" {column['unit_of_measure']}" if "unit_of_measure" in column else "")
+        for name, column in published.columns.items()
+        if "lower" in column
+    )
+
+
+def badge_text(published: Published) -> tuple[str, str]:
+    """Return the two halves of a badge: "epsilon 0.5" and "pure DP"."""
+    definition = published.answer["guarantee"]["definition"]
+    return f"epsilon {published.answer['epsilon']}", definition.replace("epsilon-DP", "DP")
