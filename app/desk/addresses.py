@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from app.desk.pages import files, home, nowhere, sign_in
+from app.desk.pages import asking, files, home, nowhere, releases, sign_in
 
 ROUTERS = (
     sign_in.router,
     home.router,
+    asking.router,
+    releases.router,
     files.router,
     nowhere.router,  # last: it answers for every other address
 )

@@ -4,5 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-NOTICES: Mapping[str, str] = {}
+NOTICES: Mapping[str, str] = {
+    "published": "The release is public now.",
+    "unpublished": "The release is withdrawn from the public. Its address says so.",
+    "withdrawn": "The request is withdrawn. What was set aside for it is free again.",
+}
 """The words for each value of ``?done=``; anything else says nothing."""

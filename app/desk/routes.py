@@ -8,6 +8,7 @@ with a form shows the refusal itself, at the field (see :class:`app.desk.forms.F
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -21,11 +22,14 @@ from starlette.responses import RedirectResponse, Response
 
 from app.desk import cookies
 from app.desk.rendering import page
-from app.domain.problems import Problem
+from app.domain.errors import is_of_storage
+from app.domain.problems import Problem, storage_problem
 from app.domain.roles import Role
+from app.logs import describe
 from app.services.people.keys import Caller
 from app.web.state import AppState
 
+_LOG = logging.getLogger("app.requests")
 SIGN_IN = "/desk/sign-in"
 
 
@@ -48,6 +52,11 @@ class Page(APIRoute):
                 return refused(request, Problem("not-found"))
             except Problem as problem:
                 return refused(request, problem)
+            except Exception as error:  # the boundary: a page's visitor is told on a page
+                told = {"request_id": request.scope["request_id"], **describe(error)}
+                _LOG.error("request failed", extra=told)
+                failed = storage_problem() if is_of_storage(error) else Problem("internal")
+                return refused(request, failed)
 
         return handler
 

@@ -34,7 +34,7 @@ class Page:
 
     @property
     def text(self) -> str:
-        return " ".join(self.tree.xpath("//main")[0].text_content().split())
+        return " ".join(" ".join(self.tree.xpath("//main")[0].itertext()).split())
 
     def alerts(self) -> list[str]:
         found = self.tree.xpath("//*[@role='alert']")
@@ -72,6 +72,9 @@ class Browsing:
         fields: dict[str, Any] = {}
         for name, value in form.form_values():
             fields.setdefault(name, []).append(value)
+        (pressed,) = form.xpath(f".//button[normalize-space()='{button}']")
+        if pressed.get("name"):
+            fields[pressed.get("name")] = pressed.get("value")
         unknown = {name for name in filled if name not in form.fields}
         assert not unknown, f"the form has no {unknown}"
         fields |= filled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -228,6 +229,37 @@ def _review_json(record: ReleaseRecord) -> dict[str, object] | None:
     if record.charged_at != record.created_at:
         return {"decided_at": _second(record.charged_at), "reason": None}
     return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heading:
+    """What a list says of a release: who asked what, when, at what price, and how it stands."""
+
+    number: int
+    id: str
+    dataset: str
+    status: str
+    kind: str
+    epsilon: str
+    purpose: str | None
+    requested_by: str
+    created_at: str
+
+
+def heading_of(record: ReleaseRecord) -> Heading:
+    """Return what a list says of a release, whose result need not have been read."""
+    request = json.loads(record.request)
+    return Heading(
+        number=record.number,
+        id=record.id,
+        dataset=record.dataset,
+        status=_STATUS.get(record.state, record.state.value),
+        kind=request["statistic"]["kind"],
+        epsilon=request["epsilon"],
+        purpose=request.get("purpose"),
+        requested_by=record.principal,
+        created_at=_second(record.created_at),
+    )
 
 
 def state_called(status: str) -> ReleaseState:

@@ -117,11 +117,21 @@ class PublicationService:
         Problem
             ``not-found``, also where it was never published.
         """
-        found = await self._releases.get(release, caller=caller)
-        record = await anyio.to_thread.run_sync(self._get, found.id)
+        record = await self.known(release, caller=caller)
         if record is None:
             raise Problem("not-found", "The release has never been published.")
         return record
+
+    async def known(self, release: str, *, caller: Caller) -> PublicationRecord | None:
+        """Return a release's publication, or None where it was never published.
+
+        Raises
+        ------
+        Problem
+            ``not-found``: the release is not there, or not the caller's to see.
+        """
+        found = await self._releases.get(release, caller=caller)
+        return await anyio.to_thread.run_sync(self._get, found.id)
 
     def _get(self, release: str) -> PublicationRecord | None:
         with self._store.reading() as reader:

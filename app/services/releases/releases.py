@@ -276,6 +276,27 @@ class ReleaseService:
                 shown=self.moments.publicly,
             )
 
+    def heads(
+        self,
+        *,
+        caller: Caller,
+        dataset: str | None = None,
+        before: int | None = None,
+        limit: int,
+        state: ReleaseState | None = None,
+    ) -> ReleasePage:
+        """Return what :meth:`list` does, without results: what a long list shows."""
+        everybody = caller.role.may_act_as(Role.CURATOR)
+        with self._store.reading() as reader:
+            return reader.releases.page_of_heads(
+                principal=None if everybody else caller.person,
+                dataset=dataset,
+                state=state,
+                before=before,
+                limit=limit,
+                shown=self.moments.publicly,
+            )
+
     async def finish_running(self, *, timeout_s: float | None = None) -> None:
         """Wait for the requests under way, at most ``timeout_s`` seconds."""
         tasks = [running.task for running in self._running.values()]

@@ -106,6 +106,21 @@ class Releases:
         query = _listed(select(*RELEASE), principal, dataset, state, before)
         return tuple(self._read(query.limit(limit)))
 
+    def page_of_heads(
+        self,
+        *,
+        principal: str | None = None,
+        dataset: str | None = None,
+        state: ReleaseState | None = None,
+        before: int | None = None,
+        limit: int,
+        shown: Shown = _as_stored,
+    ) -> ReleasePage:
+        """Return what :meth:`list` does as it is shown, no results read."""
+        query = _listed(select(*RELEASE), principal, dataset, state, before)
+        found = self._heads(query.limit(limit + 1), shown=shown)
+        return ReleasePage(tuple(found[:limit]), more=len(found) > limit)
+
     def page(
         self,
         *,

@@ -1,0 +1,4 @@
+"""Charts: SVG that our style sheet paints, with every number also in a table beside it.
+
+A chart has no style of its own and no script. What it is of is its accessible name.
+"""

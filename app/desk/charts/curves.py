@@ -1,0 +1,30 @@
+"""Epsilon against the error that is to be expected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from app.desk.charts.frame import Scale, below, beside, line, picture, text
+
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 480, 260, 64, 464, 14, 206
+
+
+def error_curve(points: Sequence[tuple[float, float]], now: float, name: str) -> Markup | None:
+    """Return the curve through pairs of epsilon and error, marked where epsilon is ``now``."""
+    told = [(epsilon, error) for epsilon, error in points if error > 0]
+    if len(told) < 2:
+        return None
+    epsilons, errors = [each[0] for each in told], [each[1] for each in told]
+    across = Scale(min(epsilons), max(epsilons), _LEFT, _RIGHT, by_logarithm=True)
+    up = Scale(min(errors) / 1.2, max(errors) * 1.2, _BOTTOM, _TOP, by_logarithm=True)
+    path = [(across.at(epsilon), up.at(error)) for epsilon, error in told]
+    parts = [*below(across, _BOTTOM, _TOP), *beside(up, _LEFT, _RIGHT), line(path, "line")]
+    parts += [
+        Markup('<circle class="mark" cx="{}" cy="{}" r="5"/>').format(across.at(e), up.at(error))
+        for e, error in told
+        if e == now
+    ]
+    parts.append(text((_LEFT + _RIGHT) / 2, _HEIGHT - 12, "epsilon", "middle"))
+    return picture(_WIDTH, _HEIGHT, name, parts)

@@ -1,0 +1,196 @@
+"""What a preview shows: what a release would cost, what it would leave, and what it would be worth.
+
+Everything here is what the API's preview says, arranged for reading. It is a function of the
+question and of public facts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from markupsafe import Markup
+
+from app.desk.charts.curves import error_curve
+from app.desk.charts.intervals import Measured, intervals
+from app.services.build import Services
+from app.services.datasets.budgets import BudgetView
+from app.services.people.keys import Caller
+from app.services.plans.previews import Wish
+from app.services.plans.questions import Question
+from app.services.releases.tidy import tidy_rows
+from mechanisms.foresight.foresee import foreseeing_ms
+from mechanisms.privacy import MAX_EPSILON_NANOS, NANOS_PER_EPSILON, Epsilon
+
+_CURVE_MS = 150.0
+"""A curve is drawn where a preview takes less than this of one core; it takes several."""
+_FACTORS = ((1, 4), (1, 2), (1, 1), (2, 1), (4, 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """One number of an answer: its expected error beside what is possible."""
+
+    name: str
+    error: float | None
+    low: Any
+    high: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreseen:
+    """A preview, and what stands beside it."""
+
+    told: Mapping[str, Any]
+    left: str
+    after: str | None
+    """What would be left; None where it is not enough."""
+    share: float | None
+    """The cost as a part of what is left."""
+    expected: Sequence[Expected]
+    alternatives: Markup | None
+    curve: Markup | None
+    points: Sequence[tuple[str, float]]
+
+
+async def foresee(
+    services: Services, dataset: str, question: Question, accuracy: float | None, *, caller: Caller
+) -> tuple[Foreseen, Question]:
+    """Return what a question would be like, and the question with the epsilon it was seen at.
+
+    With a wanted ``accuracy`` that is the epsilon that reaches it, where one is known.
+
+    Raises
+    ------
+    Problem
+        What a release would be refused for, the budget aside; ``busy``.
+    """
+    wish = Wish(accuracy=accuracy)
+    told = await services.previews.preview(dataset, question, wish, caller=caller)
+    needed = _needed(told)
+    if needed is not None and needed != question.epsilon:
+        question = replace(question, epsilon=needed)
+        again = await services.previews.preview(dataset, question, Wish(), caller=caller)
+        told = {**again, "accuracy": told["accuracy"]}
+    budget = services.budgets.view(dataset, caller=caller)
+    points = await _points(services, dataset, question, caller=caller)
+    left, after, share = _left(told, budget)
+    return (
+        Foreseen(
+            told=told,
+            left=left,
+            after=after,
+            share=share,
+            expected=_expected(told),
+            alternatives=_alternatives(told),
+            curve=_curve(points, question.epsilon),
+            points=[(str(epsilon), 100 * error) for epsilon, error in points],
+        ),
+        question,
+    )
+
+
+def _needed(told: Mapping[str, Any]) -> Epsilon | None:
+    epsilon = (told["accuracy"] or {}).get("epsilon")
+    return None if epsilon is None else Epsilon.parse(epsilon)
+
+
+def _left(told: Mapping[str, Any], budget: BudgetView) -> tuple[str, str | None, float | None]:
+    """Return what a release may still cost, what it would leave, and the cost's part of that."""
+    meter, left = budget.meter, budget.remaining
+    cost = _units(told["charge"]["amount"], meter.unit)
+    share = cost / left if left else None
+    after = meter.text(left - cost) if cost <= left else None
+    return meter.text(left), after, share
+
+
+def _units(amount: str, unit: str) -> int:
+    """Return an amount of an account in its smallest units: 1e-9 epsilon, 1e-12 rho."""
+    whole, _, decimals = amount.partition(".")
+    places = 9 if unit == "epsilon" else 12
+    return int(whole + decimals.ljust(places, "0"))
+
+
+def _expected(told: Mapping[str, Any]) -> list[Expected]:
+    errors, ranges = told["expected_error"], told["possible_range"]
+    if errors is None:
+        return []
+    shown = {
+        "statistic": told["statistic"],
+        "value": errors,
+        "noise": {"interval_95": ranges},
+        "epsilon": told["epsilon"],
+    }
+    return [
+        Expected(
+            name=row.name,
+            error=row.estimate,
+            low=None if row.noise is None else row.noise[0],
+            high=None if row.noise is None else row.noise[1],
+        )
+        for row in tidy_rows(shown)
+    ]
+
+
+def _alternatives(told: Mapping[str, Any]) -> Markup | None:
+    rows = [
+        Measured(_choice_name(each), each["std"])
+        for each in told["alternatives"]
+        if each["std"] is not None
+    ]
+    return intervals(rows, "Standard deviation of the noise by choice") if rows else None
+
+
+def _choice_name(each: Mapping[str, Any]) -> str:
+    norm = "" if each["norm"] is None else f", {each['norm']}"
+    return f"{each['mechanism'].replace('_', ' ')}{norm}"
+
+
+def _share_of_range(told: Mapping[str, Any]) -> float | None:
+    """Return the largest expected error as a part of its possible range, as the verdict does."""
+    shares = [
+        each.error / (each.high - each.low)
+        for each in _expected(told)
+        if isinstance(each.error, int | float)
+        and isinstance(each.low, int | float)
+        and isinstance(each.high, int | float)
+        and each.high > each.low
+    ]
+    return max(shares, default=None)
+
+
+async def _points(
+    services: Services, dataset: str, question: Question, *, caller: Caller
+) -> list[tuple[Epsilon, float]]:
+    """Return errors at smaller and larger epsilons, where that is quickly found."""
+    schema = services.datasets.facts(dataset).schema
+    takes_ms = question.planning_ms(schema) + foreseeing_ms(question.statistic, schema)
+    if takes_ms > _CURVE_MS:
+        return []
+    found = []
+    for times, by in _FACTORS:
+        nanos = question.epsilon.nanos * times // by
+        if not 1 <= nanos <= MAX_EPSILON_NANOS:
+            continue
+        at = replace(question, epsilon=Epsilon(nanos))
+        error = await _error_at(services, dataset, at, caller=caller)
+        if error is not None:
+            found.append((at.epsilon, error))
+    return found
+
+
+async def _error_at(
+    services: Services, dataset: str, question: Question, *, caller: Caller
+) -> float | None:
+    policy = services.datasets.facts(dataset).policy
+    if (most := policy.max_epsilon_per_release) is not None and question.epsilon > most:
+        return None
+    told = await services.previews.preview(dataset, question, Wish(), caller=caller)
+    return _share_of_range(told)
+
+
+def _curve(points: Sequence[tuple[Epsilon, float]], now: Epsilon) -> Markup | None:
+    plain = [(epsilon.nanos / NANOS_PER_EPSILON, 100 * error) for epsilon, error in points]
+    name = "Largest expected error, in percent of the possible range, by epsilon"
+    return error_curve(plain, now.nanos / NANOS_PER_EPSILON, name)

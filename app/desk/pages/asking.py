@@ -1,0 +1,195 @@
+"""Asking: a form for every statistic, its preview, and the step before it is paid for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.desk.foreseen import Foreseen, foresee
+from app.desk.forms import FORM_KEY, Faults, Form, read_form, see
+from app.desk.numbers import numbers_of
+from app.desk.questions import (
+    CONDITIONS,
+    OPERATORS,
+    at_fields,
+    choices_of,
+    fields_of,
+    kinds,
+    request_of,
+    summary_of,
+)
+from app.desk.rendering import page, path_of
+from app.desk.routes import State, Visitor, router_of
+from app.domain.problems import Problem, invalid_request
+from app.services.datasets.datasets import DatasetFacts
+from app.services.people.keys import Caller
+from app.services.plans.questions import KINDS, Question
+from app.web.requests.bodies import made_of, request_in
+from app.web.requests.schemas import PreviewRequest
+from app.web.state import AppState
+from mechanisms.foresight.assumptions import Assumptions
+from mechanisms.privacy import NANOS_PER_EPSILON, Epsilon
+
+router = router_of("asking")
+
+_BY_EPSILON, _BY_ACCURACY = "epsilon", "accuracy"
+_ONE = Epsilon(NANOS_PER_EPSILON)
+_USUAL = Form((("intercept", "yes"), ("wanted", _BY_ACCURACY)))
+
+
+@router.get("/datasets/{dataset}/ask")
+def show_form(request: Request, visitor: Visitor, state: State, dataset: str) -> Response:
+    """Show the form of a statistic; the first of the catalog unless one is chosen."""
+    del visitor
+    facts = state.services.datasets.facts(dataset)
+    allowed = _allowed(facts)
+    chosen = request.query_params.get("statistic", "")
+    kind = chosen if chosen in KINDS else ("mean" if "mean" in allowed else allowed[0])
+    return _form(request, facts, Form((("statistic", kind), *_USUAL.pairs)))
+
+
+@router.post("/datasets/{dataset}/ask")
+async def act_on_form(request: Request, visitor: Visitor, state: State, dataset: str) -> Response:
+    """Preview a question, show the step before it is paid for, or pay for it."""
+    form = await read_form(request)
+    facts = state.services.datasets.facts(dataset)
+    fragment = request.query_params.get("part") == "preview"
+    try:
+        match form.text("act"):
+            case "confirm":
+                return await _pay(visitor, state, facts, form)
+            case "release":
+                return await _confirm(request, visitor, state, facts, form)
+        found, form = await _seen(visitor, state, facts, form)
+        tried = await _tried(visitor, state, facts, form) if form.text("act") == "try" else None
+    except Problem as problem:
+        if problem.code in ("unauthorized", "not-found"):
+            raise
+        request.scope["problem"] = problem.code
+        told = at_fields(problem)
+        if fragment:
+            return page(request, "preview.html", seen=None, problem=told, facts=facts)
+        return _form(request, facts, form, faults=Faults(told), status=problem.status)
+    if fragment:
+        return page(request, "preview.html", seen=found, problem=None, facts=facts)
+    return _form(request, facts, form, seen=found, tried=tried)
+
+
+async def _tried(
+    visitor: Caller, state: AppState, facts: DatasetFacts, form: Form
+) -> Mapping[str, Any]:
+    """Return the answer to a question on synthetic rows."""
+    asked = await _paid(visitor, state, facts, form)
+    run = await state.services.dry_runs.run(facts.id, asked, Assumptions(), caller=visitor)
+    return {"told": run, "numbers": numbers_of(run, "Numbers from synthetic rows")}
+
+
+async def _read(
+    visitor: Caller, state: AppState, facts: DatasetFacts, form: Form
+) -> PreviewRequest:
+    """Return the request that a form makes, with the accuracy that is wanted."""
+    asked = request_of(form, facts.schema)
+    if form.text("wanted") == _BY_ACCURACY and (form.text("accuracy") or not asked["epsilon"]):
+        asked["accuracy"] = _accuracy(form)
+        asked["epsilon"] = _tried_first(facts)
+    body = json.dumps(asked).encode()
+    return await made_of(body, visitor.person, state.services.reading, request_in, PreviewRequest)
+
+
+def _tried_first(facts: DatasetFacts) -> str:
+    """Return the epsilon that a question is weighed with before the one it needs is found."""
+    most = facts.policy.max_epsilon_per_release
+    return str(_ONE if most is None else min(_ONE, most))
+
+
+def _accuracy(form: Form) -> float:
+    try:
+        return float(form.required("accuracy"))
+    except ValueError:
+        raise invalid_request("accuracy", "must be a number") from None
+
+
+async def _seen(
+    visitor: Caller, state: AppState, facts: DatasetFacts, form: Form
+) -> tuple[Foreseen, Form]:
+    """Return what a question would be like, and the form with the epsilon it was seen at."""
+    asked = await _read(visitor, state, facts, form)
+    found, question = await foresee(
+        state.services, facts.id, asked.question, asked.accuracy, caller=visitor
+    )
+    if asked.accuracy is not None and found.told["accuracy"]["epsilon"] is None:
+        raise invalid_request(
+            "accuracy", "no epsilon is known that reaches it for this question; choose an epsilon"
+        )
+    return found, _with(form, epsilon=str(question.epsilon))
+
+
+def _with(form: Form, **changed: str) -> Form:
+    kept = [pair for pair in form.pairs if pair[0] not in changed]
+    return Form((*kept, *changed.items()))
+
+
+async def _confirm(
+    request: Request, visitor: Caller, state: AppState, facts: DatasetFacts, form: Form
+) -> Response:
+    found, form = await _seen(visitor, state, facts, form)
+    kept = [pair for pair in form.pairs if pair[0] not in ("act", "wanted")]
+    return page(request, "confirm.html", facts=facts, seen=found, kept=kept)
+
+
+async def _pay(visitor: Caller, state: AppState, facts: DatasetFacts, form: Form) -> Response:
+    """Charge and release; the form's key is the question's, so that it is asked once."""
+    releases = state.services.releases
+    question = await _paid(visitor, state, facts, form)
+    async with state.clock.answer() as answer:
+        record = await releases.submit(
+            facts.id, question, idem=f"{FORM_KEY}:{form.key}", caller=visitor
+        )
+        answer.hold(releases.moments.public_from_ms(record))
+        return see(path_of("releases", record.id))
+
+
+async def _paid(visitor: Caller, state: AppState, facts: DatasetFacts, form: Form) -> Question:
+    asked = await _read(visitor, state, facts, _with(form, wanted=_BY_EPSILON))
+    return asked.question
+
+
+def _allowed(facts: DatasetFacts) -> list[str]:
+    allowed = facts.policy.allowed
+    return [kind for kind in KINDS if allowed is None or kind in allowed or kind == "stack"]
+
+
+def _form(
+    request: Request,
+    facts: DatasetFacts,
+    form: Form,
+    *,
+    seen: Foreseen | None = None,
+    tried: Mapping[str, Any] | None = None,
+    faults: Faults | None = None,
+    status: int = 200,
+) -> Response:
+    kind = form.text("statistic")
+    if kind not in KINDS:
+        raise Problem("not-found")
+    mechanisms, norms = choices_of(kind)
+    allowed = _allowed(facts)
+    shown: Mapping[str, Any] = {
+        "facts": facts,
+        "form": form,
+        "kinds": [pair for pair in kinds() if pair[0] in allowed],
+        "summary": summary_of(kind),
+        "fields": fields_of(kind, facts.schema),
+        "mechanisms": mechanisms,
+        "norms": norms,
+        "operators": [("", "–"), *((each, each) for each in OPERATORS)],
+        "conditions": range(CONDITIONS),
+        "seen": seen,
+        "tried": tried,
+        "faults": faults or Faults(),
+    }
+    return page(request, "ask.html", status=status, **shown)

@@ -1,0 +1,183 @@
+"""Releases: the list, one of them, and what may be done with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.desk.forms import act_once, read_form
+from app.desk.numbers import numbers_of
+from app.desk.rendering import page, path_of
+from app.desk.routes import CuratorVisitor, State, Visitor, router_of
+from app.domain.problems import Problem
+from app.domain.releases import ReleaseState
+from app.services.people.keys import Caller
+from app.services.plans.answers import answer_of, etag_of, heading_of, state_called
+from app.services.releases.tidy import tidy_csv
+from app.services.scripts.scripts import Language
+from app.web.state import AppState
+
+router = router_of("releases")
+
+_SHOWN = 200
+_REVIEWED = ("awaiting_review", "rejected", "withdrawn", "expired")
+"""What a list may be limited to: when a draw ends is not public before its deadline."""
+_LATEST = 2**62
+_RARE = ("inference", "purpose", "review")
+"""Members that only some answers have."""
+
+
+@router.get("/releases")
+def list_releases(
+    request: Request,
+    visitor: Visitor,
+    state: State,
+    *,
+    dataset: str = "",
+    status: str = "",
+    before: Annotated[int, Query(ge=1, le=_LATEST)] = _LATEST,
+) -> Response:
+    """List the visitor's releases, newest first; a curator sees everybody's."""
+    found = state.services.releases.heads(
+        caller=visitor,
+        dataset=dataset or None,
+        state=state_called(status) if status in _REVIEWED else None,
+        before=before,
+        limit=_SHOWN,
+    )
+    rows = [heading_of(record) for record in found.records]
+    next_page = {"dataset": dataset, "status": status, "before": rows[-1].number if rows else 1}
+    views, _ = state.services.datasets.list(before=None, limit=_SHOWN, most_bytes=1 << 22)
+    names = {view.facts.id: view.facts.record.name for view in views}
+    names |= {row.dataset: _name(state, row.dataset) for row in rows if row.dataset not in names}
+    return page(
+        request,
+        "releases.html",
+        rows=rows,
+        names=names,
+        more=f"/desk/releases?{urlencode(next_page)}" if found.more else None,
+        first="/desk/releases" if before != _LATEST else None,
+        dataset=dataset,
+        chosen=status,
+        statuses=[("", "every state"), *((each, each.replace("_", " ")) for each in _REVIEWED)],
+    )
+
+
+def _name(state: AppState, dataset: str) -> str:
+    return state.services.datasets.facts(dataset).record.name
+
+
+@router.get("/releases/{release}")
+async def show_release(request: Request, visitor: Visitor, state: State, release: str) -> Response:
+    """Show a release: its numbers once it has them, and until then what it waits for."""
+    answer, again_s, etag = await _answer(visitor, state, release)
+    numbers = numbers_of(answer, "The released numbers") if answer["value"] else None
+    publication = await state.services.publications.known(release, caller=visitor)
+    return page(
+        request,
+        "release.html",
+        answer=answer,
+        numbers=numbers,
+        again_s=again_s,
+        name=_name(state, answer["dataset"]),
+        own=answer["requested_by"] == visitor.person,
+        etag=etag,
+        publication=publication,
+    )
+
+
+@router.get("/releases/{release}/release.json")
+async def download_json(visitor: Visitor, state: State, release: str) -> Response:
+    """Send a release as the API answers it, byte for byte."""
+    record = await state.services.releases.get(release, caller=visitor)
+    return _file(answer_of(record), "application/json", f"{record.id}.json")
+
+
+@router.get("/releases/{release}/release.csv")
+async def download_csv(visitor: Visitor, state: State, release: str) -> Response:
+    """Send a release's numbers, one a row."""
+    answer, _, _ = await _answer(visitor, state, release)
+    if not answer["value"]:
+        raise Problem("not-found")
+    return _file(tidy_csv(answer).encode(), "text/csv; charset=utf-8", f"{answer['id']}.csv")
+
+
+@router.get("/releases/{release}/script")
+async def download_script(
+    visitor: Visitor, state: State, release: str, language: Language
+) -> Response:
+    """Send a program that reads the release, and could ask its question again."""
+    script = await state.services.scripts.of_release(release, language, caller=visitor)
+    return _file(script.text.encode(), f"{script.media_type}; charset=utf-8", script.name)
+
+
+@router.post("/releases/{release}/withdrawal")
+async def withdraw_release(
+    request: Request, visitor: Visitor, state: State, release: str
+) -> Response:
+    """Withdraw a release of the visitor's own that waits for a review."""
+    form = await read_form(request)
+
+    async def act() -> str:
+        async with state.clock.answer():
+            await state.services.reviews.withdraw(release, caller=visitor)
+        return f"{path_of('releases', release)}?done=withdrawn"
+
+    return await act_once(request, form, caller=visitor, act=act)
+
+
+@router.post("/releases/{release}/publication")
+async def publish_release(
+    request: Request, visitor: CuratorVisitor, state: State, release: str
+) -> Response:
+    """Make a release public, if it is still what the curator has seen."""
+    form = await read_form(request)
+    reason, seen = form.required("reason"), form.text("seen")
+
+    async def act() -> str:
+        await state.services.publications.publish(
+            release, reason, unchanged=lambda found: etag_of(found) == seen, caller=visitor
+        )
+        return f"{path_of('releases', release)}?done=published"
+
+    return await act_once(request, form, caller=visitor, act=act)
+
+
+@router.post("/releases/{release}/publication/withdrawal")
+async def withdraw_publication(
+    request: Request, visitor: CuratorVisitor, state: State, release: str
+) -> Response:
+    """Withdraw a release from the public, for good."""
+    form = await read_form(request)
+    note = form.required("note")
+
+    async def act() -> str:
+        await state.services.publications.withdraw(release, note, caller=visitor)
+        return f"{path_of('releases', release)}?done=unpublished"
+
+    return await act_once(request, form, caller=visitor, act=act)
+
+
+async def _answer(
+    visitor: Caller, state: AppState, release: str
+) -> tuple[Mapping[str, Any], int | None, str]:
+    """Return a release as the API answers it, when to look again if unfinished, and its tag."""
+    releases = state.services.releases
+    record = await releases.get(release, caller=visitor)
+    unfinished = record.state in (ReleaseState.RESERVED, ReleaseState.DEBITED)
+    answer = {**dict.fromkeys(_RARE), **json.loads(answer_of(record))}
+    return answer, releases.moments.retry_after_s(record) if unfinished else None, etag_of(record)
+
+
+def _file(content: bytes, kind: str, name: str) -> Response:
+    headers = {
+        "Content-Disposition": f'attachment; filename="{name}"',
+        "Cache-Control": "no-store",
+    }
+    return Response(content, media_type=kind, headers=headers)

@@ -1,0 +1,243 @@
+"""Asking without script: every statistic's form, its preview, the step before, and the answer."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.desk.questions import kinds
+from tests.contract.service import Service, running, spent, upload
+from tests.desk.browsing import Browsing, Page, nobody, person
+
+COLUMNS = {
+    "income": {"type": "number", "lower": 0, "upper": 100},
+    "food": {"type": "number", "lower": 0, "upper": 50},
+    "region": {"type": "category", "values": ["north", "south"]},
+    "owner": {"type": "boolean"},
+}
+FILLED: dict[str, dict[str, str | list[str]]] = {
+    "count": {"where 0 column": "region", "where 0 op": "==", "where 0 value": "north"},
+    "histogram": {"columns": ["income", "region"], "edges income": "0, 50, 100"},
+    "sum": {"columns": ["income"], "by": ["region"]},
+    "mean": {"columns": ["income", "food"]},
+    "variance": {"columns": ["income"]},
+    "std": {"columns": ["income"], "derive": "twice = 2 * food"},
+    "moments": {"columns": ["income", "food"]},
+    "covariance": {"columns": ["income", "food"]},
+    "correlation": {"columns": ["income", "food"]},
+    "quantile": {"column": "income", "levels": "0.25, 0.5"},
+    "linear_regression": {"target": "food", "features": ["income", "region"], "bound": "2"},
+    "logistic_regression": {
+        "target": "food",
+        "target op": ">=",
+        "target value": "25",
+        "features": ["income"],
+    },
+    "quantile_regression": {"formula": "food ~ income", "tau": "0.5"},
+    "geometric_median": {"columns": ["income", "food"]},
+    "stack": {"parts": '[{"statistic": {"kind": "mean", "columns": ["income"]}}]'},
+}
+
+
+@pytest.fixture(scope="module")
+def dataset(admin: httpx.Client) -> str:
+    return str(upload(admin, columns=COLUMNS, name="asked at the desk <&>")["id"])
+
+
+def form_of(browsing: Browsing, dataset: str, kind: str) -> Page:
+    return browsing.open(f"/desk/datasets/{dataset}/ask?statistic={kind}")
+
+
+def preview(page: Page) -> str:
+    (found,) = page.tree.xpath("//section[@aria-label='Preview']")
+    return " ".join(" ".join(found.itertext()).split())
+
+
+def test_every_statistic_has_a_form() -> None:
+    assert FILLED.keys() == dict(kinds()).keys()
+
+
+@pytest.mark.parametrize("kind", FILLED)
+def test_a_statistic_can_be_previewed(analyst: Browsing, dataset: str, kind: str) -> None:
+    page = form_of(analyst, dataset, kind)
+    assert page.heading == "Ask asked at the desk <&>"
+    shown = analyst.send(page, "Preview", epsilon="0.5", wanted="epsilon", **FILLED[kind])
+    assert not shown.alerts()
+    assert "epsilon 0.5" in preview(shown)
+    assert "Left afterwards" in preview(shown)
+    assert "Expected error" in preview(shown)
+
+
+def test_a_question_is_confirmed_paid_for_once_and_shown(
+    service: Service, admin: httpx.Client
+) -> None:
+    own = str(upload(admin, columns=COLUMNS)["id"])
+    with person(service, admin, "analyst") as somebody:
+        page = form_of(somebody, own, "mean")
+        confirm = somebody.send(
+            page, "Release", columns=["income"], epsilon="0.5", wanted="epsilon",
+            purpose="Table <1>",
+        )  # fmt: skip
+        assert confirm.heading == "Release this?"
+        assert "Left afterwards 9.5" in confirm.text
+        assert spent(admin, own) == "0"
+        shown = somebody.send(confirm, "Release")
+        again = somebody.send(confirm, "Release")
+        assert shown.path == again.path
+        assert spent(admin, own) == "0.5"
+        assert shown.heading.startswith("Mean of data set")
+        assert "Table <1>" in shown.text
+        assert shown.tree.xpath("//table//th[normalize-space()='income']")
+        assert shown.tree.xpath("//svg[@role='img']")
+        release = shown.path.rsplit("/", 1)[1]
+        told = somebody.client.get(f"{shown.path}/release.json").json()
+        assert told == admin.get(f"/v1/releases/{release}").json()
+        table = somebody.client.get(f"{shown.path}/release.csv").text
+        assert str(told["value"]["income"]) in table
+        for language in ("python", "r", "notebook"):
+            script = somebody.client.get(f"{shown.path}/script", params={"language": language})
+            assert script.status_code == 200
+            assert "attachment" in script.headers["content-disposition"]
+        assert release in somebody.open("/desk/releases").text
+        assert release not in somebody.open("/desk/releases?status=rejected").text
+
+
+def test_accuracy_is_asked_for_first_and_finds_its_epsilon(analyst: Browsing, dataset: str) -> None:
+    page = form_of(analyst, dataset, "mean")
+    (first, second) = page.tree.xpath("//input[@type='radio']")
+    assert (first.get("value"), second.get("value")) == ("accuracy", "epsilon")
+    assert first.get("checked") is not None
+    shown = analyst.send(page, "Preview", columns=["income"], accuracy="5")
+    epsilon = shown.form("Preview").fields["epsilon"]
+    assert 0 < float(epsilon) < 10
+    assert f"epsilon {epsilon}" in preview(shown)
+
+
+def test_what_is_wrong_is_said_at_its_field(analyst: Browsing, dataset: str) -> None:
+    page = form_of(analyst, dataset, "quantile")
+    wrong = analyst.send(
+        page,
+        "Preview",
+        status=422,
+        levels="0.5, two",
+        epsilon="-1",
+        wanted="epsilon",
+    )
+    said = {
+        field: " ".join(wrong.tree.xpath(f"//*[@id='{field}-fault']")[0].text_content().split())
+        for field in ("levels", "epsilon")
+    }
+    assert said == {"levels": "must be a number", "epsilon": "must be a positive decimal number"}
+    assert wrong.form("Preview").fields["levels"] == "0.5, two"
+    (field,) = wrong.tree.xpath("//input[@id='levels']")
+    assert field.get("aria-invalid") == "true"
+    assert "levels-fault" in field.get("aria-describedby").split()
+
+
+def test_what_the_budget_does_not_hold_is_refused_with_its_remedy(
+    analyst: Browsing, admin: httpx.Client
+) -> None:
+    own = str(upload(admin, columns=COLUMNS, budget={"epsilon": "1"})["id"])
+    page = form_of(analyst, own, "mean")
+    asked = {"columns": ["income"], "epsilon": "2", "wanted": "epsilon"}
+    shown = analyst.send(page, "Preview", **asked)
+    assert "Not enough is left" in preview(shown)
+    confirm = analyst.send(page, "Release", **asked)
+    refused = analyst.send(confirm, "Release", status=409)
+    assert refused.alerts()
+    assert refused.form("Preview").fields["epsilon"] == "2"
+    assert spent(admin, own) == "0"
+
+
+def test_the_script_is_given_the_preview_alone(analyst: Browsing, dataset: str) -> None:
+    address = f"/desk/datasets/{dataset}/ask?part=preview"
+    filled = {"statistic": "mean", "columns": "income", "epsilon": "0.5", "act": "preview"}
+    part = analyst.client.post(address, data=filled)
+    assert part.status_code == 200
+    assert "<html" not in part.text
+    assert "Left afterwards" in part.text
+    assert (
+        "must be a positive decimal number"
+        in analyst.client.post(address, data={**filled, "epsilon": ""}).text
+    )
+
+
+def test_a_release_of_somebody_else_is_not_there(
+    service: Service, admin: httpx.Client, analyst: Browsing, dataset: str
+) -> None:
+    with person(service, admin, "analyst") as other:
+        confirm = other.send(
+            form_of(other, dataset, "mean"), "Release",
+            columns=["income"], epsilon="0.1", wanted="epsilon",
+        )  # fmt: skip
+        shown = other.send(confirm, "Release")
+        for path in (shown.path, f"{shown.path}/release.json", f"{shown.path}/release.csv"):
+            analyst.open(path, status=404)
+            assert other.client.get(path).status_code == 200
+
+
+def test_a_curator_publishes_and_withdraws(
+    service: Service, curator: Browsing, analyst: Browsing, dataset: str
+) -> None:
+    filled = {"columns": ["income"], "epsilon": "0.1", "wanted": "epsilon"}
+    confirm = analyst.send(form_of(analyst, dataset, "mean"), "Release", **filled)
+    own = analyst.send(confirm, "Release")
+    assert not own.tree.xpath("//button[normalize-space()='Publish']")
+    public = f"/public/releases/{own.path.rsplit('/', 1)[1]}"
+    shown = curator.open(own.path)
+    with nobody(service) as anybody:
+        assert anybody.client.get(f"{public}.json").status_code == 404
+        published = curator.send(shown, "Publish", reason="Table 2")
+        assert anybody.client.get(f"{public}.json").status_code == 200
+        assert "its public page" in analyst.open(own.path).text
+        withdrawn = curator.send(published, "Withdraw publication", note="Superseded")
+        assert "It was withdrawn from the public: Superseded" in withdrawn.text
+        assert anybody.client.get(f"{public}.json").status_code == 410
+
+
+def test_what_waits_can_be_withdrawn(service: Service, admin: httpx.Client) -> None:
+    own = str(upload(admin, columns=COLUMNS, policy={"review": "always"})["id"])
+    with person(service, admin, "analyst") as somebody:
+        confirm = somebody.send(
+            form_of(somebody, own, "mean"), "Release",
+            columns=["income"], epsilon="0.1", wanted="epsilon",
+        )  # fmt: skip
+        waiting = somebody.send(confirm, "Release")
+        assert "It waits for a review" in waiting.text
+        assert waiting.path.rsplit("/", 1)[1] in somebody.open("/desk").text
+        ended = somebody.send(waiting, "Withdraw")
+        assert "withdrawn" in ended.text
+        again = somebody.send(waiting, "Withdraw")
+        assert again.path == ended.path
+
+
+def test_a_question_can_be_tried_on_synthetic_rows(
+    analyst: Browsing, admin: httpx.Client, dataset: str
+) -> None:
+    before = spent(admin, dataset)
+    filled = {"columns": ["income"], "epsilon": "0.5", "wanted": "epsilon"}
+    shown = analyst.send(form_of(analyst, dataset, "mean"), "Try on synthetic rows", **filled)
+    (tried,) = shown.tree.xpath("//section[@aria-label='Dry run']")
+    assert tried.xpath(".//th[normalize-space()='income']")
+    assert "Left afterwards" in preview(shown)
+    assert spent(admin, dataset) == before
+
+
+def test_an_answer_leaves_at_a_tick(tmp_path: Path) -> None:
+    """What the desk answers to a paid question is held as the API holds it."""
+    slot_ms = 400
+    with (
+        running(tmp_path / "data", response_slot_ms=slot_ms) as service,
+        service.client() as admin,
+        person(service, admin, "analyst") as somebody,
+    ):
+        own = str(upload(admin, columns=COLUMNS)["id"])
+        filled = {"columns": ["income"], "epsilon": "0.5", "wanted": "epsilon"}
+        confirm = somebody.send(form_of(somebody, own, "mean"), "Release", **filled)
+        somebody.client.follow_redirects = False
+        began = time.monotonic()
+        somebody.send(confirm, "Release", status=303)
+        assert time.monotonic() - began >= slot_ms / 1000
