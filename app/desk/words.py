@@ -10,6 +10,7 @@ from zlib import crc32
 from markupsafe import Markup, escape
 
 _DIGITS = 5
+_ROUGH = 3
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 
@@ -28,6 +29,17 @@ def number(value: float | str | None) -> str:
         return f"{int(value):,}"
     text = f"{value:,.{_DIGITS}g}"
     return f"{value:,.0f}" if "e+" in text and abs(value) < 1e9 else text
+
+
+def about(value: float | str | None) -> str:
+    """Return a number with three digits that count, as errors are told.
+
+    >>> about(21.874), about(0.10937), about(94.68)
+    ('21.9', '0.109', '94.7')
+    """
+    if value is None or isinstance(value, str):
+        return number(value)
+    return number(float(f"{value:.{_ROUGH}g}"))
 
 
 def words(name: str) -> str:
@@ -69,6 +81,7 @@ def drawn(picture: str) -> Markup:
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
+    "about": about,
     "drawn": drawn,
     "ident": ident,
     "moment": moment,

@@ -28,11 +28,14 @@ if (question) {
     const filled = new URLSearchParams(new FormData(question));
     if (!filled.get("epsilon") && !filled.get("accuracy")) return;
     filled.set("act", "preview");
+    region.setAttribute("aria-busy", "true");
     try {
       const answer = await fetch(question.dataset.preview, { method: "POST", body: filled });
       if (turn === latest && !answer.redirected) region.innerHTML = await answer.text();
     } catch {
       // the button still works
+    } finally {
+      if (turn === latest) region.removeAttribute("aria-busy");
     }
   };
   question.addEventListener("input", () => {
