@@ -10,10 +10,8 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ import yaml
 from app.settings import PREFIX
 from tests.documents import ROOT, Block, documents, tours
 from tests.e2e.live import ADMIN_KEY, LiveServer
+from tests.e2e.r import has_r
 from tests.e2e.shells import Shells
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
@@ -70,15 +69,6 @@ def runnable(block: Block, url: str) -> str:
     return "\n".join(lines)
 
 
-@cache
-def has_r() -> bool:
-    """Tell whether R is there, with the packages that the pages use."""
-    if shutil.which("Rscript") is None:
-        return False
-    asked = ["Rscript", "--vanilla", "-e", "library(httr2); library(jsonlite)"]
-    return subprocess.run(asked, capture_output=True, check=False).returncode == 0
-
-
 @pytest.mark.parametrize(
     "first",
     [
@@ -96,7 +86,7 @@ def test_every_block_runs(first: str, tmp_path: Path) -> None:
         printed = ""
         for block in (block for page in pages for block in page.blocks):
             where = f"{block.page}:{block.line}"
-            if block.language == "r" and not has_r():
+            if block.language == "r" and not has_r("httr2", "jsonlite"):
                 left_out.add(block.page)
             elif block.language in {"bash", "python", "r"}:
                 try:

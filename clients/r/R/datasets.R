@@ -1,0 +1,179 @@
+# Data sets: public facts, what is left of the budget, and what curators do.
+
+#' Data sets
+#'
+#' `datasets()` lists them, and `dataset()` finds one by its name or its id.
+#'
+#' @param desk A [release_desk()].
+#' @param name A name or an id.
+#' @return `dataset()` returns a `desk_dataset` with the public facts, and `datasets()` a data
+#'   frame with a row for each.
+#' @examples
+#' \dontrun{
+#' desk <- release_desk()
+#' datasets(desk)
+#' wages <- dataset(desk, "wages")
+#' wages$columns$income$upper
+#' }
+#' @export
+dataset <- function(desk, name) {
+  if (inherits(name, "desk_dataset")) {
+    return(name)
+  }
+  if (grepl("^[A-Za-z0-9_.~-]+$", name)) {
+    found <- tryCatch(
+      members_of(send_safely(desk, "GET", paste0("/v1/datasets/", name))),
+      desk_problem = function(problem) if (!problem$status %in% c(404L, 422L)) stop(problem)
+    )
+    if (!is.null(found)) {
+      return(answer_of(found, "desk_dataset", desk))
+    }
+  }
+  every <- read_pages(desk, "/v1/datasets")
+  for (each in every) {
+    if (identical(each$name, enc2utf8(name))) {
+      return(answer_of(each, "desk_dataset", desk))
+    }
+  }
+  names <- vapply(every, function(each) dQuote(each$name, FALSE), "")
+  there <- if (length(names)) paste(utils::head(names, 10L), collapse = ", ") else "none"
+  wanted <- paste("No data set has the id or the name", dQuote(name, FALSE))
+  refuse("not-found", paste0(wanted, ". There are: ", there, "."))
+}
+
+#' @rdname dataset
+#' @export
+datasets <- function(desk) {
+  told <- c("id", "name", "adjacency", "rows", "status")
+  frame_of_items(read_pages(desk, "/v1/datasets"), told)
+}
+
+# Return some members of items as a data frame.
+frame_of_items <- function(items, names) {
+  columns <- lapply(names, function(name) simple_column(lapply(items, `[[`, name)))
+  names(columns) <- names
+  as.data.frame(columns, stringsAsFactors = FALSE)
+}
+
+simple_column <- function(cells) {
+  cells <- lapply(cells, function(cell) if (is.null(cell)) NA else cell)
+  if (length(cells)) unlist(cells) else character()
+}
+
+#' @export
+print.desk_dataset <- function(x, ...) {
+  size <- if (is.null(x$rows)) "" else paste0(", ", x$rows, " rows")
+  told <- paste0(x$name, " (", x$id, "), ", x$adjacency, size, ", ", x$status)
+  cat("<desk_dataset>", told, "\n")
+  print(columns_of(x), row.names = FALSE)
+  invisible(x)
+}
+
+#' The columns of a data set
+#'
+#' @param dataset A data set, see [dataset()].
+#' @return A data frame: each column's name, type, bounds and values.
+#' @examples
+#' \dontrun{
+#' columns_of(wages)
+#' }
+#' @export
+columns_of <- function(dataset) {
+  columns <- dataset$columns
+  values <- vapply(columns, function(column) paste(unlist(column$values), collapse = ", "), "")
+  bound <- function(name) {
+    vapply(columns, function(column) paste(or_else(column[[name]], "")), "", USE.NAMES = FALSE)
+  }
+  data.frame(
+    column = names(columns),
+    type = vapply(columns, function(column) column$type, "", USE.NAMES = FALSE),
+    lower = bound("lower"), upper = bound("upper"), values = unname(values),
+    stringsAsFactors = FALSE
+  )
+}
+
+#' What is left of a budget
+#'
+#' @param dataset A data set, see [dataset()].
+#' @return A `desk_budget`: `epsilon` has `total`, `spent`, `reserved` and `remaining` as exact
+#'   texts, and `yours` what of it you may use.
+#' @examples
+#' \dontrun{
+#' budget(wages)$epsilon$remaining
+#' }
+#' @export
+budget <- function(dataset) {
+  desk <- desk_of(dataset)
+  response <- send_safely(desk, "GET", paste0("/v1/datasets/", dataset$id, "/budget"))
+  answer_of(members_of(response), "desk_budget", desk)
+}
+
+#' @export
+print.desk_budget <- function(x, ...) {
+  told <- c("total", "spent", "reserved", "remaining")
+  cat("<desk_budget>", paste(told, unlist(x$epsilon[told])), "\n")
+  invisible(x)
+}
+
+#' What curators do
+#'
+#' @param desk A [release_desk()].
+#' @param file The path of a CSV, CSV.gz or Parquet file, or a data frame.
+#' @param spec The public description of the data set, as a list: see the service's documents.
+#' @param dataset A data set, see [dataset()].
+#' @param epsilon What to add to the budget.
+#' @param reason Kept in the ledger.
+#' @return `upload()` and `archive()` return the data set, `grant()` the budget.
+#' @examples
+#' \dontrun{
+#' spec <- list(
+#'   name = "wages", adjacency = "replace_one", budget = list(epsilon = "2"),
+#'   columns = list(income = list(type = "number", lower = 0, upper = 5000))
+#' )
+#' wages <- upload(release_desk(), "wages.csv", spec)
+#' }
+#' @export
+upload <- function(desk, file, spec) {
+  if (is.data.frame(file)) {
+    path <- tempfile(fileext = ".csv")
+    on.exit(unlink(path))
+    utils::write.csv(file, path, row.names = FALSE, na = "", fileEncoding = "UTF-8")
+    file <- path
+  }
+  parts <- list(file = curl::form_file(file), spec = to_json(spec_shaped(spec)))
+  response <- send_once(desk, "POST", "/v1/datasets", parts = parts)
+  answer_of(members_of(response), "desk_dataset", desk)
+}
+
+# Single values of a category, and markers, are lists in a spec.
+spec_shaped <- function(spec) {
+  for (name in names(spec$columns)) {
+    for (several in intersect(c("values", "na"), names(spec$columns[[name]]))) {
+      spec$columns[[name]][[several]] <- as.list(spec$columns[[name]][[several]])
+    }
+  }
+  if (!is.null(spec[["na"]])) {
+    spec[["na"]] <- as.list(spec[["na"]])
+  }
+  if (!is.null(spec$policy$allowed)) {
+    spec$policy$allowed <- as.list(spec$policy$allowed)
+  }
+  spec
+}
+
+#' @rdname upload
+#' @export
+grant <- function(dataset, epsilon, reason) {
+  desk <- desk_of(dataset)
+  body <- to_json(list(epsilon = amount(epsilon), reason = reason))
+  send_once(desk, "POST", paste0("/v1/datasets/", dataset$id, "/grants"), json = body)
+  budget(dataset)
+}
+
+#' @rdname upload
+#' @export
+archive <- function(dataset) {
+  desk <- desk_of(dataset)
+  response <- send_once(desk, "POST", paste0("/v1/datasets/", dataset$id, "/archive"))
+  answer_of(members_of(response), "desk_dataset", desk)
+}

@@ -1,0 +1,137 @@
+# Questions as the contract has them, and the names under which they are charged once.
+
+.beside <- c("assume", "accuracy", "assume_rows", "inference", "purpose")
+.lists <- c("columns", "levels", "features", "by", "where", "parts")
+
+#' Say what to ask
+#'
+#' A question is a list with a `kind` and its fields, as the reference of the service has them.
+#' This function spares some of the spelling: single columns become lists, and a formula may be
+#' one of R's. The functions that take a question call it for you.
+#'
+#' @param kind A kind, such as `"mean"`, or a whole question as a list.
+#' @param ... The fields of that kind, such as `columns`, `formula`, `levels`, `where` and `by`.
+#' @return A list.
+#' @examples
+#' statistic("mean", columns = "income", by = "sex")
+#' statistic("linear_regression", formula = log(income) ~ age, bound = 5)
+#' @export
+statistic <- function(kind, ...) {
+  asked <- if (is.character(kind)) list(kind = kind) else as.list(kind)
+  fields <- list(...)
+  given <- fields[!vapply(fields, is.null, NA)]
+  asked[names(given)] <- given
+  shaped(asked)
+}
+
+# Make lists of what the contract has as lists, however it was given.
+shaped <- function(asked) {
+  if (inherits(asked$formula, "formula")) {
+    asked$formula <- paste(deparse(asked$formula, width.cutoff = 500L), collapse = " ")
+  }
+  if (is_object(asked$where)) {
+    asked$where <- list(asked$where)
+  }
+  if (is_object(asked$by)) {
+    asked$by <- list(asked$by)
+  }
+  for (name in intersect(.lists, names(asked))) {
+    asked[[name]] <- unname(as.list(asked[[name]]))
+  }
+  if (length(asked$edges)) {
+    asked$edges <- lapply(asked$edges, function(edges) unname(as.list(edges)))
+  }
+  if (is.list(asked$parts)) {
+    asked$parts <- lapply(asked$parts, shaped_part)
+  }
+  asked
+}
+
+shaped_part <- function(part) {
+  if (is.null(part$statistic)) {
+    part <- list(statistic = part, share = 1)
+  }
+  part$statistic <- statistic(part$statistic)
+  part
+}
+
+#' Choose records
+#'
+#' @param ... Conditions that a record must meet, all of them: a column, one of `==`, `!=`, `<`,
+#'   `<=`, `>`, `>=` or `%in%`, and a value. Values are those of your variables.
+#' @return A list of conditions, for the field `where` of a question.
+#' @examples
+#' where(age >= 40, region %in% c("north", "south"))
+#' @export
+where <- function(...) {
+  frame <- parent.frame()
+  lapply(as.list(substitute(list(...)))[-1L], condition_of, frame = frame)
+}
+
+.operators <- c("==", "!=", "<", "<=", ">", ">=", "%in%")
+
+condition_of <- function(call, frame) {
+  operator <- if (is.call(call)) as.character(call[[1L]]) else ""
+  if (length(operator) != 1L || !operator %in% .operators) {
+    stop("a condition compares a column with a value, such as age >= 40", call. = FALSE)
+  }
+  value <- eval(call[[3L]], frame)
+  if (operator == "%in%") {
+    return(list(column = as.character(call[[2L]]), op = "in", value = as.list(value)))
+  }
+  list(column = as.character(call[[2L]]), op = operator, value = value)
+}
+
+#' Cut a column into bands
+#'
+#' @param column The name of a column of numbers.
+#' @param edges Where the bands begin and end.
+#' @return A list, for the field `by` of a question.
+#' @examples
+#' statistic("mean", columns = "income", by = list("sex", bands("age", c(18, 40, 65))))
+#' @export
+bands <- function(column, edges) list(column = column, edges = as.list(edges))
+
+# Return the body of a request: a question, and what stands beside it.
+request_body <- function(statistic, epsilon, mechanism, norm, fields) {
+  given <- fields[!vapply(fields, is.null, NA)]
+  aside <- given[intersect(names(given), .beside)]
+  inside <- given[setdiff(names(given), .beside)]
+  asked <- do.call("statistic", c(list(statistic), inside))
+  c(
+    list(statistic = asked, mechanism = mechanism, norm = norm, epsilon = amount(epsilon)),
+    aside
+  )
+}
+
+# Return a price in one spelling: 0.5, "0.50" and "5e-1" are one price, "0.5".
+# What is no number is returned as it is, for the service to say so.
+amount <- function(value) {
+  text <- if (is.numeric(value)) number_text(value) else as.character(value)
+  form <- "^\\s*([+-]?)([0-9]*)(?:\\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,4}))?\\s*$"
+  found <- regmatches(text, regexec(form, text, perl = TRUE))[[1L]]
+  if (length(found) == 0L || !nzchar(paste0(found[[3L]], found[[4L]]))) {
+    return(text)
+  }
+  digits <- paste0(found[[3L]], found[[4L]])
+  point <- nchar(found[[3L]]) + if (nzchar(found[[5L]])) as.integer(found[[5L]]) else 0L
+  if (point <= 0L) {
+    digits <- paste0(strrep("0", 1L - point), digits)
+    point <- 1L
+  }
+  digits <- paste0(digits, strrep("0", max(0L, point - nchar(digits))))
+  whole <- sub("^0+(?=[0-9])", "", substr(digits, 1L, point), perl = TRUE)
+  parts <- sub("0+$", "", substring(digits, point + 1L))
+  sign <- if (found[[2L]] == "-") "-" else ""
+  paste0(sign, whole, if (nzchar(parts)) paste0(".", parts))
+}
+
+# Return the name of a question to a data set: the same one for the same question, and the one
+# that the Python client and the command line give it.
+question_key <- function(dataset, body, fresh = FALSE) {
+  if (fresh) {
+    return(paste0("fresh-", paste(format(openssl::rand_bytes(16L)), collapse = "")))
+  }
+  asked <- to_json(list(dataset, body), sorted = TRUE)
+  paste0("question-", as.character(openssl::sha256(asked)))
+}

@@ -1,0 +1,266 @@
+# Asking: previews, dry runs, releases, and what is computed from them.
+
+#' Ask a data set
+#'
+#' `preview()` says what a release would cost and how noisy it would be, `dry_run()` makes the
+#' same release of synthetic rows. Both are free and read no data. `release()` charges the
+#' budget and answers.
+#'
+#' The same question of the same person to the same data set at the same epsilon is one release.
+#' Asked again, from R or from Python, it gives the stored answer, uncharged. So a script may be
+#' run twice. A release that is drawn in the background is waited for. One that needs a review
+#' is not: it comes back with the `status` `"awaiting_review"`.
+#'
+#' @param dataset A data set, see [dataset()].
+#' @param statistic The question: a kind such as `"mean"`, with its fields in `...`, or a list.
+#'   See [statistic()].
+#' @param epsilon Its price: a text, which is exact, or a number.
+#' @param mechanism,norm `"auto"` leaves the choice to the service.
+#' @param ... Fields of the question such as `columns`, `formula`, `where` and `by`, and members
+#'   of the request such as `purpose`, `inference`, `assume` and `accuracy`.
+#' @param fresh Ask anew what was asked before: a new draw, and a new charge.
+#' @param idempotency_key A name for the question, in place of the one that follows from it.
+#' @param wait `FALSE` returns a job at once, its `status` being `"running"`.
+#' @param on_wait A function of the running release and the seconds of the pause, called before
+#'   each. By default a line tells of them, where somebody is looking.
+#' @return A `desk_preview`, a `desk_dry_run` or a `desk_release`: lists of the answer's members,
+#'   with [tidy()], [glance()], `plot()`, `summary()` and `as.data.frame()`.
+#' @examples
+#' \dontrun{
+#' wages <- dataset(release_desk(), "wages")
+#' preview(wages, "mean", columns = "income", by = "sex", epsilon = 0.5)
+#' means <- release(wages, "mean", columns = "income", by = "sex", epsilon = 0.5)
+#' tidy(means)
+#' plot(means)
+#' }
+#' @export
+release <- function(dataset, statistic, epsilon, mechanism = "auto", norm = "auto", ...,
+                    fresh = FALSE, idempotency_key = NULL, wait = TRUE, on_wait = NULL) {
+  body <- request_body(statistic, epsilon, mechanism, norm, list(...))
+  key <- or_else(idempotency_key, question_key(dataset$id, body, fresh))
+  desk <- desk_of(dataset)
+  ask <- function() {
+    send_safely(
+      desk, "POST", paste0("/v1/datasets/", dataset$id, "/releases"), json = to_json(body),
+      headers = list(`Idempotency-Key` = key)
+    )
+  }
+  response <- ask()
+  if (wait && httr2::resp_status(response) == 202L && is_running(release_in(response, desk))) {
+    wait_for(response, desk, key, or_else(on_wait, progress_line()))
+    # the stored bytes, or the refusal that says it has none
+    response <- ask()
+  }
+  release_in(response, desk)
+}
+
+release_in <- function(response, desk) numbers_of(response, "desk_release", desk)
+
+is_running <- function(release) identical(release$status, "running")
+
+# Ask for a running release, whenever the service says it is worth it, until it is not.
+wait_for <- function(response, desk, key, on_wait) {
+  path <- httr2::resp_header(response, "Location")
+  while (is_running(running <- release_in(response, desk))) {
+    pause <- as.numeric(or_else(httr2::resp_header(response, "Retry-After"), 5))
+    on_wait(running, pause)
+    Sys.sleep(pause)
+    response <- tryCatch(
+      send_safely(desk, "GET", path),
+      desk_unreachable = function(error) {
+        error$idempotency_key <- key
+        stop(error)
+      }
+    )
+  }
+  on_wait(NULL, 0)
+}
+
+# Return what tells of a job while it runs, in one line that goes when it is done.
+progress_line <- function() {
+  seen <- getOption("releasedesk.progress", interactive())
+  began <- Sys.time()
+  shown <- FALSE
+  function(running, pause) {
+    if (!seen || (is.null(running) && !shown)) {
+      return(invisible())
+    }
+    waited <- as.numeric(difftime(Sys.time(), began, units = "secs"))
+    line <- if (is.null(running)) "" else sprintf(
+      "%s is running: %.0f s, looking again in %.0f s", running$id, waited, pause
+    )
+    cat("\r", formatC(line, width = -72L), if (is.null(running)) "\r", sep = "", file = stderr())
+    shown <<- TRUE
+  }
+}
+
+#' @rdname release
+#' @export
+preview <- function(dataset, statistic, epsilon, mechanism = "auto", norm = "auto", ...) {
+  asked_for_free(dataset, "previews", "desk_preview", statistic, epsilon, mechanism, norm, ...)
+}
+
+#' @rdname release
+#' @export
+dry_run <- function(dataset, statistic, epsilon, mechanism = "auto", norm = "auto", ...) {
+  asked_for_free(dataset, "dry-runs", "desk_dry_run", statistic, epsilon, mechanism, norm, ...)
+}
+
+asked_for_free <- function(dataset, place, class, statistic, epsilon, mechanism, norm, ...) {
+  body <- request_body(statistic, epsilon, mechanism, norm, list(...))
+  path <- paste0("/v1/datasets/", dataset$id, "/", place)
+  desk <- desk_of(dataset)
+  numbers_of(send_safely(desk, "POST", path, json = to_json(body)), class, desk)
+}
+
+#' Synthetic rows
+#'
+#' Rows of the data set's form that are about nobody, to try a script with; free.
+#'
+#' @param dataset A data set, see [dataset()].
+#' @return A data frame.
+#' @examples
+#' \dontrun{
+#' head(synthetic_rows(wages))
+#' }
+#' @export
+synthetic_rows <- function(dataset) {
+  path <- paste0("/v1/datasets/", dataset$id, "/dry-runs/rows")
+  text <- rawToChar(body_of(send_safely(desk_of(dataset), "GET", path)))
+  Encoding(text) <- "UTF-8"
+  utils::read.table(
+    text = text, header = TRUE, sep = delimiter_of(text, names(dataset$columns)), quote = "\"",
+    check.names = FALSE, comment.char = "", stringsAsFactors = FALSE
+  )
+}
+
+# Return the sign between cells by which the first line holds these names.
+delimiter_of <- function(text, names) {
+  header <- sub("\n.*", "", text)
+  signs <- c(",", ";", "\t", "|")
+  known <- vapply(signs, function(sign) {
+    sum(scan(text = header, what = "", sep = sign, quote = "\"", quiet = TRUE) %in% names)
+  }, 0)
+  signs[[which.max(known)]]
+}
+
+#' Releases that there are
+#'
+#' `released()` returns one by its id, and `releases()` lists yours; a curator sees everybody's.
+#'
+#' @param desk A [release_desk()].
+#' @param id The id of a release.
+#' @param status `NULL`, or `"awaiting_review"`, `"rejected"`, `"withdrawn"` or `"expired"`.
+#' @return `released()` returns a `desk_release`, `releases()` a data frame.
+#' @examples
+#' \dontrun{
+#' released(release_desk(), "rel_1")
+#' }
+#' @export
+released <- function(desk, id) {
+  release_in(send_safely(desk, "GET", paste0("/v1/releases/", id)), desk)
+}
+
+#' @rdname released
+#' @export
+releases <- function(desk, status = NULL) {
+  query <- if (is.null(status)) list() else list(status = status)
+  told <- c("id", "dataset", "status", "mechanism", "norm", "epsilon")
+  frame_of_items(read_pages(desk, "/v1/releases", query), told)
+}
+
+#' Compute from a release
+#'
+#' Free, and without the data. From a release of `moments`: any linear regression of its columns,
+#' and all that first and second moments determine.
+#'
+#' @param release A release, see [release()].
+#' @param statistic,... What to compute: see [statistic()].
+#' @return A `desk_derivation`, which is used like a release.
+#' @examples
+#' \dontrun{
+#' moments <- release(wages, "moments", columns = c("income", "age"), epsilon = 1)
+#' fit <- derive(moments, "linear_regression", formula = income ~ age, bound = 5)
+#' summary(fit)
+#' }
+#' @export
+derive <- function(release, statistic, ...) {
+  desk <- desk_of(release)
+  body <- to_json(list(statistic = do.call("statistic", c(list(statistic), list(...)))))
+  path <- paste0("/v1/releases/", release$id, "/derivations")
+  numbers_of(send_safely(desk, "POST", path, json = body), "desk_derivation", desk)
+}
+
+#' Check a receipt
+#'
+#' Ask the service whether a release's receipt is its own and fits its ledger.
+#'
+#' @param release A release, see [release()], or its bytes.
+#' @param desk A [release_desk()], where only bytes are given.
+#' @return A `desk_receipt_check`; its `ok` says whether all is well.
+#' @examples
+#' \dontrun{
+#' check_receipt(means)$ok
+#' }
+#' @export
+check_receipt <- function(release, desk = desk_of(release)) {
+  bytes <- if (is.raw(release)) release else answer_bytes(release)
+  response <- send_safely(desk, "POST", "/v1/ledger/receipts", json = rawToChar(bytes))
+  answer_of(members_of(response), "desk_receipt_check", desk)
+}
+
+#' Decide on releases that wait for a review
+#'
+#' A curator approves or rejects what somebody else has asked for. Who asked may withdraw it.
+#'
+#' @param desk A [release_desk()].
+#' @param id The id of a release.
+#' @param reason Kept in the ledger. Who asked reads why a release was rejected.
+#' @return The release, as it is then.
+#' @examples
+#' \dontrun{
+#' approve(release_desk(), "rel_1", reason = "within the protocol of the study")
+#' }
+#' @export
+approve <- function(desk, id, reason) decide(desk, id, "approve", reason)
+
+#' @rdname approve
+#' @export
+reject <- function(desk, id, reason) decide(desk, id, "reject", reason)
+
+#' @rdname approve
+#' @export
+withdraw <- function(desk, id) {
+  release_in(send_safely(desk, "POST", paste0("/v1/releases/", id, "/withdrawal")), desk)
+}
+
+decide <- function(desk, id, decision, reason) {
+  path <- paste0("/v1/releases/", id)
+  seen <- httr2::resp_header(send_safely(desk, "GET", path), "ETag")
+  body <- to_json(list(decision = decision, reason = reason))
+  sent <- send_once(
+    desk, "POST", paste0(path, "/decision"), json = body, headers = list(`If-Match` = seen)
+  )
+  release_in(sent, desk)
+}
+
+#' The catalog, and the ledger's verification
+#'
+#' `catalog()` lists every statistic and mechanism on offer. `verification()` walks every chain
+#' and sum of the ledger (curators).
+#'
+#' @param desk A [release_desk()].
+#' @return `catalog()` returns a list, `verification()` a list whose `ok` says whether all holds.
+#' @examples
+#' \dontrun{
+#' length(catalog(release_desk()))
+#' }
+#' @export
+catalog <- function(desk) read_pages(desk, "/v1/catalog")
+
+#' @rdname catalog
+#' @export
+verification <- function(desk) {
+  response <- send_safely(desk, "GET", "/v1/ledger/verification")
+  answer_of(members_of(response), "desk_verification", desk)
+}

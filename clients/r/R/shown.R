@@ -1,0 +1,150 @@
+# How answers look: printed, summarised and drawn.
+
+.shown <- 30L
+
+#' @export
+print.desk_numbers <- function(x, digits = 5L, ...) {
+  price <- if (!is.null(x$epsilon)) paste("epsilon", x$epsilon)
+  said <- paste(c(x$statistic$kind, x$mechanism, x$status, price), collapse = ", ")
+  cat(c(paste0("<", class(x)[[1L]], ">"), x$id, said), fill = TRUE)
+  frame <- tidy(x)
+  if (nrow(frame)) {
+    print(utils::head(frame, .shown), digits = digits, row.names = FALSE)
+  }
+  if (nrow(frame) > .shown) {
+    cat("and", nrow(frame) - .shown, "more rows\n")
+  }
+  if (!is.null(x$usefulness$sentence)) {
+    cat(strwrap(x$usefulness$sentence), sep = "\n")
+  }
+  invisible(x)
+}
+
+#' Summarise an answer
+#'
+#' With `inference` in the question, or for what is derived from moments: estimates, standard
+#' errors and intervals, as for a fit of R's own. Then how they were made, and the guarantee.
+#'
+#' @param object An answer with numbers, see [release()].
+#' @param ... Nothing.
+#' @return A `summary_desk_numbers`, whose `coefficients` are a matrix.
+#' @examples
+#' \dontrun{
+#' summary(release(wages, "mean", columns = "income", epsilon = 1))
+#' }
+#' @export
+summary.desk_numbers <- function(object, ...) {
+  frame <- tidy(object)
+  labels <- frame[setdiff(names(frame), .measures)]
+  rows <- do.call(paste, c(unname(as.list(labels)), list(frame$term)))
+  kept <- intersect(c("estimate", "std.error", "conf.low", "conf.high", "noise"), names(frame))
+  coefficients <- as.matrix(frame[kept])
+  rownames(coefficients) <- rows
+  structure(
+    list(
+      glance = glance(object), coefficients = coefficients, method = object$inference$method,
+      fit = object$inference$fit, guarantee = object$guarantee, verdict = object$usefulness
+    ),
+    class = "summary_desk_numbers"
+  )
+}
+
+#' @export
+print.summary_desk_numbers <- function(x, digits = 4L, ...) {
+  about <- x$glance
+  cat(about$statistic, " by ", about$mechanism, ", epsilon ", about$epsilon, "\n\n", sep = "")
+  print(signif(x$coefficients, digits), na.print = "")
+  for (each in x$fit) {
+    cat(each$term, ": ", signif(each$estimate, digits), "\n", sep = "")
+  }
+  guarantee <- x$guarantee
+  told <- c(
+    if (is.null(x$method)) "No standard errors: they were not asked for, or cannot be told."
+    else paste("Method:", x$method),
+    if (!is.null(guarantee)) {
+      paste0("Guarantee: ", guarantee$definition, ", ", guarantee$adjacency, ".")
+    },
+    x$verdict$sentence
+  )
+  cat("", unlist(lapply(told, strwrap)), sep = "\n")
+  invisible(x)
+}
+
+#' @export
+coef.desk_numbers <- function(object, ...) {
+  frame <- tidy(object)
+  stats::setNames(frame$estimate, frame$term)
+}
+
+#' Draw an answer
+#'
+#' A point for each number, with error bars: the 95% confidence interval where the answer has
+#' one, and otherwise where the number would have been without the noise. The axis says which.
+#' A preview shows the noise alone, around zero.
+#'
+#' @param x An answer with numbers, see [release()].
+#' @param intervals Which bars: `"confidence"`, `"noise"`, or `"auto"`.
+#' @param labels What stands beside each number; by default its group and name.
+#' @param ... `xlim` and `main`, as of [graphics::plot.default()].
+#' @return What is drawn, invisibly: a data frame with `label`, `estimate`, `low` and `high`.
+#' @examples
+#' \dontrun{
+#' plot(means)
+#' plot(means, intervals = "noise", main = "Income by sex")
+#' }
+#' @export
+plot.desk_numbers <- function(x, intervals = c("auto", "confidence", "noise"), labels = NULL,
+                              ...) {
+  drawn <- drawn_of(tidy(x), match.arg(intervals), labels)
+  if (nrow(drawn) == 0L) {
+    stop("there are no numbers to draw yet", call. = FALSE)
+  }
+  settings <- list(...)
+  across <- or_else(settings$xlim, range(drawn$estimate, drawn$low, drawn$high, na.rm = TRUE))
+  main <- or_else(settings$main, paste0(x$statistic$kind, ", epsilon ", x$epsilon))
+  wide <- max(graphics::strwidth(drawn$label, units = "inches", cex = 0.9)) + 0.4
+  before <- graphics::par(mai = replace(graphics::par("mai"), 2L, min(wide, 3)))
+  on.exit(graphics::par(before))
+  rows <- rev(seq_len(nrow(drawn)))
+  graphics::plot.new()
+  graphics::plot.window(xlim = across, ylim = c(0.5, nrow(drawn) + 0.5))
+  graphics::abline(h = rows, col = "grey90")
+  known <- is.finite(drawn$low) & is.finite(drawn$high) & drawn$high > drawn$low
+  graphics::arrows(
+    drawn$low[known], rows[known], drawn$high[known], rows[known],
+    angle = 90, code = 3, length = 0.04
+  )
+  graphics::points(drawn$estimate, rows, pch = 19)
+  graphics::axis(1)
+  graphics::axis(2, at = rows, labels = drawn$label, las = 1, tick = FALSE, cex.axis = 0.9)
+  graphics::title(main = main, xlab = attr(drawn, "meaning"))
+  invisible(drawn)
+}
+
+# Return what is drawn of a tidy table, and what its bars mean.
+drawn_of <- function(frame, intervals, labels) {
+  measured <- intersect(.measures, names(frame))
+  if (is.null(labels)) {
+    groups <- frame[setdiff(names(frame), measured)]
+    terms <- if (length(unique(frame$term)) > 1L || length(groups) == 0L) list(frame$term)
+    labels <- do.call(paste, c(unname(lapply(groups, as.character)), terms, list(sep = ", ")))
+  }
+  inferred <- "conf.low" %in% names(frame) && any(is.finite(frame$conf.low))
+  confident <- intervals == "confidence" || (intervals == "auto" && inferred)
+  ends <- if (confident) c("conf.low", "conf.high") else c("noise.low", "noise.high")
+  column <- function(name) if (name %in% names(frame)) frame[[name]] else rep(NA_real_, nrow(frame))
+  centre <- if ("estimate" %in% names(frame)) frame$estimate else rep(0, nrow(frame))
+  drawn <- data.frame(
+    label = as.character(labels), estimate = centre, low = column(ends[[1L]]),
+    high = column(ends[[2L]]), stringsAsFactors = FALSE
+  )
+  attr(drawn, "meaning") <- meaning_of(drawn, confident)
+  drawn
+}
+
+meaning_of <- function(drawn, confident) {
+  if (!any(is.finite(drawn$low))) {
+    return("no bars: the noise's law depends on the data")
+  }
+  if (confident) "bars: 95% confidence, sampling and noise together" else "bars: 95% of the noise"
+}

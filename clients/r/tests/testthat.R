@@ -1,0 +1,4 @@
+library(testthat)
+library(releasedesk)
+
+test_check("releasedesk")

@@ -1,0 +1,136 @@
+test_that("a question is previewed, rehearsed and released once", {
+  people <- new_dataset()
+  seen <- preview(people, "mean", columns = "income", by = "sex", epsilon = 0.5)
+  expect_s3_class(seen, "desk_preview")
+  expect_true(all(tidy(seen)$expected.error > 0))
+  rehearsed <- dry_run(people, "mean", columns = "income", by = "sex", epsilon = 0.5)
+  expect_true(all(tidy(rehearsed)$synthetic))
+  expect_identical(budget(people)$epsilon$spent, "0")
+
+  first <- release(people, "mean", columns = "income", by = "sex", epsilon = 0.5)
+  second <- release(people, "mean", columns = "income", by = "sex", epsilon = "0.50")
+  expect_identical(answer_bytes(second), answer_bytes(first))
+  expect_identical(budget(people)$epsilon$spent, "0.5")
+  expect_identical(tidy(first)$sex, c("f", "m"))
+  expect_true(check_receipt(first)$ok)
+  expect_identical(tidy(released(served(), first$id)), tidy(first))
+
+  anew <- release(people, "mean", columns = "income", by = "sex", epsilon = 0.5, fresh = TRUE)
+  expect_false(anew$id == first$id)
+  expect_output(print(first), "mean, k_norm, released, epsilon 0.5")
+  expect_output(print(budget(people)), "spent 1")
+})
+
+test_that("data sets are found by name and by id, and others are refused by their code", {
+  people <- new_dataset()
+  expect_identical(dataset(served(), people$name)$id, people$id)
+  expect_identical(dataset(served(), people$id)$name, people$name)
+  expect_true(people$name %in% datasets(served())$name)
+  expect_output(print(people), "replace_one, 200 rows")
+  refused <- tryCatch(dataset(served(), "no such set"), desk_problem_not_found = identity)
+  expect_match(conditionMessage(refused), "There are")
+  expect_identical(columns_of(people)$upper, c("5000", "100", ""))
+  expect_true(all(c("income", "age", "sex") %in% names(synthetic_rows(people))))
+})
+
+test_that("a refusal is a condition with its code, its remedy and what belongs to it", {
+  people <- new_dataset(budget = list(epsilon = "1"))
+  refused <- tryCatch(
+    release(people, "mean", columns = "income", epsilon = 2),
+    desk_problem_budget_exceeded = identity
+  )
+  expect_s3_class(refused, "desk_problem")
+  expect_identical(refused$status, 409L)
+  expect_identical(refused$extras$remaining, "1")
+  expect_true(nzchar(refused$remedy))
+  expect_identical(grant(people, 1, "for the test")$epsilon$total, "2")
+  expect_error(
+    preview(people, "mean", columns = "nothing", epsilon = 1),
+    class = "desk_problem_invalid_request"
+  )
+  keyless <- release_desk(key = "")
+  expect_error(datasets(keyless), class = "desk_problem_unauthorized")
+  expect_output(print(keyless), "without a key")
+})
+
+test_that("no answer is a condition that keeps the name of the question", {
+  served()
+  nobody <- release_desk("http://127.0.0.1:9", "k", attempts = 2, pause = 0)
+  people <- answer_of(list(id = "ds_1"), "desk_dataset", nobody)
+  lost <- tryCatch(
+    release(people, "mean", columns = "income", epsilon = 1, idempotency_key = "mine"),
+    desk_unreachable = identity
+  )
+  expect_identical(lost$idempotency_key, "mine")
+  expect_error(dataset(nobody, "ds_1"), class = "desk_unreachable")
+})
+
+test_that("a key is never shown", {
+  secret <- "a-secret-that-nobody-sees"
+  desk <- release_desk("http://127.0.0.1:9", secret)
+  shown <- c(capture.output(print(desk)), capture.output(utils::str(desk)))
+  expect_false(any(grepl(secret, shown, fixed = TRUE)))
+})
+
+test_that("regressions are derived from moments, with standard errors and R's names", {
+  people <- new_dataset(rows = 2000L)
+  moments <- release(people, "moments", columns = c("income", "age"), epsilon = 20)
+  fit <- derive(moments, "linear_regression", formula = income ~ age, bound = 5)
+  expect_identical(names(coef(fit)), c("(intercept)", "age"))
+  expect_true(all(tidy(fit)$std.error > 0))
+  expect_true("r.squared" %in% names(glance(fit)))
+  expect_output(print(summary(fit)), "Guarantee: pure epsilon-DP")
+  mean <- derive(moments, "mean", columns = "age")
+  expect_lt(abs(coef(mean)[["age"]] - 47.5), 5)
+})
+
+test_that("a job is waited for, and tells of it", {
+  people <- new_dataset()
+  question <- statistic("quantile_regression", target = "income", features = "age", bound = 5)
+  told <- list()
+  on_wait <- function(running, pause) told[[length(told) + 1L]] <<- or_else(running$status, "done")
+  made <- release(people, question, epsilon = 5, on_wait = on_wait)
+  expect_identical(made$status, "released")
+  expect_true(all(unlist(told) %in% c("running", "done")))
+  later <- release(people, question, epsilon = 6, wait = FALSE)
+  expect_true(later$status %in% c("running", "released"))
+})
+
+test_that("a release that needs a review is given back as it is, and may be withdrawn", {
+  people <- new_dataset(policy = list(review = "always"))
+  waiting <- release(people, "mean", columns = "income", epsilon = 0.5)
+  expect_identical(waiting$status, "awaiting_review")
+  expect_true(waiting$id %in% releases(served(), status = "awaiting_review")$id)
+  own <- tryCatch(approve(served(), waiting$id, "my own"), desk_problem = identity)
+  expect_true(own$status %in% c(403L, 409L))
+  expect_identical(withdraw(served(), waiting$id)$status, "withdrawn")
+})
+
+test_that("stacks, histograms and filters come back as tables", {
+  people <- new_dataset()
+  parts <- list(list(kind = "mean", columns = "age"), list(kind = "sum", columns = "income"))
+  stack <- release(people, "stack", parts = parts, epsilon = 2)
+  expect_identical(tidy(stack)$part, c(1L, 2L))
+  cells <- release(
+    people, "histogram", columns = c("sex", "age"), edges = list(age = c(0, 50, 100)), epsilon = 1
+  )
+  expect_identical(nrow(tidy(cells)), 4L)
+  women <- where(age >= 40, sex == "f")
+  kept <- release(people, "mean", columns = "income", where = women, epsilon = 1)
+  expect_identical(tidy(kept)$term, "income")
+})
+
+test_that("other packages' generics find the methods", {
+  skip_if_not_installed("generics")
+  people <- new_dataset()
+  seen <- preview(people, "mean", columns = "age", epsilon = 1)
+  expect_identical(generics::tidy(seen), tidy(seen))
+  expect_identical(generics::glance(seen), glance(seen))
+})
+
+test_that("the catalog and the ledger's verification are there", {
+  expect_gt(length(catalog(served())), 10L)
+  expect_true(verification(served())$ok)
+  archived <- archive(new_dataset())
+  expect_identical(archived$status, "archived")
+})

@@ -1,0 +1,85 @@
+answered <- function(value, ..., class = "desk_release") {
+  answer_of(list(value = value, ...), c(class, "desk_numbers"), NULL)
+}
+
+law <- list(
+  std = list(age = 2, income = 3), interval_95 = list(age = list(36, 44), income = list(1, 9))
+)
+
+test_that("each number has a row, with its noise", {
+  means <- answered(list(age = 40, income = 5), noise = law, statistic = list(kind = "mean"))
+  frame <- tidy(means)
+  expect_identical(frame$term, c("age", "income"))
+  expect_identical(frame$estimate, c(40, 5))
+  expect_identical(frame$noise.low, c(36, 1))
+  expect_identical(as.data.frame(means), frame)
+  expect_identical(coef(means), c(age = 40, income = 5))
+})
+
+test_that("groups and cells are columns, and never taken for a measure", {
+  groups <- list(groups = list(
+    list(by = list(sex = "f", term = 1), value = list(age = 41)),
+    list(by = list(sex = "m", term = 2), value = list(age = 39))
+  ))
+  frame <- tidy(answered(groups))
+  expect_identical(names(frame)[1:4], c("sex", "by term", "term", "estimate"))
+  expect_identical(frame$sex, c("f", "m"))
+  cells <- list(cells = list(
+    list(cell = list(sex = "f"), count = 10), list(cell = list(sex = "m"), count = 4)
+  ))
+  expect_identical(tidy(answered(cells))$estimate, c(10, 4))
+})
+
+test_that("quantiles, matrices and parts have names of their own", {
+  levels <- list(quantiles = list(list(level = "0.25", value = 1), list(level = "0.5", value = 2)))
+  expect_identical(tidy(answered(levels))$term, c("level 0.25", "level 0.5"))
+  matrix <- answered(
+    list(matrix = list(list(1, 0.5), list(0.5, 2))), statistic = list(columns = list("x", "y"))
+  )
+  expect_identical(tidy(matrix)$term, c("x:x", "x:y", "y:y"))
+  parts <- answered(
+    list(parts = list(list(age = 40), list(count = 9))),
+    statistic = list(parts = list(list(statistic = list(kind = "mean"))))
+  )
+  expect_identical(tidy(parts)$part, c(1L, 2L))
+})
+
+test_that("inference is beside the number that it is about", {
+  term <- function(by) list(term = "age", by = by, std_error = 0.5, confidence_95 = list(0, 2))
+  fit <- list(list(term = "r_squared", estimate = 0.3))
+  told <- list(terms = list(term(NULL)), fit = fit, method = "how")
+  numbers <- list(coefficients = list(age = 1, income = 2))
+  answer <- answered(numbers, inference = told, epsilon = "1")
+  frame <- tidy(answer)
+  expect_identical(frame$std.error, c(0.5, NA))
+  expect_identical(glance(answer)$r.squared, 0.3)
+  expect_output(print(summary(answer)), "Method: how")
+  grouped <- answered(
+    list(groups = list(list(by = list(sex = "f"), value = list(age = 1)))),
+    inference = list(terms = list(term(list(sex = "f"))))
+  )
+  expect_identical(tidy(grouped)$conf.high, 2)
+})
+
+test_that("what has no numbers yet is printed and not drawn", {
+  waiting <- answered(NULL, id = "rel_1", status = "awaiting_review")
+  expect_identical(nrow(tidy(waiting)), 0L)
+  expect_output(print(waiting), "rel_1 awaiting_review")
+  expect_error(plot(waiting), "no numbers")
+})
+
+test_that("bars are drawn where there are any, and say what they are", {
+  grDevices::pdf(NULL)
+  on.exit(grDevices::dev.off())
+  numbers <- list(age = 40, income = 5)
+  means <- answered(numbers, noise = law, statistic = list(kind = "mean"), epsilon = "1")
+  drawn <- plot(means)
+  expect_identical(drawn$low, c(36, 1))
+  expect_match(attr(drawn, "meaning"), "95% of the noise")
+  expect_match(attr(plot(answered(list(age = 1))), "meaning"), "depends on the data")
+  told <- list(terms = list(list(term = "age", std_error = 1, confidence_95 = list(30, 50))))
+  both <- answered(list(age = 40), noise = law, inference = told)
+  expect_identical(plot(both)$low, 30)
+  expect_identical(plot(both, intervals = "noise", main = "Age", xlim = c(0, 100))$low, 36)
+  expect_identical(plot(answered(NULL, noise = law, class = "desk_preview"))$estimate, c(0, 0))
+})

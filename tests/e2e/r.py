@@ -1,0 +1,38 @@
+"""Whether R is on this machine, and what runs it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from app.settings import PREFIX
+
+
+@cache
+def has_r(*packages: str) -> bool:
+    """Tell whether R is there, with these packages."""
+    if shutil.which("Rscript") is None:
+        return False
+    wanted = "; ".join(f"library({package})" for package in packages)
+    asked = ["Rscript", "--vanilla", "-e", wanted]
+    return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+
+def run_r(program: Path | str, library: Path, settings: Mapping[str, str], place: Path) -> str:
+    """Return what a file of R, or a line, prints in a folder, with packages from a library.
+
+    The environment is this process's, but for the settings of a service that it may have.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    code = [program] if isinstance(program, Path) else ["-e", program]
+    done = subprocess.run(
+        ["Rscript", "--vanilla", *code], cwd=place, check=False, timeout=240, encoding="utf-8",
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env={**kept, "R_LIBS": str(library), **settings},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:]
+    return done.stdout
