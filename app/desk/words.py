@@ -68,7 +68,7 @@ def ident(name: str) -> str:
     """Return the id of an element that has to do with a name, whatever letters that has.
 
     >>> ident("epsilon"), ident("age lower")
-    ('epsilon', 'age-lower-9e4a14ad')
+    ('epsilon', 'age-lower-61a5c2a1')
     """
     if _PLAIN.fullmatch(name):
         return name
