@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from app.desk.pages import asking, files, home, nowhere, releases, sign_in
+from app.desk.pages import (
+    archiving,
+    asking,
+    budgets,
+    datasets,
+    files,
+    home,
+    nowhere,
+    releases,
+    sign_in,
+)
 
 ROUTERS = (
     sign_in.router,
     home.router,
+    datasets.router,
+    budgets.router,
+    archiving.router,
     asking.router,
     releases.router,
     files.router,

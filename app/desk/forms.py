@@ -7,8 +7,10 @@ that somebody else could use.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.requests import Request
@@ -16,7 +18,11 @@ from starlette.responses import RedirectResponse, Response
 
 from app.domain.problems import Problem, invalid_request
 from app.services.people.keys import Caller
+from app.web.requests.base import Request as Asked
+from app.web.requests.exact_json import read_model
 from app.web.state import AppState
+
+Model = TypeVar("Model", bound=Asked)
 
 _MOST_FIELDS = 20_000
 _MOST_KEY = 100
@@ -86,6 +92,14 @@ class Faults:
         return [(self.renamed.get(e["field"], e["field"]), e["message"]) for e in found]
 
 
+def faulted(request: Request, faults: Faults) -> int:
+    """Return the status of a page with a form; where it was refused, the log knows why."""
+    if faults.problem is None:
+        return 200
+    request.scope["problem"] = faults.problem.code
+    return faults.problem.status
+
+
 async def read_form(request: Request) -> Form:
     """Return what a browser's form was filled with.
 
@@ -117,6 +131,22 @@ async def read_form(request: Request) -> Form:
     except ValueError:
         raise Problem("malformed-request", "The form cannot be read.") from None
     return Form(pairs)
+
+
+EMPTY, NONE = Form(), Faults()
+"""A form that nobody has filled in, and nothing that is wrong with it."""
+
+
+def read_as(model: type[Model], fields: Mapping[str, object]) -> Model:
+    """Return what a form asks for, as the request of a program; an empty field is left out.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request``, its places named as programs name them.
+    """
+    told = {name: value for name, value in fields.items() if value != ""}
+    return read_model(model, json.dumps(told).encode())
 
 
 def require_own_site(request: Request) -> None:

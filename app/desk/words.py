@@ -75,6 +75,29 @@ def ident(name: str) -> str:
     return f"{_OTHERS.sub('-', name).strip('-')}-{crc32(name.encode()):08x}"
 
 
+def asked(statistic: Mapping[str, Any]) -> str:
+    """Return what a statistic is and of which columns, as words.
+
+    >>> asked({"kind": "mean", "columns": ["income", "food"], "where": [{"column": "age"}]})
+    'mean of income, food, with conditions'
+    >>> asked({"kind": "linear_regression", "target": "food", "features": ["income"]})
+    'linear regression of food on income'
+    """
+    if "parts" in statistic:
+        return "; ".join(asked(part["statistic"]) for part in statistic["parts"])
+    target = statistic.get("target")
+    if isinstance(target, Mapping):
+        target = target.get("column")
+    names = [statistic["column"]] if "column" in statistic else statistic.get("columns") or ()
+    of = target or ", ".join(names)
+    told = words(statistic["kind"]) + (f" of {of}" if of else "")
+    if statistic.get("features"):
+        told += f" on {', '.join(statistic['features'])}"
+    if statistic.get("by"):
+        told += f" by {', '.join(statistic['by'])}"
+    return f"{told}, with conditions" if statistic.get("where") else told
+
+
 def drawn(picture: str) -> Markup:
     """Return a picture of the library's as HTML; it is made of numbers and names of norms."""
     return Markup(picture)  # noqa: S704 - nothing of it was written by anybody
@@ -82,6 +105,7 @@ def drawn(picture: str) -> Markup:
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "about": about,
+    "asked": asked,
     "drawn": drawn,
     "ident": ident,
     "moment": moment,

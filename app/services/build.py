@@ -23,6 +23,7 @@ from app.services.datasets.readable import ReadableData
 from app.services.datasets.refusals import OverlapRefusals
 from app.services.datasets.unfinished import UnfinishedUploads
 from app.services.health import HealthService
+from app.services.journal import JournalService
 from app.services.people.keys import KeyService
 from app.services.people.sessions import SessionService
 from app.services.plans.dry_runs import DryRunService
@@ -83,6 +84,7 @@ class Services:
     erasing: ErasingService
     health: HealthService
     jobs: JobRunner
+    journal: JournalService
     keys: KeyService
     lease: Lease
     pauses: PauseService
@@ -133,6 +135,7 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
             anchor_shares_device=shares_device(settings),
         ),
         jobs=drawing.jobs,
+        journal=JournalService(store, datasets),
         keys=keys,
         lease=Lease(store, worker, lease_ms=int(1000 * settings.worker_lease_s)),
         pauses=PauseService(store, drawing.jobs),

@@ -15,6 +15,7 @@ refused; a PostgreSQL database may be open in many processes (``store.shared``):
         r.accounts.spent_by(account_id, principal)    -> int, in its unit ("yours")
         r.accounts.cap(account_id, person) / .caps(account_id, after=number, limit=)
         r.entries.list(account_id, after=seq, limit=) -> list[Entry], oldest first
+        r.journal.page(Wanted(account=, kind=, person=, until=), skip=, limit=)   newest first
         r.releases.get(id) / .known({(principal, idem), ...}) without results
         r.releases.list(principal=, dataset=, state=, before=number, limit=)   newest first
         r.releases.page(..., most_bytes=, shown=)     -> ReleasePage; results of what is shown only
@@ -101,6 +102,7 @@ from app.store.database.lock import was_served
 from app.store.errors import DirectoryLockedError, StoreError, UnknownCommitError
 from app.store.external_signing import ProgramKey, key_of
 from app.store.forgotten_datasets import DigestHistory, Forgotten, read_past
+from app.store.journal import Wanted
 from app.store.ledger.commands import Charged, Debit, Finish, Void
 from app.store.ledger.entries import LedgerIdentity
 from app.store.ledger.ids import new_id
@@ -158,6 +160,7 @@ __all__ = [
     "UnknownCommitError",
     "Verification",
     "Void",
+    "Wanted",
     "Witness",
     "back_up",
     "base64url",

@@ -13,6 +13,7 @@ from app.store.anchor.standing import Witness
 from app.store.database.postgresql import has_committed, numbered
 from app.store.desk.forms import FormsWriter
 from app.store.desk.sessions import Sessions, SessionsWriter
+from app.store.journal import Journal
 from app.store.ledger.accounts import Accounts, AccountsWriter
 from app.store.ledger.datasets import Datasets, DatasetsWriter
 from app.store.ledger.entries import Entries, EntriesWriter, LedgerIdentity
@@ -37,6 +38,7 @@ class Reader:
         "connection",
         "datasets",
         "entries",
+        "journal",
         "keys",
         "pauses",
         "publications",
@@ -51,6 +53,7 @@ class Reader:
         self.accounts = Accounts(connection)
         self.datasets = Datasets(connection)
         self.entries = Entries(connection)
+        self.journal = Journal(connection)
         self.keys = Keys(connection)
         self.pauses = Pauses(connection)
         self.publications = Publications(connection)

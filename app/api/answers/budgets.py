@@ -7,10 +7,9 @@ from typing import Any, Literal
 
 from app.api.answers.base import Answer
 from app.domain.ledger import Balance
-from app.services.datasets.accounting import Meter
+from app.services.datasets.accounting import Meter, in_epsilons
 from app.services.datasets.budgets import BudgetView, CapRecord
 from mechanisms.exact.decimals import decimal_text
-from mechanisms.privacy import Epsilon
 
 
 class BalanceAnswer(Answer):
@@ -90,14 +89,13 @@ def balance_answer(balance: Balance, text: Callable[[int], str]) -> BalanceAnswe
 
 
 def target_answer(balance: Balance, meter: Meter) -> BalanceAnswer:
-    """Return a balance in epsilons: what is left is the total less what all charges come to."""
-    total, spent = meter.epsilon(balance.total), meter.epsilon(balance.spent)
-    taken = meter.epsilon(balance.spent + balance.reserved)
+    """Return a balance in epsilons."""
+    amounts = in_epsilons(balance, meter)
     return BalanceAnswer(
-        total=str(total),
-        spent=str(spent),
-        reserved=_epsilon(taken.nanos - spent.nanos),
-        remaining=_epsilon(max(total.nanos - taken.nanos, 0)),
+        total=str(amounts.total),
+        spent=str(amounts.spent),
+        reserved=str(amounts.reserved),
+        remaining=str(amounts.remaining),
     )
 
 
@@ -110,7 +108,3 @@ def budget_fields(balance: Balance, meter: Meter) -> dict[str, Any]:
         "delta": None if meter.delta is None else decimal_text(meter.delta),
         "rho": balance_answer(balance, meter.text) if in_rho else None,
     }
-
-
-def _epsilon(nanos: int) -> str:
-    return str(Epsilon(nanos))

@@ -14,7 +14,7 @@ from fractions import Fraction
 from math import isqrt
 from typing import ClassVar, Literal, NoReturn, Protocol
 
-from app.domain.ledger import MAX_TOTAL
+from app.domain.ledger import MAX_TOTAL, Balance
 from app.domain.problems import BudgetExceededError, Problem, invalid_request
 from mechanisms.accounting import RHO_UNIT, epsilon_of, total_units, units
 from mechanisms.exact.decimals import decimal_text
@@ -141,6 +141,28 @@ class ZcdpMeter:
 def meter_of(delta: Fraction | None) -> Meter:
     """Return the meter of an account with this delta."""
     return PureMeter() if delta is None else ZcdpMeter(delta)
+
+
+@dataclass(frozen=True, slots=True)
+class Epsilons:
+    """A balance in epsilons, in terms of the account's target."""
+
+    total: Epsilon
+    spent: Epsilon
+    reserved: Epsilon
+    remaining: Epsilon
+
+
+def in_epsilons(balance: Balance, meter: Meter) -> Epsilons:
+    """Return a balance in epsilons: what is left is the total less what all charges come to."""
+    total, spent = meter.epsilon(balance.total), meter.epsilon(balance.spent)
+    taken = meter.epsilon(balance.spent + balance.reserved)
+    return Epsilons(
+        total=total,
+        spent=spent,
+        reserved=Epsilon(taken.nanos - spent.nanos),
+        remaining=Epsilon(max(total.nanos - taken.nanos, 0)),
+    )
 
 
 def charge_json(meter: Meter, guarantee: Guarantee) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import Any
 
 from app.domain.hashing import sha256_hex
 from app.domain.releases import GIVEN_BACK, ReleaseState
@@ -197,7 +198,7 @@ def unfinished_answer(record: ReleaseRecord) -> bytes:
     answer = {
         "id": record.id,
         "dataset": record.dataset,
-        "status": _STATUS.get(record.state, record.state.value),
+        "status": status_of(record.state),
         "statistic": request["statistic"],
         "mechanism": plan["mechanism"],
         "norm": plan["norm"],
@@ -231,6 +232,11 @@ def _review_json(record: ReleaseRecord) -> dict[str, object] | None:
     return None
 
 
+def status_of(state: ReleaseState) -> str:
+    """Return the word that readers are told a state as."""
+    return _STATUS.get(state, state.value)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
     """What a list says of a release: who asked what, when, at what price, and how it stands."""
@@ -240,6 +246,7 @@ class Heading:
     dataset: str
     status: str
     kind: str
+    statistic: Mapping[str, Any]
     epsilon: str
     purpose: str | None
     requested_by: str
@@ -253,8 +260,9 @@ def heading_of(record: ReleaseRecord) -> Heading:
         number=record.number,
         id=record.id,
         dataset=record.dataset,
-        status=_STATUS.get(record.state, record.state.value),
+        status=status_of(record.state),
         kind=request["statistic"]["kind"],
+        statistic=request["statistic"],
         epsilon=request["epsilon"],
         purpose=request.get("purpose"),
         requested_by=record.principal,
@@ -264,7 +272,7 @@ def heading_of(record: ReleaseRecord) -> Heading:
 
 def state_called(status: str) -> ReleaseState:
     """Return the state that readers are told as this word."""
-    return next(state for state in ReleaseState if _STATUS.get(state, state.value) == status)
+    return next(state for state in ReleaseState if status_of(state) == status)
 
 
 def answer_of(record: ReleaseRecord) -> bytes:

@@ -1,0 +1,201 @@
+"""Data sets at the desk: the list, the page of one, its budget, caps and its end."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from tests.contract.service import Service, ask, make_key, settled, upload
+from tests.desk.browsing import Browsing, Page, nobody, signed_in
+
+HOSTILE = "<script>alert(1)</script>\"'&{{ 7*7 }}"
+LINKS = {"Grant": "grants", "Caps": "caps", "Archive": "archive"}
+
+
+def _open(browsing: Browsing, dataset: dict[str, object], rest: str = "") -> Page:
+    return browsing.open(f"/desk/datasets/{dataset['id']}{rest}")
+
+
+def _rows(page: Page) -> list[list[str]]:
+    rows = page.tree.xpath("//tbody/tr")
+    return [[each.text_content().strip() for each in row.xpath("td")] for row in rows]
+
+
+def test_the_list_has_every_data_set_and_what_is_left(
+    admin: httpx.Client, curator: Browsing, analyst: Browsing
+) -> None:
+    dataset = upload(admin, budget={"epsilon": "7.25"})
+    page = curator.open("/desk/datasets")
+    assert page.heading == "Data sets"
+    assert page.links()[dataset["name"]] == f"/desk/datasets/{dataset['id']}"
+    assert page.links()["New data set"] == "/desk/datasets/new"
+    assert "7.25" in page.text
+    assert "New data set" not in analyst.open("/desk/datasets").links()
+
+
+def test_the_list_goes_on(admin: httpx.Client, curator: Browsing) -> None:
+    upload(admin)
+    upload(admin)
+    page = curator.open("/desk/datasets?before=2")  # the numbers begin with 1
+    assert len(page.tree.xpath("//tbody/tr")) == 1
+    assert page.links()["First page"] == "/desk/datasets"
+    assert "There is no data set here." in curator.open("/desk/datasets?before=1").text
+    curator.open("/desk/datasets?before=x", status=404)
+
+
+def test_a_page_of_a_data_set_says_what_is_public_and_what_may_be_done(
+    admin: httpx.Client, curator: Browsing, analyst: Browsing
+) -> None:
+    dataset = upload(admin, description="Of one town.", budget={"epsilon": "3"})
+    ask(admin, dataset["id"], epsilon="0.5")
+    page = _open(curator, dataset)
+    assert page.heading == dataset["name"]
+    links = page.links()
+    assert links["Ask"] == f"/desk/datasets/{dataset['id']}/ask"
+    for name, rest in LINKS.items():
+        assert links[name] == f"/desk/datasets/{dataset['id']}/{rest}"
+    assert "mean of income" in links
+    assert "Of one town." in page.text
+    (picture,) = page.tree.xpath("//*[@role='img' and contains(@aria-label, 'spent')]/@aria-label")
+    assert picture == "Budget: 0.5 spent, 0 reserved and 2.5 left of epsilon 3"
+    assert page.tree.xpath("//*[@role='img' and @aria-label='The budget over time, in epsilon']")
+    assert "2 debit" in page.text
+    shown = _open(analyst, dataset)
+    assert not LINKS.keys() & shown.links().keys()
+    assert "mean of income" not in shown.links(), "somebody else's release"
+    assert "debit" not in shown.text
+    assert "The budget over time" not in shown.answer.text
+    analyst.open("/desk/datasets/ds_nobody", status=404)
+
+
+@pytest.mark.parametrize("rest", LINKS.values())
+def test_what_curators_do_is_not_for_analysts(
+    admin: httpx.Client, analyst: Browsing, rest: str
+) -> None:
+    dataset = upload(admin)
+    address = f"/desk/datasets/{dataset['id']}/{rest}"
+    assert analyst.open(address, status=403).alerts()
+    sent = analyst.client.post(address, data={"form_key": "x", "epsilon": "1", "reason": "mine"})
+    assert sent.status_code == 403
+    facts = admin.get(f"/v1/datasets/{dataset['id']}").json()
+    assert (facts["status"], facts["budget"]["epsilon"]["total"]) == ("active", "10")
+
+
+def test_a_row_count_that_is_private_is_on_no_page(admin: httpx.Client, curator: Browsing) -> None:
+    rows = "income\n" + "1\n" * 7_919
+    columns = {"income": {"type": "number", "lower": 0, "upper": 100}}
+    dataset = upload(admin, rows, columns=columns, adjacency="add_remove", max_rows=100_000)
+    for page in (_open(curator, dataset), curator.open("/desk/datasets")):
+        assert "7,919" not in page.text
+        assert "7919" not in page.answer.text
+    assert "private, declared to be at most 100,000" in _open(curator, dataset).text
+
+
+def test_hostile_names_and_words_are_text(admin: httpx.Client, curator: Browsing) -> None:
+    columns = {
+        HOSTILE: {"type": "category", "values": [HOSTILE], "label": HOSTILE},
+        "income": {"type": "number", "lower": 0, "upper": 100},
+    }
+    header = '"' + HOSTILE.replace('"', '""') + '"'
+    dataset = upload(
+        admin, f"{header},income\n{header},1\n" * 1 + f"{header},2\n" * 9,
+        name=f"{HOSTILE} {uuid4()}", description=HOSTILE, columns=columns,
+    )  # fmt: skip
+    ask(admin, dataset["id"], {"kind": "histogram", "columns": [HOSTILE]})
+    page = _open(curator, dataset)
+    assert page.heading == dataset["name"]
+    for shown in (page, curator.open("/desk/datasets"), curator.open("/desk")):
+        assert not shown.tree.xpath("//script[not(@src)]")
+        assert "49" not in shown.heading
+
+
+def test_a_grant_that_is_sent_twice_is_one(admin: httpx.Client, curator: Browsing) -> None:
+    dataset = upload(admin, budget={"epsilon": "1"})
+    page = curator.open(_open(curator, dataset).links()["Grant"])
+    assert page.labels() == ["Epsilon", "Reason", "Ends"]
+    for _ in range(2):  # a double click, or the back button
+        shown = curator.send(page, "Grant", epsilon="0.5", reason="the board's decision")
+        assert shown.heading == dataset["name"]
+    assert "The grant is in the ledger." in shown.text
+    assert admin.get(f"/v1/datasets/{dataset['id']}/budget").json()["epsilon"]["total"] == "1.5"
+    again = curator.open(page.path)
+    curator.send(again, "Grant", epsilon="0.25", reason="and more", expires="2999-01-01")
+    assert admin.get(f"/v1/datasets/{dataset['id']}/budget").json()["epsilon"]["total"] == "1.75"
+
+
+def test_a_grant_is_refused_at_its_fields(admin: httpx.Client, curator: Browsing) -> None:
+    dataset = upload(admin)
+    page = curator.open(f"/desk/datasets/{dataset['id']}/grants")
+    wrong = curator.send(page, "Grant", epsilon="much", expires="2001-01-01", status=422)
+    faults = {each.get("id"): each.text for each in wrong.tree.xpath("//p[@class='fault']")}
+    assert faults.keys() == {"epsilon-fault", "reason-fault", "expires-fault"}
+    (epsilon,) = wrong.tree.xpath("//input[@id='epsilon']")
+    assert epsilon.get("value") == "much"
+    assert "epsilon-fault" in epsilon.get("aria-describedby")
+    assert epsilon.get("aria-invalid") == "true"
+    # and the same form may be sent again
+    done = curator.send(wrong, "Grant", epsilon="1", reason="why", expires="")
+    assert "The grant is in the ledger." in done.text
+
+
+def test_a_target_that_is_fixed_is_said_to_be(admin: httpx.Client, curator: Browsing) -> None:
+    dataset = upload(admin, budget={"epsilon": "1", "delta": "0.000001"})
+    page = curator.open(f"/desk/datasets/{dataset['id']}/grants")
+    wrong = curator.send(page, "Grant", epsilon="1", reason="more", status=409)
+    assert "fixed" in wrong.alerts()[0]
+    assert "at its delta" in _open(curator, dataset).text
+
+
+def test_a_cap_is_set_and_lifted(service: Service, admin: httpx.Client, curator: Browsing) -> None:
+    key = make_key(admin, "analyst")
+    dataset = upload(admin, budget={"epsilon": "5"})
+    page = curator.open(_open(curator, dataset).links()["Caps"])
+    assert "Nobody has a cap." in page.text
+    shown = curator.send(page, "Set cap", person=key["person"], epsilon="0.5", reason="at first")
+    assert _rows(shown) == [[key["person"], "0.5", "0"]]
+    with signed_in(service, key["secret"]) as browsing:
+        assert "You may use 0.5 at most" in _open(browsing, dataset).text
+    wrong = curator.send(shown, "Set cap", person="nobody of this name", reason="", status=422)
+    assert len(wrong.tree.xpath("//p[@class='fault']")) == 2
+    lifted = curator.send(
+        shown, "Set cap", person=key["person"], lift="yes", epsilon="1", reason="enough"
+    )
+    assert "The cap is lifted." in lifted.text
+    assert _rows(lifted) == []
+
+
+def test_archiving_says_what_it_does_and_asks_first(admin: httpx.Client, curator: Browsing) -> None:
+    dataset = upload(admin)
+    settled(admin, ask(admin, dataset["id"]))
+    page = curator.open(_open(curator, dataset).links()["Archive"])
+    assert "Its rows are erased, for good." in page.text
+    assert admin.get(f"/v1/datasets/{dataset['id']}").json()["status"] == "active"
+    for _ in range(2):
+        shown = curator.send(page, "Archive")
+        assert "The data set is archived." in shown.text
+    assert not {"Ask", "Archive"} & shown.links().keys()
+    assert "mean of income" in shown.links()
+    assert "It is archived already." in curator.open(page.path).text
+
+
+def test_many_releases_are_paged(admin: httpx.Client, curator: Browsing) -> None:
+    dataset = upload(admin, budget={"epsilon": "100"})
+    for _ in range(52):
+        ask(admin, dataset["id"], epsilon="0.001")
+    rows = "//section[@aria-labelledby='releases']//tbody/tr"
+    page = _open(curator, dataset)
+    assert len(page.tree.xpath(rows)) == 50
+    rest = curator.open(page.links()["Next page"])
+    assert len(rest.tree.xpath(rows)) == 2
+    assert "Next page" not in rest.links()
+    assert rest.links()["First page"] == f"{page.path}#releases"
+
+
+def test_nobody_sees_a_data_set_without_signing_in(service: Service, admin: httpx.Client) -> None:
+    dataset = upload(admin)
+    with nobody(service) as browsing:
+        page = browsing.open(f"/desk/datasets/{dataset['id']}")
+        assert page.path == "/desk/sign-in"
+        assert dataset["name"] not in page.answer.text
