@@ -27,7 +27,8 @@ RUN /tools/bin/python -m pip install --quiet --no-index --upgrade --find-links /
 RUN find /opt/release-desk -depth -type d -name tests -exec rm -r {} + \
     && find /opt/release-desk -name '*.so' ! -path '*.libs/*' -exec strip --strip-unneeded {} +
 # A whole trip, which also writes the bytecode of the modules that are used, and of no others: on a
-# read-only root none can be written later.
+# read-only root none can be written later. Elsewhere than in /src, whose modules would come first.
+WORKDIR /
 RUN /opt/release-desk/bin/release-desk demo --once > /dev/null
 
 FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea AS slim

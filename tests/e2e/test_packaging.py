@@ -9,6 +9,7 @@ the hashes they are pinned by were checked when it was made.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import site
@@ -181,6 +182,11 @@ def exercise(installed: Installed, data: Path, user: int | None) -> None:
             answer = release_mean(client, dataset, column="age", epsilon="1", key="packaged")
             assert answer.status_code == 201
             assert "<h1>Quickstart</h1>" in client.get("/docs/quickstart").text
+            page = client.get("/desk", follow_redirects=True)
+            assert page.status_code == 200
+            shown = set(re.findall(r'(?:href|src)="(/desk/static/[^"]+)"', page.text))
+            assert {address.rpartition(".")[2] for address in shown} >= {"css", "svg"}
+            assert {client.get(address).status_code for address in shown} == {200}
         assert health(served.port).returncode == 0
         second = subprocess.run(
             [installed.bin / "release-desk", "serve", "--port", str(free_port())],
@@ -222,6 +228,18 @@ def test_the_wheel_holds_what_runs_and_nothing_else(installed: Installed) -> Non
     }
     assert sources - set(names) == set(), "package data that the wheel leaves out"
     assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_every_template_sheet_and_picture_is_installed(installed: Installed) -> None:
+    (own,) = installed.root.glob("opt/lib/python*/site-packages")
+    others = [
+        path
+        for path in (ROOT / "app").rglob("*")
+        if path.is_file() and path.suffix not in {".py", ".pyc"}
+    ]
+    for path in others:
+        assert (own / path.relative_to(ROOT)).read_bytes() == path.read_bytes()
+    assert {path.suffix for path in others} >= {".css", ".html", ".js", ".svg", ".typed"}
 
 
 def test_the_command_is_installed(installed: Installed) -> None:
