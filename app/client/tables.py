@@ -9,6 +9,7 @@ from html import escape
 from numbers import Real
 from typing import Any
 
+from app.client.bars import bars_of
 from app.client.errors import MissingPackageError
 
 Row = dict[str, Any]
@@ -170,13 +171,21 @@ def frame_of(rows: Sequence[Row]) -> Any:
 
 
 def html_of(caption: str, rows: Sequence[Row], note: str = "") -> str:
-    """Return a small table of rows for a notebook: no script, and every text escaped."""
+    """Return a small table of rows for a notebook: no script, and every text escaped.
+
+    Where intervals are known, a drawing beside each number shows its own.
+    """
+    meaning, bars = bars_of(rows[:_SHOWN])
     columns = columns_of(rows)
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(shown(row.get(name)))}</td>" for name in columns) + "</tr>"
+    cells = [
+        "".join(f"<td>{escape(shown(row.get(name)))}</td>" for name in columns)
         for row in rows[:_SHOWN]
-    )
+    ]
+    if any(bars):
+        head += f"<th>{meaning}</th>"
+        cells = [f"{own}<td>{bar}</td>" for own, bar in zip(cells, bars, strict=True)]
+    body = "".join(f"<tr>{own}</tr>" for own in cells)
     more = f"<p>and {len(rows) - _SHOWN} more rows</p>" if len(rows) > _SHOWN else ""
     said = f"<p>{escape(note)}</p>" if note else ""
     return (

@@ -214,6 +214,58 @@ def test_a_running_job_is_told_of_in_a_notebook_and_nowhere_else(
     assert told() == f"{clear}rel_1 is running: 0 s, looking again in 2 s{clear}"
 
 
+class Drawings(HTMLParser):
+    """The drawings of a page: each one's label, and where its marks are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.labels: list[str] = []
+        self.middles: list[float] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag == "svg":
+            self.labels.append(str(found["aria-label"]))
+        elif tag == "circle":
+            self.middles.append(float(found["cx"] or "nan"))
+
+
+def drawings(answer: Release | Preview) -> Drawings:
+    found = Drawings()
+    found.feed(answer._repr_html_())
+    return found
+
+
+def test_a_notebook_draws_each_number_with_its_bar() -> None:
+    groups = [{"by": {"sex": each}, "value": {"age": age}} for each, age in (("f", 40), ("m", 50))]
+    ends = [{"value": {"age": [30, 50]}}, {"value": {"age": [45, 55]}}]
+    release = released({"groups": groups}, std={}, interval={"groups": ends})
+    found = drawings(release)
+    assert found.labels == ["40, between 30 and 50", "50, between 45 and 55"]
+    assert found.middles == [pytest.approx(6 + 148 * each / 25, abs=0.1) for each in (10, 20)]
+    assert "<th>95% noise</th>" in release._repr_html_()
+
+
+def test_bars_of_inference_are_confidence_intervals() -> None:
+    terms = [{"term": "age", "std_error": 1, "confidence_95": [0, 4]}]
+    fit = {"coefficients": {"age": 2, "income": 3}}
+    release = released(fit, inference={"terms": terms}, std={}, interval={})
+    assert drawings(release).labels == ["2, between 0 and 4"]
+    assert "<th>95% confidence</th>" in release._repr_html_()
+
+
+def test_a_preview_s_bars_are_around_zero() -> None:
+    noise = {"std": {"age": 1.0}, "interval_95": {"age": [-2.0, 2.0]}}
+    preview = Preview.model_validate({"mechanism": "k_norm", "epsilon": "1", "noise": noise})
+    assert drawings(preview).labels == ["0, between -2 and 2"]
+
+
+@pytest.mark.parametrize("ends", [None, [1], ["<svg>", 3], [3, 1], [float("nan"), 9]])
+def test_what_is_no_interval_has_no_bar(ends: Any) -> None:
+    release = released({"age": 2}, std={"age": 1}, interval={"age": ends})
+    assert "<svg" not in release._repr_html_()
+
+
 HOSTILE = "<script>alert(1)</script>&\"'"
 TABLE = {"table", "caption", "thead", "tbody", "tr", "th", "td"}
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 from app.settings import PREFIX
+from tests.documents import ROOT
+
+PACKAGE = ROOT / "clients" / "r"
 
 
 @cache
@@ -20,6 +25,20 @@ def has_r(*packages: str) -> bool:
     wanted = "; ".join(f"library({package})" for package in packages)
     asked = ["Rscript", "--vanilla", "-e", wanted]
     return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+
+@cache
+def installed() -> Path:
+    """Return a library with our package in it, made once, from a copy: the tree stays as it is."""
+    place = Path(tempfile.mkdtemp(prefix="r-library-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    shutil.copytree(PACKAGE, place / "source")
+    (place / "library").mkdir()
+    install = ("R", "CMD", "INSTALL", f"--library={place / 'library'}", place / "source")
+    done = subprocess.run(install, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr, done.stderr
+    return place / "library"
 
 
 def run_r(program: Path | str, library: Path, settings: Mapping[str, str], place: Path) -> str:

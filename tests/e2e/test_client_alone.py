@@ -130,5 +130,9 @@ def test_nothing_of_the_service_is_installed_with_it(python: Path) -> None:
     assert {"release-desk-client", "httpx"} <= found
     service = names(project(ROOT)["dependencies"]) - {"httpx", "anyio"}  # httpx needs anyio
     assert found.isdisjoint({*service, "release-desk", "pydantic-core"})
+    typed = (
+        "from importlib.resources import files; print(files('release_desk_client') / 'py.typed')"
+    )
+    assert Path(run(python, "-c", typed).strip()).is_file()
     missing = run(python, "-c", "import importlib.util as u; print(u.find_spec('app'))")
     assert missing.strip() == "None", "nothing is in the way of an analyst's own app"

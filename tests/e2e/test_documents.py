@@ -21,7 +21,7 @@ import yaml
 from app.settings import PREFIX
 from tests.documents import ROOT, Block, documents, tours
 from tests.e2e.live import ADMIN_KEY, LiveServer
-from tests.e2e.r import has_r
+from tests.e2e.r import has_r, installed
 from tests.e2e.shells import Shells
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
@@ -78,15 +78,19 @@ def runnable(block: Block, url: str) -> str:
 )
 def test_every_block_runs(first: str, tmp_path: Path) -> None:
     pages = tours()[first]
-    left_out = set()
+    left_out, languages = set(), {block.language for page in pages for block in page.blocks}
+    in_r = "r" in languages and has_r("httr2", "jsonlite")
+    settings = {"R_LIBS": str(installed())} if in_r else {}
     with (
         LiveServer(tmp_path / "data") as server,
-        Shells(project := checkout(tmp_path), environment(project, server.url)) as shells,
+        Shells(
+            project := checkout(tmp_path), environment(project, server.url, **settings)
+        ) as shells,
     ):
         printed = ""
         for block in (block for page in pages for block in page.blocks):
             where = f"{block.page}:{block.line}"
-            if block.language == "r" and not has_r("httr2", "jsonlite"):
+            if block.language == "r" and not in_r:
                 left_out.add(block.page)
             elif block.language in {"bash", "python", "r"}:
                 try:

@@ -6,8 +6,6 @@ Where R is missing, or one of the packages that the tests need, every test is sk
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,9 +16,8 @@ from app.client import Dataset, ReleaseDesk
 from app.settings import PREFIX
 from tests.documents import ROOT, Document
 from tests.e2e.live import ADMIN_KEY, LiveServer, upload
-from tests.e2e.r import has_r, run_r
+from tests.e2e.r import PACKAGE, has_r, installed, run_r
 
-PACKAGE = ROOT / "clients" / "r"
 ODD = "wages of \"Łódź\" \\ 'n' 😀"
 BY_SEX = {"kind": "mean", "columns": ["age"], "by": ["sex"]}
 RUN_TESTS = """
@@ -41,18 +38,11 @@ def test_both_clients_say_the_same() -> None:
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a library with the package in it, made from a copy: the tree stays as it is."""
+def library() -> Path:
+    """Return a library with the package in it."""
     if not has_r("httr2", "jsonlite", "testthat"):
         pytest.skip("R IS MISSING (or httr2, jsonlite, testthat): THE R PACKAGE WAS NOT TESTED")
-    place = tmp_path_factory.mktemp("r")
-    shutil.copytree(PACKAGE, place / "source")
-    (place / "library").mkdir()
-    install = ("R", "CMD", "INSTALL", f"--library={place / 'library'}", place / "source")
-    done = subprocess.run(install, capture_output=True, text=True, check=False, timeout=240)
-    assert done.returncode == 0, done.stderr
-    assert "Warning" not in done.stderr, done.stderr
-    return place / "library"
+    return installed()
 
 
 @pytest.fixture(scope="module")
