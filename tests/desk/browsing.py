@@ -78,11 +78,12 @@ class Browsing:
         unknown = {name for name in filled if name not in form.fields}
         assert not unknown, f"the form has no {unknown}"
         fields |= filled
+        sent = {"params": fields} if form.method == "GET" else {"data": fields}
         answer = self.client.request(
             form.method,
             form.action or str(page.answer.url),
-            data=fields,
             headers={"Sec-Fetch-Site": "same-origin"},
+            **sent,
         )
         assert answer.status_code == status, answer.text
         return Page(answer)

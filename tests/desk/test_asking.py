@@ -153,15 +153,21 @@ def test_what_the_budget_does_not_hold_is_refused_with_its_remedy(
 
 
 def test_the_script_is_given_the_preview_alone(analyst: Browsing, dataset: str) -> None:
-    address = f"/desk/datasets/{dataset}/ask?part=preview"
-    filled = {"statistic": "mean", "columns": "income", "epsilon": "0.5", "act": "preview"}
-    part = analyst.client.post(address, data=filled)
+    address = f"/desk/datasets/{dataset}/ask"
+    filled = {
+        "part": "preview",
+        "statistic": "mean",
+        "columns": "income",
+        "epsilon": "0.5",
+        "act": "preview",
+    }
+    part = analyst.client.get(address, params=filled)
     assert part.status_code == 200
     assert "<html" not in part.text
     assert "Left afterwards" in part.text
     assert (
         "must be a positive decimal number"
-        in analyst.client.post(address, data={**filled, "epsilon": ""}).text
+        in analyst.client.get(address, params={**filled, "epsilon": ""}).text
     )
 
 

@@ -27,7 +27,7 @@ from app.desk.routes import State, Visitor, router_of
 from app.domain.problems import Problem, invalid_request
 from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
-from app.services.plans.questions import KINDS, Question
+from app.services.plans.questions import KINDS
 from app.web.requests.bodies import made_of, request_in
 from app.web.requests.schemas import PreviewRequest
 from app.web.state import AppState
@@ -42,49 +42,78 @@ _USUAL = Form((("intercept", "yes"), ("wanted", _BY_ACCURACY)))
 
 
 @router.get("/datasets/{dataset}/ask")
-def show_form(request: Request, visitor: Visitor, state: State, dataset: str) -> Response:
-    """Show the form of a statistic; the first of the catalog unless one is chosen."""
-    del visitor
-    facts = state.services.datasets.facts(dataset)
-    allowed = _allowed(facts)
-    chosen = request.query_params.get("statistic", "")
-    kind = chosen if chosen in KINDS else ("mean" if "mean" in allowed else allowed[0])
-    return _form(request, facts, Form((("statistic", kind), *_USUAL.pairs)))
+async def show_form(request: Request, visitor: Visitor, state: State, dataset: str) -> Response:
+    """Show the form of a statistic, filled in as the address says, and what was asked to be seen.
 
-
-@router.post("/datasets/{dataset}/ask")
-async def act_on_form(request: Request, visitor: Visitor, state: State, dataset: str) -> Response:
-    """Preview a question, show the step before it is paid for, or pay for it."""
-    form = await read_form(request)
+    A preview, a dry run and the step before a question is paid for change nothing, so they have
+    addresses: they can be gone back to, and kept.
+    """
     facts = state.services.datasets.facts(dataset)
-    fragment = request.query_params.get("part") == "preview"
+    form = _filled(facts, request)
+    fragment = form.text("part") == "preview"
+    if not form.text("act"):
+        return _form(request, facts, form)
     try:
-        match form.text("act"):
-            case "confirm":
-                return await _pay(visitor, state, facts, form)
-            case "release":
-                return await _confirm(request, visitor, state, facts, form)
         found, form = await _seen(visitor, state, facts, form)
+        if form.text("act") == "release":
+            return page(request, "confirm.html", facts=facts, seen=found, kept=_kept(form))
         tried = await _tried(visitor, state, facts, form) if form.text("act") == "try" else None
     except Problem as problem:
-        if problem.code in ("unauthorized", "not-found"):
-            raise
-        request.scope["problem"] = problem.code
         told = at_fields(problem)
         if fragment:
             return page(request, "preview.html", seen=None, problem=told, facts=facts)
-        return _form(request, facts, form, faults=Faults(told), status=problem.status)
+        return _refused(request, facts, form, told)
     if fragment:
         return page(request, "preview.html", seen=found, problem=None, facts=facts)
     return _form(request, facts, form, seen=found, tried=tried)
+
+
+def _filled(facts: DatasetFacts, request: Request) -> Form:
+    """Return the form as an address fills it in, of the first statistic unless one is chosen."""
+    form = Form(request.query_params.multi_items())
+    kind = form.text("statistic")
+    if kind not in KINDS:
+        allowed = _allowed(facts)
+        kind = "mean" if "mean" in allowed else allowed[0]
+    usual = () if len(form.pairs) > 1 else _USUAL.pairs
+    return _with(Form((*form.pairs, *usual)), statistic=kind)
+
+
+def _kept(form: Form) -> list[tuple[str, str]]:
+    """Return what the last step sends of a form."""
+    return [pair for pair in form.pairs if pair[0] not in ("act", "part", "wanted")]
+
+
+@router.post("/datasets/{dataset}/ask")
+async def pay(request: Request, visitor: Visitor, state: State, dataset: str) -> Response:
+    """Charge and release; the form's key is the question's, so that it is asked once."""
+    form = await read_form(request)
+    facts = state.services.datasets.facts(dataset)
+    releases = state.services.releases
+    try:
+        asked = await _read(visitor, state, facts, _with(form, wanted=_BY_EPSILON))
+        async with state.clock.answer() as answer:
+            record = await releases.submit(
+                facts.id, asked.question, idem=f"{FORM_KEY}:{form.key}", caller=visitor
+            )
+            answer.hold(releases.moments.public_from_ms(record))
+            return see(path_of("releases", record.id))
+    except Problem as problem:
+        return _refused(request, facts, form, at_fields(problem))
+
+
+def _refused(request: Request, facts: DatasetFacts, form: Form, problem: Problem) -> Response:
+    request.scope["problem"] = problem.code
+    return _form(request, facts, form, faults=Faults(problem), status=problem.status)
 
 
 async def _tried(
     visitor: Caller, state: AppState, facts: DatasetFacts, form: Form
 ) -> Mapping[str, Any]:
     """Return the answer to a question on synthetic rows."""
-    asked = await _paid(visitor, state, facts, form)
-    run = await state.services.dry_runs.run(facts.id, asked, Assumptions(), caller=visitor)
+    asked = await _read(visitor, state, facts, _with(form, wanted=_BY_EPSILON))
+    question = asked.question
+    run = await state.services.dry_runs.run(facts.id, question, Assumptions(), caller=visitor)
     return {"told": run, "numbers": numbers_of(run, "Numbers from synthetic rows")}
 
 
@@ -133,31 +162,6 @@ def _with(form: Form, **changed: str) -> Form:
     return Form((*kept, *changed.items()))
 
 
-async def _confirm(
-    request: Request, visitor: Caller, state: AppState, facts: DatasetFacts, form: Form
-) -> Response:
-    found, form = await _seen(visitor, state, facts, form)
-    kept = [pair for pair in form.pairs if pair[0] not in ("act", "wanted")]
-    return page(request, "confirm.html", facts=facts, seen=found, kept=kept)
-
-
-async def _pay(visitor: Caller, state: AppState, facts: DatasetFacts, form: Form) -> Response:
-    """Charge and release; the form's key is the question's, so that it is asked once."""
-    releases = state.services.releases
-    question = await _paid(visitor, state, facts, form)
-    async with state.clock.answer() as answer:
-        record = await releases.submit(
-            facts.id, question, idem=f"{FORM_KEY}:{form.key}", caller=visitor
-        )
-        answer.hold(releases.moments.public_from_ms(record))
-        return see(path_of("releases", record.id))
-
-
-async def _paid(visitor: Caller, state: AppState, facts: DatasetFacts, form: Form) -> Question:
-    asked = await _read(visitor, state, facts, _with(form, wanted=_BY_EPSILON))
-    return asked.question
-
-
 def _allowed(facts: DatasetFacts) -> list[str]:
     allowed = facts.policy.allowed
     return [kind for kind in KINDS if allowed is None or kind in allowed or kind == "stack"]
@@ -174,16 +178,16 @@ def _form(
     status: int = 200,
 ) -> Response:
     kind = form.text("statistic")
-    if kind not in KINDS:
-        raise Problem("not-found")
     mechanisms, norms = choices_of(kind)
+    fields = fields_of(kind, facts.schema)
     allowed = _allowed(facts)
     shown: Mapping[str, Any] = {
         "facts": facts,
         "form": form,
         "kinds": [pair for pair in kinds() if pair[0] in allowed],
         "summary": summary_of(kind),
-        "fields": fields_of(kind, facts.schema),
+        "fields": fields,
+        "opened": any(form.text(each.name) for each in fields if each.more),
         "mechanisms": mechanisms,
         "norms": norms,
         "operators": [("", "–"), *((each, each) for each in OPERATORS)],

@@ -28,9 +28,10 @@ if (question) {
     const filled = new URLSearchParams(new FormData(question));
     if (!filled.get("epsilon") && !filled.get("accuracy")) return;
     filled.set("act", "preview");
+    filled.set("part", "preview");
     region.setAttribute("aria-busy", "true");
     try {
-      const answer = await fetch(question.dataset.preview, { method: "POST", body: filled });
+      const answer = await fetch(`${question.dataset.preview}?${filled}`);
       if (turn === latest && !answer.redirected) region.innerHTML = await answer.text();
     } catch {
       // the button still works

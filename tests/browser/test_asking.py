@@ -1,0 +1,170 @@
+"""Asking in a real browser: with script, without, by keyboard, twice at once, and too late."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.visiting import Visits, faults_of
+from tests.contract.service import make_key, spent, upload
+
+pytestmark = pytest.mark.slow
+
+BOTH: tuple[dict[str, Any], ...] = (
+    {"color_scheme": "light", "viewport": {"width": 1200, "height": 900}},
+    {"color_scheme": "dark", "viewport": {"width": 390, "height": 800}},
+)
+
+
+@pytest.fixture(scope="module")
+def analyst(admin: httpx.Client) -> str:
+    return str(make_key(admin, "analyst")["secret"])
+
+
+@pytest.fixture
+def dataset(admin: httpx.Client) -> str:
+    return str(upload(admin, budget={"epsilon": "10"})["id"])
+
+
+def fill_mean(page: Page, dataset: str) -> None:
+    page.goto(f"/desk/datasets/{dataset}/ask?statistic=mean")
+    page.get_by_role("checkbox", name="income").check()
+    page.get_by_role("radio", name="Epsilon").check()
+    page.get_by_role("textbox", name="Epsilon").fill("0.5")
+
+
+def test_the_preview_follows_the_form(visits: Visits, analyst: str, dataset: str) -> None:
+    with visits.window(analyst) as page:
+        page.goto(f"/desk/datasets/{dataset}/ask")
+        page.get_by_role("combobox", name="Statistic").select_option("quantile")
+        page.wait_for_url("**statistic=quantile")
+        page.get_by_role("combobox", name="Column", exact=True).select_option("income")
+        page.get_by_role("textbox", name="Levels").fill("0.5")
+        page.get_by_role("textbox", name="Epsilon").fill("0.5")
+        preview = page.get_by_role("region", name="Preview")
+        expect(preview).to_contain_text("Left afterwards")
+        expect(preview).to_contain_text("9.5")
+
+
+def test_a_double_click_and_a_reload_ask_once(
+    visits: Visits, analyst: str, dataset: str, admin: httpx.Client
+) -> None:
+    with visits.window(analyst) as page:
+        fill_mean(page, dataset)
+        page.get_by_role("button", name="Release").click()
+        expect(page.get_by_role("heading", name="Release this?")).to_be_visible()
+        page.get_by_role("button", name="Release").dblclick()
+        page.wait_for_url("**/desk/releases/*")
+        page.go_back()
+        page.get_by_role("button", name="Release").click()
+        page.wait_for_url("**/desk/releases/*")
+        assert spent(admin, dataset) == "0.5"
+
+
+def test_it_is_asked_without_script(visits: Visits, analyst: str, dataset: str) -> None:
+    with visits.window(analyst, java_script_enabled=False) as page:
+        page.goto(f"/desk/datasets/{dataset}/ask")
+        page.get_by_role("combobox", name="Statistic").select_option("count")
+        page.get_by_role("button", name="Choose").click()
+        page.get_by_role("combobox", name="Condition 1 column").select_option("region")
+        page.get_by_role("combobox", name="Condition 1 comparison").select_option("==")
+        page.get_by_role("textbox", name="Condition 1 value").fill("north")
+        page.get_by_role("radio", name="Epsilon").check()
+        page.get_by_role("textbox", name="Epsilon").fill("0.5")
+        page.get_by_role("button", name="Preview").click()
+        expect(page.get_by_role("region", name="Preview")).to_contain_text("Expected error")
+        page.get_by_role("button", name="Release").click()
+        page.get_by_role("button", name="Release").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Count of")
+
+
+def test_it_is_asked_by_keyboard_alone(visits: Visits, analyst: str, dataset: str) -> None:
+    def reach(page: Page, role: str, name: str) -> None:
+        """Press Tab until something has the focus."""
+        wanted = page.get_by_role(role, name=name).first  # type: ignore[arg-type]
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            if wanted.evaluate("element => element === document.activeElement"):
+                return
+        raise AssertionError(f"the focus never comes to {name}")
+
+    with visits.window(analyst) as page:
+        page.goto(f"/desk/datasets/{dataset}/ask?statistic=mean")
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+        page.keyboard.press("Enter")
+        reach(page, "checkbox", "income")
+        page.keyboard.press("Space")
+        reach(page, "textbox", "Half-width")
+        page.keyboard.type("5")
+        reach(page, "button", "Preview")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("region", name="Preview")).to_contain_text("Accuracy wanted")
+        for _ in range(2):
+            reach(page, "button", "Release")
+            page.keyboard.press("Enter")
+        page.wait_for_url("**/desk/releases/*")
+
+
+def test_a_session_that_is_over_leads_back_to_the_page(
+    visits: Visits, dataset: str, admin: httpx.Client
+) -> None:
+    key, other = make_key(admin, "analyst"), make_key(admin, "analyst")
+    with visits.window(key["secret"]) as page:
+        fill_mean(page, dataset)
+        assert admin.delete(f"/v1/keys/{key['id']}").status_code < 300
+        page.goto(f"/desk/datasets/{dataset}/ask")
+        page.get_by_role("textbox", name="API key").fill(other["secret"])
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("combobox", name="Statistic")).to_be_visible()
+
+
+def test_two_tabs_ask_two_questions(
+    visits: Visits, analyst: str, dataset: str, admin: httpx.Client
+) -> None:
+    with visits.window(analyst) as page:
+        other = page.context.new_page()
+        for tab in (page, other):
+            fill_mean(tab, dataset)
+        for tab in (page, other):
+            tab.get_by_role("button", name="Release").click()
+            tab.get_by_role("button", name="Release").click()
+            tab.wait_for_url("**/desk/releases/*")
+        assert spent(admin, dataset) == "1"
+
+
+@pytest.mark.parametrize("looks", BOTH, ids=lambda looks: looks["color_scheme"])
+def test_everybody_can_use_its_pages(
+    visits: Visits, analyst: str, dataset: str, looks: dict[str, Any]
+) -> None:
+    faults: list[str] = []
+    with visits.window(**looks) as page:
+        page.goto("/desk/sign-in")
+        faults += faults_of(page)
+    with visits.window(analyst, **looks) as page:
+        faults += faults_of(page)
+        for kind in ("linear_regression", "histogram", "logistic_regression", "stack"):
+            page.goto(f"/desk/datasets/{dataset}/ask?statistic={kind}")
+            page.get_by_text("More: conditions").click()
+            faults += faults_of(page)
+        fill_mean(page, dataset)
+        page.get_by_role("checkbox", name="food").check()
+        page.get_by_role("button", name="Preview").click()
+        expect(page.get_by_role("region", name="Preview")).to_contain_text("Alternatives")
+        faults += faults_of(page)
+        page.get_by_role("button", name="Try on synthetic rows").click()
+        expect(page.get_by_role("region", name="Dry run")).to_be_visible()
+        faults += faults_of(page)
+        for heading in ("Release this?", "Mean of"):
+            page.get_by_role("button", name="Release").click()
+            expect(page.get_by_role("heading", level=1)).to_contain_text(heading)
+            faults += faults_of(page)
+        page.goto("/desk/releases")
+        faults += faults_of(page)
+        visits.expected.add(404)
+        page.goto("/desk/nowhere")
+        faults += faults_of(page)
+    assert not faults

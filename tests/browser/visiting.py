@@ -1,0 +1,71 @@
+"""Windows of a browser, each with somebody signed in, and what they may not do: complain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect
+
+expect.set_options(timeout=20_000)
+_LOUD = ("warning", "error")
+
+
+@dataclass
+class Visits:
+    """Opens windows; each has cookies of its own."""
+
+    browser: Browser
+    url: str
+    complaints: list[str] = field(default_factory=list)
+    expected: set[int] = field(default_factory=set)
+    """Statuses of refusals that a test provokes: the console names them."""
+
+    @classmethod
+    @contextmanager
+    def of(cls, browser: Browser, url: str) -> Iterator[Visits]:
+        """Open windows for a block; what they complained about fails it at its end."""
+        visits = cls(browser, url)
+        yield visits
+        assert not visits.complaints
+
+    @contextmanager
+    def window(self, key: str | None = None, **options: Any) -> Iterator[Page]:
+        """Open a window, signed in with a key if one is given."""
+        context = self.browser.new_context(base_url=self.url, **options)
+        context.set_default_timeout(20_000)
+        page = context.new_page()
+        page.on("console", self._heard)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        if key is not None:
+            sign_in(page, key)
+        try:
+            yield page
+        finally:
+            context.close()
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        refused = any(f"status of {status}" in message.text for status in self.expected)
+        if message.type in _LOUD and not refused:
+            self.complaints.append(message.text)
+
+
+def sign_in(page: Page, key: str) -> None:
+    """Sign in as a person does."""
+    page.goto("/desk/sign-in")
+    page.get_by_role("textbox", name="API key").fill(key)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/desk")
+
+
+def faults_of(page: Page) -> list[str]:
+    """Return what the accessibility checker finds wrong with a page, and how wide it is."""
+    found = [
+        f"{page.url} {fault['id']}: {[node['html'][:120] for node in fault['nodes'][:3]]}"
+        for fault in Axe().run(page).response["violations"]
+    ]
+    wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    return [*found, *([f"{page.url} is {wide} pixels wider than the window"] if wide > 0 else [])]
