@@ -111,8 +111,8 @@ def test_what_takes_long_is_known_to(statistic: Statistic, mechanism: str, costl
     schema = Schema(COLUMNS, Adjacency.REPLACE_ONE, MAX_ROWS, MAX_ROWS)
     expected_ms = statistic.planning_ms(schema, mechanism)
     assert (expected_ms > LONGEST_SHORT_MS) is costly
-    taken_ms = min(_fresh(statistic, mechanism, schema) for _ in range(2))
-    assert taken_ms < 2 * expected_ms + SLACK_MS
+    most_ms = 2 * expected_ms + SLACK_MS
+    assert any(_fresh(statistic, mechanism, schema) < most_ms for _ in range(2))
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ async def taken(rates: Sequence[RateLimiter], requests: int) -> int:
     return requests - len(refused)
 
 
-@pytest.mark.parametrize(("most", "processes"), [(5, 4), (300, 3), (6_400, 4)])
+@pytest.mark.parametrize(("most", "processes"), [(5, 4), (300, 3), (1_600, 4)])
 def test_processes_together_let_in_no_more_than_one_would(most: int, processes: int) -> None:
     ledger = Ledger(most)
     rates = [RateLimiter(most, share=ledger.share, clock=Clock()) for _ in range(processes)]

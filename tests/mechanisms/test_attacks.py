@@ -26,9 +26,9 @@ from mechanisms.sketches import ArrayData
 from mechanisms.statistics.mean import Mean
 from mechanisms.testing import record_replay, seeded_randomness
 from tests.mechanisms.offers import ADD, COLUMNS, REPLACE
-from tests.mechanisms.test_every_offer import CASES, Case, numbers
+from tests.mechanisms.test_every_offer import CASES, Case, numbers, once_each
 
-DRAWS = 40
+DRAWS = 20
 
 
 def steps_of(grid: Any) -> Iterator[Fraction]:
@@ -81,7 +81,7 @@ def computed(case: Case) -> bool:
 LATTICES = [case for case in CASES if not computed(case)]
 
 
-@pytest.mark.parametrize("case", LATTICES, ids=str)
+@once_each(LATTICES)
 @pytest.mark.parametrize("epsilon", ["0.001", "1"])
 def test_neighbours_reach_the_same_bit_patterns(case: Case, epsilon: str) -> None:
     """All bounds are dyadic here, so every lattice point is a float of its own."""

@@ -359,17 +359,17 @@ def test_small_radii_are_exact_where_counting_would_not_be() -> None:
 def test_laws_describe_the_draws(name: str) -> None:
     ball, steps, rate = SMOOTH[name], 1 << 12, Fraction(1, 64)
     randomness = seeded_randomness(4)
-    draws = np.array([ball.draw(randomness, steps=steps, rate=rate) for _ in range(2500)])
+    draws = np.array([ball.draw(randomness, steps=steps, rate=rate) for _ in range(1500)])
     draws = draws / (64 * steps)
     whole = getattr(ball, "whole", ball)
     if isinstance(whole, JointMomentBall):
         square = 1 + whole.effects
         found = np.corrcoef(draws[:, 0], draws[:, square])[0, 1]
-        assert found == pytest.approx(ball.correlation(square, 0), abs=0.1)
+        assert found == pytest.approx(ball.correlation(square, 0), abs=0.13)
         assert ball.correlation(0, 1) == 0.0
     for law, column in zip(ball.laws(1.0), draws.T, strict=True):
-        assert np.sqrt(np.mean(column**2)) == pytest.approx(law.std, rel=0.09)
-        assert np.mean(np.abs(column) > law.half_width_95) == pytest.approx(0.05, abs=0.025)
+        assert np.sqrt(np.mean(column**2)) == pytest.approx(law.std, rel=0.12)
+        assert np.mean(np.abs(column) > law.half_width_95) == pytest.approx(0.05, abs=0.03)
         assert abs(column.mean()) < 6 * law.std / math.sqrt(len(column))
 
 

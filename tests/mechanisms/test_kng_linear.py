@@ -123,7 +123,7 @@ def test_sensitivity_by_replay(adjacency: Adjacency, theta: tuple[Fraction, ...]
         ]
 
     replay = record_replay(
-        gradient, schema=schema, norm=lambda change: max(map(abs, change)), trials=1500
+        gradient, schema=schema, norm=lambda change: max(map(abs, change)), trials=400
     )
     slopes = np.array([[float(entry) for entry in theta]])
     stated = float(unit_sensitivity(adjacency)) * float(scale_of(slopes, adjacency)[0])
@@ -348,7 +348,7 @@ def test_the_auditor_would_catch_a_rate_too_large() -> None:
     draws = []
     for data in pair:
         law, randomness = wrong.law(data), seeded_randomness(2)
-        indices = [draw(law, randomness, step_exponent=-44)[0] for _ in range(2_500)]
+        indices = [draw(law, randomness, step_exponent=-44)[0] for _ in range(1_000)]
         draws.append([index * 2.0**-44 for index in indices])
     audit = audit_epsilon(*draws, {"theta < 0.5": lambda v: v < 0.5, "theta < 0": lambda v: v < 0})
     assert audit.epsilon > 1.0
