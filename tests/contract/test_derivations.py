@@ -48,14 +48,24 @@ def released(client: httpx.Client, dataset: str, statistic: Any = None) -> dict[
     return dict(answer.json())
 
 
+@pytest.fixture(scope="module")
+def parents(curator: httpx.Client) -> dict[str, dict[str, Any]]:
+    """Return a release of moments under each adjacency, of a data set with room for others."""
+    bounds: dict[str, dict[str, Any]] = {"replace_one": {}, "add_remove": {"max_rows": 1000}}
+    budget = {"epsilon": "1000"}
+    return {
+        name: released(curator, upload(curator, adjacency=name, budget=budget, **bound)["id"])
+        for name, bound in bounds.items()
+    }
+
+
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("statistic", WANTED, ids=lambda body: str(body["kind"]))
 def test_a_derivation_has_the_contract_s_form(
-    curator: httpx.Client, statistic: Any, adjacency: str
+    curator: httpx.Client, parents: dict[str, dict[str, Any]], statistic: Any, adjacency: str
 ) -> None:
-    bound = {"max_rows": 1000} if adjacency == "add_remove" else {}
-    dataset = str(upload(curator, adjacency=adjacency, **bound)["id"])
-    parent = released(curator, dataset)
+    parent = parents[adjacency]
+    dataset = parent["dataset"]
     answer = derive(curator, parent["id"], statistic)
     assert answer.status_code == 200, answer.text
     DerivationAnswer.model_validate_json(answer.content, strict=True, extra="forbid")
@@ -194,9 +204,9 @@ def test_what_is_not_covered_is_refused_with_what_is(curator: httpx.Client, data
     ],
 )
 def test_bad_requests_are_refused_without_echo(
-    curator: httpx.Client, dataset: str, body: bytes
+    curator: httpx.Client, parents: dict[str, dict[str, Any]], body: bytes
 ) -> None:
-    parent = released(curator, dataset)
+    parent = parents["replace_one"]
     answer = send_raw(curator, f"/v1/releases/{parent['id']}/derivations", body)
     problem = assert_problem(answer, 422, "invalid-request")
     assert "sentinel" not in json.dumps(problem)

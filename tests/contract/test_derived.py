@@ -174,10 +174,9 @@ def test_every_regression_takes_every_kind_of_feature(
     ],
 )  # fmt: skip
 def test_what_cannot_be_regressed_on_is_refused_with_its_place(
-    curator: httpx.Client, fields: Any, field: str, said: str
+    curator: httpx.Client, untouched: str, fields: Any, field: str, said: str
 ) -> None:
-    dataset = upload(curator)["id"]
-    answer = ask(curator, dataset, {"kind": "linear_regression", **fields})
+    answer = ask(curator, untouched, {"kind": "linear_regression", **fields})
     problem = assert_problem(answer, 422, "invalid-request")
     told = {error["field"]: error["message"] for error in problem["errors"]}
     assert list(told) == [field]

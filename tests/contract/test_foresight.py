@@ -107,9 +107,9 @@ def test_assumptions_are_taken_and_echoed(curator: httpx.Client, twins: dict[str
     ],
     ids=str,
 )  # fmt: skip
-def test_bad_assumptions_are_refused(analyst: httpx.Client, dataset: str, assume: Any) -> None:
+def test_bad_assumptions_are_refused(analyst: httpx.Client, untouched: str, assume: Any) -> None:
     body = json.dumps({"statistic": MEAN, "epsilon": "1", "assume": assume})
-    answer = send_raw(analyst, f"/v1/datasets/{dataset}/previews", body.encode())
+    answer = send_raw(analyst, f"/v1/datasets/{untouched}/previews", body.encode())
     assert_problem(answer, 422, "invalid-request")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from itertools import pairwise
@@ -306,32 +306,42 @@ WITH_NOISE = {
 PREVIEWS = [each for each in STATISTICS if each["kind"] in WITH_NOISE - {"stack"}]
 
 
+@pytest.fixture(scope="module")
+def unlike(curator: httpx.Client) -> Mapping[str, Sequence[str]]:
+    """Return two data sets of each adjacency, alike in nothing but their public facts."""
+    high = ROWS.splitlines()[0] + "\n" + "100,50,north,true\n" * 40
+    bounds: Mapping[str, Any] = {"replace_one": {}, "add_remove": {"max_rows": 1000}}
+    return {
+        adjacency: [
+            upload(curator, rows, adjacency=adjacency, **bound)["id"] for rows in (ROWS, high)
+        ]
+        for adjacency, bound in bounds.items()
+    }
+
+
 @pytest.mark.parametrize("statistic", PREVIEWS, ids=lambda body: f"{body['kind']}")
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 def test_a_preview_weighs_without_reading(
-    curator: httpx.Client, statistic: Any, adjacency: str
+    curator: httpx.Client, unlike: Mapping[str, Sequence[str]], statistic: Any, adjacency: str
 ) -> None:
-    bound = {"max_rows": 1000} if adjacency == "add_remove" else {}
-    high = ROWS.splitlines()[0] + "\n" + "100,50,north,true\n" * 40
-    one, two = (upload(curator, rows, adjacency=adjacency, **bound) for rows in (ROWS, high))
     body = {"statistic": statistic, "epsilon": "0.5", "assume_rows": 40}
     previews = []
-    for each in (one, two):
-        answer = curator.post(f"/v1/datasets/{each['id']}/previews", json=body)
+    for each in unlike[adjacency]:
+        answer = curator.post(f"/v1/datasets/{each}/previews", json=body)
         assert answer.status_code == 200, answer.text
         previews.append({**answer.json(), "dataset": None})
     assert previews[0] == previews[1]
     assert previews[0]["cost"] == "0.5"
     assert previews[0]["noise"]["std"]
     assert "new charge" in previews[0]["notice"]
-    assert spent(curator, one["id"]) == "0"
+    assert spent(curator, unlike[adjacency][0]) == "0"
 
 
 @pytest.mark.parametrize("statistic", PREVIEWS, ids=lambda body: f"{body['kind']}")
 def test_the_epsilon_for_a_wanted_accuracy_is_enough_and_tight(
-    curator: httpx.Client, dataset: str, statistic: Any
+    curator: httpx.Client, untouched: str, statistic: Any
 ) -> None:
-    path = f"/v1/datasets/{dataset}/previews"
+    path = f"/v1/datasets/{untouched}/previews"
 
     def widest(epsilon: str) -> float:
         answer = curator.post(path, json={"statistic": statistic, "epsilon": epsilon})
@@ -363,9 +373,9 @@ def _half_widths(part: Any) -> list[float]:
         {"assume_rows": 0}, {"assume_rows": 1.5}, {"assume_rows": True}, {"wish": 1},
     ],
 )  # fmt: skip
-def test_bad_wishes_are_refused(analyst: httpx.Client, dataset: str, more: Any) -> None:
+def test_bad_wishes_are_refused(analyst: httpx.Client, untouched: str, more: Any) -> None:
     body = json.dumps({"statistic": MEAN, "epsilon": "1", **more})
-    answer = send_raw(analyst, f"/v1/datasets/{dataset}/previews", body.encode())
+    answer = send_raw(analyst, f"/v1/datasets/{untouched}/previews", body.encode())
     assert_problem(answer, 422, "invalid-request")
 
 

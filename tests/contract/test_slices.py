@@ -83,9 +83,9 @@ def test_a_cap_holds_over_all_of_an_accounts_data_sets(
     ],
 )
 def test_a_cap_is_read_strictly(
-    curator: httpx.Client, dataset: str, body: dict[str, Any], field: str
+    curator: httpx.Client, untouched: str, body: dict[str, Any], field: str
 ) -> None:
-    problem = assert_problem(put_cap(curator, dataset, **body), 422, "invalid-request")
+    problem = assert_problem(put_cap(curator, untouched, **body), 422, "invalid-request")
     assert [error["field"] for error in problem["errors"]] == [field]
 
 

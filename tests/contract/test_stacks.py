@@ -122,12 +122,12 @@ REFUSED: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("statistic", "field"), REFUSED, ids=[field for _, field in REFUSED])
 def test_refusals_name_the_part(
-    curator: httpx.Client, dataset: str, statistic: Any, field: str
+    curator: httpx.Client, untouched: str, statistic: Any, field: str
 ) -> None:
-    answer = ask(curator, dataset, statistic)
+    answer = ask(curator, untouched, statistic)
     problem = assert_problem(answer, 422, "invalid-request")
     assert problem["errors"][0]["field"] == field
-    assert spent(curator, dataset) == "0"
+    assert spent(curator, untouched) == "0"
 
 
 def test_a_share_too_small_to_draw_is_refused(curator: httpx.Client, dataset: str) -> None:
