@@ -15,6 +15,7 @@ from app.desk.pages import (
     releases,
     sign_in,
 )
+from app.desk.public import pages as public
 
 ROUTERS = (
     sign_in.router,
@@ -25,6 +26,7 @@ ROUTERS = (
     asking.router,
     releases.router,
     files.router,
+    public.router,
     nowhere.router,  # last: it answers for every other address
 )
 

@@ -140,3 +140,13 @@ def test_a_chart_draws_numbers_and_leaves_texts_out() -> None:
     assert chart(tidy_rows({**STACK, "value": {"born": "1980-01-01"}}), title="t") == ""
     many = [TidyRow(term=str(n), estimate=0) for n in range(MOST_BARS + 5)]
     assert chart(many, title="t").count("<circle") == MOST_BARS
+
+
+def test_numbers_of_unlike_sizes_have_scales_of_their_own() -> None:
+    alike = [TidyRow(term="a", estimate=1, noise=(0, 2)), TidyRow(term="b", estimate=5)]
+    assert 'class="zero"' in chart(alike, title="t")
+    unlike = [*alike, TidyRow(term="c", estimate=1e6, noise=(0, 2e6))]
+    drawn = chart(unlike, title="t")
+    assert 'class="zero"' not in drawn
+    for end in ("0", "2", "5", "2e+06"):
+        assert f">{end}</text>" in drawn

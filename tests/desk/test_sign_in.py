@@ -10,7 +10,14 @@ from app.desk.routes import VisitorAtLeast
 from tests.contract.service import ADMIN_KEY, Service, make_key
 from tests.desk.browsing import Browsing, Page, nobody, signed_in
 
-OPEN = {"/desk/sign-in", "/desk/sign-out", "/desk/static/{digest}/{name}"}
+OPEN = {
+    "/desk/sign-in",
+    "/desk/sign-out",
+    "/desk/static/{digest}/{name}",
+    "/public",
+    "/public/releases/{release}",
+    "/public/releases/{release}/certificate",
+}
 
 
 def test_the_desk_begins_with_signing_in(service: Service) -> None:

@@ -87,7 +87,9 @@ def _ask_everything(client: httpx.Client, dataset: str) -> list[httpx.Response]:
         answers.append(refused)
     reads = ("", "/budget", "/ledger", *(f"/exports/{form}" for form in EXPORTS))
     answers += [client.get(f"/public/datasets/{dataset}/{form}.json") for form in EXPORTS]
-    answers += [client.get(path) for path in ("/public/releases.json", "/public/feed.atom")]
+    answers += [
+        client.get(path) for path in ("/public", "/public/releases.json", "/public/feed.atom")
+    ]
     answers += [client.get(base + path) for path in reads]
     pages = ("/v1/datasets", "/v1/releases", "/v1/ledger/verification", "/v1/catalog", "/readyz")
     answers += [client.get(path) for path in pages]
@@ -100,8 +102,9 @@ def _publish(client: httpx.Client, release: str) -> list[httpx.Response]:
         f"/v1/releases/{release}/publication", json={"reason": CLIENT}, headers={"If-Match": "*"}
     )
     assert made.status_code == 201, made.text
-    anybody = httpx.Client(base_url=client.base_url)
-    answers = [anybody.get(f"/public/releases/{release}.{ending}") for ending in FORMS]
+    paths = ["", "/certificate", *(f".{ending}" for ending in FORMS)]
+    with httpx.Client(base_url=client.base_url) as anybody:
+        answers = [anybody.get(f"/public/releases/{release}{path}") for path in paths]
     assert {answer.status_code for answer in answers} == {200}
     return [made, *answers]
 

@@ -16,8 +16,10 @@ from app.services.releases.tidy import Interval, TidyRow
 MOST_BARS = 40
 """Rows that a chart shows; a table beside it has more."""
 _LETTER = 6.6
-_LEFT, _WIDTH, _RIGHT, _STEP, _TOP = 220, 420, 20, 26, 16
-_LONGEST_NAME = 30
+_LEFT, _WIDTH, _RIGHT, _STEP, _TOP = 200, 420, 20, 30, 16
+_LONGEST_NAME = 28
+_ALIKE = 20.0
+"""How many times wider the widest number may be than the narrowest, on one scale."""
 
 
 def badge(left: str, right: str) -> str:
@@ -37,32 +39,29 @@ def badge(left: str, right: str) -> str:
 
 
 def chart(rows: Sequence[TidyRow], *, title: str) -> str:
-    """Return numbers as dots with error bars on one scale; nothing where none can be drawn.
+    """Return numbers as dots with error bars; nothing where none can be drawn.
 
-    A thick bar is the noise interval, a thin line the confidence interval.
+    A thick bar is the noise interval, a thin line the confidence interval. Numbers of one size
+    share a scale; where one spans far more than another, each has a scale of its own, and the
+    ends of its line say which.
     """
     drawn = [row for row in rows if _ends(row)][:MOST_BARS]
     if not drawn:
         return ""
-    ends = [end for row in drawn for end in _ends(row)]
-    scale = _Scale(min(0.0, *ends), max(0.0, *ends))
+    scales = _scales([_ends(row) for row in drawn])
     height = _TOP + _STEP * len(drawn) + 24
     label = escape(title)
     opened = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" role="img" aria-label="{label}"'
-        f' viewBox="0 0 {_LEFT + _WIDTH + _RIGHT} {height}"><title>{label}</title>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart intervals" role="img"'
+        f' aria-label="{label}" viewBox="0 0 {_LEFT + _WIDTH + _RIGHT} {height}">'
+        f"<title>{label}</title>"
     )
-    zero = (
-        f'<line class="zero" x1="{scale.at(0)}" x2="{scale.at(0)}" y1="0" y2="{height - 22}"'
-        ' stroke="currentColor" stroke-dasharray="2 3" stroke-opacity="0.6"/>'
-    )
-    bars = "".join(_bar(row, _TOP + _STEP * n, scale) for n, row in enumerate(drawn))
-    axis = "".join(
-        f'<text x="{scale.at(end)}" y="{height - 6}" text-anchor="{anchor}" font-size="12"'
-        f' fill="currentColor">{end:.6g}</text>'
-        for end, anchor in ((scale.low, "start"), (scale.high, "end"))
-    )
-    return f"{opened}{zero}{bars}{axis}</svg>"
+    bars = [_bar(row, _TOP + _STEP * n, scales[n]) for n, row in enumerate(drawn)]
+    if scales[0] is scales[-1]:
+        bars += [_zero(scales[0], height - 22), _axis(scales[0], height - 6)]
+    else:
+        bars += [_axis(scale, _TOP + _STEP * n + 13) for n, scale in enumerate(scales)]
+    return f"{opened}{''.join(bars)}</svg>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +74,32 @@ class _Scale:
     def at(self, number: float) -> str:
         """Return where a number is, in the picture's units."""
         return f"{_LEFT + (number - self.low) * _WIDTH / ((self.high - self.low) or 1.0):.1f}"
+
+
+def _scales(ends: Sequence[Sequence[float]]) -> Sequence[_Scale]:
+    """Return the scale of each number: one for all, or one each."""
+    spans = [max(each) - min(each) or abs(each[0]) for each in ends]
+    if len(spans) == 1 or max(spans) <= _ALIKE * min(spans):
+        every = [end for each in ends for end in each]
+        return [_Scale(min(0.0, *every), max(0.0, *every))] * len(ends)
+    return [_Scale(min(each), max(each)) for each in ends]
+
+
+def _zero(scale: _Scale, height: int) -> str:
+    return (
+        f'<line class="zero" x1="{scale.at(0)}" x2="{scale.at(0)}" y1="0" y2="{height}"'
+        ' stroke="currentColor" stroke-dasharray="2 3" stroke-opacity="0.6"/>'
+    )
+
+
+def _axis(scale: _Scale, y: int) -> str:
+    """Return the numbers at both ends of a scale; where they are one number, it once."""
+    ends = [(scale.low, "start"), (scale.high, "end")][: 1 + (scale.low != scale.high)]
+    return "".join(
+        f'<text x="{scale.at(end)}" y="{y}" text-anchor="{anchor}" font-size="11"'
+        f' fill="currentColor">{end:.6g}</text>'
+        for end, anchor in ends
+    )
 
 
 def _bar(row: TidyRow, y: int, scale: _Scale) -> str:

@@ -163,6 +163,13 @@ class PublicationService:
         items = [self._shown(record, heads[record.release]) for record in records[:limit]]
         return PublicPage(items, more=len(records) > limit)
 
+    def datasets(self) -> Sequence[tuple[str, str]]:
+        """Return the id and name of each data set of which something is public, by name."""
+        with self._store.reading() as reader:
+            found = reader.publications.datasets()
+        named = [(each, self._datasets.facts(each).record.name) for each in found]
+        return sorted(named, key=lambda each: each[1].casefold())
+
     def of_dataset(self, dataset: str) -> Sequence[Published]:
         """Return the newest public releases of a data set, numbers and all."""
         with self._store.reading() as reader:

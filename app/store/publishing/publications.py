@@ -35,6 +35,7 @@ _PUBLIC = (
     .where(_publication.withdrawn_at.is_(None))
     .order_by(_publication.number.desc())
 )
+_DATASETS = select(_publication.dataset).where(_publication.withdrawn_at.is_(None)).distinct()
 _entry = tables.entry.c
 _ENTERED = select(tables.publication, _entry.note.label("entered")).outerjoin(
     tables.entry,
@@ -102,6 +103,10 @@ class Publications:
         if before is not None:
             query = query.where(_publication.number < before)
         return tuple(PublicationRecord(**row._mapping) for row in self._connection.execute(query))
+
+    def datasets(self, limit: int = 200) -> tuple[str, ...]:
+        """Return the data sets of which something is public, in any order."""
+        return tuple(self._connection.execute(_DATASETS.limit(limit)).scalars())
 
 
 class PublicationsWriter(Publications):

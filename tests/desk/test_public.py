@@ -1,0 +1,239 @@
+"""The public pages: for anybody, complete, kept by caches, and no more than the answer."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.service import Service, ask, settled, upload
+from tests.desk.browsing import Browsing, Page, nobody
+
+AWKWARD = "</script><b>\"survey\" & 'more'"
+PURPOSE = "</script><script>alert(1)</script>"
+PLANTED = "86420.97531"
+ROWS = f"income,food,region,owner\n{PLANTED},{PLANTED},north,true\n" + "40,20,south,false\n" * 30
+
+
+def publish(admin: httpx.Client, release: str, reason: str = "for <b>all</b>") -> None:
+    path, seen = f"/v1/releases/{release}/publication", {"If-Match": "*"}
+    made = admin.post(path, json={"reason": reason}, headers=seen)
+    assert made.status_code == 201, made.text
+
+
+@pytest.fixture(scope="module")
+def anybody(service: Service) -> Iterator[Browsing]:
+    with nobody(service) as browsing:
+        yield browsing
+
+
+@pytest.fixture(scope="module")
+def answer(admin: httpx.Client) -> dict[str, Any]:
+    """A public release with standard errors, of a data set whose name is awkward."""
+    dataset = upload(admin, ROWS, name=AWKWARD)["id"]
+    question = {"kind": "linear_regression", "target": "food", "features": ["income"]}
+    more = {"purpose": PURPOSE, "inference": {"share": "1/2"}}
+    found: dict[str, Any] = ask(admin, dataset, question, epsilon="0.5", **more).json()
+    publish(admin, found["id"])
+    return found
+
+
+@pytest.fixture(scope="module")
+def shown(anybody: Browsing, answer: dict[str, Any]) -> Page:
+    return anybody.open(f"/public/releases/{answer['id']}")
+
+
+def test_the_page_shows_every_number_as_a_table_and_a_chart(
+    shown: Page, answer: dict[str, Any]
+) -> None:
+    rows = shown.tree.xpath("//section[@aria-labelledby='numbers']//tbody/tr")
+    assert [row.xpath("string(th)") for row in rows][:2] == ["(intercept)", "income"]
+    assert all(len(row.xpath("td")) == 5 for row in rows)
+    (drawn,) = shown.tree.xpath("//*[local-name()='svg' and @role='img']")
+    assert len(drawn.xpath(".//*[local-name()='circle']")) == len(rows)
+    assert drawn.get("aria-label")
+
+
+def test_the_page_says_what_it_means_and_where_it_is_written(
+    shown: Page, answer: dict[str, Any]
+) -> None:
+    assert AWKWARD in shown.heading
+    for said in (
+        answer["citation"],
+        answer["guarantee"]["theorem"],
+        answer["guarantee"]["adjacency"].replace("_", " "),
+        answer["guarantee"]["protects"],
+        "A noise interval says",
+        "A confidence interval says",
+        "Release Desk 0",
+        "for <b>all</b>",
+        answer["receipt"],
+        "times as likely",
+        "0 to 100",
+    ):
+        assert said in shown.text, said
+    links = shown.links()
+    for name in ("Download CSV", "Download JSON", "Certificate", "BibTeX", "RIS", "CSL-JSON"):
+        assert links[name].startswith(f"/public/releases/{answer['id']}"), name
+
+
+def test_nothing_on_it_runs_or_comes_from_elsewhere(shown: Page) -> None:
+    policy = shown.answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    assert not shown.tree.xpath("//*[@style]|//style|//@onclick|//b")
+    kinds = [each.get("type") for each in shown.tree.xpath("//script[not(@src)]")]
+    assert kinds == ["application/ld+json"]
+    for address in shown.tree.xpath("//script/@src|//img/@src|//link[@rel='stylesheet']/@href"):
+        assert address.startswith("/"), address
+
+
+COLUMNS: dict[str, Any] = {
+    "age": {"type": "integer", "lower": 0, "upper": 120, "label": "Age", "unit_of_measure": "y"},
+    "admitted": {"type": "date", "lower": "2015-01-01", "upper": "2025-12-31"},
+    "town": {"type": "category", "values": ["A", "B"]},
+    "cured": {"type": "boolean"},
+}
+OF_EVERY_KIND = "age,admitted,town,cured\n" + "30,2018-03-01,A,true\n70,2022-03-01,B,false\n" * 20
+TOLD = {
+    "true, false": {"kind": "count", "where": [{"column": "cured", "op": "==", "value": True}]},
+    "A, B": {"kind": "histogram", "columns": ["town"]},
+    "2015-01-01 to 2025-12-31": {"kind": "mean", "columns": ["admitted"]},
+    "age (Age) integer 0 to 120 y": {"kind": "covariance", "columns": ["age", "cured"]},
+    "0 to 240": {"kind": "mean", "columns": ["twice"]},
+    "part=2": {
+        "kind": "stack",
+        "parts": [
+            {"statistic": {"kind": "quantile", "column": "age", "levels": [0.5]}, "share": 1},
+            {"statistic": {"kind": "mean", "columns": ["age"], "by": ["town"]}, "share": 1},
+        ],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def hospital(admin: httpx.Client) -> str:
+    derive = {"twice": {"expr": "age * 2", "lower": 0, "upper": 240}}
+    return str(upload(admin, OF_EVERY_KIND, columns=COLUMNS, derive=derive)["id"])
+
+
+@pytest.mark.parametrize("told", TOLD)
+def test_every_kind_of_column_and_number_has_a_page(
+    anybody: Browsing, admin: httpx.Client, hospital: str, told: str
+) -> None:
+    found = settled(admin, ask(admin, hospital, TOLD[told])).json()
+    publish(admin, found["id"])
+    page = anybody.open(f"/public/releases/{found['id']}")
+    assert told in page.text
+    assert page.tree.xpath("//section[@aria-labelledby='numbers']//tbody/tr")
+    assert anybody.open(f"/public/releases/{found['id']}/certificate").heading
+
+
+def test_its_linked_data_can_be_read(shown: Page, answer: dict[str, Any]) -> None:
+    (text,) = shown.tree.xpath("//script[@type='application/ld+json']/text()")
+    assert not set("<>&") & set(text)
+    told = json.loads(text)
+    assert told["@type"] == "Dataset"
+    assert AWKWARD in told["name"]
+    assert told["url"].endswith(f"/public/releases/{answer['id']}")
+
+
+def test_it_leads_programs_to_its_other_forms(
+    anybody: Browsing, shown: Page, answer: dict[str, Any]
+) -> None:
+    header = shown.answer.headers["link"]
+    links = re.findall(r'<([^>]+)>; rel="([\w-]+)"', header)
+    assert {"cite-as", "type", "item", "describedby", "collection"} <= {rel for _, rel in links}
+    own = [address for address, rel in links if rel in ("item", "describedby")]
+    assert own
+    for address in own:
+        assert anybody.client.get(address).status_code == 200, address
+
+
+@pytest.mark.parametrize("path", ["", "/releases/{}", "/releases/{}/certificate"])
+def test_anybody_may_keep_it(anybody: Browsing, answer: dict[str, Any], path: str) -> None:
+    address = "/public" + path.format(answer["id"])
+    found = anybody.client.get(address)
+    assert found.headers["cache-control"].startswith("public")
+    assert "set-cookie" not in found.headers
+    again = anybody.client.get(address, headers={"If-None-Match": found.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_it_is_the_same_for_who_is_signed_in(
+    chief: Browsing, shown: Page, answer: dict[str, Any]
+) -> None:
+    seen = chief.open(f"/public/releases/{answer['id']}")
+    assert seen.answer.content == shown.answer.content
+
+
+def test_no_page_has_a_cell_or_what_the_answer_does_not(
+    anybody: Browsing, admin: httpx.Client, answer: dict[str, Any]
+) -> None:
+    paths = ("", f"/releases/{answer['id']}", f"/releases/{answer['id']}/certificate")
+    for path in paths:
+        text = anybody.open(f"/public{path}").answer.text
+        assert PLANTED[:7] not in text
+        assert not re.search(r"\b(owner|south|north)\b", text), "columns that nobody asked about"
+    private = ask(admin, answer["dataset"]).json()
+    assert private["id"] not in anybody.open("/public").answer.text
+    anybody.open(f"/public/releases/{private['id']}", status=404)
+
+
+def test_a_certificate_fits_on_a_sheet(anybody: Browsing, answer: dict[str, Any]) -> None:
+    page = anybody.open(f"/public/releases/{answer['id']}/certificate")
+    assert page.heading == "Certificate of differential privacy"
+    assert answer["guarantee"]["theorem"] in page.text
+    assert not page.tree.xpath("//table")
+
+
+def test_a_withdrawn_release_is_a_tombstone(anybody: Browsing, admin: httpx.Client) -> None:
+    release = ask(admin, upload(admin)["id"]).json()
+    publish(admin, release["id"])
+    address = f"/public/releases/{release['id']}"
+    assert anybody.open(address).heading
+    note = {"note": "the <b>wrong</b> year"}
+    done = admin.post(f"/v1/releases/{release['id']}/publication/withdrawal", json=note)
+    assert done.status_code == 200
+    for path in (address, f"{address}/certificate"):
+        page = anybody.open(path, status=410)
+        assert page.heading == "This release was withdrawn"
+        assert "the <b>wrong</b> year" in page.text
+        assert "bootstrap" in page.text
+        assert done.json()["withdrawn_at"][:10] in page.text
+        assert page.answer.headers["cache-control"].startswith("public")
+        assert str(release["value"]["income"]) not in page.answer.text
+    assert release["id"] not in anybody.open("/public").answer.text
+
+
+def test_what_is_public_is_found_by_filling_in_a_form(
+    anybody: Browsing, admin: httpx.Client
+) -> None:
+    dataset = upload(admin, name="Lighthouse keepers")["id"]
+    for _ in range(26):
+        publish(admin, ask(admin, dataset, epsilon="0.01").json()["id"])
+    cells = {"kind": "histogram", "columns": ["region"]}
+    other = ask(admin, dataset, cells, epsilon="0.01").json()["id"]
+    publish(admin, other)
+    page = anybody.open("/public")
+    assert page.heading == "Public releases"
+    assert {"Words", "Data set", "Statistic"} <= set(page.labels())
+    found = anybody.send(page, "Search", dataset=dataset, statistic="histogram")
+    assert found.tree.xpath("//tbody/tr/td[1]/a/@href") == [f"/public/releases/{other}"]
+    many = anybody.send(page, "Search", q="lighthouse MEAN")
+    assert len(many.tree.xpath("//tbody/tr")) == 25
+    rest = anybody.open(many.links()["Next page"])
+    assert len(rest.tree.xpath("//tbody/tr")) == 1
+    assert rest.links()["First page"]
+    none = anybody.send(page, "Search", q="nothing of the kind")
+    assert "Nothing that is public fits." in none.text
+
+
+def test_what_is_not_there_is_a_page_too(anybody: Browsing) -> None:
+    for path in ("/public/releases/rel_none", "/public/releases/%00"):
+        assert anybody.open(path, status=404).alerts()
+    assert anybody.open("/public?before=x", status=404).alerts()
