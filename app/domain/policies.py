@@ -63,6 +63,8 @@ class Policy:
     allowed: tuple[str, ...] | None = None
     max_epsilon_per_release: Epsilon | None = None
     review: Review = Review()
+    reviewers: int = 1
+    """How many curators decide on a release that waits; two do so without each other's vote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

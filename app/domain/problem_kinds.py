@@ -28,6 +28,12 @@ _LIMITED = {
     "maximum": "its value",
     "retry_after": "the same number of seconds as in `Retry-After`",
 }
+_DECIDED = {
+    "release_status": "of a release, its `status` now",
+    "by": "who brought it there, where somebody did",
+    "at": "when (UTC)",
+    "why": "the reason that was given, word for word",
+}
 KINDS = (
     ProblemKind(
         "invalid-request",
@@ -235,6 +241,7 @@ KINDS = (
         "The object has changed",
         "The `If-Match` header does not fit the object's present state.",
         "Read the object again and repeat the request with its new ETag.",
+        _DECIDED,
     ),
     ProblemKind(
         "precondition-missing",
@@ -256,6 +263,31 @@ KINDS = (
         "The release does not wait for a review",
         "It never did, has been decided on or withdrawn, or has waited too long.",
         "Read the release: its `status` says what became of it.",
+        _DECIDED,
+    ),
+    ProblemKind(
+        "votes-complete",
+        409,
+        "Two reviewers have voted already",
+        "This data set has two reviewers, and both votes are in. Where they are unlike, either of "
+        "the two may revise theirs.",
+        "Talk to the two reviewers.",
+    ),
+    ProblemKind(
+        "not-your-turn",
+        409,
+        "The release does not wait for who asked",
+        "A request can be revised while its reviewers want changes, and at no other time.",
+        "Read the release: its `status` says whose turn it is.",
+        _DECIDED,
+    ),
+    ProblemKind(
+        "too-many-comments",
+        409,
+        "The release has too many comments",
+        "What is said about a release is kept for good, and nobody reads that many.",
+        "Decide on it, or talk to one another elsewhere.",
+        {"maximum": "how many comments a release may have"},
     ),
     ProblemKind(
         "not-released",

@@ -1,4 +1,8 @@
-"""The life of a release: its states, which only move forward, and its redraws.
+"""The life of a release: its states, and which may follow which; and its redraws.
+
+A release that needs a review waits (*reserved*) for its reviewers. They may give the turn
+back (*changes requested*): then it waits for who asked, who revises it, answers, or
+withdraws it. Its budget is set aside meanwhile. From the charge on states only move forward.
 
 A release is *debited* from the moment its charge is durable. Its draw becomes
 an answer only once the result is durable too; a process that dies in between
@@ -24,6 +28,7 @@ class ReleaseState(StrEnum):
     """Where a release stands."""
 
     RESERVED = "reserved"
+    CHANGES_REQUESTED = "changes_requested"
     DEBITED = "debited"
     RELEASED = "released"
     VOID = "void"
@@ -32,14 +37,23 @@ class ReleaseState(StrEnum):
     EXPIRED = "expired"
 
     def may_become(self, later: ReleaseState) -> bool:
-        """Return whether this is a step forward."""
+        """Return whether this is a step that there is."""
         return later in TRANSITIONS[self]
 
 
 TRANSITIONS: Mapping[ReleaseState, frozenset[ReleaseState]] = {
     ReleaseState.RESERVED: frozenset(
         {
+            ReleaseState.CHANGES_REQUESTED,
             ReleaseState.DEBITED,
+            ReleaseState.REJECTED,
+            ReleaseState.WITHDRAWN,
+            ReleaseState.EXPIRED,
+        }
+    ),
+    ReleaseState.CHANGES_REQUESTED: frozenset(
+        {
+            ReleaseState.RESERVED,
             ReleaseState.REJECTED,
             ReleaseState.WITHDRAWN,
             ReleaseState.EXPIRED,
@@ -54,8 +68,13 @@ TRANSITIONS: Mapping[ReleaseState, frozenset[ReleaseState]] = {
 }
 
 
-GIVEN_BACK = TRANSITIONS[ReleaseState.RESERVED] - {ReleaseState.DEBITED}
+GIVEN_BACK = frozenset(
+    state for state in TRANSITIONS[ReleaseState.RESERVED] if not TRANSITIONS[state]
+)
 """How a release may end without ever having been charged."""
+
+UNDECIDED = (ReleaseState.RESERVED, ReleaseState.CHANGES_REQUESTED)
+"""The states of a release whose budget is set aside: nobody has decided on it yet."""
 
 
 def request_fingerprint(*, dataset: str, request: str) -> str:

@@ -27,7 +27,7 @@ class Role(StrEnum):
 
 
 _ORDER = (Role.ANALYST, Role.CURATOR, Role.ADMIN)
-_BY_ANALYSTS = frozenset({"debit", "reserve", "unreserve", "release_withdrawn"})
+_BY_ANALYSTS = frozenset({"debit", "reserve", "unreserve", "release_withdrawn", "release_returned"})
 _BY_ADMINS = frozenset({"key_created", "key_revoked", "overlap_override"})
 
 

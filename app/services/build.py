@@ -33,6 +33,7 @@ from app.services.plans.plans import PlanService
 from app.services.plans.previews import PreviewService
 from app.services.publishing.publications import PublicationService
 from app.services.releases.charged_draws import ChargedDraws
+from app.services.releases.comments import CommentService
 from app.services.releases.derivations import DerivationService
 from app.services.releases.draws import DrawService, SmallDrawProcess
 from app.services.releases.jobs import JobDrawing, JobRunner
@@ -79,6 +80,7 @@ class Services:
     audit: AuditService
     budgets: BudgetService
     catalog: CatalogService
+    comments: CommentService
     datasets: DatasetService
     derivations: DerivationService
     erasing: ErasingService
@@ -125,6 +127,9 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         audit=AuditService(store, datasets),
         budgets=BudgetService(store, datasets),
         catalog=CatalogService(),
+        comments=CommentService(
+            store, datasets, releases, most_bytes=settings.max_stored_bytes_per_day or None
+        ),
         datasets=datasets,
         derivations=DerivationService(releases, datasets, plans),
         erasing=data.erasing,
@@ -156,7 +161,9 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
             plans=plans,
             jobs=drawing.jobs,
             moments=releases.moments,
+            foresights=drawing.foresights,
             longest=timedelta(days=settings.review_days),
+            most_bytes=settings.max_stored_bytes_per_day or None,
         ),
     )
 

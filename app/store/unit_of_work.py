@@ -22,6 +22,10 @@ from app.store.ledger.pauses import Pauses, PausesWriter
 from app.store.ledger.rates import RatesWriter
 from app.store.ledger.release_queries import Releases
 from app.store.ledger.releases import ReleasesWriter
+from app.store.ledger.reviewing.comments import Comments, CommentsWriter
+from app.store.ledger.reviewing.notices import Notices, NoticesWriter
+from app.store.ledger.reviewing.sights import Sights, SightsWriter
+from app.store.ledger.reviewing.votes import Votes, VotesWriter
 from app.store.ledger.reviews import Reviews, ReviewsWriter
 from app.store.ledger.uploads import Uploads, UploadsWriter
 from app.store.ledger.workers import WorkersWriter
@@ -35,17 +39,21 @@ class Reader:
 
     __slots__ = (
         "accounts",
+        "comments",
         "connection",
         "datasets",
         "entries",
         "journal",
         "keys",
+        "notices",
         "pauses",
         "publications",
         "releases",
         "reviews",
         "sessions",
+        "sights",
         "uploads",
+        "votes",
     )
 
     def __init__(self, connection: Connection) -> None:
@@ -60,6 +68,10 @@ class Reader:
         self.releases = Releases(connection)
         self.reviews = Reviews(connection)
         self.sessions = Sessions(connection)
+        self.comments = Comments(connection)
+        self.notices = Notices(connection)
+        self.sights = Sights(connection)
+        self.votes = Votes(connection)
         self.uploads = Uploads(connection)
 
     def verify(self, *, signed: bool = False, witness: Witness | None = None) -> Verification:
@@ -72,18 +84,22 @@ class UnitOfWork:
 
     __slots__ = (
         "accounts",
+        "comments",
         "connection",
         "datasets",
         "entries",
         "forms",
         "keys",
+        "notices",
         "pauses",
         "publications",
         "rates",
         "releases",
         "reviews",
         "sessions",
+        "sights",
         "uploads",
+        "votes",
         "workers",
     )
 
@@ -96,7 +112,13 @@ class UnitOfWork:
         self.pauses = PausesWriter(connection, self.accounts)
         self.publications = PublicationsWriter(connection, self.accounts)
         self.releases = ReleasesWriter(connection, self.accounts)
-        self.reviews = ReviewsWriter(connection, self.entries, self.accounts, self.releases)
+        self.comments = CommentsWriter(connection)
+        self.notices = NoticesWriter(connection)
+        self.sights = SightsWriter(connection)
+        self.votes = VotesWriter(connection, self.accounts)
+        self.reviews = ReviewsWriter(
+            connection, self.entries, self.accounts, self.releases, self.notices
+        )
         self.uploads = UploadsWriter(connection)
         self.rates = RatesWriter(connection)
         self.workers = WorkersWriter(connection)

@@ -15,7 +15,8 @@ from app.api.answers.paging import json_page_of
 from app.domain.datasets import columns_json, derived_json
 from app.domain.units import unit_json
 from app.domain.upload_reports import UploadReport
-from app.services.datasets.datasets import DatasetView, policy_json
+from app.services.datasets.datasets import DatasetView
+from app.services.datasets.policies import policy_json
 
 
 class DatasetAnswer(Answer):
@@ -48,6 +49,12 @@ class DatasetAnswer(Answer):
     """What is left to spend."""
     policy: dict[str, Any]
     """What one release may ask for, as in the spec."""
+    notices: list[str]
+    """What whoever asks it should know."""
+    labels: dict[str, str]
+    """What its columns are called in words, by name."""
+    checklist: list[str]
+    """What its reviewers look at."""
     created_at: str
     """When it was uploaded (UTC)."""
 
@@ -146,6 +153,9 @@ def dataset_answer(view: DatasetView) -> DatasetAnswer:
         account=record.account,
         budget=DatasetBudgetAnswer(**budget_fields(view.balance, facts.meter)),
         policy=policy_json(facts.policy),
+        notices=list(facts.notices),
+        labels=dict(facts.labels),
+        checklist=list(facts.checklist),
         created_at=record.created_at,
     )
 

@@ -13,12 +13,12 @@ from starlette.responses import Response
 
 from app.api.answers.base import Answer
 from app.api.answers.paging import json_page_of
-from app.domain.releases import ReleaseState
+from app.domain.releases import UNDECIDED, ReleaseState
 from app.services.plans.answers import answer_of, etag_of
 from app.services.releases.public_moments import PublicMoments
 from app.services.releases.releases import ReleasePage, ReleaseRecord
 
-UNFINISHED = (ReleaseState.RESERVED, ReleaseState.DEBITED)
+UNFINISHED = (*UNDECIDED, ReleaseState.DEBITED)
 """The states of a release that waits for a review or for its draw."""
 
 
@@ -101,7 +101,14 @@ class ReviewAnswer(Answer):
     decided_at: str | None
     """When it was decided on (UTC)."""
     reason: str | None
-    """Why it was not approved. The reason of an approval is in the ledger."""
+    """Why it was not approved, or what its reviewers want changed. The reason of an approval is in
+    the ledger."""
+    version: int | None = Field(default=None, exclude_if=lambda said: said is None)
+    """Which version of the request it is; absent in the first turn."""
+    turn: int | None = Field(default=None, exclude_if=lambda said: said is None)
+    """How often it has come before its reviewers; absent in the first turn."""
+    conflict: bool | None = Field(default=None, exclude_if=lambda said: said is None)
+    """Whether both reviewers have voted, and unlike; absent in the first turn until they have."""
 
 
 class ReleaseAnswer(Answer):
@@ -112,7 +119,7 @@ class ReleaseAnswer(Answer):
     dataset: str
     """The id of the data set."""
     status: str
-    """`awaiting_review`, `running`, `released`, or how it ended without a result: `rejected`,
+    """`awaiting_review`, `changes_requested`, `running`, `released`, or how it ended without a result: `rejected`,
     `withdrawn`, `expired`, `void`."""
     statistic: dict[str, Any]
     """What was asked, defaults filled in."""

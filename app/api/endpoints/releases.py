@@ -48,7 +48,7 @@ _STATUS = (
     "Only releases that wait for a review, or ended without approval. There is no list by what a "
     "draw leads to: when it ends is not public before its deadline."
 )
-Reviewed = Literal["awaiting_review", "rejected", "withdrawn", "expired"]
+Reviewed = Literal["awaiting_review", "changes_requested", "rejected", "withdrawn", "expired"]
 _PARAMETERS = {
     "parameters": [
         id_parameter("dataset"),

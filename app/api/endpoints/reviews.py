@@ -1,7 +1,8 @@
-"""Reviews: deciding on releases that wait for it, and withdrawing them."""
+"""Reviews: deciding on releases that wait, revising, withdrawing and talking about them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 from starlette.requests import Request
@@ -9,12 +10,22 @@ from starlette.responses import Response
 
 from app.api.answers.problems import carrying, documented
 from app.api.answers.releases import ReleaseAnswer, accepted_answer, ended_answer
+from app.api.answers.reviews import (
+    CommentAnswer,
+    CommentsAnswer,
+    VersionsAnswer,
+    comment_answer,
+    comments_answer,
+    versions_answer,
+)
 from app.api.dependencies import Analyst, Curator, Id, State, json_body
 from app.api.endpoint import router_of
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.services.plans.answers import etag_of
-from app.web.requests.schemas import DecisionRequest
+from app.services.releases.releases import ReleaseRecord
+from app.web.requests.reviews import CommentRequest
+from app.web.requests.schemas import DecisionRequest, ReleaseRequest
 
 router = router_of("/v1/releases/{release}", "reviews")
 
@@ -46,12 +57,13 @@ _APPROVED = (
     openapi_extra=_IF_MATCH,
     responses=documented(
         "own-request", "not-found", "not-awaiting-review",
-        "plan-changed", "precondition", "precondition-missing", "busy", "paused",
+        "votes-complete", "plan-changed", "precondition", "precondition-missing", "busy", "paused",
         "dataset-unreadable",
         answers={
             200: {
                 "model": ReleaseAnswer,
-                "description": "Rejected: its budget is given back.",
+                "description": "Rejected: its budget is given back. Or changes are wanted, or "
+                "another vote is: then it goes on waiting.",
                 "headers": carrying("ETag"),
             },
             202: {
@@ -69,20 +81,18 @@ async def decide_on_release(
     body: Annotated[DecisionRequest, json_body(DecisionRequest)],
     state: State,
 ) -> Response:
-    """Approve or reject a release that waits for a review (curators; never one's own).
+    """Approve or reject a release that waits, or request changes (curators; never one's own).
 
-    The reason stays in the ledger. The answer leaves at a tick of a public clock.
+    With two reviewers this is a vote, and the second one decides if it is like the first. The
+    reason stays in the ledger. The answer leaves at a tick of a public clock.
     """
     services = state.services
     async with state.clock.answer():
-        condition = request.headers.get("if-match")
-        if condition is None:
-            raise Problem("precondition-missing")
         record = await services.reviews.decide(
             release,
             body.decision,
             body.reason,
-            unchanged=lambda found: _names(condition, etag_of(found)),
+            unchanged=_unchanged(request),
             caller=caller,
         )
         if record.state is ReleaseState.DEBITED:
@@ -109,6 +119,102 @@ async def withdraw_release(caller: Analyst, release: Id, state: State) -> Respon
     """Withdraw a release of your own that waits for a review."""
     async with state.clock.answer():
         return ended_answer(await state.services.reviews.withdraw(release, caller=caller))
+
+
+@router.post(
+    "/revisions",
+    operation_id="reviseRelease",
+    status_code=202,
+    response_class=Response,
+    openapi_extra=_IF_MATCH,
+    responses=documented(
+        "not-found", "not-your-turn", "precondition", "precondition-missing", "busy", "paused",
+        "budget-exceeded", "dataset-archived", "policy-refused", "empty-dataset",
+        "too-much-stored", "dataset-unreadable",
+        answers={
+            202: {
+                "model": ReleaseAnswer,
+                "description": "It waits for its reviewers again.",
+                "headers": carrying("Location", "ETag", "Retry-After"),
+            }
+        },
+    ),
+)  # fmt: skip
+async def revise_release(
+    request: Request,
+    caller: Analyst,
+    release: Id,
+    body: Annotated[ReleaseRequest, json_body(ReleaseRequest)],
+    state: State,
+) -> Response:
+    """Put another request in the place of your own, whose reviewers want changes.
+
+    What is set aside follows the new price at once. The version before is kept.
+    """
+    services = state.services
+    async with state.clock.answer():
+        record = await services.reviews.revise(
+            release, body.question, unchanged=_unchanged(request), caller=caller
+        )
+        return accepted_answer(record, services.releases.moments)
+
+
+@router.get(
+    "/revisions",
+    operation_id="listRevisions",
+    responses=documented("not-found"),
+)
+async def list_revisions(caller: Analyst, release: Id, state: State) -> VersionsAnswer:
+    """List every version of a request, each compared with the one before (its owner, curators)."""
+    return versions_answer(await state.services.comments.versions(release, caller=caller))
+
+
+@router.post(
+    "/comments",
+    operation_id="commentOnRelease",
+    status_code=201,
+    responses=documented(
+        "not-found", "not-awaiting-review", "too-many-comments", "too-much-stored", "busy"
+    ),
+)
+async def comment_on_release(
+    caller: Analyst,
+    release: Id,
+    body: Annotated[CommentRequest, json_body(CommentRequest)],
+    state: State,
+) -> CommentAnswer:
+    """Say something about a release that waits (its owner, curators).
+
+    Said by its owner while changes are requested, it gives the turn back to the reviewers.
+    """
+    made = await state.services.comments.add(
+        release, body.text, private=body.private, caller=caller
+    )
+    return comment_answer(made)
+
+
+@router.get(
+    "/comments",
+    operation_id="listComments",
+    responses=documented("not-found"),
+)
+async def list_comments(caller: Analyst, release: Id, state: State) -> CommentsAnswer:
+    """List what has been said about a release, as far as the caller may read it."""
+    return comments_answer(await state.services.comments.list(release, caller=caller))
+
+
+def _unchanged(request: Request) -> Callable[[ReleaseRecord], bool]:
+    """Return whether a release is still what the request's If-Match names.
+
+    Raises
+    ------
+    Problem
+        ``precondition-missing``.
+    """
+    condition = request.headers.get("if-match")
+    if condition is None:
+        raise Problem("precondition-missing")
+    return lambda found: _names(condition, etag_of(found))
 
 
 def _names(condition: str, tag: str) -> bool:

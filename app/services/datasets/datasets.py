@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from app.domain.datasets import ColumnsSpec, columns_json, derived_json, parse_columns
 from app.domain.ledger import Balance
-from app.domain.policies import Ask, Policy, Review, enforce
+from app.domain.policies import Ask, Policy, enforce
 from app.domain.problems import Problem
 from app.domain.roles import Role
 from app.domain.units import unit_json
@@ -24,6 +24,7 @@ from app.engine.schema import schema_of
 from app.services.datasets.accounting import Meter, meter_of
 from app.services.datasets.accounts import delta_of, origin_of
 from app.services.datasets.lineage import Comparison, LineageService, require_unrelated
+from app.services.datasets.policies import policy_json, read_policy
 from app.services.datasets.refusals import OverlapRefusals
 from app.services.datasets.unfinished import UnfinishedUploads
 from app.services.people.keys import Caller
@@ -61,14 +62,24 @@ class NewDataset:
     account: str | None = None
     overlap_reason: str | None = None
     policy: Policy = field(default_factory=Policy)
+    notices: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    checklist: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetFacts:
-    """A data set as everybody may see it, its columns and policy parsed."""
+    """A data set as everybody may see it, its columns and policy parsed.
+
+    ``notices`` are for whoever asks it, ``labels`` what its columns are called in words, and
+    ``checklist`` what its reviewers look at.
+    """
 
     record: DatasetRecord
     description: str
+    notices: tuple[str, ...]
+    labels: Mapping[str, str]
+    checklist: tuple[str, ...]
     columns: ColumnsSpec
     policy: Policy
     schema: Schema
@@ -128,7 +139,7 @@ class DataPlane(Protocol):
 
 
 class DatasetService:
-    """The life of data sets. Public facts never change but for the status, so they are kept."""
+    """The life of data sets. Public facts change when they are archived or edited, so are kept."""
 
     def __init__(
         self,
@@ -243,6 +254,19 @@ class DatasetService:
             known = self._remembered(record)
         return known
 
+    async def present(self, dataset: str) -> DatasetFacts:
+        """Return a data set's public facts with its present policy, which others may edit.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
+        if not self._store.shared:
+            return self.facts(dataset)
+        view = await anyio.to_thread.run_sync(self.view, dataset)
+        return view.facts
+
     def _remembered(self, record: DatasetRecord) -> DatasetFacts:
         """Return the facts of a record; reading a wide data set's spec takes long."""
         known = self._facts.get(record.id)
@@ -268,7 +292,7 @@ class DatasetService:
             balance = reader.accounts.balance(facts.record.account)
             record = reader.datasets.get(dataset) if self._store.shared else facts.record
         if record is not None and record != facts.record:
-            facts = self._facts[dataset] = facts_of(record)  # archived by another process
+            facts = self._facts[dataset] = facts_of(record)  # changed by another process
         return DatasetView(facts, balance)
 
     def list(
@@ -287,7 +311,7 @@ class DatasetService:
         return views, more
 
     def remember(self, record: DatasetRecord) -> None:
-        """Know a data set from now on as this record says, since it has been archived."""
+        """Know a data set from now on as this record says: it has been archived or edited."""
         self._facts[record.id] = facts_of(record)
 
     async def close(self) -> None:
@@ -308,6 +332,7 @@ class DatasetService:
 def facts_of(record: DatasetRecord) -> DatasetFacts:
     """Return the public facts that a data set's record holds."""
     spec = json.loads(record.spec)
+    said = {**spec, **json.loads(record.edits or "{}")}
     columns = parse_columns(
         spec["columns"],
         adjacency=Adjacency(spec["adjacency"]),
@@ -317,9 +342,12 @@ def facts_of(record: DatasetRecord) -> DatasetFacts:
     )
     return DatasetFacts(
         record=record,
-        description=spec["description"],
+        description=said["description"],
+        notices=tuple(said.get("notices", ())),
+        labels=said.get("labels", {}),
+        checklist=tuple(said.get("checklist", ())),
         columns=columns,
-        policy=_read_policy(spec["policy"]),
+        policy=read_policy(said["policy"]),
         schema=schema_of(columns, rows=record.rows),
         meter=meter_of(delta_of(spec.get("delta"))),
     )
@@ -355,25 +383,6 @@ def require_askable(facts: DatasetFacts, *, kinds: tuple[str, ...], epsilon: Eps
 def _origin(reader: Reader | UnitOfWork, new: NewDataset) -> Origin:
     """Return whose an upload is, if it may share the account it names."""
     return origin_of(reader, account=new.account, adjacency=new.columns.adjacency, delta=new.delta)
-
-
-def policy_json(policy: Policy) -> dict[str, object]:
-    """Return a policy as JSON-ready fields."""
-    cap = policy.max_epsilon_per_release
-    return {
-        "review": str(policy.review),
-        "max_epsilon_per_release": None if cap is None else str(cap),
-        "allowed": None if policy.allowed is None else list(policy.allowed),
-    }
-
-
-def _read_policy(fields: Mapping[str, object]) -> Policy:
-    cap, allowed = fields["max_epsilon_per_release"], fields["allowed"]
-    return Policy(
-        review=Review.parse(str(fields["review"])),
-        max_epsilon_per_release=Epsilon.parse(cap) if isinstance(cap, str) else None,
-        allowed=tuple(allowed) if isinstance(allowed, list) else None,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,6 +421,9 @@ def _register(upload: _Admission, work: UnitOfWork) -> None:
         "derive": derived_json(new.columns),
         "policy": policy_json(new.policy),
         "delta": origin.delta,
+        "notices": list(new.notices),
+        "labels": dict(new.labels),
+        "checklist": list(new.checklist),
     }
     if new.columns.unit is not None:
         spec["unit"] = unit_json(new.columns.unit)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from app.domain.hashing import sha256_hex
-from app.domain.releases import GIVEN_BACK, ReleaseState
+from app.domain.releases import GIVEN_BACK, UNDECIDED, ReleaseState
 from app.services.datasets.datasets import DatasetFacts
 from app.services.plans.foretold import usefulness_before, usefulness_of
 from app.services.plans.presentation import shown
@@ -223,13 +223,22 @@ def unfinished_answer(record: ReleaseRecord) -> bytes:
 
 def _review_json(record: ReleaseRecord) -> dict[str, object] | None:
     """Return what became of a release's review, or null where there was none to be."""
-    if record.state is ReleaseState.RESERVED:
-        return {"decided_at": None, "reason": None}
+    if record.state in UNDECIDED:
+        told: dict[str, object] = {"decided_at": None, "reason": record.reason}
+        if _has_gone_on(record):
+            told |= {"version": record.version, "turn": record.turn, "conflict": record.shown > 0}
+        return told
     if record.finished_at is not None and record.state in GIVEN_BACK:
         return {"decided_at": _second(record.finished_at), "reason": record.reason}
     if record.charged_at != record.created_at:
         return {"decided_at": _second(record.charged_at), "reason": None}
     return None
+
+
+def _has_gone_on(record: ReleaseRecord) -> bool:
+    """Return whether more than the request itself is known of a review."""
+    first = record.state is ReleaseState.RESERVED and (record.turn, record.shown) == (1, 0)
+    return record.state in UNDECIDED and not first
 
 
 def status_of(state: ReleaseState) -> str:
@@ -282,6 +291,8 @@ def answer_of(record: ReleaseRecord) -> bytes:
 
 def etag_of(record: ReleaseRecord) -> str:
     """Return the entity tag of a release: it changes exactly when the body does."""
+    if _has_gone_on(record):
+        return f'"{record.state.value}-{record.turn}.{record.shown}"'
     if record.result is None:
         return f'"{record.state.value}"'
     return f'"{sha256_hex(record.result)[:32]}"'

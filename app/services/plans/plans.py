@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from app.domain.policies import Review
 from app.domain.problems import Problem, invalid_request
 from app.services.datasets.datasets import DatasetFacts
 from app.services.plans.answers import plan_json
@@ -34,6 +35,8 @@ from mechanisms.foresight.foresee import Foresight, foresee
 from mechanisms.privacy import Adjacency
 
 T = TypeVar("T")
+
+_Key = tuple[str, str, Review]
 
 _MAX_CACHED = 64
 _TOP_LEVEL = frozenset({"statistic", "mechanism", "norm", "epsilon", "inference", "assume"})
@@ -100,7 +103,7 @@ class PlanService:
         self._short = Lane(threads=threads, most=max_waiting)
         self._costly = FairLane(most=max_waiting_costly)
         self._calculator = calculator
-        self._known: OrderedDict[tuple[str, str], Offer] = OrderedDict()
+        self._known: OrderedDict[_Key, Offer] = OrderedDict()
 
     async def offer(self, facts: DatasetFacts, question: Question, *, person: str) -> Offer:
         """Return what follows from a question before any data, and how it is drawn.
@@ -147,7 +150,7 @@ class PlanService:
 
     def _made(self, facts: DatasetFacts, question: Question) -> Offer:
         """Return what another request may have had made while this one waited, or make it."""
-        known = self._known.get((facts.id, question.canonical))
+        known = self._known.get(_key(facts, question))
         if known is not None:
             return known
         if is_costly(facts, question):
@@ -155,13 +158,13 @@ class PlanService:
         return make_offer(facts, question)
 
     def _remembered(self, facts: DatasetFacts, question: Question) -> Offer | None:
-        key = facts.id, question.canonical
+        key = _key(facts, question)
         if key in self._known:
             self._known.move_to_end(key)
         return self._known.get(key)
 
     def _remember(self, facts: DatasetFacts, question: Question, offer: Offer) -> Offer:
-        self._known[facts.id, question.canonical] = offer
+        self._known[_key(facts, question)] = offer
         if len(self._known) > _MAX_CACHED:
             self._known.popitem(last=False)
         return offer
@@ -236,6 +239,11 @@ class PlanService:
     def close(self) -> None:
         """End what is being calculated in other processes."""
         self._calculator.close()
+
+
+def _key(facts: DatasetFacts, question: Question) -> _Key:
+    """Return what an offer depends on; what is reviewed a curator may change."""
+    return facts.id, question.canonical, facts.policy.review
 
 
 def is_costly(facts: DatasetFacts, question: Question) -> bool:

@@ -11,7 +11,7 @@ import json
 import time
 from datetime import UTC, datetime, timedelta
 
-from app.domain.releases import ReleaseState
+from app.domain.releases import UNDECIDED, ReleaseState
 from app.domain.timing import Schedule, response_schedule
 from app.services.plans.deadlines import LONGEST_DEADLINE_S, SHORTEST_DEADLINE_S, Job
 from app.store import ReleaseRecord
@@ -72,7 +72,7 @@ class PublicMoments:
 
     def retry_after_s(self, record: ReleaseRecord) -> int:
         """Return in how many seconds it is worth asking for an unfinished release again."""
-        if record.state is ReleaseState.RESERVED:
+        if record.state in UNDECIDED:
             return _REVIEW_S
         return max(1, -(-(self.public_from_ms(record) - now_ms()) // 1000))
 

@@ -108,7 +108,7 @@ class ReleaseService:
             Every refusal is judged before the charge; ``internal`` is all
             that is raised after it.
         """
-        facts = self._datasets.facts(dataset)
+        facts = await self._datasets.present(dataset)
         request = question.canonical
         running = self._running.get((caller.person, idem))
         if running is None:
@@ -170,7 +170,8 @@ class ReleaseService:
                 draw = self.draws.draw(charged.record, facts, question, offer.drawn_here())
                 return await self._drawn(charged.record, draw)
             found = charged.record
-        _require_same(found, facts.id, request)
+        if not await anyio.to_thread.run_sync(self._is_same, found, facts.id, request):
+            raise Problem("idempotency-key-reused")
         return await self._found(found)
 
     async def _drawn(
@@ -186,6 +187,19 @@ class ReleaseService:
     def _known(self, principal: str, idem: str) -> ReleaseRecord | None:
         with self._store.reading() as reader:
             return reader.releases.known({(principal, idem)}).get((principal, idem))
+
+    def _is_same(self, known: ReleaseRecord, dataset: str, request: str) -> bool:
+        """Return whether a release is of this request, in any of its versions."""
+        asked = request_fingerprint(dataset=dataset, request=request)
+        if asked in (known.fingerprint, _fingerprint_today(known)):
+            return True
+        if known.version == 1:
+            return False
+        with self._store.reading() as reader:
+            versions = reader.reviews.versions(known)
+        return any(
+            asked == request_fingerprint(dataset=dataset, request=each.request) for each in versions
+        )
 
     async def _prepare(self, facts: DatasetFacts, question: Question, *, person: str) -> Offer:
         """Judge everything that can be judged without the data, and look that it is there."""
@@ -310,12 +324,6 @@ class ReleaseService:
         )
         self.draws.close()
         self._plans.close()
-
-
-def _require_same(known: ReleaseRecord, dataset: str, request: str) -> None:
-    asked = request_fingerprint(dataset=dataset, request=request)
-    if asked != known.fingerprint and asked != _fingerprint_today(known):
-        raise Problem("idempotency-key-reused")
 
 
 def _fingerprint_today(known: ReleaseRecord) -> str:

@@ -1,4 +1,4 @@
-"""Reviews: releases that wait for a curator, who sees the request and nothing of the data.
+"""Reviews: releases that wait for reviewers, who see the request and nothing of the data.
 
 While a release waits its budget is set aside, and nothing is drawn or read. An
 approval charges for it and puts it into the queue like any job: by its schedule,
@@ -11,36 +11,52 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from functools import partial
 
 import anyio
 import anyio.to_thread
 
+from app.domain.policies import Review
 from app.domain.problems import Problem
-from app.domain.releases import ReleaseState
+from app.domain.releases import UNDECIDED, ReleaseState
+from app.domain.reviews import Count, Decision
 from app.logs import describe
-from app.services.datasets.datasets import DatasetService, require_active
+from app.services.datasets.accounting import refusal_of
+from app.services.datasets.datasets import DatasetService, require_active, require_askable
 from app.services.datasets.readable import ReadableData
 from app.services.people.keys import Caller
+from app.services.plans.answers import status_of
 from app.services.plans.charged_plan import PlanChangedError
+from app.services.plans.foresights import ForesightService
 from app.services.plans.plans import PlanService
+from app.services.plans.questions import Question
 from app.services.releases.jobs import JobRunner
 from app.services.releases.public_moments import PublicMoments, job_of_record
-from app.store import Charged, Debit, ReleaseRecord, Store, UnitOfWork
+from app.store import Charged, Debit, Reader, ReleaseRecord, Store, UnitOfWork
 from app.store.ledger.ids import text_of
+from mechanisms.privacy import Epsilon
+
+__all__ = ["Decision", "ReviewService", "Unchanged", "gone_on", "reserve"]
 
 _LOG = logging.getLogger(__name__)
 LOOK_EVERY_S = 15.0
 _WITHDRAWN = "withdrawn by who asked"
+_BY_VOTES = frozenset(
+    {
+        ReleaseState.DEBITED, ReleaseState.RELEASED, ReleaseState.VOID, ReleaseState.REJECTED,
+        ReleaseState.CHANGES_REQUESTED,
+    }
+)  # fmt: skip
+_SAID = {
+    Decision.APPROVE: "approved it",
+    Decision.REQUEST_CHANGES: "asked for changes",
+    Decision.REJECT: "rejected it",
+}
 
-
-class Decision(StrEnum):
-    """What a reviewer may say."""
-
-    APPROVE = "approve"
-    REJECT = "reject"
+Unchanged = Callable[[ReleaseRecord], bool]
+"""Says of a release whether it is still what somebody has seen."""
 
 
 class ReviewService:
@@ -48,10 +64,12 @@ class ReviewService:
 
     Parameters
     ----------
-    store, datasets, readable, plans, jobs, moments
+    store, datasets, readable, plans, jobs, moments, foresights
         What it works with.
     longest
         After which time a release that nobody has decided on is given back.
+    most_bytes
+        How many bytes a person may have stored in a day, None for any number.
     """
 
     def __init__(
@@ -63,7 +81,9 @@ class ReviewService:
         plans: PlanService,
         jobs: JobRunner,
         moments: PublicMoments,
+        foresights: ForesightService,
         longest: timedelta,
+        most_bytes: int | None,
     ) -> None:
         self._store = store
         self._datasets = datasets
@@ -71,7 +91,9 @@ class ReviewService:
         self._plans = plans
         self._jobs = jobs
         self._moments = moments
+        self._foresights = foresights
         self._longest = longest
+        self._most_bytes = most_bytes
 
     async def decide(
         self,
@@ -79,10 +101,10 @@ class ReviewService:
         decision: Decision,
         reason: str,
         *,
-        unchanged: Callable[[ReleaseRecord], bool],
+        unchanged: Unchanged,
         caller: Caller,
     ) -> ReleaseRecord:
-        """Approve or reject a release, for somebody who may see every release.
+        """Vote on a release, for somebody who may see every release; the last vote decides.
 
         ``unchanged`` says of the release as it may be shown whether it is still
         what the reviewer has seen.
@@ -91,8 +113,8 @@ class ReviewService:
         ------
         Problem
             ``not-found``; ``own-request``; ``precondition``; ``not-awaiting-review``;
-            ``plan-changed``, where it would now be drawn otherwise than it says; ``paused``;
-            ``dataset-unreadable``.
+            ``votes-complete``; ``plan-changed``, where it would now be drawn otherwise than it
+            says; ``paused``; ``dataset-unreadable``.
         """
         await self.expire_due()
         found = await anyio.to_thread.run_sync(self._get, release)
@@ -100,31 +122,32 @@ class ReviewService:
             raise Problem("not-found", "There is no such release.")
         if found.principal == caller.person:
             raise Problem("own-request")
-        if not unchanged(found):
-            raise Problem("precondition")
-        if found.state is not ReleaseState.RESERVED:
-            raise Problem("not-awaiting-review")
-        if decision is Decision.REJECT:
-            return await self._give_back(
-                release, ReleaseState.REJECTED, caller=caller, reason=reason
-            )
-        await self._check_plan(found)
-        await self._readable.require(found.dataset)
+        if not unchanged(found) or found.state is not ReleaseState.RESERVED:
+            raise await anyio.to_thread.run_sync(self._gone_on, found, unchanged)
+        facts = await self._datasets.present(found.dataset)
+        if decision is Decision.APPROVE:
+            await self._check_plan(found)
+            await self._readable.require(found.dataset)
+        ballot = _Ballot(
+            release=release,
+            decision=decision,
+            reason=reason,
+            needed=facts.policy.reviewers,
+            unchanged=unchanged,
+            caller=caller,
+        )
         # A client that goes away must not leave it in a queue that nobody looks into.
-        approving = self._approve(found, caller=caller, reason=reason)
-        return await asyncio.shield(asyncio.ensure_future(approving))
+        return await asyncio.shield(asyncio.ensure_future(self._vote(ballot)))
 
-    async def _approve(self, found: ReleaseRecord, *, caller: Caller, reason: str) -> ReleaseRecord:
-        job = job_of_record(found)
-        deadline_s = None if job is None else job.deadline_s
+    async def _vote(self, ballot: _Ballot) -> ReleaseRecord:
         try:
-            return await self._store.awrite(
-                lambda work: work.by(caller.acting).reviews.approve(
-                    found.id, principal=caller.person, reason=reason, deadline_s=deadline_s
-                )
-            )
+            return await self._store.awrite(partial(_vote, ballot))
         finally:
             self._jobs.wake()
+
+    def _gone_on(self, found: ReleaseRecord, unchanged: Unchanged) -> Problem:
+        with self._store.reading() as reader:
+            return gone_on(reader, found, unchanged)
 
     async def _check_plan(self, record: ReleaseRecord) -> None:
         """Pass for a plan that is still the one that was reviewed; another version may differ."""
@@ -148,7 +171,7 @@ class ReviewService:
             raise Problem("not-found", "There is no such release.")
         if found.state is ReleaseState.WITHDRAWN:
             return found
-        if found.state is not ReleaseState.RESERVED:
+        if found.state not in UNDECIDED:
             raise Problem("not-awaiting-review")
         return await self._give_back(
             release, ReleaseState.WITHDRAWN, caller=caller, reason=_WITHDRAWN
@@ -162,6 +185,51 @@ class ReviewService:
                 release, final, principal=caller.person, reason=reason
             )
         )
+
+    async def revise(
+        self, release: str, question: Question, *, unchanged: Unchanged, caller: Caller
+    ) -> ReleaseRecord:
+        """Put another request in the place of one whose reviewers want changes.
+
+        It waits for its reviewers again, whatever it costs now: a review that has begun is ended
+        by its reviewers. What is set aside follows the new price in the same transaction.
+
+        Raises
+        ------
+        Problem
+            ``not-found``, for foreign and unknown ids alike; ``precondition``;
+            ``not-your-turn``; what a release would be refused for.
+        """
+        await self.expire_due()
+        found = await anyio.to_thread.run_sync(self._get_own, release, caller.person)
+        if found is None:
+            raise Problem("not-found", "There is no such release.")
+        if not unchanged(found) or found.state is not ReleaseState.CHANGES_REQUESTED:
+            told = await anyio.to_thread.run_sync(self._gone_on, found, unchanged)
+            raise told if told.code == "precondition" else Problem("not-your-turn", **told.extras)
+        facts = await self._datasets.present(found.dataset)
+        require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
+        always = replace(facts, policy=replace(facts.policy, review=Review(Epsilon(0))))
+        offer = await self._plans.offer(always, question, person=caller.person)
+        text = await self._foresights.kept_text(facts, question, offer, person=caller.person)
+        await self._readable.require(found.dataset)
+
+        def write(work: UnitOfWork) -> ReleaseRecord:
+            present = work.releases.get(release)
+            if present is None or not unchanged(present):
+                raise gone_on(work, present or found, unchanged)
+            return work.by(caller.acting).reviews.revise(
+                release,
+                amount=offer.cost,
+                request=question.canonical,
+                plan=text,
+                most_bytes=self._most_bytes,
+            )
+
+        try:
+            return await self._store.awrite(write)
+        except Problem as problem:
+            raise refusal_of(problem, facts.meter, question.epsilon) from None
 
     def _get(self, release: str) -> ReleaseRecord | None:
         with self._store.reading() as reader:
@@ -193,6 +261,82 @@ class ReviewService:
             except Exception as error:
                 _LOG.error("reviews not ended yet", extra=describe(error))
             await anyio.sleep(LOOK_EVERY_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ballot:
+    """What a reviewer says, of how many, about a release as they have seen it."""
+
+    release: str
+    decision: Decision
+    reason: str
+    needed: int
+    unchanged: Unchanged
+    caller: Caller
+
+
+def _vote(ballot: _Ballot, work: UnitOfWork) -> ReleaseRecord:
+    """Cast a vote, and do what the votes come to once all are in."""
+    found = work.releases.get(ballot.release)
+    if found is None:
+        raise Problem("not-found", "There is no such release.")
+    if not ballot.unchanged(found) or found.state is not ReleaseState.RESERVED:
+        raise gone_on(work, found, ballot.unchanged)
+    person, reason = ballot.caller.person, ballot.reason
+    work.by(ballot.caller.acting)
+    earlier = work.votes.of(found.id)
+    if not Count.of(earlier, turn=found.turn, needed=ballot.needed).may_vote(person):
+        raise Problem("votes-complete")
+    own = [vote for vote in earlier if (vote.turn, vote.person) == (found.turn, person)]
+    if own and (own[-1].decision, own[-1].reason) == (ballot.decision, reason):
+        return found  # sent twice
+    vote = work.votes.cast(
+        found.id, turn=found.turn, person=person, decision=ballot.decision, reason=reason
+    )
+    votes = (*earlier, vote)
+    count = Count.of(votes, turn=found.turn, needed=ballot.needed)
+    if count.conflict:
+        shown = sum(each.turn == found.turn for each in votes)
+        return work.reviews.show_conflict(found.id, votes=shown, actor=person)
+    return _decided(work, found, count, person)
+
+
+def _decided(work: UnitOfWork, found: ReleaseRecord, count: Count, person: str) -> ReleaseRecord:
+    """Do what all votes say; nothing while one is missing."""
+    match count.outcome:
+        case Decision.APPROVE:
+            job = job_of_record(found)
+            return work.reviews.approve(
+                found.id,
+                principal=person,
+                reason=count.reason,
+                deadline_s=None if job is None else job.deadline_s,
+            )
+        case Decision.REJECT:
+            return work.reviews.unreserve(
+                found.id, ReleaseState.REJECTED, principal=person, reason=count.reason
+            )
+        case Decision.REQUEST_CHANGES:
+            return work.reviews.request_changes(found.id, principal=person, reason=count.reason)
+        case None:
+            return found
+
+
+def gone_on(reader: Reader | UnitOfWork, found: ReleaseRecord, unchanged: Unchanged) -> Problem:
+    """Return what to tell somebody who acts on a release that is no longer what they saw."""
+    code = "not-awaiting-review" if unchanged(found) else "precondition"
+    status, told = status_of(found.state), {}
+    votes = reader.votes.of(found.id)
+    detail = f"The release is now {status.replace('_', ' ')}."
+    if found.state in _BY_VOTES and votes:
+        last = votes[-1]
+        told = {"by": last.person, "at": last.at, "why": last.reason}
+        detail = f"{last.person} {_SAID[last.decision]} at {last.at}: {last.reason}"
+    elif found.shown:
+        detail = "Both votes are in, and they are unlike: read the review again."
+    elif found.state is ReleaseState.RESERVED:
+        detail = f"Who asked has answered: it is now in turn {found.turn}, version {found.version}."
+    return Problem(code, detail, release_status=status, **told)
 
 
 async def reserve(store: Store, wanted: Debit) -> Charged:

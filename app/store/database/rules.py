@@ -16,10 +16,16 @@ these.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from sqlalchemy import Connection, text
+
+from app.store.database.review_rules import REVIEW_RULES
+from app.store.database.rule import Rule
+
+__all__ = [
+    "RULES", "Rule", "create_rules", "drop_rules", "postgresql_body", "postgresql_triggers",
+    "replace_rules", "sqlite_trigger", "wrong_rules",
+]  # fmt: skip
 
 _ON_POSTGRESQL = text(
     "SELECT tgname, tgenabled, pg_get_triggerdef(t.oid) AS definition, prosrc, proconfig, lanname,"
@@ -28,7 +34,6 @@ _ON_POSTGRESQL = text(
     " JOIN pg_class c ON c.oid = tgrelid"
     " WHERE NOT tgisinternal AND c.relnamespace = 'public'::regnamespace"
 )
-Event = Literal["INSERT", "UPDATE", "DELETE"]
 
 _CONTINUES = """
 CASE NEW.seq WHEN 1 THEN
@@ -65,6 +70,8 @@ ELSE EXISTS (
         NEW.amount > 0 AND NEW.total_after = p.total_after
         AND NEW.spent_after = p.spent_after
         AND NEW.reserved_after = p.reserved_after + NEW.amount
+        AND (NEW.idem IS NOT NULL
+            OR p.kind = 'unreserve' AND p.release = NEW.release AND p.principal = NEW.principal)
     WHEN 'unreserve' THEN
         NEW.total_after = p.total_after AND NEW.spent_after = p.spent_after
         AND NEW.reserved_after = p.reserved_after - NEW.amount
@@ -96,7 +103,7 @@ ELSE EXISTS (
     NEW.role = 'admin'
     OR NEW.role = 'curator'
     AND NOT (NEW.kind IN ('key_created', 'key_revoked', 'overlap_override'))
-    OR NEW.kind IN ('debit', 'reserve', 'unreserve', 'release_withdrawn')
+    OR NEW.kind IN ('debit', 'reserve', 'unreserve', 'release_withdrawn', 'release_returned')
 ) END"""
 
 _SAME_KEY_IS_REVOKED = """
@@ -124,14 +131,18 @@ AND NEW.attempts = CASE NEW.state WHEN 'debited' THEN 1 ELSE 0 END"""
 
 _SAME_RELEASE_STEPS_FORWARD = """
 NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.account = OLD.account
-AND NEW.dataset = OLD.dataset AND NEW.principal = OLD.principal AND NEW.request = OLD.request
-AND NEW.plan = OLD.plan AND NEW.fingerprint = OLD.fingerprint
+AND NEW.dataset = OLD.dataset AND NEW.principal = OLD.principal
 AND NEW.created_at = OLD.created_at
+AND (NEW.request = OLD.request AND NEW.plan = OLD.plan AND NEW.fingerprint = OLD.fingerprint
+    OR OLD.state = 'reserved' AND NEW.state = 'reserved')
 AND CASE OLD.state
 WHEN 'reserved' THEN
     EXISTS (
         SELECT 1 FROM account AS a JOIN entry AS e ON e.account = a.id AND e.seq = a.seq
         WHERE a.id = NEW.account AND e.release = NEW.id AND (
+            NEW.seq = e.seq AND NEW.attempts = 0 AND e.kind = 'reserve' AND e.idem IS NULL
+                AND e.fingerprint = NEW.fingerprint AND NEW.state = 'reserved'
+            OR
             NEW.seq = OLD.seq AND NEW.attempts = 0 AND e.kind = 'unreserve'
                 AND NEW.state IN ('rejected', 'withdrawn', 'expired')
             OR NEW.seq = e.seq AND NEW.attempts = 1 AND e.kind = 'debit'
@@ -177,21 +188,6 @@ AND EXISTS (
 
 _SAME_SLICE = """
 NEW.number = OLD.number AND NEW.account = OLD.account AND NEW.person = OLD.person"""
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One rule: a row of ``table`` passes ``event`` only where ``holds`` is true.
-
-    ``holds`` is a condition on ``NEW`` and ``OLD``; None lets nothing pass.
-    ``message`` is what the refused statement is told.
-    """
-
-    name: str
-    table: str
-    event: Event
-    holds: str | None
-    message: str
 
 
 RULES: tuple[Rule, ...] = (
@@ -332,6 +328,7 @@ RULES: tuple[Rule, ...] = (
         "cap: exists already",
     ),
     Rule("cap_same_slice", "cap", "UPDATE", _SAME_SLICE, "cap: slices stay with their persons"),
+    *REVIEW_RULES,
 )
 """Every rule, in the order in which the triggers are created."""
 

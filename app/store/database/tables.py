@@ -35,33 +35,25 @@ from app.store.database.beside import (
 )
 from app.store.database.metadata import Int, Text, metadata
 from app.store.database.publishing import publication
+from app.store.database.review_tables import (
+    comment,
+    dataset_edit,
+    delivery,
+    notice,
+    notice_read,
+    review,
+    revision,
+    sight,
+    vote,
+)
 from app.store.database.rules import create_rules
 
 __all__ = [
-    "ACTS",
-    "account",
-    "allowance",
-    "api_key",
-    "cap",
-    "dataset",
-    "desk_form",
-    "desk_session",
-    "entry",
-    "expiring",
-    "job",
-    "key_use",
-    "leaf",
-    "ledger",
-    "lineage",
-    "metadata",
-    "pause",
-    "publication",
-    "rate",
-    "release",
-    "turn",
-    "upload",
-    "worker",
-]
+    "ACTS", "account", "allowance", "api_key", "cap", "comment", "dataset", "dataset_edit",
+    "delivery", "desk_form", "desk_session", "entry", "expiring", "job", "key_use", "leaf",
+    "ledger", "lineage", "metadata", "notice", "notice_read", "pause", "publication", "rate",
+    "release", "review", "revision", "sight", "turn", "upload", "vote", "worker",
+]  # fmt: skip
 
 ACTS = "kind NOT IN ('debit', 'reserve', 'unreserve', 'result')"
 """Of an entry: it is none of those that make up nearly the whole ledger."""

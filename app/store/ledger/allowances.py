@@ -87,3 +87,18 @@ class Allowances:
             else:
                 row = {"person": person, "day": self._day, "bytes": stored}
                 self._connection.execute(_BEGIN, row)
+
+
+def allow(connection: Connection, person: str, size: int, most: int | None, *, at: str) -> None:
+    """Count bytes that are stored for one person, where there is a bound on them.
+
+    Raises
+    ------
+    Problem
+        ``too-much-stored``.
+    """
+    if most is not None:
+        allowances = Allowances(connection, [person], at=at)
+        allowances.check(person, size, most)
+        allowances.take(person, size)
+        allowances.write()

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, text, update
 
-from app.domain.ledger import SYSTEM_ACCOUNT
+from app.domain.ledger import SYSTEM_ACCOUNT, digest_of
 from app.domain.problems import Problem
 from app.store.database import tables
 from app.store.ledger.accounts import AccountsWriter
-from app.store.ledger.ids import new_id, now
+from app.store.ledger.ids import new_id, now, shown
 from app.store.ledger.records import DatasetRecord, DatasetStatus, LineageRecord, fitting
 
 MANIFEST_KEPT = "manifest_kept"
 """The kind of the system entry whose fingerprint is that of a data set's manifest, its note."""
 
-_dataset = tables.dataset.c
+DATASET_EDITED = "dataset_edited"
+"""The kind of the system entry about an edit; its fingerprint is the edit's digest."""
 
-_GET = select(tables.dataset).where(_dataset.id == bindparam("wanted"))
-_BY_NAME = select(tables.dataset).where(_dataset.name == bindparam("wanted"))
-_FIRST_OF = (
-    select(tables.dataset)
-    .where(_dataset.account == bindparam("of"))
-    .order_by(_dataset.number)
+_dataset, _edit = tables.dataset.c, tables.dataset_edit.c
+_LAST_EDIT = (
+    select(_edit.fields)
+    .where(_edit.dataset == _dataset.id)
+    .order_by(_edit.seq.desc())
     .limit(1)
+    .correlate(tables.dataset)
+    .scalar_subquery()
 )
+_DATASETS = select(tables.dataset, _LAST_EDIT.label("edits"))
+
+_GET = _DATASETS.where(_dataset.id == bindparam("wanted"))
+_BY_NAME = _DATASETS.where(_dataset.name == bindparam("wanted"))
+_FIRST_OF = _DATASETS.where(_dataset.account == bindparam("of")).order_by(_dataset.number).limit(1)
 _ARCHIVED = select(_dataset.id).where(_dataset.status == DatasetStatus.ARCHIVED.value)
 _LINEAGES = (
     select(
@@ -55,7 +63,7 @@ _ARCHIVE = (
 
 
 _ROW_BYTES = 1_024
-_SIZE = func.length(_dataset.spec) + _ROW_BYTES
+_SIZE = func.length(_dataset.spec) + func.coalesce(func.length(_LAST_EDIT), 0) + _ROW_BYTES
 """What is shown of a data set, in bytes: it is not longer than its spec and a little more."""
 
 
@@ -90,7 +98,7 @@ class Datasets:
 
     def list(self, *, before: int | None = None, limit: int = 100) -> tuple[DatasetRecord, ...]:
         """Return data sets, newest first, whose number is below ``before``."""
-        query = _below(select(tables.dataset), before).limit(limit)
+        query = _below(_DATASETS, before).limit(limit)
         return tuple(dataset_of(row) for row in self._connection.execute(query))
 
     def page(self, *, before: int | None, limit: int, most_bytes: int) -> DatasetPage:
@@ -190,6 +198,32 @@ class DatasetsWriter(Datasets):
             )
         return inserted
 
+    def edit(self, dataset: str, fields: str, *, principal: str, reason: str) -> DatasetRecord:
+        """Put ``fields``, JSON text, in the place of members of a data set's public spec.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
+        self._found(dataset)
+        entry = self._accounts.system_entry(
+            DATASET_EDITED,
+            principal=principal,
+            fingerprint=edit_digest(dataset, fields, reason),
+            note=f"{dataset}: {reason}",
+        )
+        row = {
+            "seq": entry.seq,
+            "dataset": dataset,
+            "fields": fields,
+            "person": principal,
+            "reason": reason,
+            "at": entry.at,
+        }
+        self._connection.execute(insert(tables.dataset_edit), row)
+        return self._found(dataset)
+
     def archive(self, dataset: str, *, principal: str) -> DatasetRecord:
         """Mark a data set archived, once; its account, entries and releases stay.
 
@@ -211,6 +245,21 @@ class DatasetsWriter(Datasets):
         if found is None:
             raise Problem("not-found")
         return found
+
+
+def edit_digest(dataset: str, fields: str, reason: str) -> str:
+    """Return what the ledger notes of an edit."""
+    return digest_of("release-desk edit 1", dataset, fields, reason)
+
+
+def edit_faults(connection: Connection, recorded: Mapping[int, str | None]) -> Iterator[str]:
+    """Fault edits that are not as the ledger notes: ``recorded`` are digests, by entry."""
+    left = dict(recorded)
+    for row in connection.execute(select(tables.dataset_edit).order_by(_edit.seq)):
+        if left.pop(row.seq, None) != edit_digest(row.dataset, row.fields, row.reason):
+            yield f"data set {shown(row.dataset)}: an edit has been edited"
+    for seq in sorted(left):
+        yield f"account {SYSTEM_ACCOUNT}, entry {seq}: its edit is missing"
 
 
 def _record(row: Row[Any] | None) -> DatasetRecord | None:

@@ -50,7 +50,9 @@ class ReleaseRecord(NamedTuple):
     ``charged_at``, and ``entry_hash`` that entry's hash; while it waits for a
     review, the entry that reserved. ``request`` and ``plan`` are JSON text; ``result`` is answered
     byte for byte, and None where it has not been read. ``worker`` is the process that draws it, or
-    drew it; None while it waits in the queue. ``reason`` is why it ended unapproved, if it did.
+    drew it; None while it waits in the queue. ``reason`` is why it ended unapproved, if it did, or
+    why its reviewers want changes. ``turn`` counts how often it has come before its reviewers,
+    ``version`` its requests, and ``shown`` the turn's votes once all are in and unlike.
 
     A named tuple, since the writer makes two for each release, and these take a third
     of the time.
@@ -76,6 +78,9 @@ class ReleaseRecord(NamedTuple):
     charged_at: str
     amount: int
     reason: str | None = None
+    turn: int = 1
+    version: int = 1
+    shown: int = 0
 
     @classmethod
     def begun(
@@ -131,7 +136,10 @@ class ReleaseRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetRecord:
-    """A data set's public facts. ``spec`` is JSON text; ``rows`` None where it is private."""
+    """A data set's public facts. ``spec`` is JSON text; ``rows`` None where it is private.
+
+    ``edits`` is JSON text too: what takes the place of members of the spec, as edited last.
+    """
 
     number: int
     id: str
@@ -143,6 +151,7 @@ class DatasetRecord:
     created_by: str
     created_at: str
     archived_at: str | None
+    edits: str | None = None
 
     @property
     def digest(self) -> str:

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, bindparam, func, select
 
-from app.domain.releases import ReleaseState
+from app.domain.releases import UNDECIDED, ReleaseState
 from app.store.database import tables
 from app.store.ledger.jobs import next_to_draw
 from app.store.ledger.multi_row import select_rows
 from app.store.ledger.records import ReleaseRecord, fitting
-from app.store.ledger.release_columns import RELEASE, release_of
+from app.store.ledger.release_columns import IS_RETURNED, release_of, select_releases
 
 Shown = Callable[[ReleaseRecord], ReleaseRecord]
 """Says how a release, its result not read yet, is shown; only a ``released`` one's is then read."""
@@ -25,15 +25,15 @@ Shown = Callable[[ReleaseRecord], ReleaseRecord]
 _MOST = 500
 _release, _entry = tables.release.c, tables.entry.c
 
-_GET = select(*RELEASE).where(_release.id == bindparam("wanted"))
+_GET = select_releases().where(_release.id == bindparam("wanted"))
 _OF_PERSON = _GET.where(_release.principal == bindparam("by"))
-_GET_MANY = select(*RELEASE).where(_release.id.in_(bindparam("wanted", expanding=True)))
+_GET_MANY = select_releases().where(_release.id.in_(bindparam("wanted", expanding=True)))
 _KNOWN = (
     "SELECT entry.principal, entry.idem, entry.release FROM (VALUES {values}) AS asked"
     " JOIN entry ON entry.principal = asked.column1 AND entry.idem = asked.column2"
 )
 _DEBITED = (
-    select(*RELEASE).where(_release.state == ReleaseState.DEBITED.value).order_by(_release.number)
+    select_releases().where(_release.state == ReleaseState.DEBITED.value).order_by(_release.number)
 )
 _RESULTS = select(_release.id, _release.result, _release.result_hash).where(
     _release.id.in_(bindparam("wanted", expanding=True))
@@ -103,7 +103,7 @@ class Releases:
         limit: int = 100,
     ) -> tuple[ReleaseRecord, ...]:
         """Return releases, newest first, whose number is below ``before``."""
-        query = _listed(select(*RELEASE), principal, dataset, state, before)
+        query = _listed(select_releases(), principal, dataset, state, before)
         return tuple(self._read(query.limit(limit)))
 
     def page_of_heads(
@@ -143,7 +143,7 @@ class Releases:
             )
         ).all()
         own = [row.size for row in sizes[:limit]]
-        query = _listed(select(*RELEASE), principal, dataset, state, before)
+        query = _listed(select_releases(), principal, dataset, state, before)
         found = self._heads(query.limit(fitting(own, most_bytes)), shown=shown)
         lengths = self._lengths(found)
         each = [size + lengths.get(head.id, 0) for size, head in zip(own, found, strict=False)]
@@ -209,7 +209,12 @@ def _listed(
     if dataset is not None:
         query = query.where(_release.dataset == dataset)
     if state is not None:
-        query = query.where(_release.state == bindparam("in", state, literal_execute=True))
+        raw = ReleaseState.RESERVED if state in UNDECIDED else state
+        query = query.where(_release.state == bindparam("in", raw, literal_execute=True))
+    if state in UNDECIDED:
+        query = query.where(
+            IS_RETURNED if state is ReleaseState.CHANGES_REQUESTED else ~IS_RETURNED
+        )
     if before is not None:
         query = query.where(_release.number < before)
     return query

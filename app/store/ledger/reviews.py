@@ -1,7 +1,9 @@
 """Releases under review: budget is set aside, then spent or given back.
 
 Nothing has been drawn or read while a release is reserved, so giving the budget
-back tells nothing: the reviewer has seen the request and nothing else.
+back tells nothing: the reviewer has seen the request and nothing else. A later version of a
+request moves what is set aside: two entries, one transaction, and the condition that every
+charge is judged by.
 """
 
 from __future__ import annotations
@@ -11,17 +13,28 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from app.domain.ledger import EntryKind
+from app.domain.notices import Event, event_of
 from app.domain.problems import Problem
-from app.domain.releases import GIVEN_BACK, ReleaseState, plan_digest, request_fingerprint
+from app.domain.releases import (
+    GIVEN_BACK,
+    UNDECIDED,
+    ReleaseState,
+    plan_digest,
+    request_fingerprint,
+)
 from app.store.database import tables
 from app.store.ledger.accounts import AccountsWriter
-from app.store.ledger.allowances import Allowances
+from app.store.ledger.allowances import ENTRY_BYTES, allow
+from app.store.ledger.caps import PersonCaps
 from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion
 from app.store.ledger.ids import now, release_ids
 from app.store.ledger.jobs import enter
 from app.store.ledger.pauses import Pauses
 from app.store.ledger.records import ReleaseRecord
 from app.store.ledger.releases import ENDED_AS, ReleasesWriter
+from app.store.ledger.reviewing.notices import NoticesWriter
+from app.store.ledger.reviewing.revisions import VersionRecord, supersede, versions_of
+from app.store.ledger.reviewing.turns import CHANGES_REQUESTED, RETURNED, Turn, write_turn
 
 APPROVED = "release_approved"
 """The kind of the system entry that says who approved a release; its note names it, and why."""
@@ -29,10 +42,10 @@ APPROVED = "release_approved"
 OVERDUE = "nobody decided in time"
 """The reason of what has waited too long."""
 
+_REVISED = "revised"
+"""The reason of what was set aside for a version that another has taken the place of."""
+
 _release = tables.release.c
-_RESERVED = select(tables.entry.c.amount).where(
-    tables.entry.c.account == bindparam("of"), tables.entry.c.seq == bindparam("at_seq")
-)
 _STEP = update(tables.release).where(
     _release.id == bindparam("wanted"), _release.state == ReleaseState.RESERVED.value
 )
@@ -41,6 +54,12 @@ _APPROVE = _STEP.values(
     seq=bindparam("charge"),
     attempts=1,
     worker=bindparam("by"),
+)
+_REVISE = _STEP.values(
+    seq=bindparam("reserve"),
+    request=bindparam("asked"),
+    plan=bindparam("planned"),
+    fingerprint=bindparam("print"),
 )
 _CLOSE = _STEP.values(state=bindparam("final"), finished_at=bindparam("at"))
 # Written into the statement, so that the index of what waits is used.
@@ -77,11 +96,15 @@ class Reviews:
         """Return the ids of those a person asked for, oldest first."""
         return self._connection.execute(_WAITING_OF, {"by": person}).scalars().all()
 
+    def versions(self, release: ReleaseRecord) -> tuple[VersionRecord, ...]:
+        """Return every version of a release's request, the present one last."""
+        return versions_of(self._connection, release)
+
 
 class ReviewsWriter(Reviews):
     """Setting budget aside for a release, and what may become of it."""
 
-    __slots__ = ("_accounts", "_entries", "_releases")
+    __slots__ = ("_accounts", "_entries", "_notices", "_releases")
 
     def __init__(
         self,
@@ -89,8 +112,10 @@ class ReviewsWriter(Reviews):
         entries: EntriesWriter,
         accounts: AccountsWriter,
         releases: ReleasesWriter,
+        notices: NoticesWriter,
     ) -> None:
         super().__init__(connection)
+        self._notices = notices
         self._entries = entries
         self._accounts = accounts
         self._releases = releases
@@ -118,11 +143,7 @@ class ReviewsWriter(Reviews):
         Problem
             ``not-found``; ``too-much-stored``; ``budget-exceeded`` with nothing written.
         """
-        if most_bytes is not None:
-            allowances = Allowances(self._connection, [principal], at=now())
-            allowances.check(principal, size, most_bytes)
-            allowances.take(principal, size)
-            allowances.write()
+        allow(self._connection, principal, size, most_bytes, at=now())
         number = self._releases.next_number()
         (release,) = release_ids(number)
         fingerprint = request_fingerprint(dataset=dataset, request=request)
@@ -151,6 +172,9 @@ class ReviewsWriter(Reviews):
             reserved=True,
         )
         self._releases.insert([made])
+        self._notices.tell(
+            event_of(None, made.state), made, actor=principal, reason=None, at=entry.at
+        )
         return made
 
     def approve(
@@ -182,13 +206,126 @@ class ReviewsWriter(Reviews):
             note=plan_digest(found.plan),
         )
         entry = self._entries.append(
-            found.account, EntryKind.DEBIT, self._amount(found), occasion, reserved=True
+            found.account, EntryKind.DEBIT, found.amount, occasion, reserved=True
         )
         self._connection.execute(_APPROVE, {"wanted": found.id, "charge": entry.seq, "by": worker})
         if deadline_s is not None:
             enter(self._connection, [(found.number, deadline_s)])
         note = found.id if reason is None else f"{found.id}: {reason}"
         self._accounts.system_entry(APPROVED, principal=principal, note=note)
+        self._tell(found, ReleaseState.DEBITED, actor=principal, reason=reason, at=entry.at)
+        # What it leads to is told once that is public.
+        self._notices.tell(Event.RELEASED, found, actor=SYSTEM, reason=None, at=entry.at)
+        return self._releases.get_all([found.id])[found.id]
+
+    def request_changes(self, release: str, *, principal: str, reason: str) -> ReleaseRecord:
+        """Give the turn to who asked: the release waits for them, its budget set aside.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``precondition`` when it does not wait for its reviewers.
+        """
+        found = self._reserved(release)
+        entry = self._accounts.system_entry(
+            CHANGES_REQUESTED,
+            principal=principal,
+            fingerprint=found.fingerprint,
+            note=f"{found.id}: {reason}",
+        )
+        to = Turn(turn=found.turn, version=found.version, returned=True, reason=reason)
+        write_turn(self._connection, found.id, to)
+        self._tell(
+            found, ReleaseState.CHANGES_REQUESTED, actor=principal, reason=reason, at=entry.at
+        )
+        return self._releases.get_all([found.id])[found.id]
+
+    def give_turn_back(self, release: str, *, answer: str) -> ReleaseRecord:
+        """Give the turn back to the reviewers with an answer, the request as it is.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``precondition`` when it does not wait for who asked.
+        """
+        found = self._in_state(release, ReleaseState.CHANGES_REQUESTED)
+        return self._next_turn(found, Event.ANSWERED, version=found.version, reason=answer)
+
+    def revise(
+        self,
+        release: str,
+        *,
+        amount: int,
+        request: str,
+        plan: str,
+        most_bytes: int | None = None,
+    ) -> ReleaseRecord:
+        """Put another request in a release's place, and give the turn back to the reviewers.
+
+        What was set aside is given back and the new amount set aside: two entries of one
+        transaction, under the conditions of every charge.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``precondition`` when it does not wait for who asked; ``paused``;
+            ``too-much-stored``; ``budget-exceeded`` with nothing written.
+        """
+        found = self._in_state(release, ReleaseState.CHANGES_REQUESTED)
+        person, account = found.principal, found.account
+        size = len(request) + len(plan) + ENTRY_BYTES
+        allow(self._connection, person, size, most_bytes, at=now())
+        Pauses(self._connection).check(person=person, dataset=found.dataset)
+        chain, slices = self._entries.chain(account, now()), PersonCaps(self._connection, [account])
+        freed = chain.balance.after(EntryKind.UNRESERVE, found.amount)
+        slices.take(account, person, -found.amount)
+        slices.check(account, person, amount, remaining=freed.remaining)
+        taken = freed.after(EntryKind.RESERVE, amount)
+        slices.take(account, person, amount)
+        acting, fingerprint = (
+            self._entries.acting,
+            request_fingerprint(dataset=found.dataset, request=request),
+        )
+        before = Occasion(
+            principal=person, release=found.id, fingerprint=found.fingerprint, note=_REVISED
+        )
+        chain.add(EntryKind.UNRESERVE, found.amount, freed, before, acting)
+        after = Occasion(
+            principal=person, release=found.id, fingerprint=fingerprint, note=plan_digest(plan)
+        )
+        chain.add(EntryKind.RESERVE, amount, taken, after, acting)
+        entry = self._entries.write(chain)
+        slices.write()
+        supersede(self._connection, found)
+        row = {"reserve": entry.seq, "asked": request, "planned": plan, "print": fingerprint}
+        self._connection.execute(_REVISE, {"wanted": found.id, **row})
+        return self._next_turn(found, Event.REVISED, version=found.version + 1, reason=None)
+
+    def _next_turn(
+        self, found: ReleaseRecord, event: Event, *, version: int, reason: str | None
+    ) -> ReleaseRecord:
+        """Begin the reviewers' next turn, which nobody has voted in."""
+        entry = self._accounts.system_entry(RETURNED, principal=found.principal, note=found.id)
+        to = Turn(turn=found.turn + 1, version=version)
+        write_turn(self._connection, found.id, to)
+        self._notices.tell(event, found, actor=found.principal, reason=reason, at=entry.at)
+        return self._releases.get_all([found.id])[found.id]
+
+    def show_conflict(self, release: str, *, votes: int, actor: str) -> ReleaseRecord:
+        """Let everybody know that all votes of this turn are in, and are unlike.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``precondition`` when it does not wait for its reviewers.
+        """
+        found = self._reserved(release)
+        write_turn(
+            self._connection,
+            found.id,
+            Turn(turn=found.turn, version=found.version, shown=votes),
+        )
+        self._notices.tell(Event.CONFLICT, found, actor=actor, reason=None, at=now())
         return self._releases.get_all([found.id])[found.id]
 
     def unreserve(
@@ -207,16 +344,17 @@ class ReviewsWriter(Reviews):
         """
         if final not in GIVEN_BACK:
             raise ValueError("a reserved release cannot end so")
-        found = self._reserved(release)
+        found = self._in_state(release, *UNDECIDED)
         occasion = Occasion(
             principal=principal, release=found.id, fingerprint=found.fingerprint, note=reason
         )
-        amount, person = self._amount(found), found.principal
+        amount, person = found.amount, found.principal
         entry = self._accounts.give_back(found.account, amount, occasion, person=person)
         self._connection.execute(_CLOSE, {"wanted": found.id, "final": final.value, "at": entry.at})
         self._accounts.system_entry(
             ENDED_AS[final], principal=principal, note=found.id, at=entry.at
         )
+        self._tell(found, final, actor=principal, reason=reason, at=entry.at)
         return self._releases.get_all([found.id])[found.id]
 
     def expire(self, since: str) -> int:
@@ -245,15 +383,19 @@ class ReviewsWriter(Reviews):
         balance = self._accounts.balance(account)
         return 0 if balance is None else balance.remaining
 
+    def _tell(
+        self, found: ReleaseRecord, later: ReleaseState, *, actor: str, reason: str | None, at: str
+    ) -> None:
+        event = event_of(found.state, later)
+        self._notices.tell(event, found, actor=actor, reason=reason, at=at)
+
     def _reserved(self, release: str) -> ReleaseRecord:
+        return self._in_state(release, ReleaseState.RESERVED)
+
+    def _in_state(self, release: str, *states: ReleaseState) -> ReleaseRecord:
         found = self._releases.get(release)
         if found is None:
             raise Problem("not-found", "There is no such release.")
-        if found.state is not ReleaseState.RESERVED:
+        if found.state not in states:
             raise Problem("precondition")
         return found
-
-    def _amount(self, found: ReleaseRecord) -> int:
-        """Return what the entry that the release stands on has set aside."""
-        where = {"of": found.account, "at_seq": found.seq}
-        return int(self._connection.execute(_RESERVED, where).scalar_one())

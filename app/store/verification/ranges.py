@@ -49,7 +49,7 @@ _RELEASES = (
     " LEFT JOIN leaf AS f ON f.release = r.number"
 )
 _LEAVES = "SELECT count(*) FROM leaf AS f"
-_RESERVED = text("SELECT release, at FROM entry WHERE kind = 'reserve'")
+_RESERVED = text("SELECT release, at FROM entry WHERE kind = 'reserve' AND idem IS NOT NULL")
 _KNOWN = select(tables.release.c.id, tables.release.c.account, tables.release.c.seq).where(
     tables.release.c.id.in_(bindparam("wanted", expanding=True))
 )

@@ -20,6 +20,7 @@ from app.store.ledger.entries import entry_of
 from app.store.ledger.ids import shown
 from app.store.ledger.keys import key_of
 from app.store.ledger.releases import ENDED_AS, REPEATED
+from app.store.ledger.reviewing.faults import review_faults
 from app.store.ledger.signing import RECEIPT_KEY
 from app.store.publishing import publications
 from app.store.verification.authority import act_faults
@@ -83,6 +84,7 @@ class Register:
         yield from forms.form_faults(
             self._connection, [made[2] for made in self._recorded[SECOND_FORM].values()]
         )
+        yield from review_faults(self._connection)
         yield from act_faults(self._connection)
 
     def _datasets(self) -> Iterator[str]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from app.domain.ledger import GENESIS, Balance, hash_of_columns
 from app.domain.merkle import result_leaves
-from app.domain.releases import ReleaseState, result_digest
+from app.domain.releases import UNDECIDED, ReleaseState, result_digest
 from app.store.ledger.ids import shown
 from app.store.ledger.receipt_tokens import answer_digest, read_token, split
 from app.store.ledger.releases import ENDED_AS
@@ -42,7 +42,7 @@ _CHARGED_BY = {
     ReleaseState.VOID: "debit",
 }
 _UNANSWERED = frozenset(ENDED_AS)
-_FINAL = frozenset(ReleaseState) - {ReleaseState.RESERVED, ReleaseState.DEBITED}
+_FINAL = frozenset(ReleaseState) - {*UNDECIDED, ReleaseState.DEBITED}
 _NOTHING_BEFORE = EntryRow(
     account="", seq=0, epoch=1, kind="", principal="", release=None, idem=None, fingerprint=None,
     note=None, amount=0, total_after=0, spent_after=0, reserved_after=0, at="", prev="",

@@ -16,13 +16,13 @@ from app.domain.columns import InvalidSpecError
 from app.domain.datasets import column_named
 from app.domain.policies import Policy, Review
 from app.domain.problems import Problem, invalid_request, invalid_requests
+from app.domain.reviews import Decision
 from app.domain.roles import Role
 from app.domain.units import Reducer
 from app.services.datasets.datasets import NewDataset
 from app.services.datasets.declarations import declared_columns
 from app.services.plans.questions import POLICY_KINDS, AnyStatistic, Question, with_derived
 from app.services.releases.pauses import Paused
-from app.services.releases.reviews import Decision
 from app.web.requests.assumptions import AssumeSpec
 from app.web.requests.base import Request
 from app.web.requests.columns import (
@@ -39,6 +39,7 @@ from app.web.requests.values import (
     BudgetEpsilon,
     CapEpsilon,
     Delta,
+    Line,
     Name,
     Person,
     Printable,
@@ -219,10 +220,23 @@ class PolicySpec(Request):
     )
     """Which releases wait for a curator's approval: `never`, `always`, or `above:0.5` for those
     that cost strictly more than that."""
+    reviewers: int = Field(default=1, ge=1, le=2, examples=[2])
+    """How many curators decide on a release that waits. Two decide without seeing each other's
+    vote or comments until both votes are in."""
     max_epsilon_per_release: ReleaseEpsilon | None = Field(default=None, examples=["1"])
     """The most that one release may cost; null for no limit."""
     allowed: tuple[str, ...] | None = Field(default=None, examples=[["count", "histogram"]])
     """Kinds of statistics that may be released, alone or in a stack; null: every kind."""
+
+    @property
+    def policy(self) -> Policy:
+        """Return the policy, as the services know it."""
+        return Policy(
+            review=Review.parse(self.review),
+            reviewers=self.reviewers,
+            allowed=self.allowed,
+            max_epsilon_per_release=self.max_epsilon_per_release,
+        )
 
     @model_validator(mode="after")
     def _known(self) -> PolicySpec:
@@ -271,11 +285,19 @@ class DatasetSpec(Request):
     """An admin's word that rows which look like earlier data are other people's."""
     policy: PolicySpec = Field(default=PolicySpec(), examples=[{"review": "above:0.5"}])
     """Limits of single releases, and which wait for a review."""
+    notices: tuple[Line, ...] = Field(default=(), max_length=20, examples=[["Figures of 1857"]])
+    """What whoever asks this data set should know, a sentence each."""
+    labels: dict[Name, Line] = Field(default={}, examples=[{"income": "yearly income"}])
+    """What columns are called in words, by name."""
+    checklist: tuple[Line, ...] = Field(default=(), max_length=50, examples=[["Is it published?"]])
+    """What reviewers look at, a question each."""
 
     @model_validator(mode="after")
     def _consistent(self) -> DatasetSpec:
         if self.account is None and self.budget is None:
             raise refusal("budget is required")
+        if not set(self.labels) <= {*self.columns, *self.derive}:
+            raise refusal("labels may name columns only")
         return self
 
     def declared(self) -> NewDataset:
@@ -310,11 +332,10 @@ class DatasetSpec(Request):
             delta=None if self.budget is None else self.budget.delta,
             account=self.account,
             overlap_reason=None if self.overlap is None else self.overlap.reason,
-            policy=Policy(
-                review=Review.parse(self.policy.review),
-                allowed=self.policy.allowed,
-                max_epsilon_per_release=self.policy.max_epsilon_per_release,
-            ),
+            policy=self.policy.policy,
+            notices=self.notices,
+            labels=self.labels,
+            checklist=self.checklist,
         )
 
     def _refusal(self, error: InvalidSpecError) -> Problem:
@@ -352,9 +373,10 @@ class DecisionRequest(Request):
     """What a reviewer says about a release that waits for a review, and why."""
 
     decision: Decision = Field(examples=["approve"])
-    """Whether it may be drawn."""
+    """Whether it may be drawn. `request_changes` gives the turn to who asked, its budget set aside
+    meanwhile."""
     reason: Reason = Field(examples=["within the protocol of the study"])
-    """Kept in the ledger; who asked reads why a release was rejected."""
+    """Kept in the ledger; who asked reads it word for word, unless it is an approval's."""
 
 
 class GrantRequest(Request):

@@ -104,6 +104,7 @@ def _storable(text: str) -> str:
 
 Printable = Annotated[str, AfterValidator(_printable)]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH), AfterValidator(_printable)]
+Line = Annotated[str, Field(min_length=1, max_length=300), AfterValidator(_printable)]
 Person = Annotated[
     str, Field(min_length=1, max_length=MAX_NAME_LENGTH + 20), AfterValidator(_printable)
 ]

@@ -1,0 +1,119 @@
+"""What reviewers may say, what their votes come to, and who may read what meanwhile.
+
+With two reviewers each decides without the other's vote: until both are in, nobody sees more
+than their own. Votes that are alike then decide. Unlike ones are a conflict, and either of the
+two may revise theirs. A turn is what lies between two answers of who asked: each begins without
+votes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from app.domain.ledger import digest_of
+
+
+class Decision(StrEnum):
+    """What a reviewer may say."""
+
+    APPROVE = "approve"
+    REQUEST_CHANGES = "request_changes"
+    REJECT = "reject"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vote:
+    """What one reviewer has said in one turn, and why."""
+
+    turn: int
+    person: str
+    decision: Decision
+    reason: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How the votes of one turn stand: the last of each reviewer, in the order they came in.
+
+    ``needed`` is how many reviewers decide.
+    """
+
+    votes: tuple[Vote, ...]
+    needed: int
+
+    @classmethod
+    def of(cls, votes: Sequence[Vote], *, turn: int, needed: int) -> Count:
+        """Return the count of a turn; a reviewer's later vote takes the place of the earlier.
+
+        Where one reviewer decides, the last vote does: another may have voted while two did.
+        """
+        last: dict[str, Vote] = {}
+        for vote in votes:
+            if vote.turn == turn:
+                last.pop(vote.person, None)
+                last[vote.person] = vote
+        return cls(tuple(last.values())[-1 if needed == 1 else 0 :], needed)
+
+    @property
+    def complete(self) -> bool:
+        """Return whether all votes are in, and may be seen."""
+        return len(self.votes) >= self.needed
+
+    @property
+    def outcome(self) -> Decision | None:
+        """Return what the votes come to; None while one is missing or they are unlike."""
+        said = {vote.decision for vote in self.votes}
+        return said.pop() if self.complete and len(said) == 1 else None
+
+    @property
+    def conflict(self) -> bool:
+        """Return whether all votes are in, and they are unlike."""
+        return self.complete and self.outcome is None
+
+    @property
+    def reason(self) -> str:
+        """Return every reviewer's reason, word for word."""
+        return "\n\n".join(dict.fromkeys(vote.reason for vote in self.votes))
+
+    def may_vote(self, person: str) -> bool:
+        """Return whether this reviewer's vote is wanted: there is a place, or it is revised."""
+        known = any(vote.person == person for vote in self.votes)
+        return known or self.needed == 1 or not self.complete
+
+    def seen_by(self, person: str) -> tuple[Vote, ...]:
+        """Return the votes that a reviewer may see: all once they are in, else the own one."""
+        return tuple(vote for vote in self.votes if self.complete or vote.person == person)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What one member of a request was in the version before, and is now, as JSON values."""
+
+    place: str
+    before: object
+    after: object
+
+
+def differences(before: object, after: object, place: str = "") -> Iterator[Difference]:
+    """Yield where two requests differ; a member that one of them lacks is None there.
+
+    >>> [each.place for each in differences({"a": {"b": 1}, "c": 2}, {"a": {"b": 3}, "c": 2})]
+    ['a.b']
+    """
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in dict.fromkeys((*before, *after)):
+            inner = f"{place}.{name}" if place else str(name)
+            yield from differences(before.get(name), after.get(name), inner)
+    elif before != after:
+        yield Difference(place, before, after)
+
+
+def vote_digest(release: str, vote: Vote, salt: str) -> str:
+    """Return what the ledger notes of a vote: without its salt it tells nobody what it was."""
+    return digest_of(
+        "release-desk vote 1", release, vote.turn, vote.person, vote.decision.value, vote.reason,
+        vote.at, salt,
+    )  # fmt: skip
