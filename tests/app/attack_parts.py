@@ -103,6 +103,15 @@ APPROVED = (
     move(),
     entry("debit", 30, release="'$reserved'", reserved_after="p.reserved_after - 30"),
 )
+
+
+def revised(fingerprint: str, **changes: object) -> tuple[str, ...]:
+    """Return what moves the reserve of a release to another version."""
+    moved = {"release": "'$reserved'", "fingerprint": fingerprint, **changes}
+    return (*GIVEN_BACK, move(), entry("reserve", 7, **moved))
+
+
+REVISED = revised("'print'")
 # On another account, where one without a review may name any release.
 NAMED_ELSEWHERE = (
     move("$third"),

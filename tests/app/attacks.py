@@ -21,6 +21,7 @@ from tests.app.attack_parts import (
     GRANTED,
     LAST,
     NAMED_ELSEWHERE,
+    REVISED,
     SET_ASIDE,
     Attack,
     attacks,
@@ -31,6 +32,7 @@ from tests.app.attack_parts import (
     leaf,
     move,
     release,
+    revised,
 )
 from tests.app.ledgers import ANALYST, CURATOR
 
@@ -143,14 +145,24 @@ _CONTINUES = [
         spent_after=["p.spent_after"],
         reserved_after=OTHER_RESERVED,
     ),
-    *entries(
-        "reserve",
-        5,
-        total_after=OTHER_TOTAL,
-        spent_after=OTHER_SPENT,
-        reserved_after=["p.reserved_after"],
+    *(
+        Attack(entry("reserve", amount, **{"idem": "'new'", **changes}), (move(),))
+        for amount, changes in (
+            (0, {}),
+            (5, {"total_after": "p.total_after + 1"}),
+            (5, {"spent_after": "p.spent_after + 1"}),
+            (5, {"reserved_after": "p.reserved_after"}),
+        )
     ),
-    *entries("reserve", 0, release=["'rel_new'"]),
+    # Moving what is set aside to another version: only behind what gives the former back.
+    *(
+        Attack(entry("reserve", 5, **{"release": "'$reserved'", **changes}), (*before, move()))
+        for before, changes in (
+            (APPROVED, {}),
+            (GIVEN_BACK, {"release": "'$waiting'"}),
+            (GIVEN_BACK, {"principal": "'person_bob'"}),
+        )
+    ),
     # Giving back.
     given_back(total_after="p.total_after + 30"),
     given_back(spent_after="p.spent_after - 30"),
@@ -251,6 +263,29 @@ _FORWARD = [
         f"state = 'debited', attempts = 0, seq = {LAST}",
         f"state = 'released', attempts = 1, seq = {LAST}",
         before=APPROVED,
+    ),
+    # Another version.
+    *stepped(
+        "reserved",
+        f"seq = {LAST}, fingerprint = 'other'",
+        "fingerprint = 'print'",
+        f"seq = {LAST}, fingerprint = 'print', attempts = 1",
+        before=REVISED,
+    ),
+    *stepped(
+        "reserved",
+        f"seq = {LAST}, state = 'withdrawn'",
+        before=revised("(SELECT fingerprint FROM release WHERE id = '$reserved')"),
+    ),
+    *stepped(
+        "reserved",
+        f"seq = {LAST}, fingerprint = 'print'",
+        before=(move(), entry("unreserve", 30, release="'$reserved'", fingerprint="'print'")),
+    ),
+    *stepped(
+        "reserved",
+        f"seq = {LAST}, fingerprint = 'print'",
+        before=revised("'print'", idem="'new'"),
     ),
     # Being drawn.
     *stepped(
@@ -532,4 +567,14 @@ ATTACKS: Mapping[str, Sequence[Attack]] = {
             for each in ("number = 999", "account = '$other'", "person = 'person_eve'")
         )
     ),
+    "review_no_delete": attacks("DELETE FROM review"),
+    **{
+        f"{table}_no_{verb}": attacks(statement.format(table))
+        for table in ("revision", "vote", "review_comment", "notice", "sight", "dataset_edit")
+        for verb, statement in (
+            ("update", "UPDATE {} SET release = 'rel_other'"),
+            ("delete", "DELETE FROM {}"),
+        )
+    },
+    "dataset_edit_no_update": attacks("UPDATE dataset_edit SET fields = '{}'"),
 }

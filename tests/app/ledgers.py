@@ -12,10 +12,12 @@ from typing import Any
 import psycopg
 
 from app.domain.releases import may_be_redrawn
+from app.domain.reviews import Decision
 from app.store import Debit, Reader, ReleaseRecord, Store, UnitOfWork
 from app.store.anchor.file import FileAnchor
 from app.store.database.rules import RULES, postgresql_triggers
 from app.store.database.tables import metadata
+from app.store.ledger.reviewing.sights import Sight
 
 BACKENDS = ("sqlite", "postgres")
 
@@ -147,6 +149,26 @@ def opened(where: Place | Path, *, total: int = 1000, **options: Any) -> Iterato
         yield Ledger(store, account.id, dataset.id, place)
     finally:
         store.close()
+
+
+def talked_about(store: Store, release: str, dataset: str) -> None:
+    """Leave one of everything that is said of a release while it waits; it is revised once."""
+
+    def talk(u: UnitOfWork) -> None:
+        for decision in (Decision.APPROVE, Decision.REQUEST_CHANGES):
+            u.votes.cast(release, turn=1, person=CURATOR, decision=decision, reason="hm")
+        u.comments.add(release, turn=1, person=CURATOR, private=True, text="why?", most_bytes=None)
+        u.reviews.request_changes(release, principal=CURATOR, reason="less, please")
+        u.reviews.revise(release, amount=2, request='{"less":1}', plan='{"other":1}')
+        u.notices.mark_read([1], ANALYST)
+        u.notices.tried(1, "webhook", next_at="2026-11-21T12:00:00Z", done=True)
+        u.sights.note([Sight(release=release, person=CURATOR, how="read", key="key", at="2026")])
+        for words in ("first", "second"):
+            u.datasets.edit(
+                dataset, f'{{"description":"{words}"}}', principal=CURATOR, reason="clearer"
+            )
+
+    store.write(talk)
 
 
 def found_by_key(reader: Reader, person: str, idem: str) -> ReleaseRecord | None:

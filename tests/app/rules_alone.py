@@ -16,7 +16,7 @@ from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 from app.store.database.engines import migrating_engine
 from app.store.database.rules import RULES, create_rules, drop_rules
-from tests.app.ledgers import ANALYST, CURATOR, Place, opened
+from tests.app.ledgers import ANALYST, CURATOR, Place, opened, talked_about
 
 _FORGED = (
     # An account whose last entry is of an epoch that has not begun.
@@ -123,6 +123,8 @@ def _filled(place: Place) -> dict[str, str]:
                     main, person, 900, principal=CURATOR, reason="a slice"
                 )
             )
+        names["revised"] = reserve("eighth", 3, main, ledger.dataset)
+        talked_about(store, names["revised"], names["dataset"])
         assert store.verify().ok
     return names
 

@@ -30,7 +30,17 @@ from app.store.database.engines import migrating_engine
 from app.store.database.tables import metadata
 from app.store.ledger.pauses import Paused
 from app.store.verification.verify import verify
-from tests.app.ledgers import REFUSALS, Ledger, Place, Raw, opened, place_on, raw, unguarded
+from tests.app.ledgers import (
+    REFUSALS,
+    Ledger,
+    Place,
+    Raw,
+    opened,
+    place_on,
+    raw,
+    talked_about,
+    unguarded,
+)
 
 SEED = 20_261_121
 NOT_THE_LEDGER = {
@@ -47,6 +57,23 @@ NOT_THE_LEDGER = {
     "pause": {"number"},
     # and what is public, with what a search finds it by
     "publication": {"number", "kinds", "words"},
+    # what is told and said beside the ledger, and who has seen what
+    "review": {"shown", "reason"},
+    "review_comment": {"number", "release", "turn", "person", "private", "text", "at"},
+    "notice": {
+        "number",
+        "id",
+        "event",
+        "audience",
+        "release",
+        "requester",
+        "actor",
+        "reason",
+        "at",
+    },
+    "notice_read": {"person", "notice", "read_at"},
+    "delivery": {"notice", "channel", "attempts", "next_at", "done_at"},
+    "sight": {"number", "release", "person", "how", "day", "key", "at"},
 }
 ANSWER = b'{"id":"rel","value":{"income":%d}}'
 
@@ -91,6 +118,7 @@ def everything(ledger: Ledger) -> None:
     again = ledger.debit("again", 1)
     write(lambda u: u.releases.begin_attempt(again.id))
     reserve(ledger, "waiting")
+    talked_about(ledger.store, reserve(ledger, "talked about"), ledger.dataset)
     approved = reserve(ledger, "approved")
     record = write(lambda u: u.reviews.approve(approved, principal="person_cleo"))
     signed = Receipts(ledger.store).attach(record, ANSWER % 9)

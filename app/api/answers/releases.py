@@ -119,8 +119,8 @@ class ReleaseAnswer(Answer):
     dataset: str
     """The id of the data set."""
     status: str
-    """`awaiting_review`, `changes_requested`, `running`, `released`, or how it ended without a result: `rejected`,
-    `withdrawn`, `expired`, `void`."""
+    """`awaiting_review`, `changes_requested`, `running`, `released`, or how it ended without a
+    result: `rejected`, `withdrawn`, `expired`, `void`."""
     statistic: dict[str, Any]
     """What was asked, defaults filled in."""
     mechanism: str

@@ -134,7 +134,7 @@ NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.account = OLD.account
 AND NEW.dataset = OLD.dataset AND NEW.principal = OLD.principal
 AND NEW.created_at = OLD.created_at
 AND (NEW.request = OLD.request AND NEW.plan = OLD.plan AND NEW.fingerprint = OLD.fingerprint
-    OR OLD.state = 'reserved' AND NEW.state = 'reserved')
+    OR NEW.state = 'reserved')
 AND CASE OLD.state
 WHEN 'reserved' THEN
     EXISTS (
@@ -142,8 +142,7 @@ WHEN 'reserved' THEN
         WHERE a.id = NEW.account AND e.release = NEW.id AND (
             NEW.seq = e.seq AND NEW.attempts = 0 AND e.kind = 'reserve' AND e.idem IS NULL
                 AND e.fingerprint = NEW.fingerprint AND NEW.state = 'reserved'
-            OR
-            NEW.seq = OLD.seq AND NEW.attempts = 0 AND e.kind = 'unreserve'
+            OR NEW.seq = OLD.seq AND NEW.attempts = 0 AND e.kind = 'unreserve'
                 AND NEW.state IN ('rejected', 'withdrawn', 'expired')
             OR NEW.seq = e.seq AND NEW.attempts = 1 AND e.kind = 'debit'
                 AND NEW.state = 'debited'))

@@ -207,11 +207,13 @@ class DatasetsWriter(Datasets):
             ``not-found``.
         """
         self._found(dataset)
+        at = now()
         entry = self._accounts.system_entry(
             DATASET_EDITED,
             principal=principal,
-            fingerprint=edit_digest(dataset, fields, reason),
+            fingerprint=_edit_digest(dataset, fields, principal, reason, at),
             note=f"{dataset}: {reason}",
+            at=at,
         )
         row = {
             "seq": entry.seq,
@@ -247,16 +249,16 @@ class DatasetsWriter(Datasets):
         return found
 
 
-def edit_digest(dataset: str, fields: str, reason: str) -> str:
-    """Return what the ledger notes of an edit."""
-    return digest_of("release-desk edit 1", dataset, fields, reason)
+def _edit_digest(*parts: str) -> str:
+    return digest_of("release-desk edit 1", *parts)
 
 
 def edit_faults(connection: Connection, recorded: Mapping[int, str | None]) -> Iterator[str]:
     """Fault edits that are not as the ledger notes: ``recorded`` are digests, by entry."""
     left = dict(recorded)
     for row in connection.execute(select(tables.dataset_edit).order_by(_edit.seq)):
-        if left.pop(row.seq, None) != edit_digest(row.dataset, row.fields, row.reason):
+        digest = _edit_digest(row.dataset, row.fields, row.person, row.reason, row.at)
+        if left.pop(row.seq, None) != digest:
             yield f"data set {shown(row.dataset)}: an edit has been edited"
     for seq in sorted(left):
         yield f"account {SYSTEM_ACCOUNT}, entry {seq}: its edit is missing"

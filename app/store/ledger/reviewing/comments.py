@@ -11,7 +11,7 @@ from app.store.database import tables
 from app.store.ledger.allowances import allow
 from app.store.ledger.ids import now
 
-_MOST = 500
+MOST = 500
 """As many comments may a release have: nobody reads more."""
 
 _comment = tables.comment.c
@@ -71,8 +71,8 @@ class CommentsWriter(Comments):
             ``too-many-comments``, ``too-much-stored``.
         """
         allow(self._connection, person, len(text.encode()), most_bytes, at=now())
-        if int(self._connection.execute(_COUNT, {"of": release}).scalar_one()) >= _MOST:
-            raise Problem("too-many-comments", maximum=_MOST)
+        if int(self._connection.execute(_COUNT, {"of": release}).scalar_one()) >= MOST:
+            raise Problem("too-many-comments", maximum=MOST)
         row = {
             "release": release,
             "turn": turn,

@@ -20,11 +20,12 @@ _SAID = text(
     f" (:changes, :returned, :voted, :edited) AND {tables.ACTS} ORDER BY seq"
 )
 _REVISIONS = text(
-    "SELECT v.release, v.request, v.plan, r.dataset, r.id, e.release AS reserved, e.fingerprint,"
-    " e.note FROM revision AS v LEFT JOIN release AS r ON r.id = v.release"
+    "SELECT v.release, v.version, v.request, v.plan, r.dataset,"
+    " e.release AS reserved, e.fingerprint, e.note"
+    " FROM revision AS v LEFT JOIN release AS r ON r.id = v.release"
     " LEFT JOIN entry AS e ON e.account = v.account AND e.seq = v.seq"
+    " ORDER BY v.release, v.version"
 )
-# What was given back more than once has been revised in between.
 _GIVEN_BACK = text(
     "SELECT release, count(*) AS times FROM entry WHERE kind = 'unreserve' GROUP BY release"
 )
@@ -56,7 +57,8 @@ def review_faults(connection: Connection) -> Iterator[str]:
     for row in connection.execute(_REVISIONS):
         revised[row.release] += 1
         said = (row.release, request_fingerprint(dataset=row.dataset or "", request=row.request))
-        if (row.reserved, row.fingerprint) != said or row.note != plan_digest(row.plan):
+        fits = (row.reserved, row.fingerprint) == said and row.note == plan_digest(row.plan)
+        if not fits or row.version != revised[row.release]:
             yield f"release {shown(row.release)}: a version of it has been edited"
     yield from _turn_faults(connection, changes, returned, revised)
     yield from _given_back_faults(connection, revised)
@@ -83,9 +85,7 @@ def _turn_faults(
 def _given_back_faults(connection: Connection, revised: Mapping[str, int]) -> Iterator[str]:
     """Fault what was given back more often, or less, than its versions and its end tell."""
     times = {row.release: int(row.times) for row in connection.execute(_GIVEN_BACK)}
-    odd = sorted(
-        release for release in {*times, *revised} if times.get(release, 0) > 1 or release in revised
-    )
+    odd = sorted({*times, *revised})
     for start in range(0, len(odd), _CHUNK):
         wanted = odd[start : start + _CHUNK]
         ended = {*connection.execute(_ENDED, {"wanted": wanted}).scalars()}
