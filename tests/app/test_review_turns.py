@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from app.domain.notices import Event, event_of
 from app.domain.problems import Problem
 from app.domain.releases import GIVEN_BACK, TRANSITIONS, UNDECIDED, ReleaseState
 from app.domain.reviews import Count, Decision, Difference, Vote, differences
+from app.services.plans.answers import status_of
 from app.store import UnitOfWork, inspecting
 from app.store.ledger.reviewing.sights import Sight
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened, raw, talked_about
@@ -83,6 +86,14 @@ def test_every_step_of_the_table_is_there_and_no_other(ledger: Ledger) -> None:
         assert found is not None
         assert found.state is after
     assert ledger.store.verify().ok
+
+
+def test_the_documented_states_are_those_of_the_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reviews.md").read_text("utf-8")
+    drawn = {(before, after) for before, after in re.findall(r"^    (\w+) --> (\w+)$", page, re.M)}
+    assert drawn == {(one, other) for one, others in TRANSITIONS.items() for other in others}
+    listed = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, re.M))
+    assert listed == {state: status_of(state) for state in ReleaseState}
 
 
 @pytest.mark.parametrize("before", UNDECIDED)

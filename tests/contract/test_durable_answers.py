@@ -250,6 +250,14 @@ def ask_for_reviews(admin: httpx.Client, cleo: httpx.Client, answers: Answers) -
 
     decide(wait(), "approve", 202, "debited", "released")
     decide(wait(), "reject", 200, "rejected")
+    revised = wait()
+    decide(revised, "request_changes", 200, "changes_requested")
+    question = {"statistic": {"kind": "mean", "columns": ["x"]}, "epsilon": "0.25"}
+    seen = {"If-Match": '"changes_requested-1.0"'}
+    again = admin.post(f"/v1/releases/{revised}/revisions", json=question, headers=seen)
+    note(again, 202, lambda r: getattr(r.releases.get(revised), "version", 1) == 2)
+    said = cleo.post(f"/v1/releases/{revised}/comments", json={"text": "thank you"})
+    note(said, 201, lambda r: len(r.comments.of(revised)) == 1)
     mine = wait()
     note(admin.post(f"/v1/releases/{mine}/withdrawal"), 200, in_state(mine, "withdrawn"))
 

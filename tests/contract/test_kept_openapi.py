@@ -91,6 +91,16 @@ ADDED = (
     r"/components/schemas/(Column(Report|Warning)|PeopleReport)",
     r"/components/schemas/Upload(edDataset|Report)Answer",
     r"/components/schemas/Histogram/properties/edges/additionalProperties/items/anyOf",
+    # reviews with turns, two votes, versions and comments
+    r"/components/schemas/(Comments?(Answer|Request)|Versions?Answer|DifferenceAnswer)",
+    r"/components/schemas/ReviewAnswer/properties/(version|turn|conflict)",
+    r'/components/schemas/Decision\w*/.*enum\["request_changes"\]',
+    r"/components/schemas/(PolicySpec/properties|DatasetSpec/properties/policy/default)/reviewers",
+    r"/paths//v1/releases/\{release\}/(comments|revisions)",
+    r'/paths//v1/releases/get/parameters\[.*"changes_requested".*',
+    # what else a curator says of a data set
+    r"/components/schemas/DatasetSpec/properties/(notices|checklist)",
+    r'/components/schemas/DatasetAnswer/(properties/|required\[")(notices|checklist)("\])?',
 )
 LOOSENED = (
     # a formula in place of target and features, and features that are more than names
@@ -98,6 +108,8 @@ LOOSENED = (
     r"/components/schemas/\w+Regression/properties/(features|target)/(items|type)",
     # edges that are dates
     r"/components/schemas/Histogram/properties/edges/additionalProperties/items/type",
+    # a list of those whose reviewers want changes
+    r'/paths//v1/releases/get/parameters\[.*"awaiting_review", "rejected".*',
 )
 """What a request need not say any more, or may say in more ways than before."""
 

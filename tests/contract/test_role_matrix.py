@@ -60,13 +60,18 @@ CONTRACT: Mapping[Call, Role | None] = {
 }
 """Who may call what, as the contract fixes it; None: anyone, without a key."""
 
-OWN = {("POST", "/v1/releases/{release}/withdrawal")}
+OWN = {
+    ("POST", "/v1/releases/{release}/withdrawal"),
+    ("POST", "/v1/releases/{release}/revisions"),
+}
 """What only the owner of the release may do. What else names one, its owner and curators may."""
 ANSWERED = {
     ("GET", "/"): 307,
     ("POST", "/v1/datasets/{dataset}/releases"): 201,
     ("POST", "/v1/releases/{release}/decision"): 202,
     ("POST", "/v1/releases/{release}/publication"): 201,
+    # nobody has asked for changes
+    ("POST", "/v1/releases/{release}/revisions"): 409,
 }
 """What the request below gets, where a call has answers of several kinds."""
 EXAMPLES = {
@@ -210,11 +215,12 @@ def _ids(world: World, admin: httpx.Client, operation: Call) -> dict[str, str]:
         ids["key"] = str(make_key(admin, "analyst")["id"])
     if operation[1].endswith("/archive"):
         ids["dataset"] = str(upload(admin)["id"])
+    said = operation[0] == "POST" and operation[1].endswith(("/comments", "/revisions"))
     if operation[0] == "POST" and "/publication" in operation[1]:
         ids["release"] = str(ask(world.clients["owner"], world.dataset, QUESTION).json()["id"])
         if operation[1].endswith("/withdrawal"):
             publish(admin, ids["release"])
-    elif operation[1].endswith(("/decision", "/withdrawal")):
+    elif said or operation[1].endswith(("/decision", "/withdrawal")):
         ids["release"] = str(ask(world.clients["owner"], world.reviewed, QUESTION).json()["id"])
     return ids
 

@@ -51,8 +51,6 @@ class DatasetAnswer(Answer):
     """What one release may ask for, as in the spec."""
     notices: list[str]
     """What whoever asks it should know."""
-    labels: dict[str, str]
-    """What its columns are called in words, by name."""
     checklist: list[str]
     """What its reviewers look at."""
     created_at: str
@@ -154,7 +152,6 @@ def dataset_answer(view: DatasetView) -> DatasetAnswer:
         budget=DatasetBudgetAnswer(**budget_fields(view.balance, facts.meter)),
         policy=policy_json(facts.policy),
         notices=list(facts.notices),
-        labels=dict(facts.labels),
         checklist=list(facts.checklist),
         created_at=record.created_at,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -63,7 +63,6 @@ class NewDataset:
     overlap_reason: str | None = None
     policy: Policy = field(default_factory=Policy)
     notices: tuple[str, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
     checklist: tuple[str, ...] = ()
 
 
@@ -71,14 +70,12 @@ class NewDataset:
 class DatasetFacts:
     """A data set as everybody may see it, its columns and policy parsed.
 
-    ``notices`` are for whoever asks it, ``labels`` what its columns are called in words, and
-    ``checklist`` what its reviewers look at.
+    ``notices`` are for whoever asks it, ``checklist`` is what its reviewers look at.
     """
 
     record: DatasetRecord
     description: str
     notices: tuple[str, ...]
-    labels: Mapping[str, str]
     checklist: tuple[str, ...]
     columns: ColumnsSpec
     policy: Policy
@@ -344,7 +341,6 @@ def facts_of(record: DatasetRecord) -> DatasetFacts:
         record=record,
         description=said["description"],
         notices=tuple(said.get("notices", ())),
-        labels=said.get("labels", {}),
         checklist=tuple(said.get("checklist", ())),
         columns=columns,
         policy=read_policy(said["policy"]),
@@ -422,7 +418,6 @@ def _register(upload: _Admission, work: UnitOfWork) -> None:
         "policy": policy_json(new.policy),
         "delta": origin.delta,
         "notices": list(new.notices),
-        "labels": dict(new.labels),
         "checklist": list(new.checklist),
     }
     if new.columns.unit is not None:

@@ -45,8 +45,7 @@ LOOK_EVERY_S = 15.0
 _WITHDRAWN = "withdrawn by who asked"
 _BY_VOTES = frozenset(
     {
-        ReleaseState.DEBITED, ReleaseState.RELEASED, ReleaseState.VOID, ReleaseState.REJECTED,
-        ReleaseState.CHANGES_REQUESTED,
+        ReleaseState.DEBITED, ReleaseState.REJECTED, ReleaseState.CHANGES_REQUESTED,
     }
 )  # fmt: skip
 _SAID = {
@@ -325,6 +324,9 @@ def _decided(work: UnitOfWork, found: ReleaseRecord, count: Count, person: str) 
 def gone_on(reader: Reader | UnitOfWork, found: ReleaseRecord, unchanged: Unchanged) -> Problem:
     """Return what to tell somebody who acts on a release that is no longer what they saw."""
     code = "not-awaiting-review" if unchanged(found) else "precondition"
+    if found.state in (ReleaseState.RELEASED, ReleaseState.VOID):
+        # When its draw ended may not be public yet.
+        found = found._replace(state=ReleaseState.DEBITED)
     status, told = status_of(found.state), {}
     votes = reader.votes.of(found.id)
     detail = f"The release is now {status.replace('_', ' ')}."

@@ -287,8 +287,6 @@ class DatasetSpec(Request):
     """Limits of single releases, and which wait for a review."""
     notices: tuple[Line, ...] = Field(default=(), max_length=20, examples=[["Figures of 1857"]])
     """What whoever asks this data set should know, a sentence each."""
-    labels: dict[Name, Line] = Field(default={}, examples=[{"income": "yearly income"}])
-    """What columns are called in words, by name."""
     checklist: tuple[Line, ...] = Field(default=(), max_length=50, examples=[["Is it published?"]])
     """What reviewers look at, a question each."""
 
@@ -296,8 +294,6 @@ class DatasetSpec(Request):
     def _consistent(self) -> DatasetSpec:
         if self.account is None and self.budget is None:
             raise refusal("budget is required")
-        if not set(self.labels) <= {*self.columns, *self.derive}:
-            raise refusal("labels may name columns only")
         return self
 
     def declared(self) -> NewDataset:
@@ -334,7 +330,6 @@ class DatasetSpec(Request):
             overlap_reason=None if self.overlap is None else self.overlap.reason,
             policy=self.policy.policy,
             notices=self.notices,
-            labels=self.labels,
             checklist=self.checklist,
         )
 
