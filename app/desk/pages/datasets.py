@@ -15,7 +15,8 @@ from app.desk.routes import State, Visitor, router_of
 from app.domain.datasets import columns_json, derived_json
 from app.domain.roles import Role
 from app.services.datasets.accounting import in_epsilons
-from app.services.datasets.datasets import DatasetFacts, policy_json
+from app.services.datasets.datasets import DatasetFacts
+from app.services.datasets.policies import policy_json
 from app.services.journal import Wanted
 from app.services.people.keys import Caller
 from app.services.plans.answers import heading_of

@@ -26,7 +26,7 @@ from app.web.state import AppState
 router = router_of("releases")
 
 _SHOWN = 200
-_REVIEWED = ("awaiting_review", "rejected", "withdrawn", "expired")
+_REVIEWED = ("awaiting_review", "changes_requested", "rejected", "withdrawn", "expired")
 """What a list may be limited to: when a draw ends is not public before its deadline."""
 _LATEST = 2**62
 _RARE = ("inference", "purpose", "review")

@@ -117,7 +117,7 @@ class Releases:
         shown: Shown = _as_stored,
     ) -> ReleasePage:
         """Return what :meth:`list` does as it is shown, no results read."""
-        query = _listed(select(*RELEASE), principal, dataset, state, before)
+        query = _listed(select_releases(), principal, dataset, state, before)
         found = self._heads(query.limit(limit + 1), shown=shown)
         return ReleasePage(tuple(found[:limit]), more=len(found) > limit)
 
