@@ -8,7 +8,7 @@ from html import escape
 import httpx
 import pytest
 
-from app.api.pages.documents import FOLDER, lead, library
+from app.api.pages.documents import FOLDER, images, lead, library
 from app.api.pages.markdown import parse, render
 from tests.contract.service import assert_problem
 from tests.documents import ROOT
@@ -21,7 +21,9 @@ def test_every_page_is_shown(anonymous: httpx.Client, path: str) -> None:
     answer = anonymous.get(PAGES[path].address)
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/html")
-    policy = r"default-src 'none'; style-src 'sha256-[\w+/=]+'; frame-ancestors 'none'"
+    policy = (
+        r"default-src 'none'; img-src 'self'; style-src 'sha256-[\w+/=]+'; frame-ancestors 'none'"
+    )
     assert re.fullmatch(policy, answer.headers["content-security-policy"])
     assert f"<h1>{escape(PAGES[path].title)}</h1>" in answer.text
     assert not re.search(r"<script|\bstyle=|\bon\w+=|<!--|```|href=\"[^\"]*\.md\b", answer.text)
@@ -31,12 +33,20 @@ def test_every_page_is_shown(anonymous: httpx.Client, path: str) -> None:
 @pytest.mark.parametrize("path", PAGES)
 def test_every_link_of_a_page_is_answered(anonymous: httpx.Client, path: str) -> None:
     page = anonymous.get(PAGES[path].address).text
-    for target in set(re.findall(r'href="(/[^"]*|#[^"]*)"', page)):
+    for target in set(re.findall(r'(?:href|src)="(/[^"]*|#[^"]*)"', page)):
         place, _, anchor = target.partition("#")
         there = anonymous.get(place) if place else None
         assert there is None or there.status_code == 200, target
         if anchor:
             assert f'id="{anchor}"' in (page if there is None else there.text), target
+
+
+def test_a_picture_is_shown_and_nothing_else(anonymous: httpx.Client) -> None:
+    for path in images():
+        answer = anonymous.get(f"/docs/{path}")
+        assert answer.headers["content-type"] == "image/png"
+    for path in ("none.png", "..%2fdesk.md.png", "desk.md"):
+        assert anonymous.get(f"/docs/images/{path}").status_code == 404
 
 
 def test_the_index_leads_to_every_page(anonymous: httpx.Client) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import FileResponse, RedirectResponse, Response
 
 from app.api.pages.layout import page
 from app.api.pages.markdown import links, parse, render
@@ -57,6 +57,12 @@ def library() -> Mapping[str, Page]:
     return {path: Page(path, _title(text), text) for path, text in texts.items()}
 
 
+@cache
+def images() -> Mapping[str, Path]:
+    """Return every picture by its path below ``docs``."""
+    return {path.relative_to(FOLDER).as_posix(): path for path in FOLDER.glob("images/*.png")}
+
+
 @router.get("/")
 def get_root(request: Request) -> Response:
     """Lead a person to the documents, and a program to the document that it can read."""
@@ -68,6 +74,15 @@ def get_root(request: Request) -> Response:
 def get_documents() -> Response:
     """Show the index, which says what there is to read."""
     return _show("/docs")
+
+
+@router.get("/docs/images/{name}.png")
+def get_image(name: str) -> Response:
+    """Show a picture of the documents; the name is looked up and is never part of a path."""
+    found = images().get(f"images/{name}.png")
+    if found is None:
+        raise Problem("not-found")
+    return FileResponse(found, headers={"Cache-Control": "public, max-age=3600"})
 
 
 @router.get("/docs/{name:path}")
@@ -97,6 +112,8 @@ def lead(target: str, folder: str) -> str | None:
         return target
     name, mark, anchor = target.partition("#")
     path = posixpath.normpath(posixpath.join(folder, name))
+    if path in images():
+        return f"/docs/{path}"
     return f"{_address(path)}{mark}{anchor}" if path in library() else None
 
 

@@ -12,7 +12,9 @@ from starlette.responses import HTMLResponse, Response
 
 _STYLE = (Path(__file__).parent / "style.css").read_text("utf-8")
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-_CSP = f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; frame-ancestors 'none'"
+_CSP = (
+    f"default-src 'none'; img-src 'self'; style-src 'sha256-{_STYLE_HASH}'; frame-ancestors 'none'"
+)
 
 
 def page(title: str, body: str, *, navigation: str = "") -> Response:

@@ -53,6 +53,8 @@ def render(document: Document, *, address: Callable[[str], str | None]) -> str:
         for each in token.children or ():
             if each.type == "link_open":
                 _lead(each, address(str(each.attrs["href"])))
+            elif each.type == "image":
+                each.attrs["src"] = address(str(each.attrs["src"])) or ""
     parser = _parser()
     return str(parser.renderer.render(document.tokens, parser.options, {}))
 
