@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -20,6 +21,7 @@ from app.domain.columns import (
     number_at,
     refuse,
 )
+from app.domain.typical import TypicalNumber, TypicalShares
 from mechanisms.domain import NumberKind
 from mechanisms.times import TimeKind, number_of, text_of, time_kind
 
@@ -43,8 +45,10 @@ def parse_column(column: Mapping[str, object]) -> ColumnSpec:
     members = dict(column)
     kind, missing = members.pop("type", None), members.pop("missing", "reject")
     reading, about = _reading(members), _about(members)
+    typical = members.pop("typical", None)
     if kind in _KINDS and members.keys() == {"lower", "upper"}:
-        return _number(_KINDS[kind], members, missing, reading, about)
+        number = _number(_KINDS[kind], members, missing, reading, about)
+        return number if typical is None else replace(number, typical=_spread(number, typical))
     if kind == "category" and {"values"} <= members.keys() <= {"values", "other"}:
         values, other = _levels(members["values"], members.get("other"))
         return CategorySpec(
@@ -53,9 +57,15 @@ def parse_column(column: Mapping[str, object]) -> ColumnSpec:
             other=other,
             reading=reading,
             about=about,
+            typical=None if typical is None else _shares(typical),
         )
     if kind == "boolean" and not members:
-        return BooleanSpec(missing=_missing(missing, _choice), reading=reading, about=about)
+        return BooleanSpec(
+            missing=_missing(missing, _choice),
+            reading=reading,
+            about=about,
+            typical=None if typical is None else number_at("typical", typical),
+        )
     raise InvalidSpecError(
         "",
         "must be a number, an integer, a date or a datetime with lower and upper, a category with "
@@ -74,6 +84,25 @@ def _number(
     return NumberSpec(
         lower=lower, upper=upper, missing=fill, kind=kind, reading=reading, about=about
     )
+
+
+def _spread(column: NumberSpec, typical: object) -> TypicalNumber:
+    if time_kind(column.kind) is not None:
+        raise InvalidSpecError("typical", "is for numbers, categories and booleans")
+    if not isinstance(typical, Mapping) or typical.keys() != {"mean", "std"}:
+        raise InvalidSpecError("typical", "must be a mean and a std")
+    mean, std = _each(
+        lambda: number_at("typical.mean", typical["mean"]),
+        lambda: number_at("typical.std", typical["std"]),
+    )
+    return TypicalNumber(mean, std)
+
+
+def _shares(typical: object) -> TypicalShares:
+    if not isinstance(typical, Mapping):
+        raise InvalidSpecError("typical", "must be shares by value")
+    found = ((str(name), number_at("typical", share)) for name, share in typical.items())
+    return TypicalShares(tuple(found))
 
 
 def _levels(values: object, other: object) -> tuple[tuple[str, ...], str | None]:
@@ -121,6 +150,17 @@ def _more(column: ColumnSpec) -> Iterator[tuple[str, object]]:
     for name in ("label", "unit_of_measure"):
         if (text := getattr(column.about, name)) is not None:
             yield name, text
+    if column.typical is not None:
+        yield "typical", _typical_json(column.typical)
+
+
+def _typical_json(typical: TypicalNumber | TypicalShares | Fraction) -> object:
+    match typical:
+        case TypicalNumber():
+            return {"mean": json_number(typical.mean), "std": json_number(typical.std)}
+        case TypicalShares():
+            return {name: json_number(share) for name, share in typical.shares}
+    return json_number(typical)
 
 
 def _reader(kind: NumberKind) -> Callable[[str, object], Fraction]:

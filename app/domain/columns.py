@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from app.domain.typical import Fault, TypicalNumber, TypicalShares
 from mechanisms.domain import NumberKind
 
 MAX_NAME_LENGTH = 100
@@ -154,6 +155,7 @@ class NumberSpec:
     kind: NumberKind = "number"
     reading: Reading = Reading()
     about: About = About()
+    typical: TypicalNumber | None = None
 
     def __post_init__(self) -> None:
         refuse(self._faults())
@@ -174,6 +176,8 @@ class NumberSpec:
                 yield InvalidSpecError("missing", 'missing must be "reject", "drop" or a number')
             elif self.kind != "number" and fill.denominator > 1:
                 yield InvalidSpecError("missing", "must be whole")
+        if self.typical is not None:
+            yield from _typical(self.typical.faults(self.lower, self.upper))
         yield from self.reading.faults()
         yield from self.about.faults()
 
@@ -187,6 +191,7 @@ class CategorySpec:
     other: str | None = None
     reading: Reading = Reading()
     about: About = About()
+    typical: TypicalShares | None = None
 
     def __post_init__(self) -> None:
         refuse(self._faults())
@@ -206,6 +211,8 @@ class CategorySpec:
             )
         if not {marker.strip() for marker in self.reading.na}.isdisjoint(self.values):
             yield InvalidSpecError("na", "a marker is a declared value too")
+        if self.typical is not None:
+            yield from _typical(self.typical.faults(self.values))
         yield from self.reading.faults()
         yield from self.about.faults()
 
@@ -217,6 +224,8 @@ class BooleanSpec:
     missing: Missing = "reject"
     reading: Reading = Reading()
     about: About = About()
+    typical: Fraction | None = None
+    """Which share is usually true."""
 
     def __post_init__(self) -> None:
         refuse(self._faults())
@@ -224,11 +233,18 @@ class BooleanSpec:
     def _faults(self) -> Iterator[InvalidSpecError]:
         if isinstance(self.missing, Fill) and not isinstance(self.missing.value, bool):
             yield InvalidSpecError("missing", 'missing must be "reject", "drop", true or false')
+        if self.typical is not None and not 0 <= self.typical <= 1:
+            yield InvalidSpecError("typical", "must be a share, between 0 and 1")
         yield from self.reading.faults()
         yield from self.about.faults()
 
 
 ColumnSpec = NumberSpec | CategorySpec | BooleanSpec
+
+
+def _typical(faults: Iterator[Fault]) -> Iterator[InvalidSpecError]:
+    for place, detail in faults:
+        yield InvalidSpecError(".".join(filter(None, ("typical", place))), detail)
 
 
 def is_text(value: str, longest: int) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from mechanisms.contract import InvalidStatisticError, Json, require_column
-from mechanisms.domain import NumberColumn, Schema
+from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.privacy import Adjacency
 
 DEFAULT_ROWS = 1000
@@ -40,16 +40,26 @@ class Assumptions:
     coefficients
         What a target changes with one unit of a number column; without them the features weigh
         equally.
+    shares
+        How often each value of a category column occurs; its shares sum to 1.
+    even
+        Whether whoever assumes wants all else spread evenly, whatever is known to be typical.
     """
 
     rows: int | None = None
     population: tuple[tuple[str, Spread], ...] = ()
     r_squared: float = DEFAULT_R_SQUARED
     coefficients: tuple[tuple[str, float], ...] = ()
+    shares: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    even: bool = False
 
     def spread_of(self, name: str) -> Spread | None:
         """Return how a column is distributed; None where it is spread evenly."""
         return dict(self.population).get(name)
+
+    def shares_of(self, name: str) -> tuple[float, ...] | None:
+        """Return how often each value of a column occurs; None where all are as frequent."""
+        return dict(self.shares).get(name)
 
     def rows_of(self, schema: Schema) -> int:
         """Return how many rows the whole data set has: the public number where there is one."""
@@ -79,12 +89,16 @@ class Assumptions:
 
     def to_json(self, schema: Schema) -> Json:
         """Return the assumptions as JSON-ready fields, defaults filled in."""
-        spreads = {
+        told: dict[str, Json] = {
             name: {"mean": spread.mean, "std": spread.std} for name, spread in self.population
         }
+        for name, shares in self.shares:
+            column = schema.columns[name]
+            assert isinstance(column, CategoryColumn)  # whose shares they are
+            told[name] = {"shares": dict(zip(column.values, shares, strict=True))}
         return {
             "rows": self.rows_of(schema),
-            "population": spreads or "uniform",
+            "population": told or "uniform",
             "r_squared": self.r_squared,
             "coefficients": dict(self.coefficients),
         }

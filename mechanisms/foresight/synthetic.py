@@ -1,6 +1,6 @@
 """Synthetic rows, and draws from them: made of a hash of public facts, never of data.
 
-    x_ij = F_j^-1(u_ij),   F_j uniform over the bounds, or normal and clamped,
+    x_ij = F_j^-1(u_ij),   F_j uniform, or normal and clamped, or by the shares of values,
     target: z = sqrt(R^2) s + sqrt(1 - R^2) e,   s the standardised sum of the features,
 
 where each column's u are (k + 1/2) / n, k = 0 .. n - 1, in an order that SHAKE-256 of the public
@@ -27,7 +27,7 @@ from scipy.special import ndtri
 from mechanisms.contract import Outcome, Plan, T
 from mechanisms.domain import CategoryColumn, Column, Schema
 from mechanisms.exact.arrays import Floats
-from mechanisms.foresight.assumptions import Assumptions, Spread
+from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.geometry.simulation import hashed_uniforms
 from mechanisms.randomness import Randomness
 from mechanisms.sketches import ArrayData
@@ -65,7 +65,7 @@ def synthetic_rows(
     codes = {
         name: related[name]
         if name in related
-        else _codes(column, uniforms[name], assumptions.spread_of(name))
+        else _codes(name, column, uniforms[name], assumptions)
         for name, column in schema.columns.items()
     }
     return SyntheticRows(_Remembering(columns=schema.columns, codes=codes), seed)
@@ -85,9 +85,16 @@ def _seed(schema: Schema, assumptions: Assumptions, relation: Relation | None) -
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).digest()
 
 
-def _codes(column: Column, uniforms: Floats, spread: Spread | None) -> NDArray[np.int32]:
+def _codes(
+    name: str, column: Column, uniforms: Floats, assumptions: Assumptions
+) -> NDArray[np.int32]:
     if isinstance(column, CategoryColumn):
-        return np.floor(uniforms * len(column.values)).astype(np.int32)
+        shares = assumptions.shares_of(name)
+        if shares is None:
+            return np.floor(uniforms * len(column.values)).astype(np.int32)
+        ends = np.cumsum(shares)[:-1]
+        return np.searchsorted(ends, uniforms, side="right").astype(np.int32)
+    spread = assumptions.spread_of(name)
     low, width = float(column.lower), float(column.upper - column.lower)
     if column.boolean:
         share = 0.5 if spread is None else spread.mean
@@ -117,7 +124,7 @@ def _related(
         return {name: column.encode(centre + signal - np.mean(signal) + rest * noise)}
     signal = _standardised(relation.features, uniforms)
     latent = np.sqrt(share) * signal + np.sqrt(1 - share) * noise
-    return {name: _codes(column, _even(latent), spread)}
+    return {name: _codes(name, column, _even(latent), assumptions)}
 
 
 def _even(numbers: Floats) -> Floats:
@@ -143,7 +150,7 @@ def _sum_of_values(
     for name, slope in slopes.items():
         column = schema.columns[name]
         assert not isinstance(column, CategoryColumn)  # assumptions have been checked
-        codes = _codes(column, uniforms[name], assumptions.spread_of(name))
+        codes = _codes(name, column, uniforms[name], assumptions)
         total = total + slope * float(column.step) * codes
     return total
 

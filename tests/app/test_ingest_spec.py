@@ -49,6 +49,49 @@ def test_json_round_trip_keeps_columns_in_order() -> None:
     assert list(columns_json(spec)) == list(columns)
 
 
+CATEGORY: dict[str, object] = {"type": "category", "values": ["u", "v"]}
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        {**NUMBER, "missing": "reject", "typical": {"mean": 0.25, "std": 0.5}},
+        {**CATEGORY, "missing": "reject", "typical": {"v": 3}},
+        {"type": "boolean", "missing": "reject", "typical": 0.125},
+    ],
+)
+def test_what_is_typical_is_kept_and_no_part_of_the_schema(column: dict[str, Any]) -> None:
+    spec = _parse(column)
+    assert columns_json(spec) == {"x": column}
+    plain = {name: value for name, value in column.items() if name != "typical"}
+    assert schema_of(spec, rows=7) == schema_of(_parse(plain), rows=7)
+
+
+@pytest.mark.parametrize(
+    ("column", "place"),
+    [
+        ({**NUMBER, "typical": {"mean": 2, "std": 1}}, "typical.mean"),
+        ({**NUMBER, "typical": {"mean": 0.5, "std": 0}}, "typical.std"),
+        ({**NUMBER, "typical": {"mean": 0.5, "std": 2}}, "typical.std"),
+        ({**NUMBER, "typical": {"mean": "0.5", "std": 1}}, "typical.mean"),
+        ({**NUMBER, "typical": {"mean": 0.5}}, "typical"),
+        ({**NUMBER, "typical": 0.5}, "typical"),
+        ({**CATEGORY, "typical": {"w": 1}}, "typical"),
+        ({**CATEGORY, "typical": {"u": -1, "v": 2}}, "typical"),
+        ({**CATEGORY, "typical": {"u": 0}}, "typical"),
+        ({**CATEGORY, "typical": {}}, "typical"),
+        ({**CATEGORY, "typical": [1, 2]}, "typical"),
+        ({"type": "boolean", "typical": 1.5}, "typical"),
+        ({"type": "date", "lower": "2020-01-01", "upper": "2021-01-01",
+          "typical": {"mean": 1, "std": 1}}, "typical"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_typical_is_refused(column: dict[str, Any], place: str) -> None:
+    with pytest.raises(InvalidSpecError) as refused:
+        _parse(column)
+    assert refused.value.field_name == f"columns.x.{place}"
+
+
 def test_the_mechanisms_schema() -> None:
     columns = {"n": NUMBER, "c": {"type": "category", "values": ["u"]}, "b": {"type": "boolean"}}
     spec = parse_columns(columns, adjacency=Adjacency.REPLACE_ONE, max_rows=None)

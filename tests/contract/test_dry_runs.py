@@ -13,6 +13,7 @@ import pytest
 
 from app.api.answers.dry_runs import DryRunAnswer
 from tests.contract.service import (
+    COLUMNS,
     ROWS,
     ask,
     assert_problem,
@@ -64,6 +65,68 @@ def test_a_dry_run_looks_like_a_release_and_no_row_changes_a_byte_of_it(
     assert run.keys() >= released.keys() - {"review", "purpose"}
     for member in ("statistic", "mechanism", "norm", "epsilon", "guarantee", "grid"):
         assert run[member] == released[member]
+
+
+TYPICAL = {"income": {"mean": 20, "std": 2}, "region": {"north": 3, "south": 1}, "owner": 0.9}
+
+
+@pytest.fixture(scope="module")
+def known(curator: httpx.Client) -> tuple[str, str]:
+    """Return two data sets of the same rows: of one its curator states what is typical."""
+    columns = {name: {**COLUMNS[name], "typical": each} for name, each in TYPICAL.items()}
+    money = {"budget": {"epsilon": "1000"}}
+    plain = upload(curator, **money)
+    stated = upload(curator, **money, columns={**COLUMNS, **columns}, account=plain["account"])
+    assert {name: stated["columns"][name]["typical"] for name in TYPICAL} == TYPICAL
+    return str(plain["id"]), str(stated["id"])
+
+
+def test_synthetic_rows_are_as_a_curator_states_to_be_typical(
+    curator: httpx.Client, known: tuple[str, str]
+) -> None:
+    answer = curator.get(f"/v1/datasets/{known[1]}/dry-runs/rows")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    incomes = [float(row["income"]) for row in rows]
+    assert sum(incomes) / len(incomes) == pytest.approx(20, abs=0.2)
+    assert 14 < min(incomes) < max(incomes) < 26
+    assert [row["region"] for row in rows].count("north") == 30
+    assert [row["owner"] for row in rows].count("true") == 36
+    run = dry_run(curator, known[1], MEAN, epsilon="100").json()
+    assert run["value"]["income"] == pytest.approx(20, abs=1)
+    assert run["assume"]["population"] == {
+        "income": {"mean": 20, "std": 2},
+        "owner": {"mean": 0.9, "std": pytest.approx(0.3)},
+        "region": {"shares": {"north": 0.75, "south": 0.25}},
+    }
+
+
+def test_what_is_asked_for_comes_before_what_is_typical(
+    curator: httpx.Client, known: tuple[str, str]
+) -> None:
+    plain, stated = known
+    for population, mean in (("uniform", 50), ({"income": {"mean": 70, "std": 2}}, 70)):
+        assume = {"population": population}
+        run = dry_run(curator, stated, MEAN, epsilon="100", assume=assume).json()
+        assert run["value"]["income"] == pytest.approx(mean, abs=1)
+    evenly = dry_run(curator, stated, MEAN, assume={"population": "uniform"}).json()
+    assert evenly["assume"]["population"] == "uniform"
+    assert evenly["value"] == dry_run(curator, plain, MEAN).json()["value"]
+
+
+def test_no_law_depends_on_what_is_typical(curator: httpx.Client, known: tuple[str, str]) -> None:
+    for kind in sorted(KINDS):
+        body = {"statistic": KINDS[kind], "epsilon": "0.5"}
+        plans = [
+            {
+                name: member
+                for name, member in curator.post(f"/v1/datasets/{each}/previews", json=body)
+                .json()
+                .items()
+                if name in ("mechanism", "norm", "noise", "guarantee", "grid", "review", "job")
+            }
+            for each in known
+        ]
+        assert plans[0] == plans[1], kind
 
 
 def test_a_dry_run_is_made_of_what_is_assumed(

@@ -77,6 +77,9 @@ ADDED = (
     # releases of rows that nobody gave
     r"/components/schemas/DryRun(Answer|Request)",
     r"/paths//v1/datasets/\{dataset\}/dry-runs(/rows)?",
+    # what is typical of columns
+    r"/components/schemas/TypicalSpec",
+    r"/components/schemas/(Boolean|Category|Number)Spec/properties/typical",
     # releases and questions as programs
     r"/paths//v1/(datasets/\{dataset\}/scripts|releases/\{release\}/script)",
     # what may be asked of a data set that has just been made

@@ -239,7 +239,8 @@ class AssumeAnswer(Answer):
     rows: int
     """How many rows the data set has."""
     population: Literal["uniform"] | dict[str, Any]
-    """How values are distributed: evenly, or with a mean and a standard deviation by column."""
+    """How values are distributed: evenly, or by column with a mean and a standard deviation, or
+    with the shares of a category's values."""
     r_squared: float
     """Which share of a target's variance the features explain."""
     coefficients: dict[str, float]

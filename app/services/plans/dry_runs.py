@@ -24,6 +24,7 @@ from app.services.plans.foretold import kept_json, usefulness_of
 from app.services.plans.plans import PlanService, foretell, make_plan
 from app.services.plans.presentation import shown
 from app.services.plans.questions import Question
+from app.services.plans.typical import with_typical
 from mechanisms.domain import CategoryColumn, Column
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.dry_runs import MOST_ROWS, dry_rows, dry_run
@@ -84,6 +85,7 @@ class DryRunService:
 
 def _dry_run(facts: DatasetFacts, question: Question, assumed: Assumptions) -> dict[str, object]:
     found = foretell(facts, question, assumed)  # first, because it refuses what does not fit
+    assumed = with_typical(assumed, facts.columns)
     run = dry_run(
         question.statistic,
         facts.schema,
@@ -115,7 +117,7 @@ def _dry_run(facts: DatasetFacts, question: Question, assumed: Assumptions) -> d
 
 
 def _file(facts: DatasetFacts) -> bytes:
-    data = dry_rows(facts.schema, Assumptions(), most=FILE_ROWS)
+    data = dry_rows(facts.schema, with_typical(Assumptions(), facts.columns), most=FILE_ROWS)
     names = [name for name in facts.columns.columns if name in data.codes]
     cells = {name: _cells(facts.schema.columns[name], data.codes[name].tolist()) for name in names}
     unit = facts.columns.unit

@@ -26,6 +26,7 @@ from app.services.plans.lanes import (
 )
 from app.services.plans.questions import Question, read_question
 from app.services.plans.sizes import answer_bytes, require_storable
+from app.services.plans.typical import with_typical
 from app.store import ReleaseRecord
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Plan
@@ -290,7 +291,7 @@ def foretell(facts: DatasetFacts, question: Question, assumed: Assumptions) -> F
             question.spent_on_numbers,
             mechanism=question.mechanism,
             norm=question.norm,
-            assumptions=assumed,
+            assumptions=with_typical(assumed, facts.columns),
         )
     except InvalidStatisticError as error:
         raise _refusal(error) from None

@@ -14,6 +14,7 @@ from app.services.plans.answers import noise_json, plan_json
 from app.services.plans.foresights import ForesightService
 from app.services.plans.plans import Offer, PlanService, foretell, make_plan
 from app.services.plans.questions import Question
+from app.services.plans.typical import with_typical
 from mechanisms.contract import Noise
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.foresee import Foresight, foreseeing_ms
@@ -92,7 +93,7 @@ def _preview(
     found = known or foretell(facts, question, wish.assumed)
     return {
         **_weighed(offer, facts, question, wish),
-        "assume": wish.assumed.to_json(facts.schema),
+        "assume": with_typical(wish.assumed, facts.columns).to_json(facts.schema),
         "expected_error": found.expected_error,
         "possible_range": found.possible_range,
         "usefulness": found.usefulness.to_json(),

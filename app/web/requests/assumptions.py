@@ -28,11 +28,12 @@ class AssumeSpec(Request):
     rows: int | None = Field(default=None, ge=1, le=10**12, examples=[1000])
     """How many rows the data set has, under add_remove: 1000, or `max_rows` if that is less,
     unless told otherwise. Under replace_one the public row count is taken."""
-    population: Literal["uniform"] | dict[Name, SpreadSpec] = Field(
-        default="uniform", examples=[{"income": {"mean": 980, "std": 520}}]
+    population: Literal["typical", "uniform"] | dict[Name, SpreadSpec] = Field(
+        default="typical", examples=[{"income": {"mean": 980, "std": 520}}]
     )
-    """How values are distributed. Columns that are not named, and all by `uniform`, are spread
-    evenly: numbers over their bounds, categories over their values."""
+    """How values are distributed. Columns that are not named, and all by `typical`, are as their
+    curator states in the data set's spec. Where nothing is stated, and by `uniform`, they are
+    spread evenly: numbers over their bounds, categories over their values."""
     r_squared: float = Field(default=DEFAULT_R_SQUARED, gt=0, lt=1, examples=[0.3])
     """Which share of the target's variance a regression's features explain."""
     coefficients: dict[Name, Annotated[float, Field(ge=-_MAX_NUMBER, le=_MAX_NUMBER)]] = Field(
@@ -44,7 +45,7 @@ class AssumeSpec(Request):
     @property
     def assumptions(self) -> Assumptions:
         """Return them as the mechanisms know them."""
-        spreads = {} if self.population == "uniform" else self.population
+        spreads = self.population if isinstance(self.population, dict) else {}
         return Assumptions(
             rows=self.rows,
             population=tuple(
@@ -52,4 +53,5 @@ class AssumeSpec(Request):
             ),
             r_squared=self.r_squared,
             coefficients=tuple(self.coefficients.items()),
+            even=self.population == "uniform",
         )

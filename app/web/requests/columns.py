@@ -48,13 +48,30 @@ class _Number(_Column):
     """The sign between groups of three digits, instead of the data set's own `thousands`."""
 
 
-class NumberSpec(_Number):
+class TypicalSpec(Request):
+    """Where values usually lie, from public knowledge: normally distributed within the bounds."""
+
+    mean: float = Field(examples=[980])
+    """Their mean, in the column's units."""
+    std: float = Field(examples=[520])
+    """Their standard deviation, in the column's units."""
+
+
+class _Plain(_Number):
+    """What a column of plain numbers may say besides."""
+
+    typical: TypicalSpec | None = Field(default=None, examples=[{"mean": 980, "std": 520}])
+    """Where values usually lie, from public knowledge and never from the rows. It shapes synthetic
+    rows, of previews and dry runs, and nothing that is released."""
+
+
+class NumberSpec(_Plain):
     """A number with declared bounds; values outside are clamped."""
 
     type: Literal["number"]
 
 
-class IntegerSpec(_Number):
+class IntegerSpec(_Plain):
     """A whole number between whole bounds."""
 
     type: Literal["integer"]
@@ -96,6 +113,11 @@ class CategorySpec(_Column):
     other: str | None = Field(default=None, examples=["other"])
     """The value that stands for every text that is not listed. It is added to the values, if it is
     not among them."""
+    typical: dict[str, Annotated[float, Field(ge=0)]] | None = Field(
+        default=None, examples=[{"INLAND": 0.5, "NEAR BAY": 0.25, "NEAR OCEAN": 0.25}]
+    )
+    """How often each value usually occurs, from public knowledge; of their sum, and never for those
+    not named. It shapes synthetic rows and nothing that is released."""
 
 
 class BooleanSpec(_Column):
@@ -105,6 +127,9 @@ class BooleanSpec(_Column):
     missing: Literal["reject", "drop"] | bool = Field(default="reject", examples=[False])
     """What to do with an empty cell: `reject` the file, `drop` the row (add_remove only), or a
     value to fill in."""
+    typical: float | None = Field(default=None, ge=0, le=1, examples=[0.3])
+    """Which share is usually true, from public knowledge. It shapes synthetic rows and nothing that
+    is released."""
 
 
 ColumnSpec = Annotated[
