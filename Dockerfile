@@ -33,10 +33,9 @@ RUN /opt/release-desk/bin/release-desk demo --once > /dev/null
 
 FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea AS slim
 COPY --from=build /opt/release-desk /opt/release-desk
-RUN install -d -o 10001 -g 10001 -m 0700 /data /anchor \
-    && rm -rf /usr/share/doc /usr/share/locale /usr/share/man /usr/share/python-wheels \
-        /usr/local/lib/python3*/ensurepip /usr/local/lib/python3*/site-packages \
-        /usr/local/bin/pip* /var/cache/* /var/lib/apt/lists/* /var/log/*
+RUN rm -rf /usr/share/doc /usr/share/locale /usr/share/man /usr/share/python-wheels \
+    /usr/local/lib/python3*/ensurepip /usr/local/lib/python3*/site-packages \
+    /usr/local/bin/pip* /var/cache/* /var/lib/apt/lists/* /var/log/*
 
 # From nothing: what was removed above is in no layer of the image.
 FROM scratch
@@ -49,6 +48,7 @@ ENV LANG=C.UTF-8 \
     PYTHONDONTWRITEBYTECODE=1 \
     RELEASE_DESK_DATA_DIR=/data \
     RELEASE_DESK_ANCHOR_DIR=/anchor
+RUN install -d -o 10001 -g 10001 -m 0700 /data /anchor
 USER 10001:10001
 # Two, so that a backup of one put back is noticed by the other.
 VOLUME ["/data", "/anchor"]
