@@ -42,7 +42,12 @@ def test_the_answer_holds_the_public_facts(curator: httpx.Client) -> None:
     assert found["budget"]["epsilon"] == {
         "total": "10", "spent": "0", "reserved": "0", "remaining": "10",
     }  # fmt: skip
-    assert found["policy"] == {"review": "never", "max_epsilon_per_release": None, "allowed": None}
+    assert found["policy"] == {
+        "review": "never",
+        "max_epsilon_per_release": None,
+        "allowed": None,
+        "reviewers": 1,
+    }
     report = found.pop("report")
     assert (report["rows"], report["rows_dropped"], report["warnings"]) == (40, 0, [])
     assert curator.get(f"/v1/datasets/{found['id']}").json() == found

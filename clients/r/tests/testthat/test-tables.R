@@ -83,3 +83,17 @@ test_that("bars are drawn where there are any, and say what they are", {
   expect_identical(plot(both, intervals = "noise", main = "Age", xlim = c(0, 100))$low, 36)
   expect_identical(plot(answered(NULL, noise = law, class = "desk_preview"))$estimate, c(0, 0))
 })
+
+test_that("a job is told of where somebody is looking, and nowhere else", {
+  told <- function(seen) {
+    before <- options(releasedesk.progress = seen)
+    on.exit(options(before))
+    line <- progress_line()
+    paste(capture.output(type = "message", {
+      line(list(id = "rel_1"), 2)
+      line(NULL, 0)
+    }), collapse = "\n")
+  }
+  expect_match(told(TRUE), "rel_1 is running: 0 s, looking again in 2 s")
+  expect_identical(told(FALSE), "")
+})
