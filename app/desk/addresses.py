@@ -13,6 +13,7 @@ from app.desk.pages import (
     home,
     nowhere,
     releases,
+    reviews,
     sign_in,
 )
 from app.desk.public import pages as public
@@ -25,6 +26,7 @@ ROUTERS = (
     archiving.router,
     asking.router,
     releases.router,
+    reviews.router,
     files.router,
     public.router,
     nowhere.router,  # last: it answers for every other address

@@ -82,7 +82,7 @@ async def foresee(
             left=left,
             after=after,
             share=share,
-            expected=_expected(told),
+            expected=expected_of(told),
             alternatives=_alternatives(told),
             curve=_curve(points, question.epsilon),
             points=[(str(epsilon), 100 * error) for epsilon, error in points],
@@ -112,7 +112,8 @@ def _units(amount: str, unit: str) -> int:
     return int(whole + decimals.ljust(places, "0"))
 
 
-def _expected(told: Mapping[str, Any]) -> list[Expected]:
+def expected_of(told: Mapping[str, Any]) -> list[Expected]:
+    """Return each number's expected error beside what is possible, of a preview or a sheet."""
     errors, ranges = told["expected_error"], told["possible_range"]
     if errors is None:
         return []
@@ -151,7 +152,7 @@ def _share_of_range(told: Mapping[str, Any]) -> float | None:
     """Return the largest expected error as a part of its possible range, as the verdict does."""
     shares = [
         each.error / (each.high - each.low)
-        for each in _expected(told)
+        for each in expected_of(told)
         if isinstance(each.error, int | float)
         and isinstance(each.low, int | float)
         and isinstance(each.high, int | float)

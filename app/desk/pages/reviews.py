@@ -1,0 +1,196 @@
+"""Reviews: what waits, the sheet of one request, votes, comments, and the answer of who asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.desk.forms import Faults, Form, act_once, read_form
+from app.desk.rendering import page, path_of
+from app.desk.routes import CuratorVisitor, State, Visitor, router_of
+from app.domain.problems import Problem, invalid_request
+from app.domain.releases import UNDECIDED, ReleaseState
+from app.domain.reviews import Decision
+from app.domain.roles import Role
+from app.services.people.keys import Caller
+from app.services.plans.answers import etag_of, heading_of
+from app.web.requests.bodies import made_of, request_in
+from app.web.requests.schemas import ReleaseRequest
+from app.web.state import AppState
+
+router = router_of("reviews")
+
+_SHOWN = 200
+_STATES: Mapping[str, ReleaseState] = {
+    "awaiting_review": ReleaseState.RESERVED,
+    "changes_requested": ReleaseState.CHANGES_REQUESTED,
+    "rejected": ReleaseState.REJECTED,
+    "withdrawn": ReleaseState.WITHDRAWN,
+    "expired": ReleaseState.EXPIRED,
+}
+_LATEST = 2**62
+
+
+@router.get("/reviews")
+def list_reviews(
+    request: Request,
+    visitor: Visitor,
+    state: State,
+    *,
+    status: str = "awaiting_review",
+    before: Annotated[int, Query(ge=1, le=_LATEST)] = _LATEST,
+) -> Response:
+    """List what waits for a review; an analyst sees their own."""
+    services = state.services
+    chosen = status if status in _STATES else "awaiting_review"
+    found = services.releases.heads(
+        caller=visitor, before=before, limit=_SHOWN, state=_STATES[chosen]
+    )
+    rows = [heading_of(record) for record in found.records]
+    names = {row.dataset: services.datasets.facts(row.dataset).record.name for row in rows}
+    more = f"/desk/reviews?status={chosen}&before={rows[-1].number}" if found.more else None
+    return page(
+        request,
+        "reviews.html",
+        rows=rows,
+        names=names,
+        chosen=chosen,
+        statuses=[(each, each.replace("_", " ")) for each in _STATES],
+        more=more,
+        first="/desk/reviews" if before != _LATEST else None,
+    )
+
+
+@router.get("/reviews/{release}")
+async def show_review(request: Request, visitor: Visitor, state: State, release: str) -> Response:
+    """Show the sheet to a reviewer; to who asked, where their request stands."""
+    return await _shown(request, visitor, state, release)
+
+
+@router.post("/reviews/{release}/decision")
+async def decide(request: Request, visitor: CuratorVisitor, state: State, release: str) -> Response:
+    """Vote; of two who vote at once on the last vote, one is told what the other has done."""
+    form = await read_form(request)
+    try:
+        decision, reason = _decision(form), form.required("reason")
+
+        async def act() -> str:
+            seen = form.text("seen")
+            await state.services.reviews.decide(
+                release,
+                decision,
+                reason,
+                unchanged=lambda found: etag_of(found) == seen,
+                caller=visitor,
+            )
+            return f"{path_of('reviews', release)}?done={decision.value}"
+
+        async with state.clock.answer():
+            return await act_once(request, form, caller=visitor, act=act)
+    except Problem as problem:
+        return await _shown(request, visitor, state, release, form=form, problem=problem)
+
+
+def _decision(form: Form) -> Decision:
+    try:
+        return Decision(form.text("decision"))
+    except ValueError:
+        raise invalid_request("decision", "is not one of the buttons") from None
+
+
+@router.post("/reviews/{release}/comments")
+async def comment(request: Request, visitor: Visitor, state: State, release: str) -> Response:
+    """Say something; who asked gives the turn back with it where changes are wanted."""
+    form = await read_form(request)
+    try:
+        text = form.required("comment")
+
+        async def act() -> str:
+            private = form.text("private") == "yes"
+            await state.services.comments.add(release, text, private=private, caller=visitor)
+            return f"{path_of('reviews', release)}?done=commented"
+
+        return await act_once(request, form, caller=visitor, act=act)
+    except Problem as problem:
+        return await _shown(request, visitor, state, release, form=form, problem=problem)
+
+
+@router.post("/reviews/{release}/revision")
+async def revise(request: Request, visitor: Visitor, state: State, release: str) -> Response:
+    """Put another request in the place of the visitor's own, whose reviewers want changes."""
+    form = await read_form(request)
+    try:
+        asked = await _revised(form, visitor, state)
+
+        async def act() -> str:
+            seen = form.text("seen")
+            await state.services.reviews.revise(
+                release,
+                asked.question,
+                unchanged=lambda found: etag_of(found) == seen,
+                caller=visitor,
+            )
+            return f"{path_of('reviews', release)}?done=revised"
+
+        async with state.clock.answer():
+            return await act_once(request, form, caller=visitor, act=act)
+    except Problem as problem:
+        return await _shown(request, visitor, state, release, form=form, problem=problem)
+
+
+async def _revised(form: Form, visitor: Caller, state: AppState) -> ReleaseRequest:
+    """Return the request that the form makes: the question as JSON, at another epsilon."""
+    try:
+        asked = json.loads(form.required("question"))
+    except (ValueError, RecursionError):
+        raise invalid_request("question", "is not JSON") from None
+    if not isinstance(asked, dict):
+        raise invalid_request("question", "must be an object")
+    if epsilon := form.text("epsilon"):
+        asked["epsilon"] = epsilon
+    body = json.dumps(asked).encode()
+    return await made_of(body, visitor.person, state.services.reading, request_in, ReleaseRequest)
+
+
+async def _shown(
+    request: Request,
+    visitor: Caller,
+    state: AppState,
+    release: str,
+    *,
+    form: Form | None = None,
+    problem: Problem | None = None,
+) -> Response:
+    """Return the page of a review, and beside it what an act on it was refused for."""
+    if problem is not None:
+        request.scope["problem"] = problem.code
+        if problem.code in ("not-found", "forbidden", "unauthorized"):
+            raise problem
+    services = state.services
+    record = await services.releases.get(release, caller=visitor)
+    own = record.principal == visitor.person
+    facts = services.datasets.facts(record.dataset)
+    reviewer = visitor.role.may_act_as(Role.CURATOR)
+    shown: Mapping[str, Any] = {
+        "heading": heading_of(record),
+        "name": facts.record.name,
+        "facts": facts,
+        "own": own,
+        "etag": etag_of(record),
+        "reviewer": reviewer,
+        "needed": facts.policy.reviewers,
+        "undecided": record.state in UNDECIDED,
+        "votes_wanted": record.state is ReleaseState.RESERVED and reviewer and not own,
+        "turn_is_mine": record.state is ReleaseState.CHANGES_REQUESTED and own,
+        "asked": json.dumps(json.loads(record.request), indent=2, ensure_ascii=False),
+        "versions": await services.comments.versions(release, caller=visitor),
+        "comments": await services.comments.list(release, caller=visitor),
+        "form": form or Form(),
+        "faults": Faults(problem),
+    }
+    return page(request, "review.html", status=200 if problem is None else problem.status, **shown)

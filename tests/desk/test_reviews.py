@@ -1,0 +1,132 @@
+"""Reviewing without script: votes, turns, comments, versions, and two who decide at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.contract.service import MEAN, Service, ask, make_key, spent, upload
+from tests.desk.browsing import Browsing, Page, person, signed_in
+
+
+class Asker:
+    """Somebody who asks by a program and by the desk."""
+
+    def __init__(self, program: httpx.Client, browsing: Browsing) -> None:
+        self.program, self.browsing = program, browsing
+
+    def asks(self, dataset: str) -> str:
+        answer = ask(self.program, dataset, MEAN, epsilon="0.5", purpose="Table <2>")
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
+
+@pytest.fixture(scope="module")
+def asker(service: Service, admin: httpx.Client) -> Iterator[Asker]:
+    secret = make_key(admin, "analyst")["secret"]
+    with service.client(secret) as program, signed_in(service, secret) as browsing:
+        yield Asker(program, browsing)
+
+
+@pytest.fixture(scope="module")
+def second(service: Service, admin: httpx.Client) -> Iterator[Browsing]:
+    with person(service, admin, "curator") as browsing:
+        yield browsing
+
+
+@pytest.fixture(scope="module")
+def reviewed(admin: httpx.Client) -> str:
+    return str(upload(admin, policy={"review": "always"})["id"])
+
+
+def sheet_of(browsing: Browsing, release: str) -> Page:
+    return browsing.open(f"/desk/reviews/{release}")
+
+
+def test_what_waits_is_listed_and_approved(
+    curator: Browsing, asker: Asker, reviewed: str, admin: httpx.Client
+) -> None:
+    release = asker.asks(reviewed)
+    before = spent(admin, reviewed)
+    listed = curator.open("/desk/reviews")
+    assert release in listed.links()
+    assert "Table <2>" in listed.text
+    page = sheet_of(curator, release)
+    done = curator.send(page, "Approve", reason="within the protocol")
+    assert "approved" in done.text
+    assert release not in curator.open("/desk/reviews").links()
+    assert float(spent(admin, reviewed)) == float(before) + 0.5
+
+
+def test_who_asked_does_not_decide(curator: Browsing, asker: Asker, reviewed: str) -> None:
+    release = asker.asks(reviewed)
+    page = sheet_of(asker.browsing, release)
+    assert not page.tree.xpath("//button[normalize-space()='Approve']")
+    refused = asker.browsing.client.post(f"/desk/reviews/{release}/decision", data={"x": "y"})
+    assert refused.status_code == 403
+    curator.send(sheet_of(curator, release), "Reject", reason="not <now>")
+    assert "not <now>" in asker.browsing.open(f"/desk/releases/{release}").text
+
+
+def test_a_vote_needs_a_reason(curator: Browsing, asker: Asker, reviewed: str) -> None:
+    release = asker.asks(reviewed)
+    page = curator.send(sheet_of(curator, release), "Approve", status=422, reason=" ")
+    (fault,) = page.tree.xpath("//*[@id='reason-fault']")
+    assert fault.text_content() == "is required"
+
+
+def test_changes_are_requested_and_sent_again(
+    curator: Browsing, asker: Asker, reviewed: str
+) -> None:
+    release = asker.asks(reviewed)
+    curator.send(sheet_of(curator, release), "Request changes", reason="Less, please")
+    page = sheet_of(asker.browsing, release)
+    wrong = asker.browsing.send(page, "Send again", status=422, epsilon="much")
+    assert wrong.tree.xpath("//*[@id='epsilon-fault']")
+    again = asker.browsing.send(wrong, "Send again", epsilon="0.25")
+    assert "waits for its reviewers" in again.text
+    page = sheet_of(curator, release)
+    assert "Version 2" in page.text
+    (row,) = page.tree.xpath("//section[@aria-labelledby='versions']//tbody/tr")
+    assert [each.text_content() for each in row] == ["epsilon", '"0.5"', '"0.25"']
+    curator.send(page, "Reject", reason="enough")
+
+
+def test_comments_are_for_all_or_among_reviewers(
+    curator: Browsing, second: Browsing, asker: Asker, reviewed: str
+) -> None:
+    release = asker.asks(reviewed)
+    curator.send(sheet_of(curator, release), "Comment", comment="for <all>")
+    curator.send(sheet_of(curator, release), "Comment", comment="for us", private="yes")
+    assert "for us" in sheet_of(second, release).text
+    page = sheet_of(asker.browsing, release)
+    assert "for <all>" in page.text
+    assert "for us" not in page.answer.text
+    asker.browsing.send(page, "Comment", comment="thank you")
+    assert "thank you" in sheet_of(curator, release).text
+
+
+def test_of_two_who_decide_at_once_one_is_told(
+    curator: Browsing, second: Browsing, asker: Asker, reviewed: str
+) -> None:
+    release = asker.asks(reviewed)
+    first, other = sheet_of(curator, release), sheet_of(second, release)
+    curator.send(first, "Reject", reason="too dear")
+    told = second.send(other, "Approve", status=412, reason="fine")
+    assert "too dear" in told.alerts()[0]
+    assert "rejected" in told.text
+
+
+def test_two_votes_are_blind_until_both_are_in(
+    curator: Browsing, second: Browsing, asker: Asker, admin: httpx.Client
+) -> None:
+    both = str(upload(admin, policy={"review": "always", "reviewers": 2})["id"])
+    release = asker.asks(both)
+    curator.send(sheet_of(curator, release), "Approve", reason="my own view")
+    page = sheet_of(second, release)
+    assert "my own view" not in page.answer.text
+    assert "awaiting review" in page.text
+    done = second.send(page, "Approve", reason="mine too")
+    assert "awaiting review" not in done.text
