@@ -126,7 +126,8 @@ def test_the_reference_page_is_complete_and_stands_alone(anonymous: httpx.Client
     assert page.headers["content-type"].startswith("text/html")
     policy = page.headers["content-security-policy"]
     assert re.fullmatch(
-        r"default-src 'none'; style-src 'sha256-[\w+/=]+'; frame-ancestors 'none'", policy
+        r"default-src 'none'; img-src 'self'; style-src 'sha256-[\w+/=]+'; frame-ancestors 'none'",
+        policy,
     )
     assert "<script" not in page.text
     assert not re.search(r"""(?:src|href)=["'](?!/|#)""", page.text)
