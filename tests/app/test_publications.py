@@ -69,6 +69,12 @@ def test_what_is_public_is_found_by_all_that_is_asked(ledger: Ledger) -> None:
     assert found(ledger, words=("0_",)) == [], "a letter, and no pattern"
     assert found(ledger, dataset=ledger.dataset, words=("two",)) == [second.release]
     assert found(ledger, dataset="ds_none") == []
+    with ledger.store.reading() as reader:
+        assert reader.publications.datasets() == (ledger.dataset,)
+        assert reader.publications.datasets(limit=0) == ()
+        heads = reader.releases.heads([first.release, "rel_none"])
+    assert [*heads] == [first.release]
+    assert heads[first.release].result is None, "a list needs no numbers"
 
 
 EDITS = {
