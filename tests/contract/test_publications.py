@@ -21,7 +21,16 @@ from app.client.receipts import check_receipt
 from app.services.publishing.exports import EXPORTS
 from app.services.publishing.forms import FORMS
 from app.services.publishing.signposts import FORMS as KINDS
-from tests.contract.service import MEAN, ROWS, Service, ask, assert_problem, make_key, upload
+from tests.contract.service import (
+    MEAN,
+    ROWS,
+    Service,
+    ask,
+    assert_problem,
+    make_key,
+    settled,
+    upload,
+)
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 AWKWARD = "a <b>\"&' {name} % $ # _ ~ ^ \\ ]]> data set"
@@ -383,3 +392,22 @@ def test_the_prompt_publishes_exports_and_withdraws(
     assert json.loads(run("datasets", "export", dataset, "registry"))["deployment"]
     assert run("releases", "unpublish", release, "--note", "a mistake") == "withdrawn"
     assert json.loads(run("releases", "publication", release))["note"] == "a mistake"
+
+
+@pytest.mark.slow
+def test_an_export_ends_before_it_becomes_too_much(
+    curator: httpx.Client, anonymous: httpx.Client
+) -> None:
+    """Anybody may ask for one, so what is read for it is bounded; the newest is in it."""
+    values = [f"{number:04} {'x' * 120}" for number in range(4_000)]
+    columns = {"place": {"type": "category", "values": values}}
+    dataset = upload(curator, "place\n" + f"{values[7]}\n" * 30, columns=columns)["id"]
+    names = []
+    for _ in range(4):
+        asked = ask(curator, dataset, {"kind": "histogram", "columns": ["place"]})
+        names.append(settled(curator, asked).json()["id"])
+        publish(curator, names[-1])
+    told = anonymous.get(f"/public/datasets/{dataset}/datacite.json").json()
+    parts = [each["relatedIdentifier"].rpartition("/")[2] for each in told["relatedIdentifiers"]]
+    assert 1 <= len(parts) < 4
+    assert parts == names[::-1][: len(parts)]

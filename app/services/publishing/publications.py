@@ -30,6 +30,8 @@ __all__ = ["PublicPage", "PublicationRecord", "PublicationService", "Published",
 
 MOST_EXPORTED = 100
 """How many releases the description of a data set holds: the newest."""
+_MOST_BYTES = 2**22
+"""How large they may be together: anybody may ask, and each is read and hashed."""
 _MOST_WORDS = 10
 
 
@@ -171,11 +173,21 @@ class PublicationService:
         return sorted(named, key=lambda each: each[1].casefold())
 
     def of_dataset(self, dataset: str) -> Sequence[Published]:
-        """Return the newest public releases of a data set, numbers and all."""
+        """Return the newest public releases of a data set, numbers and all.
+
+        One at least, if there are any; no more than so many, and so many bytes.
+        """
+        found: list[Published] = []
+        size = 0
         with self._store.reading() as reader:
-            records = reader.publications.list(Wanted(dataset=dataset), limit=MOST_EXPORTED)
-            found = reader.releases.get_all([record.release for record in records])
-        return [self._shown(record, found[record.release]) for record in records]
+            for record in reader.publications.list(Wanted(dataset=dataset), limit=MOST_EXPORTED):
+                release = reader.releases.get(record.release)
+                assert release is not None
+                size += len(release.result or b"")
+                if found and size > _MOST_BYTES:
+                    break
+                found.append(self._shown(record, release))
+        return found
 
     def _shown(self, record: PublicationRecord, release: ReleaseRecord) -> Published:
         facts = self._datasets.facts(release.dataset)
