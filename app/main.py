@@ -43,6 +43,7 @@ def create_app(settings: Settings) -> FastAPI:
             if store.frozen is None:
                 _show_key(services.keys.bootstrap(_bootstrap_secret(settings)))
                 await services.lease.begin()
+                await services.log.begin()
                 services.jobs.start()
             try:
                 state = AppState(
@@ -59,6 +60,7 @@ def create_app(settings: Settings) -> FastAPI:
                     in_background(services.erasing.keep_erasing()),
                     in_background(services.unfinished.keep_clearing()),
                     in_background(services.readable.keep_looking()),
+                    in_background(services.log.keep()),
                 ):
                     yield {"app": state}
             finally:

@@ -306,6 +306,12 @@ class Settings(BaseSettings):
         description="Where people reach the service, such as `https://numbers.example.org`, for "
         "the addresses in citations and feeds. By default, where a request says that it came to.",
     )
+    checkpoint_s: float = Field(
+        default=60.0,
+        gt=0,
+        description="Every so many seconds new entries of the ledger come into its public log, and "
+        "the log's size and root are signed.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="warning",
         description="Least severe line in the log; at `info` there is one line per request.",

@@ -44,6 +44,7 @@ from app.services.releases.receipts import Receipts
 from app.services.releases.releases import ReleaseService
 from app.services.releases.reviews import ReviewService
 from app.services.scripts.scripts import ScriptService
+from app.services.transparency.log import LogService
 from app.settings import Settings
 from app.store import Store, StoreError, new_id
 from app.uploads.intake import Intake, Storing
@@ -89,6 +90,7 @@ class Services:
     journal: JournalService
     keys: KeyService
     lease: Lease
+    log: LogService
     pauses: PauseService
     publications: PublicationService
     previews: PreviewService
@@ -143,6 +145,7 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         journal=JournalService(store, datasets),
         keys=keys,
         lease=Lease(store, worker, lease_ms=int(1000 * settings.worker_lease_s)),
+        log=LogService(store, drawing.receipts.keys, every_s=settings.checkpoint_s),
         pauses=PauseService(store, drawing.jobs),
         publications=PublicationService(store, datasets, releases),
         previews=PreviewService(datasets, plans, drawing.foresights),

@@ -24,6 +24,8 @@ refused; a PostgreSQL database may be open in many processes (``store.shared``):
         r.keys.get(id) / .by_secret_hash(hash) / .list(before=number, limit=) / .count()
         r.pauses.list(after=number, limit=) / .get(what, name)
         r.publications.get(release) / .list(wanted, before=number, limit=)   what is public
+        r.log.size() / .unlogged(ledger) / .hashes(first, until) / .place_of(account, seq)
+        r.log.newest_checkpoint() / .checkpoint_of(size) / .checkpoint_covering(leaf)
         r.verify()                                    -> Verification of this snapshot
 
 *Writing*: hand the writer a function of the unit of work. It runs in the writer
@@ -58,6 +60,7 @@ effects. A full queue refuses with the problem ``busy``::
     u.sessions.begin(record) / .see(token, at_s=) / .end(token)   of browsers; no entry
     u.forms.claim(person, form, at_s=) / .done(..., location=) / .forget(...)   sent once
     u.publications.publish(release=, dataset=, ...) / .withdraw(release, principal=, note=)
+    u.log.append(parts) / .add_checkpoint(size, root, note)    of the public log
     u.accounts.system_entry(kind, principal=, fingerprint=, note=)   -> Entry on account 0
 
 All amounts are integers of the account's unit: 1e-9 epsilon, or 1e-12 rho in zCDP. ``u``
@@ -118,6 +121,7 @@ from app.store.ledger.records import (
 )
 from app.store.ledger.release_queries import ReleasePage
 from app.store.ledger.signing import RECEIPT_KEY, KeySource, ReceiptKey, SigningKey, base64url
+from app.store.merkle_log.tree import LogTree
 from app.store.reconciliation import Findings, Reconciliation, reconciling
 from app.store.store import Store, inspecting
 from app.store.unit_of_work import Reader, UnitOfWork
@@ -144,6 +148,7 @@ __all__ = [
     "KeySource",
     "LedgerIdentity",
     "LineageRecord",
+    "LogTree",
     "Portion",
     "ProgramKey",
     "Reader",

@@ -29,6 +29,7 @@ from app.store.ledger.reviewing.votes import Votes, VotesWriter
 from app.store.ledger.reviews import Reviews, ReviewsWriter
 from app.store.ledger.uploads import Uploads, UploadsWriter
 from app.store.ledger.workers import WorkersWriter
+from app.store.merkle_log.parts import Log, LogWriter
 from app.store.publishing.publications import Publications, PublicationsWriter
 from app.store.seals import seal
 from app.store.verification.verify import Verification, verify
@@ -45,6 +46,7 @@ class Reader:
         "entries",
         "journal",
         "keys",
+        "log",
         "notices",
         "pauses",
         "publications",
@@ -63,6 +65,7 @@ class Reader:
         self.entries = Entries(connection)
         self.journal = Journal(connection)
         self.keys = Keys(connection)
+        self.log = Log(connection)
         self.pauses = Pauses(connection)
         self.publications = Publications(connection)
         self.releases = Releases(connection)
@@ -90,6 +93,7 @@ class UnitOfWork:
         "entries",
         "forms",
         "keys",
+        "log",
         "notices",
         "pauses",
         "publications",
@@ -109,6 +113,7 @@ class UnitOfWork:
         self.accounts = AccountsWriter(connection, self.entries)
         self.datasets = DatasetsWriter(connection, self.accounts)
         self.keys = KeysWriter(connection, self.accounts)
+        self.log = LogWriter(connection, self.entries)
         self.pauses = PausesWriter(connection, self.accounts)
         self.publications = PublicationsWriter(connection, self.accounts)
         self.releases = ReleasesWriter(connection, self.accounts)

@@ -141,3 +141,18 @@ def leaf(number: int, of: str) -> str:
     """Return the statement that stores a leaf of a release, or of one that is not there."""
     found = f"coalesce((SELECT number FROM release WHERE id = '{of}'), 99)"
     return f"$REPLACE INTO leaf (number, release, hash) VALUES ({number}, {found}, '{'b' * 64}')"
+
+
+LAST_PART = "(SELECT max(number) FROM log_part)"
+LEAVES = "(SELECT max(leaves_after) FROM log_part)"
+LOGGED = "(SELECT max(last_seq) FROM log_part WHERE account = '$main')"
+
+
+def log_part(**changes: object) -> str:
+    """Return the part that continues the log and the main account, with some columns changed."""
+    values: dict[str, object] = {
+        "number": f"{LAST_PART} + 1", "account": "'$main'", "after_seq": LOGGED, "last_seq": LAST,
+        "leaves_before": LEAVES, "leaves_after": f"{LEAVES} + 1", "seed": f"'{'b' * 64}'",
+        "hashes": "(SELECT hashes FROM log_part WHERE number = 1)",
+    }  # fmt: skip
+    return insert("log_part", {**values, **changes}, verb="$REPLACE")

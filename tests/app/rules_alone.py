@@ -17,6 +17,7 @@ from app.domain.roles import Role
 from app.store.database.engines import migrating_engine
 from app.store.database.rules import RULES, create_rules, drop_rules
 from tests.app.ledgers import ANALYST, CURATOR, Place, opened, talked_about
+from tests.app.logs import log_of
 
 _FORGED = (
     # An account whose last entry is of an epoch that has not begun.
@@ -97,6 +98,7 @@ def _filled(place: Place) -> dict[str, str]:
         store.write(lambda u: u.keys.revoke(names["revoked_key"], principal=CURATOR))
         names |= {name: account() for name in ("other", "third", "later")}
         grant(50, "2999-01-01T00:00:00Z")
+        log_of(ledger).extend()
         names["released"] = ledger.release("first", 10).id
         names["debited"] = ledger.debit("second", 20).id
         names["reserved"] = reserve("third", 30, main, ledger.dataset)

@@ -41,6 +41,7 @@ from tests.app.ledgers import (
     talked_about,
     unguarded,
 )
+from tests.app.logs import log_of
 
 SEED = 20_261_121
 NOT_THE_LEDGER = {
@@ -166,6 +167,10 @@ def everything(ledger: Ledger) -> None:
         )  # fmt: skip
     write(lambda u: u.keys.note_use(key.id, at="2026-11-21T12:00Z"))
     write(lambda u: u.keys.revoke(key.id, principal="person_ada"))
+    log = log_of(ledger)
+    log.extend()
+    done(ledger, "in a second part of the log")
+    log.extend()
 
 
 @pytest.fixture(scope="module")

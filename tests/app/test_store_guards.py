@@ -350,6 +350,12 @@ PINNED = [
     "cap_no_delete",
     "cap_no_replace",
     "cap_same_slice",
+    "log_part_no_update",
+    "log_part_no_delete",
+    "log_part_continues",
+    "log_checkpoint_no_update",
+    "log_checkpoint_no_delete",
+    "log_checkpoint_grows",
 ]
 
 

@@ -72,7 +72,8 @@ def send(
 ) -> httpx.Response:
     """Send a sound request; ``rows`` are those of an upload, ``answer`` is sent back as it is."""
     method, path = call
-    operation = (ROUTES[call].operation or {}) if call in ROUTES else {}
+    stated = ROUTES.get(("GET", path) if method == "HEAD" else call)
+    operation = (stated.operation or {}) if stated else {}
     content = operation.get("requestBody", {}).get("content", {})
     headers = {"Idempotency-Key": str(uuid4()), "Content-Type": "application/json"}
     for each in operation.get("parameters", ()):
@@ -85,4 +86,9 @@ def send(
     for each in content.values():
         sent_back = each["schema"]["$ref"].endswith("/ReceiptRequest")
         body = answer if sent_back else json.dumps(example(each["schema"])).encode()
-    return client.request(method, path.format(**ids), content=body, headers=headers)
+    asked = {
+        each["name"]: example(each["schema"])
+        for each in operation.get("parameters", ())
+        if each["in"] == "query" and each["required"]
+    }
+    return client.request(method, path.format(**ids), params=asked, content=body, headers=headers)

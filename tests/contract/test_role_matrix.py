@@ -55,6 +55,10 @@ CONTRACT: Mapping[Call, Role | None] = {
     ("GET", "/metrics"): Role.ADMIN,
     ("GET", "/v1/catalog"): None,
     ("GET", "/v1/ledger/public-keys"): None,
+    ("GET", "/v1/log/checkpoint"): None,
+    ("GET", "/v1/log/proof/inclusion"): None,
+    ("GET", "/v1/log/proof/consistency"): None,
+    ("GET", "/v1/log/key"): None,
     ("GET", "/livez"): None,
     ("GET", "/readyz"): None,
 }

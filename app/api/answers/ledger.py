@@ -63,9 +63,10 @@ class VerificationAnswer(Answer):
     ok: bool
     """Whether no fault was found."""
     entries: int
-    """How many entries there are, those aside that seal results."""
+    """How many entries there are, those aside that seal results or keep checkpoints."""
     head: str
-    """SHA-256 over the sorted last hashes of all accounts, entries that seal results aside."""
+    """SHA-256 over the sorted last hashes of all accounts, entries that seal results or keep
+    checkpoints aside."""
     anchor: str | None
     """How the ledger stands to its anchor; null where they were not compared."""
     faults: list[str]

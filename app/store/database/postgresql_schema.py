@@ -100,6 +100,12 @@ _CONDITIONS: Mapping[str, str] = {
     ),
     "ck_dataset_rows": "((rows IS NULL) OR (rows >= 0))",
     "ck_leaf_hash": "(length(hash) = 64)",
+    "ck_log_part_hashes": (
+        "((length(seed) = 64) AND (length(hashes) = (32 * (leaves_after - leaves_before)))"
+        " AND (leaves_after > leaves_before)"
+        " AND ((leaves_after - leaves_before) <= (last_seq - after_seq))"
+        " AND ((number > 1) OR (leaves_before = 0)))"
+    ),
     "ck_lineage_sha256": "(length(sha256) = 64)",
     "ck_release_state": (
         "(state = ANY (ARRAY['reserved'::text, 'debited'::text, 'released'::text, 'void'::text,"
@@ -127,7 +133,8 @@ _CONDITIONS: Mapping[str, str] = {
     "ix_release_reserved": "(state = 'reserved'::text)",
     "ix_entry_unreserve": "(kind = 'unreserve'::text)",
     "ix_entry_acts": (
-        "(kind <> ALL (ARRAY['debit'::text, 'reserve'::text, 'unreserve'::text, 'result'::text]))"
+        "(kind <> ALL (ARRAY['debit'::text, 'reserve'::text, 'unreserve'::text, 'result'::text,"
+        " 'checkpoint'::text]))"
     ),
     "ix_release_debited": "(state = 'debited'::text)",
 }

@@ -21,6 +21,8 @@ _USUAL = "SELECT, INSERT, UPDATE"
 _OTHERS: Mapping[str, str] = {
     "entry": "SELECT, INSERT",
     "leaf": "SELECT, INSERT",
+    "log_part": "SELECT, INSERT",
+    "log_checkpoint": "SELECT, INSERT",
     "upload": "SELECT, INSERT, UPDATE, DELETE",
     "rate": "SELECT, INSERT, UPDATE, DELETE",
     "worker": "SELECT, INSERT, UPDATE, DELETE",

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, text
 
+from app.store.database.log_rules import LOG_RULES
 from app.store.database.review_rules import REVIEW_RULES
 from app.store.database.rule import Rule
 
@@ -328,6 +329,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("cap_same_slice", "cap", "UPDATE", _SAME_SLICE, "cap: slices stay with their persons"),
     *REVIEW_RULES,
+    *LOG_RULES,
 )
 """Every rule, in the order in which the triggers are created."""
 

@@ -33,6 +33,7 @@ from app.store.database.beside import (
     upload,
     worker,
 )
+from app.store.database.log_tables import log_checkpoint, log_part
 from app.store.database.metadata import Int, Text, metadata
 from app.store.database.publishing import publication
 from app.store.database.review_tables import (
@@ -51,11 +52,11 @@ from app.store.database.rules import create_rules
 __all__ = [
     "ACTS", "account", "allowance", "api_key", "cap", "comment", "dataset", "dataset_edit",
     "delivery", "desk_form", "desk_session", "entry", "expiring", "job", "key_use", "leaf",
-    "ledger", "lineage", "metadata", "notice", "notice_read", "pause", "publication", "rate",
+    "ledger", "lineage", "log_checkpoint", "log_part", "metadata", "notice", "notice_read", "pause", "publication", "rate",
     "release", "review", "revision", "sight", "turn", "upload", "vote", "worker",
 ]  # fmt: skip
 
-ACTS = "kind NOT IN ('debit', 'reserve', 'unreserve', 'result')"
+ACTS = "kind NOT IN ('debit', 'reserve', 'unreserve', 'result', 'checkpoint')"
 """Of an entry: it is none of those that make up nearly the whole ledger."""
 
 ledger = Table(
@@ -229,6 +230,8 @@ dataset = Table(
 # The digests of a data set's rows are a file; this says which bytes it holds.
 lineage = Table(
     "lineage",
+    "log_checkpoint",
+    "log_part",
     metadata,
     Column("dataset", Text, nullable=False),
     Column("sha256", Text, nullable=False),
@@ -335,7 +338,8 @@ Index(
     sqlite_where=entry.c.kind == "unreserve",
     postgresql_where=entry.c.kind == "unreserve",
 )
-# Everything but charges and results, which are nearly all there is: few enough for each start.
+# Everything but charges, results and checkpoints, which are nearly all there is: few enough for
+# each start.
 Index(
     "ix_entry_acts",
     entry.c.account,

@@ -14,13 +14,14 @@ A block that does not pass is looked at row by row, which finds and words the fa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from itertools import accumulate, islice, repeat
 from typing import Any, NamedTuple
 
 from app.domain.ledger import MAX_TOTAL, chain_start, hash_of_columns
+from app.domain.log_leaves import HIDDEN_START, LEAF_START
 from app.domain.merkle import result_leaves
 from app.domain.releases import plan_digest, request_fingerprint, result_digests
 
@@ -103,6 +104,11 @@ _GROWS = {
 }  # fmt: skip
 """What the amount is added to, for kinds that do no more."""
 _BALANCE = ("total_after", "spent_after", "reserved_after")
+_HIDDEN = (
+    "account", "seq", "principal", "idem", "fingerprint", "note", *_BALANCE, "prev", "key", "role",
+)  # fmt: skip
+_SHOWN = ("account", "seq", "epoch", "kind", "release", "amount", "at", "hash")
+"""What the leaves of the public log are made of, in this order."""
 
 _SHORT = 128
 # Latin-1 has a character for every byte, so lengths can be part of a text.
@@ -121,9 +127,27 @@ def entry_hashes(columns: Sequence[Column], ledger: str) -> tuple[str, ...]:
     hashed = dict(zip(ENTRY_COLUMNS, block.chained, strict=False))
     if not roles[None]:
         hashed |= {"key": block.key, "role": block.role}
+    start = chain_start(ledger, second_form=not roles[None])
+    return tuple([each.hex() for each in _digests(start, hashed)])
+
+
+def leaf_hashes(columns: Sequence[Column], ledger: str, seed: str) -> tuple[bytes, ...]:
+    """Return the hashes of a block of entries' leaves, of a part of the log with this seed."""
+    block, count = EntryRow(*columns), len(columns[0])
+    hidden = {"seed": (seed,) * count}
+    hidden |= {name: getattr(block, name) for name in _HIDDEN}
+    digests = tuple([each.hex() for each in _digests(HIDDEN_START, hidden)])
+    shown = {"ledger": (ledger,) * count}
+    shown |= {name: getattr(block, name) for name in _SHOWN}
+    return _digests(LEAF_START, shown | {"hidden": digests})
+
+
+def _digests(start: str, columns: Mapping[str, Column]) -> tuple[bytes, ...]:
+    """Return the SHA-256 of each row of some columns, behind what the bytes of all begin with."""
     parts: list[Iterable[str]] = []
-    same = chain_start(ledger, second_form=not roles[None]).encode().decode("latin-1")
-    for name, column in hashed.items():
+    count = len(next(iter(columns.values())))
+    same = start.encode().decode("latin-1")
+    for name, column in columns.items():
         text, varying = _part_of(column, is_integer=name in _INTEGERS)
         same += text
         if varying is not None:
@@ -131,7 +155,7 @@ def entry_hashes(columns: Sequence[Column], ledger: str) -> tuple[str, ...]:
             same = ""
     parts.append(repeat(same, count))
     contents = map("".join, zip(*parts, strict=True))
-    return tuple([sha256(content.encode("latin-1")).hexdigest() for content in contents])
+    return tuple([sha256(content.encode("latin-1")).digest() for content in contents])
 
 
 def _part_of(column: Column, *, is_integer: bool) -> tuple[str, Sequence[str] | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, count
 from typing import Any
 
 from sqlalchemy import Connection
@@ -12,16 +12,19 @@ from sqlalchemy import Connection
 from app.store.verification.blocks import Row
 
 PAGE = 1000
+_WALKS = count()
 _NAMED = re.compile(r":(\w+)")
 
 
-def rows(connection: Connection, query: str, values: Mapping[str, Any]) -> Iterator[Row]:
+def rows(
+    connection: Connection, query: str, values: Mapping[str, Any], *, page: int = PAGE
+) -> Iterator[Row]:
     """Yield the rows of a query one by one."""
-    return chain.from_iterable(blocks(connection, query, values))
+    return chain.from_iterable(blocks(connection, query, values, page=page))
 
 
 def blocks(
-    connection: Connection, query: str, values: Mapping[str, Any]
+    connection: Connection, query: str, values: Mapping[str, Any], *, page: int = PAGE
 ) -> Iterator[Sequence[Row]]:
     """Yield the driver's own tuples, a page in memory at a time, of one transaction's snapshot."""
     if not connection.in_transaction():
@@ -32,11 +35,11 @@ def blocks(
         cursor = driver.cursor()
     else:
         # A named one stays on the server, which then sends no more than is asked for.
-        cursor = driver.cursor("walk")
+        cursor = driver.cursor(f"walk_{next(_WALKS)}")
         query = _NAMED.sub(r"%(\1)s", query)
     try:
         cursor.execute(query, values)
-        while page := cursor.fetchmany(PAGE):
-            yield page
+        while block := cursor.fetchmany(page):
+            yield block
     finally:
         cursor.close()

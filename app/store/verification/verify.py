@@ -41,8 +41,10 @@ from app.store.database.engines import reading_engine
 from app.store.database.schema_check import reference_faults, schema_faults
 from app.store.errors import UnsupportedDatabaseError
 from app.store.ledger.records import AccountRecord
+from app.store.merkle_log.parts import CHECKPOINT
 from app.store.seals import RESULT, has_sealed
 from app.store.verification.leaves import cut_seals
+from app.store.verification.log import Checkpoints, cut_log
 from app.store.verification.ranges import cut_entries, cut_releases
 from app.store.verification.system_account import Register, receipt_keys
 
@@ -56,7 +58,7 @@ _entry = tables.entry.c
 _ACTS = select(func.count()).where(_entry.account == SYSTEM_ACCOUNT, text(tables.ACTS))
 _LAST_ACT = (
     select(_entry.hash)
-    .where(_entry.account == SYSTEM_ACCOUNT, _entry.kind != RESULT)
+    .where(_entry.account == SYSTEM_ACCOUNT, _entry.kind.not_in([RESULT, CHECKPOINT]))
     .order_by(_entry.seq.desc())
     .limit(1)
 )
@@ -67,7 +69,8 @@ _UNREADABLE = "the database file cannot be read through"
 class Verification:
     """What a walk over every chain, sum and result found.
 
-    ``entries`` counts all but those that seal results, and ``head`` is the SHA-256 over
+    ``entries`` counts all but those that seal results or keep checkpoints, and ``head`` is the
+    SHA-256 over
     the sorted account heads, the system account's as of its last entry but those: when
     a result was stored must not be seen before the answer is. ``faults`` names up
     to 20 places where the ledger does not hold, by account and sequence number;
@@ -230,12 +233,14 @@ def _tasks(
 ) -> list[Task]:
     """Cut the walk; what takes longest in one piece comes first."""
     tasks: list[Task] = [_Soundness(), _Records(), _Schema()]
+    tasks.append(Checkpoints(ledger=ledger, epoch=epoch, keys=keys))
     sizes = [(account.id, account.seq) for account in accounts]
     tasks += cut_entries(sizes, ledger=ledger, epoch=epoch, length=_PIECE)
     sealed = has_sealed(connection)
     tasks += cut_releases(connection, ledger=ledger, keys=keys, length=_PIECE, sealed=sealed)
     system = next((account.seq for account in accounts if account.id == SYSTEM_ACCOUNT), 0)
     tasks += cut_seals(system, length=_PIECE)
+    tasks += cut_log(connection, ledger=ledger, length=_PIECE)
     return tasks
 
 

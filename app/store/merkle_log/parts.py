@@ -1,0 +1,199 @@
+"""Parts of the log: which entries are in it, in which order, and the hashes of their leaves."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, insert, select, text
+
+from app.domain.ledger import SYSTEM_ACCOUNT
+from app.domain.log_leaves import leaf_hash
+from app.domain.merkle import HASH_BYTES
+from app.store.database import tables
+from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion
+from app.store.seals import RESULT
+
+CHECKPOINT = "checkpoint"
+"""The kind of the system account's entry that keeps a signed root: its fingerprint, and in the note
+how many leaves there are. So nothing can be taken off the log's end again."""
+
+MOST_OF_PART = 1024
+"""How many leaves a part has at most."""
+_MOST_PARTS = 64
+
+_part, _entry, _checkpoint = tables.log_part.c, tables.entry.c, tables.log_checkpoint.c
+_MOVED = text(
+    "SELECT id, logged FROM (SELECT a.id, a.seq,"
+    " coalesce((SELECT max(p.last_seq) FROM log_part AS p WHERE p.account = a.id), 0) AS logged"
+    " FROM account AS a) AS at WHERE seq > logged ORDER BY id"
+)
+_NEXT = (
+    select(tables.entry)
+    .where(_entry.account == bindparam("of"), _entry.seq > bindparam("after"))
+    .order_by(_entry.seq)
+    .limit(MOST_OF_PART)
+)
+# Nearly all that the system account holds are seals and checkpoints: an index leads past them.
+_NEXT_OF_SYSTEM = _NEXT.where(text(tables.ACTS))
+_END = select(_part.number, _part.leaves_after).order_by(_part.number.desc()).limit(1)
+_HASHES = text(
+    "SELECT leaves_before, hashes FROM log_part WHERE leaves_before < :until AND leaves_before >="
+    " (SELECT max(leaves_before) FROM log_part WHERE leaves_before <= :first)"
+    " ORDER BY leaves_before"
+)
+_OF_ENTRY = (
+    select(tables.log_part)
+    .where(_part.account == bindparam("of"), _part.last_seq >= bindparam("at"))
+    .order_by(_part.last_seq)
+    .limit(1)
+)
+_LEFT_OUT = text(
+    f"SELECT count(*) FROM entry WHERE account = :of AND kind IN ('{RESULT}', '{CHECKPOINT}')"  # noqa: S608 - a constant
+    " AND seq > :after AND seq < :at"
+)
+_NEWEST = select(_checkpoint.note).order_by(_checkpoint.size.desc()).limit(1)
+_LARGEST = select(func.max(_checkpoint.size))
+_COVERING = (
+    select(_checkpoint.note)
+    .where(_checkpoint.size > bindparam("leaf"))
+    .order_by(_checkpoint.size)
+    .limit(1)
+)
+_OF_SIZE = select(_checkpoint.note).where(_checkpoint.size == bindparam("of"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPart:
+    """Entries of one account that are to come into the log next, after its entry ``after``."""
+
+    account: str
+    after: int
+    last_seq: int
+    seed: str
+    hashes: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafPlace:
+    """Where an entry is in the log: the leaf's index, from 0, and the seed of its part."""
+
+    index: int
+    seed: str
+
+
+class Log:
+    """The log as it is stored."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def size(self) -> int:
+        """Return how many leaves there are."""
+        return self._end()[1]
+
+    def _end(self) -> tuple[int, int]:
+        """Return the last part's number, and how many leaves there are."""
+        row = self._connection.execute(_END).one_or_none()
+        if row is None:
+            return 0, 0
+        return row.number, row.leaves_after
+
+    def unlogged(self, ledger: str) -> tuple[Sequence[NewPart], bool]:
+        """Return what is to come into the log next, and whether there is more."""
+        found = []
+        for account, logged in self._connection.execute(_MOVED).all():
+            part = self._next(account, logged, ledger)
+            if part is not None:
+                found.append(part)
+            if len(found) == _MOST_PARTS:
+                return found, True
+        return found, any(len(part.hashes) == MOST_OF_PART * HASH_BYTES for part in found)
+
+    def _next(self, account: str, logged: int, ledger: str) -> NewPart | None:
+        query = _NEXT_OF_SYSTEM if account == SYSTEM_ACCOUNT else _NEXT
+        rows = self._connection.execute(query, {"of": account, "after": logged}).all()
+        if not rows:
+            return None
+        seed = secrets.token_hex(32)
+        return NewPart(
+            account=account,
+            after=logged,
+            last_seq=rows[-1].seq,
+            seed=seed,
+            hashes=b"".join([leaf_hash(row, ledger=ledger, seed=seed) for row in rows]),
+        )
+
+    def hashes(self, first: int, until: int) -> list[bytes]:
+        """Return the hashes of the leaves from one index up to, and without, another."""
+        rows = self._connection.execute(_HASHES, {"first": first, "until": until}).all()
+        start = first - rows[0].leaves_before
+        content = b"".join([row.hashes for row in rows])
+        places = range(start * HASH_BYTES, (start + until - first) * HASH_BYTES, HASH_BYTES)
+        return [content[place : place + HASH_BYTES] for place in places]
+
+    def place_of(self, account: str, seq: int) -> LeafPlace | None:
+        """Return where an entry that is no seal is in the log, or None while it is not."""
+        part = self._connection.execute(_OF_ENTRY, {"of": account, "at": seq}).one_or_none()
+        if part is None:
+            return None
+        left_out = 0
+        if account == SYSTEM_ACCOUNT:
+            between = {"of": account, "after": part.after_seq, "at": seq}
+            left_out = self._connection.execute(_LEFT_OUT, between).scalar_one()
+        index = part.leaves_before + seq - part.after_seq - 1 - left_out
+        return LeafPlace(index=index, seed=part.seed)
+
+    def newest_checkpoint(self) -> str | None:
+        """Return the note of the largest signed size."""
+        return self._connection.execute(_NEWEST).scalar_one_or_none()
+
+    def checkpoint_covering(self, leaf: int) -> str | None:
+        """Return the note of the first checkpoint that a leaf is in; it stays the same one."""
+        return self._connection.execute(_COVERING, {"leaf": leaf}).scalar_one_or_none()
+
+    def checkpoint_of(self, size: int) -> str | None:
+        """Return the note of a size that has been signed."""
+        return self._connection.execute(_OF_SIZE, {"of": size}).scalar_one_or_none()
+
+
+class LogWriter(Log):
+    """Appends to the log; the system account's chain keeps what is signed of it."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, connection: Connection, entries: EntriesWriter) -> None:
+        super().__init__(connection)
+        self._entries = entries
+
+    def append(self, parts: Sequence[NewPart]) -> None:
+        """Append those parts that still continue their accounts: another process may be faster."""
+        logged = {row.id: row.logged for row in self._connection.execute(_MOVED)}
+        number, before = self._end()
+        for part in parts:
+            if logged.get(part.account) != part.after:
+                continue
+            number += 1
+            row: dict[str, Any] = {
+                "number": number,
+                "account": part.account,
+                "after_seq": part.after,
+                "last_seq": part.last_seq,
+                "leaves_before": before,
+                "leaves_after": before + len(part.hashes) // HASH_BYTES,
+                "seed": part.seed,
+                "hashes": part.hashes,
+            }
+            self._connection.execute(insert(tables.log_part), row)
+            before = row["leaves_after"]
+
+    def add_checkpoint(self, size: int, root: bytes, note: str) -> None:
+        """Keep a signed checkpoint, unless there is one of this size or a larger one."""
+        if size > (self._connection.execute(_LARGEST).scalar_one() or 0):
+            occasion = Occasion(principal=SYSTEM, fingerprint=root.hex(), note=str(size))
+            self._entries.append_system(CHECKPOINT, occasion)
+            self._connection.execute(insert(tables.log_checkpoint), {"size": size, "note": note})
