@@ -230,8 +230,6 @@ dataset = Table(
 # The digests of a data set's rows are a file; this says which bytes it holds.
 lineage = Table(
     "lineage",
-    "log_checkpoint",
-    "log_part",
     metadata,
     Column("dataset", Text, nullable=False),
     Column("sha256", Text, nullable=False),
