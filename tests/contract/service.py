@@ -46,8 +46,13 @@ class Service:
 
 @contextmanager
 def running(data_dir: Path, **settings: Any) -> Iterator[Service]:
-    """Serve a data directory until the block ends; at once, unless a test is about time."""
-    chosen = {"response_slot_ms": 0, "rate_limit_per_minute": 0, **settings}
+    """Serve a data directory until the block ends; at once, unless a test is about time.
+
+    Nothing but what a test asks for is written meanwhile.
+    """
+    chosen = {
+        "response_slot_ms": 0, "rate_limit_per_minute": 0, "checkpoint_s": 86_400, **settings,
+    }  # fmt: skip
     app = create_app(Settings(data_dir=data_dir, bootstrap_key=ADMIN_KEY, **chosen))
     config = uvicorn.Config(
         app,

@@ -78,6 +78,7 @@ class LogService:
         self._store = store
         self._every_s = every_s
         self._tree = LogTree()
+        self._behind = False
         self.origin = origin_of(store.identity.id, store.identity.epoch)
         """The log's name: the first line of its checkpoints."""
         self.keys = tuple(
@@ -90,14 +91,15 @@ class LogService:
 
     async def begin(self) -> None:
         """Bring what there is into the log and sign it; of an old ledger, the beginning of it."""
-        await self._step()
+        self._behind = await self._step()
 
     async def keep(self) -> None:
         """Bring new entries into the log and sign, while somebody serves."""
         while True:
-            # step by step, so that a stopping server waits for no more than one
-            if not await self._step():
+            if not self._behind:
                 await anyio.sleep(self._every_s)
+            # step by step, so that a stopping server waits for no more than one
+            self._behind = await self._step()
 
     async def _step(self) -> bool:
         """Bring some entries into the log, sign once these are all; return whether they are not."""
