@@ -28,7 +28,9 @@ from tests.app.ledgers import Place, Raw, file_of, opened, place_on, raw, unguar
 from tests.app.test_store_edits import check, everything
 
 LEDGER = sorted(
-    set(metadata.tables) - {"worker", "job", "turn", "key_use", "upload", "rate", "allowance"}
+    set(metadata.tables)
+    - {"worker", "job", "turn", "key_use", "upload", "rate", "allowance"}
+    - {"desk_form", "desk_session"}
 )
 """The tables that are the ledger: not who draws what next, what is on its way in, or how often."""
 
