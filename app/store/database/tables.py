@@ -52,7 +52,8 @@ from app.store.database.rules import create_rules
 __all__ = [
     "ACTS", "account", "allowance", "api_key", "cap", "comment", "dataset", "dataset_edit",
     "delivery", "desk_form", "desk_session", "entry", "expiring", "job", "key_use", "leaf",
-    "ledger", "lineage", "log_checkpoint", "log_part", "metadata", "notice", "notice_read", "pause", "publication", "rate",
+    "ledger", "lineage", "log_checkpoint", "log_part", "metadata", "notice", "notice_read",
+    "pause", "publication", "rate",
     "release", "review", "revision", "sight", "turn", "upload", "vote", "worker",
 ]  # fmt: skip
 
