@@ -114,7 +114,7 @@ REFUSED_BY_SQLITE = [
 REFUSED_BY_POSTGRES = [
     "TRUNCATE entry, account, release, dataset CASCADE",
     "TRUNCATE ledger CASCADE",
-    "TRUNCATE release, job, publication",
+    "TRUNCATE release CASCADE",
     (
         "INSERT INTO entry SELECT * FROM entry WHERE seq = 2"
         " ON CONFLICT ON CONSTRAINT pk_entry DO UPDATE SET amount = 0"
@@ -350,6 +350,19 @@ PINNED = [
     "cap_no_delete",
     "cap_no_replace",
     "cap_same_slice",
+    "review_no_delete",
+    "revision_no_update",
+    "revision_no_delete",
+    "vote_no_update",
+    "vote_no_delete",
+    "review_comment_no_update",
+    "review_comment_no_delete",
+    "notice_no_update",
+    "notice_no_delete",
+    "sight_no_update",
+    "sight_no_delete",
+    "dataset_edit_no_update",
+    "dataset_edit_no_delete",
     "log_part_no_update",
     "log_part_no_delete",
     "log_part_continues",

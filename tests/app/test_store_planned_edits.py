@@ -30,9 +30,10 @@ from tests.app.test_store_edits import check, everything
 LEDGER = sorted(
     set(metadata.tables)
     - {"worker", "job", "turn", "key_use", "upload", "rate", "allowance"}
-    - {"desk_form", "desk_session"}
+    - {"desk_form", "desk_session", "notice", "notice_read", "delivery"}
 )
-"""The tables that are the ledger: not who draws what next, what is on its way in, or how often."""
+"""The tables that are the ledger: not who draws what next, what is on its way in, how often, or who
+is told of it."""
 
 
 @dataclass

@@ -51,6 +51,9 @@ ADDED = (
     r"/components/schemas/Publication\w*",
     r"/paths//v1/releases/\{release\}/publication.*",
     r"/paths//v1/datasets/\{dataset\}/exports/.*",
+    # the public log
+    r"/components/schemas/(Consistency|Inclusion|LogKeys?)Answer",
+    r"/paths//v1/log/.*",
     # a target in zCDP is fixed when its account is opened
     r"/paths//v1/datasets/\{dataset\}/grants/post/responses/409",
     # filters and groups
