@@ -11,6 +11,7 @@ from __future__ import annotations
 import getpass
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -63,14 +64,15 @@ class Project:
         self._wait_until_healthy(name)
 
     def down(self) -> dict[str, int]:
-        """Stop what runs, the last first, each within its grace; return how each ended."""
+        """Stop what runs, the last first; return how each ended."""
         codes = {}
         for name in reversed(list(self.running)):
             process = self.running.pop(name)
-            process.terminate()
-            grace = self.file["services"][name]["stop_grace_period"]
+            service = self.file["services"][name]
+            # What the image ``postgres`` is stopped by, so that it waits for no client.
+            process.send_signal(signal.SIGTERM if "build" in service else signal.SIGINT)
             try:
-                codes[name] = process.wait(int(grace.removesuffix("s")))
+                codes[name] = process.wait(self.longest_s)
             except subprocess.TimeoutExpired:
                 process.kill()
                 codes[name] = process.wait()

@@ -126,10 +126,12 @@ def project() -> Iterator[Project]:
     # Not below pytest's own directory, which PostgreSQL's user may not enter.
     home = Path(tempfile.mkdtemp(prefix="release-desk-compose-"))
     home.chmod(0o755)
-    found = Project(home)
-    yield found
-    found.down()
-    shutil.rmtree(home)
+    try:
+        found = Project(home)
+        yield found
+        found.down()
+    finally:
+        shutil.rmtree(home)
 
 
 @pytest.mark.slow
