@@ -3,9 +3,11 @@
     x_ij = F_j^-1(u_ij),   F_j uniform, or normal and clamped, or by the shares of values,
     target: z = sqrt(R^2) s + sqrt(1 - R^2) e,   s the standardised sum of the features,
 
-where each column's u are (k + 1/2) / n, k = 0 .. n - 1, in an order that SHAKE-256 of the public
-facts gives. The same question makes the same rows and the same draws, so what is told of them
-tells nothing more however often it is asked.
+where SHAKE-256 of the public facts gives the u. In a numbered sample they are independent, so that
+samples differ as those of people do: distances between neighbouring values, and so quantiles, are
+right on average. In the sample without a number, which is shown, each column's u are (k + 1/2) / n,
+k = 0 .. n - 1, in an order of its own. The same question makes the same rows and the same draws, so
+what is told of them tells nothing more however often it is asked.
 
 **Privacy.** A draw from a stream that anybody can compute again hides nothing. So this module is
 the only place that makes such a stream, and :func:`drawn` takes rows that were made here, as a
@@ -16,9 +18,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +32,11 @@ from mechanisms.exact.arrays import Floats
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.geometry.simulation import hashed_uniforms
 from mechanisms.randomness import Randomness
-from mechanisms.sketches import ArrayData
+from mechanisms.sketches import ArrayData, Ordered, distinct, exact_gram
 
 _STREAM_BYTES = 4096
+
+E = TypeVar("E", bound="np.generic[Any]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,23 +56,31 @@ class SyntheticRows:
 
 
 def synthetic_rows(
-    schema: Schema, assumptions: Assumptions, count: int, relation: Relation | None
+    schema: Schema,
+    assumptions: Assumptions,
+    count: int,
+    relation: Relation | None,
+    *,
+    sample: int | None = None,
 ) -> SyntheticRows:
-    """Return so many rows of the assumed population."""
+    """Return so many rows of the assumed population: a sample, or spread evenly without one."""
     seed = _seed(schema, assumptions, relation)
-    uniforms = {
-        name: _even(hashed_uniforms(seed + name.encode(), count)) for name in schema.columns
-    }
-    related: Mapping[str, NDArray[np.int32]] = {}
-    if relation is not None:
-        related = _related(relation, schema, assumptions, uniforms)
-    codes = {
-        name: related[name]
-        if name in related
-        else _codes(name, column, uniforms[name], assumptions)
-        for name, column in schema.columns.items()
-    }
-    return SyntheticRows(_Remembering(columns=schema.columns, codes=codes), seed)
+    if sample is not None:
+        seed += b"sample%d" % sample
+
+    def uniforms_of(name: str) -> Floats:
+        found = hashed_uniforms(seed + name.encode(), count)
+        return found if sample is not None else _even(found)
+
+    uniforms = _Made(schema.columns, uniforms_of)
+
+    def codes_of(name: str) -> NDArray[np.int32]:
+        if relation is not None and name == relation.target:
+            return _related(relation, schema, assumptions, uniforms)
+        return _codes(name, schema.columns[name], uniforms[name], assumptions)
+
+    codes = _Made(schema.columns, codes_of)
+    return SyntheticRows(_Remembering(columns=schema.columns, codes=codes, count=count), seed)
 
 
 def drawn(plan: Plan, rows: SyntheticRows, turn: int) -> Outcome:
@@ -110,8 +122,11 @@ def _related(
     schema: Schema,
     assumptions: Assumptions,
     uniforms: Mapping[str, Floats],
-) -> dict[str, NDArray[np.int32]]:
-    """Return the target's codes: as the features, and noise beside them, make it."""
+) -> NDArray[np.int32]:
+    """Return the target's codes: as the features, and noise beside them, make it.
+
+    Where it is spread in a way of its own, its values are those of its own u, put in that order.
+    """
     name = relation.target
     column, spread = schema.columns[name], assumptions.spread_of(name)
     noise = ndtri(uniforms[name])
@@ -121,17 +136,22 @@ def _related(
         signal = _sum_of_values(slopes, schema, assumptions, uniforms)
         rest = float(np.std(signal)) * np.sqrt((1 - share) / share)
         centre = float(column.midpoint) if spread is None else spread.mean
-        return {name: column.encode(centre + signal - np.mean(signal) + rest * noise)}
+        return column.encode(centre + signal - np.mean(signal) + rest * noise)
     signal = _standardised(relation.features, uniforms)
     latent = np.sqrt(share) * signal + np.sqrt(1 - share) * noise
-    return {name: _codes(name, column, _even(latent), assumptions)}
+    return _codes(name, column, _in_order(np.sort(uniforms[name]), latent), assumptions)
 
 
 def _even(numbers: Floats) -> Floats:
     """Return numbers that are spread evenly over (0, 1), in the order of these."""
-    places = np.empty(len(numbers))
-    places[np.argsort(numbers, kind="stable")] = np.arange(len(numbers)) + 0.5
-    return places / len(numbers)
+    return _in_order((np.arange(len(numbers)) + 0.5) / len(numbers), numbers)
+
+
+def _in_order(ascending: Floats, numbers: Floats) -> Floats:
+    """Return ascending numbers in the order of others."""
+    placed = np.empty(len(numbers))
+    placed[np.argsort(numbers, kind="stable")] = ascending
+    return placed
 
 
 def _standardised(features: Sequence[str], uniforms: Mapping[str, Floats]) -> Floats:
@@ -155,11 +175,57 @@ def _sum_of_values(
     return total
 
 
+@dataclass(frozen=True, slots=True)
+class _Made(Mapping[str, NDArray[E]]):
+    """Columns, each made when it is first read: a question reads few of all that there are."""
+
+    names: Mapping[str, object]
+    make: Callable[[str], NDArray[E]]
+    made: dict[str, NDArray[E]] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> NDArray[E]:
+        if name not in self.made:
+            self.made[name] = self.make(name)
+        return self.made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
 @dataclass(frozen=True)
 class _Remembering(ArrayData):
     """Rows that are drawn from many times: what is made of them is kept."""
 
+    count: int
     made: dict[Hashable, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Make no column before it is read: all have as many rows."""
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows there are."""
+        return self.count
+
+    def gram(self, columns: Sequence[str]) -> list[list[int]]:
+        """Return the exact Gram matrix of (1, codes of the named number columns)."""
+        codes = [self.codes[name] for name in columns]
+        return self.remembered(
+            ("gram", *columns), lambda: exact_gram(codes, self.count).tolist(), len
+        )
+
+    def ordered(self, column: str) -> Ordered:
+        """Return a number column's distinct codes, ascending, and their counts."""
+        return self.remembered(("ordered", column), lambda: distinct(self.codes[column]), len)
+
+    def category_counts(self, column: str) -> NDArray[np.int64]:
+        """Return how often each declared value of a category column occurs."""
+        facts = self.columns[column]
+        assert isinstance(facts, CategoryColumn)  # the statistic has been checked
+        return np.bincount(self.codes[column], minlength=len(facts.values)).astype(np.int64)
 
     def remembered(self, key: Hashable, make: Callable[[], T], _size: Callable[[T], int], /) -> T:
         """Return what was made under this key, or make it."""
