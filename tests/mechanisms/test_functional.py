@@ -465,7 +465,7 @@ def test_the_interval_covers_the_answer_without_noise(
 ) -> None:
     """About 95%, where the data outweigh the noise; and no wider than it need be."""
     made, values = schema(adjacency, 3000), sample(3000)
-    statistic, draws = question(intercept=intercept), 80
+    statistic, draws = question(intercept=intercept), 50
     plan = plan_of(statistic, made, "2", norm)
     exact, data = least_squares(values, statistic), data_of(made, values)
     randomness = seeded_randomness(23)

@@ -295,7 +295,7 @@ def test_the_audit_passes_ours_and_flags_a_rate_six_times_too_large(
         draws = [
             [
                 joint_points(grid, levels=levels, rate=rate, randomness=randomness)
-                for _ in range(800)
+                for _ in range(600)
             ]
             for grid in (grid_of(codes, 0, 12 if adjacency is REPLACE else 10) for codes in pair)
         ]

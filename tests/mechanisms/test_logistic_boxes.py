@@ -377,6 +377,7 @@ def test_the_gradient_moves_by_at_most_delta(name: NormName, adjacency: Adjacenc
         norm=lambda change: Fraction(
             float(norm_of(name, np.array(change, dtype=float).reshape(-1, 2)).max())
         ),
+        trials=150,
     )
     assert replay.largest <= 1 + 1e-9
     if name == "linf" or adjacency is ADD:
