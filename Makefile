@@ -44,9 +44,9 @@ serve: $(READY) ## Serve ./data on HOST:PORT
 PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(or $(JOBS),$(CORES)) --dist loadfile --no-loadscope-reorder
 CORES = $(shell getconf _NPROCESSORS_ONLN)
 
-# Many of these wait for a server or a clock: one process more than there are cores keeps all busy.
+# Many of these wait for a server or a clock: two processes more than there are cores keep all busy.
 # The plugin of generated requests is for slow tests, and takes seconds to load.
-test: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+test: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 test: $(READY) ## Run the tests of every change, on every core, in minutes (JOBS=1: on one)
 	$(PYTEST) -p no:schemathesis -m 'not slow and not long' $(ARGS)
 
