@@ -95,8 +95,7 @@ def test_import_contracts_hold() -> None:
 )
 def test_imports_only(folder: str, allowed: tuple[str, ...]) -> None:
     strangers = {
-        str(path.relative_to(ROOT)): outside(imports(path), allowed)
-        for path in sources(folder)
+        str(path.relative_to(ROOT)): outside(imports(path), allowed) for path in sources(folder)
     }
     assert {path: names for path, names in strangers.items() if names} == {}
 

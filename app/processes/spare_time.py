@@ -46,7 +46,7 @@ class Starvation:
     def __init__(self) -> None:
         self._looked = time.monotonic_ns()
         self._wanted = 0
-        self._had = _others_had()
+        self._had = others_had()
 
     def found(self) -> bool:
         """Return whether that is so; to be asked again and again.
@@ -56,27 +56,30 @@ class Starvation:
         """
         now = time.monotonic_ns()
         passed, self._looked = now - self._looked, now
-        if _others_want_a_processor():
+        if others_in("R"):
             self._wanted += passed
         if self._wanted < _WINDOW_NS:
             return False
-        had = _others_had()
+        had = others_had()
         starving = (had - self._had) * _STARVING < self._wanted
         self._wanted, self._had = 0, had
         return starving
 
 
-def _others_had() -> int:
+def others_had() -> int:
     """Return the processor time of this process without this thread's, in ns."""
     return time.process_time_ns() - time.thread_time_ns()
 
 
-def _others_want_a_processor() -> bool:
-    """Return whether any other thread of this process has a processor or waits for one."""
+def others_in(states: str) -> bool:
+    """Return whether any other thread of this process is in one of the system's states.
+
+    R has a processor or waits for one, D waits for a disk.
+    """
     own = str(threading.get_native_id())
     for task in _TASKS.iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
-            if task.name != own and _state(task) == "R":
+            if task.name != own and _state(task) in states:
                 return True
     return False
 

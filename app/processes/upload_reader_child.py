@@ -4,7 +4,8 @@ An uploaded file is hostile until it has been read: a few bytes can declare
 gigabytes, a decoder that gives up may end its process or print cells. So every
 file is read in a process of its own (:mod:`app.processes.forking`), with a bounded
 address space and processor time, that may run in spare time, can write to nothing
-but its channel and is the first to go when the machine runs out of memory.
+but its channel and is the first to go when the machine runs out of memory. One whose
+threads all wait for each other ends (:mod:`app.processes.standstill`).
 :mod:`app.processes.upload_reading` is the other end.
 
 *Channel.* The reader gets one :class:`ReadingTask` as JSON. It sends blocks, digests,
@@ -24,6 +25,7 @@ from app.domain.problems import Problem
 from app.domain.upload_reports import UploadReport
 from app.processes.channel import Message, problem_json, send
 from app.processes.child import confine
+from app.processes.standstill import Standstill
 from app.uploads.ingest import ingest
 from app.uploads.limits import Limits
 from app.uploads.read_cells import Codes
@@ -42,9 +44,12 @@ def _read(file: int, channel: Connection) -> None:
     task = ReadingTask.from_json(channel.recv_bytes())
     limits = task.upload_limits()
     try:
+        standstill = Standstill(limits.standstill_s)
+        standstill.watch()
         _confine(limits)
         for message, body in _messages(file, task, limits):
-            send(channel, message, body)
+            with standstill.excused():  # the other end may take its time
+                send(channel, message, body)
     except BrokenPipeError:
         raise
     except Problem as problem:

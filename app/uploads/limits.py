@@ -32,6 +32,8 @@ class Limits:
         Processor time of that process, in seconds.
     silence_s
         How long it may take for its next block of rows, in seconds.
+    standstill_s
+        How long none of its threads may have or want a processor or wait for a disk, in seconds.
     """
 
     max_upload_bytes: int = 1 << 32
@@ -44,6 +46,7 @@ class Limits:
     upload_memory_bytes: int = 1 << 31
     upload_cpu_s: int = 1_800
     silence_s: float = 300.0
+    standstill_s: float = 10.0
 
 
 RATIO_FREE_BYTES = 1 << 26

@@ -284,9 +284,8 @@ def test_a_parquet_file_that_needs_too_much_memory_ends_its_reader_only() -> Non
         )
     )
     assert len(bomb) < 200_000
-    # A thread of the Parquet reader that gets no memory may leave the others waiting: then it is
-    # the silence that ends it.
-    assert troubles(bomb, upload_memory_bytes=1 << 29, silence_s=20) == [
+    # A thread of the Parquet reader that gets no memory may leave the others waiting.
+    assert troubles(bomb, upload_memory_bytes=1 << 29, standstill_s=1) == [
         (None, None, "the file cannot be read within the limits of memory and time, or is damaged")
     ]
 

@@ -230,6 +230,14 @@ def test_a_sound_message_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [block["x"].tolist() for block in _told(monkeypatch, _block(1, 2), END)] == [[1, 2]]
 
 
+def test_a_reader_that_waits_for_who_listens_goes_on() -> None:
+    limits = Limits(chunk_bytes=1 << 16, standstill_s=0.5)
+    blocks = read_upload(io.BytesIO(b"x\n" + b"1\n" * 3_000_000), NUMBER, limits=limits)
+    next(blocks)
+    time.sleep(1.5)
+    assert sum(block["x"].size for block in blocks) > 2_000_000
+
+
 def test_two_readers_of_a_file_do_not_move_each_other(tmp_path: Path) -> None:
     content = b"x\n" + b"1\n" * 500_000
     (tmp_path / "f").write_bytes(content)

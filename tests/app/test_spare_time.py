@@ -102,8 +102,8 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
     monkeypatch.setattr(time, "monotonic_ns", lambda: found.now)
-    monkeypatch.setattr(spare_time, "_others_had", lambda: found.had)
-    monkeypatch.setattr(spare_time, "_others_want_a_processor", lambda: found.wanting)
+    monkeypatch.setattr(spare_time, "others_had", lambda: found.had)
+    monkeypatch.setattr(spare_time, "others_in", lambda _: found.wanting)
     return found
 
 
@@ -134,13 +134,13 @@ def test_a_thread_that_works_is_told_from_one_that_sleeps() -> None:
             pass
 
     thread = threading.Thread(target=work)
-    own = spare_time._others_had()
+    own = spare_time.others_had()
     thread.start()
-    seen = [spare_time._others_want_a_processor() for _ in range(20) if not time.sleep(0.01)]
+    seen = [spare_time.others_in("R") for _ in range(20) if not time.sleep(0.01)]
     assert not all(seen), "nobody of ours works"
     woken.set()
-    wait(lambda: spare_time._others_had() - own > 10_000_000)
-    assert spare_time._others_want_a_processor()
+    wait(lambda: spare_time.others_had() - own > 10_000_000)
+    assert spare_time.others_in("R")
     working = False
     thread.join()
 
