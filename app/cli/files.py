@@ -54,13 +54,17 @@ def datasets_draft(*, file: Path) -> None:
     No row is read. Bounds, values and the budget stay empty: they are public, and what the rows
     hold is not.
     """
-    from app.cli.drafts import drafted  # noqa: PLC0415 - it loads what reads files
+    from app.uploads.drafts import drafted, header_of  # noqa: PLC0415 - it loads what reads files
+    from app.uploads.trouble import UnreadableError  # noqa: PLC0415
 
-    with readable(file) as known:
-        spec, notes = drafted(known, name=file.name.partition(".")[0])
-    for note in notes:
+    try:
+        with readable(file) as known, known.open("rb") as stream:
+            draft = drafted(header_of(stream), name=file.name.partition(".")[0])
+    except UnreadableError as error:
+        raise click.ClickException(str(error)) from None
+    for note in draft.notes:
         click.echo(note, err=True)
-    click.echo(json.dumps(spec, indent=2, ensure_ascii=False))
+    click.echo(json.dumps(draft.spec, indent=2, ensure_ascii=False))
 
 
 @click.command("check")

@@ -15,12 +15,14 @@ from app.desk.pages import (
     releases,
     reviews,
     sign_in,
+    uploading,
 )
 from app.desk.public import pages as public
 
 ROUTERS = (
     sign_in.router,
     home.router,
+    uploading.router,  # before any data set's own page
     datasets.router,
     budgets.router,
     archiving.router,

@@ -40,6 +40,10 @@ class Form:
         """Return a field's first value without the white space around it, or an empty text."""
         return next((value.strip() for known, value in self.pairs if known == name), "")
 
+    def raw(self, name: str) -> str:
+        """Return a field's first value as it is: a choice may be white space."""
+        return next((value for known, value in self.pairs if known == name), "")
+
     def texts(self, name: str) -> list[str]:
         """Return every value of a field, such as of check boxes."""
         return [value for known, value in self.pairs if known == name]

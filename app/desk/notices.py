@@ -16,6 +16,7 @@ NOTICES: Mapping[str, str] = {
     "published": "The release is public now.",
     "uncapped": "The cap is lifted.",
     "unpublished": "The release is withdrawn from the public. Its address says so.",
+    "uploaded": "The data set is there. Its rows are stored, and the file is not kept.",
     "withdrawn": "The request is withdrawn. What was set aside for it is free again.",
 }
 """The words for each value of ``?done=``; anything else says nothing."""

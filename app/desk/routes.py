@@ -34,7 +34,12 @@ SIGN_IN = "/desk/sign-in"
 
 
 class Page(APIRoute):
-    """A route whose refusals are pages. It is no part of the contract of programs."""
+    """A route whose refusals are pages. It is no part of the contract of programs.
+
+    How long one takes stays out of the log: it may depend on rows, or on noise drawn.
+    """
+
+    untimed = True
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         options["include_in_schema"] = False

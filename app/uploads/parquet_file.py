@@ -23,7 +23,7 @@ from app.uploads.trouble import UNREADABLE, Trouble, Troubles, UnreadableError, 
 
 MAGIC = b"PAR1"
 WRONG_TYPE = "has a type in the file that does not fit the declared one"
-_MAX_FOOTER_BYTES = 1 << 26
+MAX_FOOTER_BYTES = 1 << 26
 _MICROSECONDS = 1_000_000
 _BATCH_ROWS = 1 << 16
 _BATCH_CELLS = 1 << 21
@@ -107,7 +107,7 @@ def _check_ends(file: BinaryIO, limits: Limits) -> None:
     file.seek(size - 8)
     tail = file.read(8)
     footer = int.from_bytes(tail[:4], "little")
-    if tail[4:] != MAGIC or footer > min(size - 12, _MAX_FOOTER_BYTES):
+    if tail[4:] != MAGIC or footer > min(size - 12, MAX_FOOTER_BYTES):
         raise UnreadableError(UNREADABLE)
 
 

@@ -66,6 +66,16 @@ def test_a_draft_is_made_of_the_header_alone(tmp_path: Path, packed: bool) -> No
     assert "left out" in done.stderr
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_names_may_be_in_quotes(tmp_path: Path, delimiter: str) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text(delimiter.join(['"age"', '"score, in all; of\n""ten"""', "born"]) + "\n1\n")
+    spec = _drafted(file)
+    # a name with a line's end in it is none
+    assert [*spec["columns"]] == ["age", "born"]
+    assert spec.get("delimiter", ",") == delimiter
+
+
 def test_rows_change_nothing_in_a_draft(tmp_path: Path) -> None:
     drafts = set()
     for rows in ("", "1,2\n", f"{CELL},\n" * 100):

@@ -65,9 +65,15 @@ class Browsing:
         return Page(answer)
 
     def send(
-        self, page: Page, button: str, *, status: int = 200, **filled: str | list[str]
+        self,
+        page: Page,
+        button: str,
+        *,
+        status: int = 200,
+        file: tuple[str, bytes] | None = None,
+        **filled: str | list[str],
     ) -> Page:
-        """Fill in the fields of the form with this button, and press it."""
+        """Fill in the fields of the form with this button, choose a file, and press it."""
         form = page.form(button)
         fields: dict[str, Any] = {}
         for name, value in form.form_values():
@@ -78,10 +84,12 @@ class Browsing:
         unknown = {name for name in filled if name not in form.fields}
         assert not unknown, f"the form has no {unknown}"
         fields |= filled
-        sent = {"params": fields} if form.method == "GET" else {"data": fields}
+        sent: dict[str, Any] = {"params": fields} if form.method == "GET" else {"data": fields}
+        if form.get("enctype") == "multipart/form-data":
+            sent["files"] = {"file": file or ("", b"")}
         answer = self.client.request(
             form.method,
-            form.action or str(page.answer.url),
+            pressed.get("formaction") or form.action or str(page.answer.url),
             headers={"Sec-Fetch-Site": "same-origin"},
             **sent,
         )

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from app.desk.charts import budget
 from app.desk.lists import address, number_in
 from app.desk.rendering import page, path_of
+from app.desk.reports import REPORTS
 from app.desk.routes import State, Visitor, router_of
 from app.domain.datasets import columns_json, derived_json
 from app.domain.roles import Role
@@ -60,6 +61,7 @@ def show_dataset(request: Request, visitor: Visitor, state: State, dataset: str)
         hidden_columns=len(columns) - len(shown),
         now=now,
         bar=budget.bar(now),
+        report=REPORTS.take(visitor.person, dataset),
         mine=mine,
         cap=None if mine.cap is None else mine.cap.amount,
         **_releases(request, state, facts, caller=visitor),

@@ -49,3 +49,92 @@ if (question) {
 for (const waiting of document.querySelectorAll("[data-poll]")) {
   setTimeout(() => location.reload(), 1000 * Number(waiting.dataset.poll));
 }
+
+// A new data set: the table is drafted from the header alone, and an upload shows how far it is.
+const FIRST = 1 << 20;
+
+// The first line of a CSV file, packed or not; null where a header is told otherwise.
+async function headerOf(file) {
+  const magic = new Uint8Array(await file.slice(0, 4).arrayBuffer());
+  if (String.fromCharCode(...magic) === "PAR1") return null;
+  const packed = magic[0] === 0x1f && magic[1] === 0x8b;
+  const bytes = packed
+    ? file.stream().pipeThrough(new DecompressionStream("gzip"))
+    : file.slice(0, FIRST).stream();
+  const reader = bytes.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  let quoted = false;
+  for (let at = 0; at < FIRST; ) {
+    const { value, done } = await reader.read();
+    if (done) return text;
+    text += value;
+    for (; at < text.length; at++) {
+      if (text[at] === '"') quoted = !quoted;
+      if (text[at] === "\n" && !quoted) {
+        reader.cancel();
+        return text.slice(0, at + 1);
+      }
+    }
+  }
+  return null;
+}
+
+// Show the page that a form was answered with, and keep the file that is chosen.
+function show(answer, form) {
+  const next = new DOMParser().parseFromString(answer.responseText, "text/html");
+  const main = next.querySelector("main");
+  if (!main) return location.assign(answer.responseURL || location.href);
+  const chosen = form.querySelector("input[type=file]");
+  const empty = main.querySelector("form[data-upload] input[type=file]");
+  document.querySelector("main").replaceWith(main);
+  if (empty && chosen) empty.replaceWith(chosen);
+  document.title = next.title;
+  const stays = answer.responseURL.endsWith("/draft") || answer.responseURL.endsWith("/check");
+  if (!stays) history.replaceState(null, "", answer.responseURL);
+  (main.querySelector("[role=alert]") || main).focus();
+}
+
+async function send(form, button) {
+  const chosen = form.querySelector("input[type=file]").files[0];
+  const filled = new FormData(form);
+  if (button.dataset.sends === "fields") filled.delete("file");
+  if (button.dataset.sends === "header" && chosen) {
+    const header = await headerOf(chosen).catch(() => null);
+    if (header !== null) filled.set("file", new Blob([header]), chosen.name);
+  }
+  const progress = form.querySelector("progress");
+  const words = form.querySelector("[role=status]:not(.notice)");
+  const request = new XMLHttpRequest();
+  request.open("POST", button.formAction);
+  request.onload = () => show(request, form);
+  request.onerror = () => {
+    delete form.dataset.sent;
+    progress.hidden = true;
+    words.textContent = "The service cannot be reached. Nothing is lost here: try again.";
+  };
+  if (button.dataset.sends === "file") {
+    progress.hidden = false;
+    words.textContent = "The file is sent.";
+    request.upload.onprogress = (event) => {
+      if (event.lengthComputable) progress.value = event.loaded / event.total;
+    };
+    request.upload.onload = () => {
+      progress.removeAttribute("value");
+      words.textContent = "The file is read.";
+    };
+  }
+  request.send(filled);
+}
+
+document.addEventListener("submit", (event) => {
+  if (event.defaultPrevented || !event.target.matches("form[data-upload]")) return;
+  event.preventDefault();
+  send(event.target, event.submitter || event.target.querySelector("[data-sends=file]"));
+});
+
+document.addEventListener("change", (event) => {
+  const form = event.target.closest("form[data-upload]");
+  if (form && event.target.type === "file" && event.target.files.length) {
+    form.requestSubmit(form.querySelector("[data-sends=header]"));
+  }
+});

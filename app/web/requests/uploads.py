@@ -8,7 +8,7 @@ belong to the ledger's volume.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,8 @@ _FILE: Final = "file"
 _SPEC: Final = "spec"
 _FLUSH_BYTES = 2**20
 # boundaries, part headers and the like, beyond the two parts
-_FRAMING_BYTES = 2**14
+_FRAMING_BYTES = 2**22
+_MOST_PARTS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +69,29 @@ class UploadGate:
             self._free += 1
 
 
-class _Parts:
-    """Receives the parser's events and sorts bytes to the part they belong to."""
+@dataclass(frozen=True, slots=True)
+class SentForm:
+    """A form that a browser has sent with a file; ``file`` is empty where none was chosen."""
 
-    def __init__(self, limits: UploadLimits) -> None:
+    file: BinaryIO
+    file_name: str
+    pairs: Sequence[tuple[str, str]]
+
+
+class _Parts:
+    """Receives the parser's events and sorts bytes to the part they belong to.
+
+    With ``known`` each of these parts comes once and no other does; else any, any number of times.
+    """
+
+    def __init__(self, limits: UploadLimits, known: Collection[str] | None) -> None:
         self.limits = limits
-        self.spec = bytearray()
+        self.known = known
+        self.texts: list[tuple[str, bytearray]] = []
+        self.text_bytes = 0
         self.pending = bytearray()
         self.file_bytes = 0
+        self.file_name = ""
         self.seen: list[str] = []
         self.ended = False
         self._header = [bytearray(), bytearray()]
@@ -93,7 +109,7 @@ class _Parts:
         }
 
     def _begin(self) -> None:
-        self._name = ""
+        self._name, self._file_name = "", ""
         self._header = [bytearray(), bytearray()]
 
     def _header_name(self, data: bytes, start: int, end: int) -> None:
@@ -107,25 +123,33 @@ class _Parts:
         if bytes(name).lower() == b"content-disposition":
             _, options = parse_options_header(bytes(value))
             self._name = options.get(b"name", b"").decode("utf-8", "replace")
+            self._file_name = options.get(b"filename", b"").decode("utf-8", "replace")
         self._header = [bytearray(), bytearray()]
 
     def _headers_finished(self) -> None:
-        if self._name not in (_FILE, _SPEC):
+        if self.known is not None and self._name not in self.known:
             raise invalid_request("body", "takes a part named file and a part named spec, no other")
-        if self._name in self.seen:
+        if self._name in self.seen and (self.known is not None or self._name == _FILE):
             raise invalid_request(self._name, "is given twice")
         self.seen.append(self._name)
+        if self._name == _FILE:
+            self.file_name = self._file_name
+        elif len(self.texts) == _MOST_PARTS:
+            raise _too_large("max_request_bytes", self.limits.spec_bytes)
+        else:
+            self.texts.append((self._name, bytearray()))
 
     def _data(self, data: bytes, start: int, end: int) -> None:
-        if self._name == _SPEC:
-            self.spec += data[start:end]
-            if len(self.spec) > self.limits.spec_bytes:
-                raise _too_large("max_request_bytes", self.limits.spec_bytes)
-        else:
+        if self._name == _FILE:
             self.file_bytes += end - start
             if self.file_bytes > self.limits.file_bytes:
                 raise _too_large("max_upload_bytes", self.limits.file_bytes)
             self.pending += data[start:end]
+            return
+        self.text_bytes += end - start
+        if self.text_bytes > self.limits.spec_bytes:
+            raise _too_large("max_request_bytes", self.limits.spec_bytes)
+        self.texts[-1][1].extend(data[start:end])
 
     def _end(self) -> None:
         self.ended = True
@@ -134,7 +158,7 @@ class _Parts:
         """Refuse a body that stopped early or lacks a part."""
         if not self.ended:
             raise Problem("malformed-request", "The multipart body ends before its last boundary.")
-        for name in (_FILE, _SPEC):
+        for name in self.known or ():
             if name not in self.seen:
                 raise invalid_request(name, "is required")
 
@@ -151,9 +175,36 @@ async def receive_upload(
         Not multipart (415), malformed (400), unknown or missing parts (422),
         or larger than the limits (413).
     """
-    parts = _Parts(limits)
+    parts = _Parts(limits, (_FILE, _SPEC))
+    async with _received(request, parts, directory) as file:
+        yield Upload(file, bytes(parts.texts[0][1]))
+
+
+@asynccontextmanager
+async def receive_form(
+    request: Request, *, directory: Path, limits: UploadLimits
+) -> AsyncIterator[SentForm]:
+    """Receive a browser's form with a file in it; the file is gone after the block.
+
+    Raises
+    ------
+    Problem
+        As :func:`receive_upload`.
+    """
+    parts = _Parts(limits, None)
+    async with _received(request, parts, directory) as file:
+        try:
+            pairs = [(name, content.decode()) for name, content in parts.texts]
+        except UnicodeDecodeError:
+            raise Problem("malformed-request", "The form is not UTF-8 text.") from None
+        yield SentForm(file, parts.file_name, pairs)
+
+
+@asynccontextmanager
+async def _received(request: Request, parts: _Parts, directory: Path) -> AsyncIterator[BinaryIO]:
+    """Give the file of a body whose parts have all come."""
     parser = MultipartParser(_boundary(request), parts.callbacks())  # type: ignore[arg-type]
-    received = 0
+    limits, received = parts.limits, 0
     with tempfile.TemporaryFile(dir=directory) as file:
         async for chunk in request.stream():
             received += len(chunk)
@@ -169,7 +220,7 @@ async def receive_upload(
         file.write(parts.pending)
         parts.check_complete()
         file.seek(0)
-        yield Upload(file, bytes(parts.spec))
+        yield file
 
 
 def _boundary(request: Request) -> bytes:

@@ -8,19 +8,21 @@ What no header tells stays empty, for a person to fill in from public knowledge.
 from __future__ import annotations
 
 import gzip
+import io
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
 
-import click
 import polars as pl
 
 from app.domain.columns import MAX_NAME_LENGTH, is_text
 from app.uploads.csv_records import Records
 from app.uploads.ingest import GZIP
 from app.uploads.limits import Limits
-from app.uploads.parquet_file import MAGIC
+from app.uploads.parquet_file import MAGIC, MAX_FOOTER_BYTES
 from app.uploads.trouble import UnreadableError
 
 _DELIMITERS = (",", ";", "\t", "|")
@@ -39,18 +41,66 @@ _TYPES: Mapping[str, Callable[[pl.DataType], bool]] = {
 }
 
 
-def drafted(file: Path, *, name: str) -> tuple[dict[str, Any], list[str]]:
-    """Return a spec with empty places, and notes about columns that are not in it.
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A spec with empty places, and notes about columns that are not in it."""
+
+    spec: Mapping[str, Any]
+    notes: Sequence[str]
+
+
+def header_of(stream: BinaryIO) -> bytes:
+    """Return the bytes of a file that tell its columns: no row is in them.
+
+    A CSV file's are its first line, a Parquet file's its magic words and its footer.
 
     Raises
     ------
-    click.ClickException
-        The file has no header that can be read.
+    UnreadableError
+        There are none.
     """
+    start = stream.read(len(MAGIC))
+    if start == MAGIC:
+        return _footer(stream)
+    stream.seek(0)
+    content: Any = gzip.open(stream) if start.startswith(GZIP) else stream  # noqa: SIM115
     try:
-        delimiter, kinds = _header(file)
-    except UnreadableError as error:
-        raise click.ClickException(str(error)) from None
+        return _first_line(content.read(Limits().max_record_bytes))
+    except (OSError, EOFError, zlib.error):
+        raise UnreadableError("the file is no whole gzip file") from None
+
+
+def _first_line(content: bytes) -> bytes:
+    """Return what comes before the first line end that no quotes enclose."""
+    start, end, quotes = 0, content.find(b"\n"), 0
+    while end >= 0:
+        quotes += content.count(b'"', start, end)
+        if quotes % 2 == 0:
+            break
+        start, end = end, content.find(b"\n", end + 1)
+    return content if end < 0 else content[: end + 1]
+
+
+def _footer(stream: BinaryIO) -> bytes:
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, size - 8))
+    tail = stream.read(8)
+    length = int.from_bytes(tail[:4], "little")
+    if tail[4:] != MAGIC or length > min(size - 12, MAX_FOOTER_BYTES):
+        raise UnreadableError("the file is no whole Parquet file")
+    stream.seek(size - 8 - length)
+    return MAGIC + stream.read(length + 8)
+
+
+def drafted(header: bytes, *, name: str) -> Draft:
+    """Return the draft that the bytes of :func:`header_of` make.
+
+    Raises
+    ------
+    UnreadableError
+        The header cannot be read.
+    """
+    delimiter, kinds = _columns(header)
     columns: dict[str, Any] = {}
     notes = []
     for column, kind in kinds:
@@ -68,33 +118,35 @@ def drafted(file: Path, *, name: str) -> tuple[dict[str, Any], list[str]]:
     spec: dict[str, Any] = {"name": name, "description": "", "adjacency": None}
     if delimiter != ",":
         spec["delimiter"] = delimiter
-    return spec | {"columns": columns, "budget": {"epsilon": None}}, notes
+    return Draft(spec | {"columns": columns, "budget": {"epsilon": None}}, notes)
 
 
-def _header(file: Path) -> tuple[str, list[tuple[str, pl.DataType | None]]]:
+def _columns(header: bytes) -> tuple[str, list[tuple[str, pl.DataType | None]]]:
     """Return what stands between cells, and the columns with their types as far as told."""
-    with file.open("rb") as stream:
-        start = stream.read(len(MAGIC))
-    if start == MAGIC:
+    if header.startswith(MAGIC):
         try:
-            return ",", list(pl.read_parquet_schema(file).items())
+            return ",", list(pl.read_parquet_schema(io.BytesIO(header)).items())
         except Exception:
             raise UnreadableError("the file is no whole Parquet file") from None
-    headers = {delimiter: _names(file, start, delimiter) for delimiter in _DELIMITERS}
-    delimiter = max(_DELIMITERS, key=lambda each: len(headers[each]))
+    headers: dict[str, list[str]] = {}
+    faults: list[UnreadableError] = []
+    for delimiter in _DELIMITERS:
+        try:
+            headers[delimiter] = _names(header, delimiter)
+        except UnreadableError as error:  # names in quotes are none between other delimiters
+            faults.append(error)
+    if not headers:
+        raise faults[0]
+    delimiter = max(headers, key=lambda each: len(headers[each]))
     return delimiter, [(name, None) for name in headers[delimiter]]
 
 
-def _names(file: Path, start: bytes, delimiter: str) -> list[str]:
-    limits = Limits()
-    with gzip.open(file) if start.startswith(GZIP) else file.open("rb") as stream:
-        records = Records(
-            stream,
-            chunk_bytes=1 << 16,
-            max_record_bytes=limits.max_record_bytes,
-            delimiter=delimiter,
-        )
-        return records.header()
+def _names(header: bytes, delimiter: str) -> list[str]:
+    most = Limits().max_record_bytes
+    records = Records(
+        io.BytesIO(header), chunk_bytes=1 << 16, max_record_bytes=most, delimiter=delimiter
+    )
+    return records.header()
 
 
 def _drafted(name: str, kind: pl.DataType | None) -> dict[str, Any]:

@@ -1,0 +1,31 @@
+"""What is shown to one person once, and is kept nowhere else: for some minutes, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class ShownOnce(Generic[T]):
+    """Holds things until they are taken, or their time is over.
+
+    Parameters
+    ----------
+    seconds
+        How long a thing waits to be taken.
+    """
+
+    def __init__(self, *, seconds: float) -> None:
+        self._seconds = seconds
+        self._held: dict[tuple[str, str], T] = {}
+
+    def hold(self, person: str, name: str, thing: T) -> None:
+        """Hold a thing for a person, under a name; on the event loop."""
+        self._held[person, name] = thing
+        asyncio.get_running_loop().call_later(self._seconds, self._held.pop, (person, name), None)
+
+    def take(self, person: str, name: str) -> T | None:
+        """Return what is held for a person under a name, this once; None: nothing is."""
+        return self._held.pop((person, name), None)

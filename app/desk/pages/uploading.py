@@ -1,0 +1,191 @@
+"""A new data set: its columns are drafted from the header, filled in, checked, and sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.desk import declaring
+from app.desk.bounds import TYPICAL, typical_of
+from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, require_own_site
+from app.desk.lists import address
+from app.desk.rendering import page, path_of
+from app.desk.reports import REPORTS
+from app.desk.routes import CuratorVisitor, State, router_of
+from app.domain.problems import Problem, invalid_request
+from app.services.datasets.datasets import NewDataset
+from app.services.people.keys import Caller
+from app.services.plans.questions import POLICY_KINDS
+from app.uploads.drafts import Draft, drafted, header_of
+from app.uploads.trouble import UnreadableError
+from app.web.requests.bodies import made_of, spec_in
+from app.web.requests.uploads import SentForm, UploadLimits, receive_form
+from app.web.state import AppState
+
+router = router_of("new data set")
+
+_CHOICES: Mapping[str, Any] = {
+    "types": declaring.TYPES,
+    "reviews": [(each, each) for each in declaring.REVIEWS],
+    "adjacencies": [
+        ("replace_one", "replace_one: one row differs, the row count is public"),
+        ("add_remove", "add_remove: one has a row more, the row count is private"),
+    ],
+    "delimiters": [(",", "comma"), (";", "semicolon"), ("\t", "tab"), ("|", "bar")],
+    "decimals": [(".", "point"), (",", "comma")],
+    "thousands": [
+        ("", "none"),
+        (",", "comma"),
+        (".", "point"),
+        (" ", "space"),
+        ("'", "apostrophe"),
+    ],
+    "kinds": [(kind, kind.replace("_", " ")) for kind in POLICY_KINDS],
+    "typical": TYPICAL,
+    "typical_of": typical_of,
+}
+
+
+@router.get("/datasets/new")
+async def show_new(request: Request, visitor: CuratorVisitor) -> Response:
+    """Show the form of a new data set."""
+    del visitor
+    return _shown(request, EMPTY)
+
+
+@router.post("/datasets/new/draft")
+async def draft(request: Request, visitor: CuratorVisitor, state: State) -> Response:
+    """Fill the table with the columns of the file's header; nothing else of it is read."""
+    require_own_site(request)
+    with state.uploads.entered():
+        async with receive_form(
+            request, directory=state.settings.data_dir, limits=_limits(state)
+        ) as sent:
+            form, faults = Form(sent.pairs), NONE
+            try:
+                found = await _drafted(state, visitor, sent)
+            except Problem as problem:
+                faults = Faults(problem)
+            else:
+                form = declaring.with_draft(form, found, sent.file_name)
+                return _shown(request, form, notes=found.notes, drafted=True)
+    return _shown(request, form, faults)
+
+
+async def _drafted(state: AppState, visitor: Caller, sent: SentForm) -> Draft:
+    """Return what the header tells; a process beside the server reads it.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request``: there is no file, or it has no header.
+    """
+    if not sent.file_name:
+        raise invalid_request("file", "is required: choose the file whose header is to be read")
+    header = await run_in_threadpool(_header, sent.file)
+    return await state.services.reading.run(visitor.person, _draft, header, sent.file_name)
+
+
+def _header(file: BinaryIO) -> bytes:
+    try:
+        return header_of(file)
+    except UnreadableError as error:
+        raise invalid_request("file", str(error)) from None
+
+
+def _draft(header: bytes, name: str) -> Draft:
+    try:
+        return drafted(header, name=name)
+    except UnreadableError as error:
+        raise invalid_request("file", str(error)) from None
+
+
+@router.post("/datasets/new/check")
+async def check(request: Request, visitor: CuratorVisitor, state: State) -> Response:
+    """Tell all that is wrong with what is filled in, and which bounds look odd; nothing is kept."""
+    require_own_site(request)
+    with state.uploads.entered():
+        async with receive_form(
+            request, directory=state.settings.data_dir, limits=_limits(state)
+        ) as sent:
+            form = Form(sent.pairs)
+    try:
+        await _declared(state, visitor, form)
+    except Problem as problem:
+        return _shown(request, form, Faults(problem))
+    return _shown(request, form, checked=True)
+
+
+@router.post("/datasets/new")
+async def upload(request: Request, visitor: CuratorVisitor, state: State) -> Response:
+    """Take in a data set; the page of it then says, this once, how the file was read."""
+    require_own_site(request)
+    with state.uploads.entered():
+        async with receive_form(
+            request, directory=state.settings.data_dir, limits=_limits(state)
+        ) as sent:
+            form = Form(sent.pairs)
+
+            async def act() -> str:
+                new = await _declared(state, visitor, form)
+                if not sent.file_name:
+                    raise invalid_request("file", "is required: choose it again")
+                view, report = await state.services.datasets.create(new, sent.file, caller=visitor)
+                REPORTS.hold(visitor.person, view.facts.id, report)
+                return address(path_of("datasets", view.facts.id), done="uploaded")
+
+            try:
+                return await act_once(request, form, caller=visitor, act=act)
+            except Problem as problem:
+                return _shown(request, form, Faults(declaring.at_cells(problem, form)))
+
+
+async def _declared(state: AppState, visitor: Caller, form: Form) -> NewDataset:
+    """Return what a form declares.
+
+    Raises
+    ------
+    Problem
+        All that is wrong with it, by its fields.
+    """
+    content = json.dumps(declaring.spec_of(form)).encode()
+    most = state.settings.max_columns
+    try:
+        return await made_of(content, visitor.person, state.services.reading, spec_in, most)
+    except Problem as problem:
+        raise declaring.at_cells(problem, form) from None
+
+
+def _limits(state: AppState) -> UploadLimits:
+    settings = state.settings
+    return UploadLimits(file_bytes=settings.max_upload_bytes, spec_bytes=settings.max_request_bytes)
+
+
+def _shown(
+    request: Request,
+    form: Form,
+    faults: Faults = NONE,
+    *,
+    checked: bool = False,
+    drafted: bool = False,
+    notes: Any = (),
+) -> Response:
+    return page(
+        request,
+        "new_dataset.html",
+        status=faulted(request, faults),
+        form=form,
+        faults=faults,
+        rows=declaring.rows_of(form),
+        labels=declaring.labelled(form),
+        doubts=declaring.doubts(form),
+        checked=checked,
+        drafted=drafted,
+        notes=notes,
+        **_CHOICES,
+    )

@@ -1,0 +1,298 @@
+"""A new data set at the desk: drafted from a header, checked at its cells, sent, and read once."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import polars as pl
+import pytest
+
+from app.desk.bounds import TYPICAL, looks_read_off
+from app.desk.reports import REPORTS
+from tests.contract.service import ADMIN_KEY, Service, upload
+from tests.desk.browsing import Browsing, Page, signed_in
+
+NEW = "/desk/datasets/new"
+SENTINEL = "98219471"
+HEADER = b"age,is_owner,ward,born\n"
+ROWS = HEADER + b"20,true,north,1980-02-03\n30,false,south,1981-02-03\n" * 20
+FILLED = {
+    "columns.0.lower": "0",
+    "columns.0.upper": "120",
+    "columns.2.type": "category",
+    "columns.2.values": "north\nsouth",
+    "columns.3.lower": "1900-01-01",
+    "columns.3.upper": "2030-12-31",
+    "epsilon": "3",
+}
+
+
+def _draft(browsing: Browsing, content: bytes = ROWS, name: str = "people.csv") -> Page:
+    return browsing.send(browsing.open(NEW), "Draft", file=(name, content))
+
+
+def _rows(number: int = 40) -> bytes:
+    """Return rows of people whom no other test has uploaded."""
+    born = [f"{1950 + each % 50}-01-{1 + each % 28:02d}" for each in uuid4().bytes * 3]
+    wards = ("north", "south", "north")
+    rows = [f"{20 + at},true,{wards[at % 3]},{born[at]}\n" for at in range(number)]
+    return HEADER + "".join(rows).encode()
+
+
+def _value(page: Page, name: str) -> str:
+    return str(page.form("Upload").fields[name])
+
+
+def _faults(page: Page) -> dict[str, str]:
+    """Return what is wrong at each field, by the field's label."""
+    found = {}
+    for each in page.tree.xpath("//p[@class='fault']"):
+        field = each.get("id").removesuffix("-fault")
+        labels = page.tree.xpath(f"//label[@for='{field}']")
+        found[" ".join(labels[0].text_content().split()) if labels else field] = each.text
+    return found
+
+
+def test_the_form_has_what_a_data_set_needs(curator: Browsing, analyst: Browsing) -> None:
+    page = curator.open(NEW)
+    assert page.heading == "New data set"
+    assert {"File", "Name", "Review", "Epsilon budget", "Adjacency", "Max rows"} <= set(
+        page.labels()
+    )
+    buttons = [each.text for each in page.tree.xpath("//main//button")]
+    assert buttons == ["Draft", "Check", "Upload"]
+    for path in (NEW, f"{NEW}/draft", f"{NEW}/check"):
+        assert analyst.client.post(path, files={"file": ("a.csv", ROWS)}).status_code == 403
+    assert analyst.open(NEW, status=403).alerts()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_table_is_drafted_from_the_header_alone(curator: Browsing, packed: bool) -> None:
+    content = b"age [years];is_owner;person_id\n" + f"{SENTINEL};{SENTINEL}\n".encode() * 9
+    page = _draft(curator, gzip.compress(content) if packed else content)
+    assert _value(page, "name") == "people"
+    assert _value(page, "delimiter") == ";"
+    for place in ("type", "lower", "upper", "values", "missing"):
+        assert f"age [years] {place}" in page.labels()
+    assert _value(page, "columns.0.type") == "number"
+    assert _value(page, "columns.0.unit_of_measure") == "years"
+    assert _value(page, "columns.1.type") == "boolean"
+    assert "age: often 0 to 120 years" in page.text
+    assert "person_id is left out" in page.text
+    assert SENTINEL not in page.answer.text
+
+
+def test_a_parquet_file_tells_its_types_and_none_of_its_rows(curator: Browsing) -> None:
+    file = io.BytesIO()
+    pl.DataFrame({"visits": [int(SENTINEL)] * 9, "ward": [SENTINEL] * 9}).write_parquet(file)
+    page = _draft(curator, file.getvalue(), "visits.parquet")
+    assert _value(page, "columns.0.type") == "integer"
+    assert _value(page, "columns.1.type") == "category"
+    assert SENTINEL not in page.answer.text
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1PAR1", b"\x1f\x8b\x08broken", b"\xff\xfe\x00"])
+def test_what_has_no_header_is_refused_at_the_file(curator: Browsing, content: bytes) -> None:
+    page = curator.send(curator.open(NEW), "Draft", file=("a.csv", content), status=422)
+    assert _faults(page).keys() == {"File"}
+    nothing = curator.send(curator.open(NEW), "Draft", status=422)
+    assert "is required" in _faults(nothing)["File"]
+
+
+def test_drafting_again_keeps_what_was_filled_in(curator: Browsing) -> None:
+    page = _draft(curator)
+    filled = {"columns.2.values": "north", "name": "mine"}
+    again = curator.send(page, "Draft", file=("b.csv", b"ward,height\n"), **filled)
+    assert _value(again, "columns.0.values") == "north"
+    assert _value(again, "name") == "mine"
+    assert "height of a person" in again.text
+
+
+def test_all_mistakes_are_told_at_once_at_their_cells(curator: Browsing) -> None:
+    page = _draft(curator, b"lower,upper,ward\n", "name.csv")
+    wrong = {
+        "columns.0.lower": "5", "columns.0.upper": "4", "columns.1.lower": "much",
+        "columns.2.type": "category", "columns.2.values": "a\na", "columns.0.missing": "drop",
+        "name": "", "epsilon": "-1", "review": "above", "review_above": "x",
+        "max_rows": "few", "max_epsilon_per_release": "0",
+    }  # fmt: skip
+    checked = curator.send(page, "Check", status=422, **wrong)
+    faults = _faults(checked)
+    assert {
+        "Name", "Epsilon budget", "Review above", "Max rows", "Max epsilon per release",
+        "lower lower", "upper lower", "upper upper", "ward values",
+    } <= faults.keys(), faults  # fmt: skip
+    assert _value(checked, "columns.1.lower") == "much"
+    assert len(checked.alerts()) == 1
+    listed = [each.text for each in checked.tree.xpath("//*[@role='alert']//a")]
+    assert {"lower lower", "upper lower", "ward values"} <= set(listed)
+    for link in checked.tree.xpath("//*[@role='alert']//a/@href"):
+        assert checked.tree.xpath(f"//*[@id='{link[1:]}']"), link
+
+
+def test_a_declaration_without_mistakes_is_said_to_be_one(curator: Browsing) -> None:
+    page = _draft(curator)
+    checked = curator.send(page, "Check", **{**FILLED, "columns.0.upper": "97.31"})
+    assert "Nothing is wrong" in checked.text
+    (doubt,) = checked.tree.xpath("//p[@class='doubt']")
+    assert doubt.get("id").startswith("columns-0-upper")
+    assert not checked.alerts()
+
+
+def test_bounds_that_are_typical_do_not_look_read_off() -> None:
+    for each in TYPICAL:
+        assert not looks_read_off(each.lower)
+        assert not looks_read_off(each.upper)
+
+
+def test_an_upload_shows_once_how_the_file_was_read(
+    admin: httpx.Client, curator: Browsing, chief: Browsing
+) -> None:
+    name = f"people {uuid4()}"
+    page = _draft(curator)
+    filled = {**FILLED, "name": name, "columns.0.upper": "30", "columns.0.unit_of_measure": "years"}
+    file = ("people.csv", _rows())
+    shown = curator.send(page, "Upload", file=file, **filled)
+    assert shown.heading == name
+    assert shown.path.startswith("/desk/datasets/ds_")
+    assert "How the file was read" in shown.text
+    (row,) = shown.tree.xpath("//section[@aria-labelledby='report']//tr[td='age']")
+    assert [each.text for each in row.xpath("td")] == ["age", "40", "0", "0", "0", "29", "0"]
+    assert "lie outside the bounds" in shown.text
+    for again in (curator.open(shown.path), chief.open(shown.path)):
+        assert "How the file was read" not in again.text
+    facts = admin.get(f"/v1/{shown.path.removeprefix('/desk/')}").json()
+    assert facts["columns"]["age"]["unit_of_measure"] == "years"
+    assert facts["columns"]["ward"]["values"] == ["north", "south"]
+    assert facts["budget"]["epsilon"]["total"] == "3"
+    # a double click: it is there once, and the second answer leads to it
+    second = curator.send(page, "Upload", file=file, **filled)
+    assert second.path == shown.path
+
+
+def test_a_report_is_for_who_has_sent_the_file(curator: Browsing, chief: Browsing) -> None:
+    page = _draft(curator)
+    filled = {**FILLED, "name": f"people {uuid4()}"}
+    sent = curator.client.post(
+        NEW, data={**dict(page.form("Upload").form_values()), **filled},
+        files={"file": ("people.csv", _rows())}, follow_redirects=False,
+    )  # fmt: skip
+    there = sent.headers["location"]
+    assert "How the file was read" not in chief.open(there).text
+    assert "How the file was read" in curator.open(there).text
+    assert "How the file was read" not in curator.open(there).text
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_everything_that_can_be_declared_arrives(
+    admin: httpx.Client, curator: Browsing, adjacency: str
+) -> None:
+    rows = b"who;x [m];y;t\n" + b"".join(b"%d;1,5;NA;a\n" % at for at in range(20))
+    people = {"unit_column": "who", "unit_max_rows": "2"} if adjacency == "add_remove" else {}
+    filled = {
+        "name": f"all {uuid4()}", "description": "Of one town.", "adjacency": adjacency,
+        "max_rows": "100", "epsilon": "2", "delta": "0.000001", "review": "above",
+        "review_above": "0.5", "max_epsilon_per_release": "1", "allowed": ["mean", "count"],
+        "decimal": ",", "thousands": ".", "na": "NA\n-99", **people,
+        "columns.0.type": "left out", "columns.1.lower": "0", "columns.1.upper": "10",
+        "columns.1.label": "height", "columns.2.lower": "0", "columns.2.upper": "1",
+        "columns.2.missing": "0", "columns.3.type": "category", "columns.3.values": "a\nb",
+    }  # fmt: skip
+    page = _draft(curator, rows)
+    shown = curator.send(page, "Upload", file=("a.csv", rows), **filled)
+    facts: dict[str, Any] = admin.get(f"/v1/{shown.path.removeprefix('/desk/')}").json()
+    assert facts["description"] == "Of one town."
+    assert facts["adjacency"] == adjacency
+    assert facts["max_rows"] == 100
+    assert facts["budget"]["delta"] == "0.000001"
+    assert facts["policy"] | {
+        "review": "above:0.5", "max_epsilon_per_release": "1", "allowed": ["mean", "count"],
+    } == facts["policy"]  # fmt: skip
+    assert (facts["unit"] is None) == (not people)
+    assert facts["columns"].keys() == {"x [m]", "y", "t"}
+    assert facts["columns"]["x [m]"]["label"] == "height"
+    row = shown.tree.xpath("//section[@aria-labelledby='report']//tr[td='y']/td")
+    assert [each.text for each in row][1:3] == ["0", "20"]
+
+
+def test_cells_are_on_no_page_whatever_is_wrong_with_them(
+    service: Service, admin: httpx.Client, curator: Browsing
+) -> None:
+    own = uuid4().int  # so many rows of their own are none that another test has sent
+    ages = [f"{(own + 7 * at) % 99991 / 1000}" for at in range(300)]
+    rows = b"age,ward\n" + f"{SENTINEL},{SENTINEL}\n".encode() * 2
+    rows += "".join(f"{age},x{SENTINEL}\n" for age in ages).encode()
+    page = _draft(curator, rows)
+    filled = {
+        "name": f"cells {uuid4()}", "columns.0.lower": "0", "columns.0.upper": "100",
+        "columns.1.type": "category", "columns.1.values": "a\nb", "epsilon": "1",
+    }  # fmt: skip
+    refused = curator.send(page, "Upload", file=("a.csv", rows), status=422, **filled)
+    cells = refused.tree.xpath("//*[@role='alert']//tbody/tr[1]/td")
+    assert [each.text for each in cells] == ["1", "ward", "not one of the declared values"]
+    assert SENTINEL not in refused.answer.text
+    # clamped, it is taken in, and no page tells
+    good = {**filled, "columns.1.type": "left out"}
+    shown = curator.send(refused, "Upload", file=("a.csv", rows), **good)
+    for path in (shown.path, "/desk/datasets", "/desk", "/desk/releases"):
+        assert SENTINEL not in curator.open(path).answer.text
+    assert SENTINEL not in shown.answer.text
+
+
+def test_a_name_that_is_taken_is_refused_at_the_name(
+    admin: httpx.Client, curator: Browsing
+) -> None:
+    name = upload(admin)["name"]
+    page = _draft(curator)
+    refused = curator.send(
+        page, "Upload", file=("a.csv", ROWS), status=409, **{**FILLED, "name": name}
+    )
+    assert "Name" in _faults(refused)
+    kept = curator.send(refused, "Upload", file=("a.csv", _rows()), name=f"x {uuid4()}")
+    assert kept.path.startswith("/desk/datasets/ds_")
+
+
+def test_an_upload_without_its_file_says_so(curator: Browsing) -> None:
+    page = _draft(curator)
+    refused = curator.send(page, "Upload", status=422, **{**FILLED, "name": f"x {uuid4()}"})
+    assert "is required" in _faults(refused)["File"]
+
+
+def test_hostile_headers_are_text(curator: Browsing) -> None:
+    hostile = '<script>alert(1)</script>{{ 7*7 }}"><img src=x onerror=y>'
+    quoted = '"' + hostile.replace('"', '""') + '",age\n'
+    page = _draft(curator, quoted.encode(), '"><script>.csv')
+    assert f"{hostile} lower" in page.labels()
+    assert not page.tree.xpath("//main//script|//main//img|//@onerror")
+    checked = curator.send(page, "Check", status=422)
+    assert not checked.tree.xpath("//main//script|//main//img|//@onerror")
+
+
+def test_another_site_cannot_upload(curator: Browsing) -> None:
+    for path in (NEW, f"{NEW}/draft", f"{NEW}/check"):
+        sent = curator.client.post(
+            path, files={"file": ("a.csv", ROWS)}, headers={"Sec-Fetch-Site": "cross-site"}
+        )
+        assert sent.status_code == 403
+        assert curator.client.post(path, data={"name": "x"}).status_code == 415
+
+
+def test_what_is_held_is_taken_once() -> None:
+    assert REPORTS.take("nobody", "ds_none") is None
+
+
+def test_only_an_admin_says_that_people_are_others(service: Service, curator: Browsing) -> None:
+    assert "Other people" not in curator.open(NEW).labels()
+    with signed_in(service, ADMIN_KEY) as chief:
+        assert "Other people" in chief.open(NEW).labels()
+    page = _draft(curator)
+    fields = dict(page.form("Upload").form_values()) | FILLED
+    sent = curator.client.post(
+        NEW, data={**fields, "name": f"x {uuid4()}", "overlap": "mine"},
+        files={"file": ("a.csv", ROWS)},
+    )  # fmt: skip
+    assert sent.status_code == 403
