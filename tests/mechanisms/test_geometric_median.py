@@ -155,9 +155,10 @@ def test_a_few_distinct_points_do_not_hold_a_draw_up(
     schema = Schema(dict.fromkeys(names, NUMBER), REPLACE, len(rows))
     data = ArrayData.from_values(schema, {name: rows[:, j] for j, name in enumerate(names)})
     plan = calibrate(GeometricMedian(columns=names), schema, Epsilon.parse("5"), mechanism="kng")
-    times = []
-    for seed in (1, 2):
+
+    def taken_s(seed: int) -> float:
         start = time.process_time()
         plan.draw(data, seeded_randomness(seed))
-        times.append(time.process_time() - start)
-    assert min(times) < 5
+        return time.process_time() - start
+
+    assert any(taken_s(seed) < 5 for seed in (1, 2))

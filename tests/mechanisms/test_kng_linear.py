@@ -472,7 +472,7 @@ def odd_designs(rows: int, size: int) -> dict[str, Floats]:
 
 
 @pytest.mark.parametrize("epsilon", ["0.000000001", "1", "10000"])
-@pytest.mark.parametrize("size", [1, 3, 11, 19])
+@pytest.mark.parametrize("size", [1, 3, 19])
 @pytest.mark.parametrize("rows", [1, 10, 400])
 def test_any_data_gives_an_answer(rows: int, size: int, epsilon: str) -> None:
     """Constant beside an intercept, repeated, fewer rows than coefficients, far outside Theta."""

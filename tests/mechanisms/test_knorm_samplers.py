@@ -63,7 +63,7 @@ def check_joint(
     dimension: int,
     reach: int,
     rate: float,
-    count: int = 12_000,
+    count: int = 6_000,
 ) -> None:
     """Check the joint law of draws on Z^m, and that it refuses the scales 0.7 and 1.3."""
     index, law = lattice_law(norm, dimension, reach, rate)
@@ -206,7 +206,7 @@ def test_hull_joint_law(cells: int, reach: int) -> None:
         dimension=cells,
         reach=reach,
         rate=float(rate),
-        count=20_000,
+        count=10_000,
     )
 
 

@@ -230,7 +230,7 @@ def test_draws_follow_the_law_and_no_other(level: Fraction) -> None:
 def test_a_sampler_at_the_wrong_scale_is_refused(scale: int) -> None:
     level, rate = Fraction(1, 2), Fraction(1, 2)
     law = law_of(CODES, level, rate, 0, 40)
-    wrong = draws_from(grid_of(CODES, 0, 40), level, rate * scale / 10, 25_000, seed=8)
+    wrong = draws_from(grid_of(CODES, 0, 40), level, rate * scale / 10, 16_000, seed=8)
     with pytest.raises(AssertionError, match="from the stated law"):
         check_draws(wrong, law)
 

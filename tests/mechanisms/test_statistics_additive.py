@@ -348,7 +348,7 @@ def test_every_release_has_its_usual_shape(name: str, adjacency: Adjacency, norm
     statistic = EVERY[name]
     shapes = set()
     sizes = (0, 1, 4) if adjacency is ADD else (1, 4)
-    for epsilon, rows in itertools.product(("0.000000001", "0.1", "1", "10000"), sizes):
+    for epsilon, rows in itertools.product(("0.000000001", "1", "10000"), sizes):
         made = schema(adjacency, rows)
         constant = {
             "income": [5000.0] * rows,
