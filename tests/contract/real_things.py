@@ -141,6 +141,7 @@ class World:
             "mechanism": lambda _: "auto",
             "name": lambda _: f"somebody {uuid4()}",
             "norm": lambda _: "auto",
+            "note": lambda _: "a mistake",
             "person": lambda _: self.person,
             "reason": lambda _: "to be fair",
             "statistic": lambda generated: _statistic(operation, generated["kind"]),
