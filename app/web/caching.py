@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from starlette.requests import Request
@@ -11,6 +12,7 @@ from app.domain.hashing import sha256_hex
 
 _KEPT = "public, max-age=60"
 """A withdrawal is seen everywhere after so many seconds."""
+_ADDRESS = re.compile(r"https?://[\w.:\[\]-]+(/[\w./~%-]*)?", re.ASCII)
 
 
 def names(condition: str | None, tag: str) -> bool:
@@ -38,5 +40,10 @@ def public_answer(
 
 
 def base_of(request: Request, public_url: str) -> str:
-    """Return where the service is reached, without a slash at its end."""
-    return public_url or str(request.base_url).rstrip("/")
+    """Return where the service is reached, without a slash at its end.
+
+    By default where the request says that it came to, which is only words: what is no plain
+    address is left out, and addresses begin at this one then.
+    """
+    said = str(request.base_url).rstrip("/")
+    return public_url or (said if _ADDRESS.fullmatch(said) else "")

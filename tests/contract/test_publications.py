@@ -8,6 +8,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from io import StringIO
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -28,6 +29,7 @@ from tests.contract.service import (
     ask,
     assert_problem,
     make_key,
+    running,
     settled,
     upload,
 )
@@ -250,6 +252,27 @@ def test_pictures_and_feed_are_sound_xml(anonymous: httpx.Client, awkward: dict[
         assert all(each.find(f"{ATOM}{tag}") is not None for each in feed.iter(f"{ATOM}entry"))
     titles = [str(each.findtext(f"{ATOM}title")) for each in feed.iter(f"{ATOM}entry")]
     assert any(AWKWARD in title for title in titles)
+
+
+@pytest.mark.parametrize("host", ['x"><b>', "a b", "x;y", "x/../y?z#"])
+def test_an_address_that_is_none_gets_into_no_form(
+    anonymous: httpx.Client, awkward: dict[str, Any], host: str
+) -> None:
+    for path in (f"/public/releases/{awkward['id']}", "/public/feed.atom"):
+        for ending in ("", ".bib", ".jsonld") if "releases" in path else ("",):
+            found = anonymous.get(path + ending, headers={"Host": host})
+            assert host not in found.text + str(found.headers)
+
+
+def test_citations_and_feeds_name_the_address_that_people_know(tmp_path: Path) -> None:
+    known = "https://numbers.example.org/desk"
+    with running(tmp_path / "data", public_url=known) as service, service.client() as client:
+        name = ask(client, upload(client)["id"]).json()["id"]
+        publish(client, name)
+        for ending in ("bib", "ris", "csl.json", "txt", "jsonld"):
+            told = client.get(f"/public/releases/{name}.{ending}").text
+            assert f"{known}/public/releases/{name}" in told, ending
+        assert f"{known}/public/releases/{name}" in client.get("/public/feed.atom").text
 
 
 def test_linked_data_describes_the_numbers(
