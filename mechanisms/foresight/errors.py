@@ -21,17 +21,20 @@ still take too long is reckoned by objective perturbation of the same question, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
 from typing import cast
 
+import numpy as np
+
 from mechanisms.contract import InvalidStatisticError, Json, Plan, Statistic
 from mechanisms.domain import Schema
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.synthetic import Relation, drawn, synthetic_rows
-from mechanisms.foresight.trees import mapped
+from mechanisms.foresight.trees import mapped, numbers
 from mechanisms.parted import parts_of
 from mechanisms.privacy import MAX_EPSILON_NANOS, ONE_ROW, Adjacency, Epsilon, PrivacyLoss
 from mechanisms.single import SINGLE_MECHANISMS, calibrate_by
@@ -69,6 +72,7 @@ _MOMENTS = "functional"
 _DESCRIBING = 6
 """As many times longer a draw of moments takes with the description of its noise."""
 _DIGITS = 3
+_MOST_ERRORS = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,23 +154,46 @@ class _Simulation:
 
 def simulated_error(asked: Asked, assumptions: Assumptions) -> Json:
     """Return the mean absolute error of draws on synthetic rows; the last ones are remembered."""
+    return _found(asked, assumptions).mean
+
+
+def simulated_reach(asked: Asked, assumptions: Assumptions) -> float:
+    """Return what 95% of such errors are within: of the number for which that is most."""
+    return _found(asked, assumptions).reach
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    mean: Json
+    reach: float
+
+
+def _found(asked: Asked, assumptions: Assumptions) -> _Found:
     return _simulated(_Simulation(f"{asked!r} {assumptions!r}", asked, assumptions))
 
 
 @lru_cache(maxsize=128)
-def _simulated(simulation: _Simulation) -> Json:
+def _simulated(simulation: _Simulation) -> _Found:
     asked, assumptions = simulation.asked, simulation.assumptions
     size = _size(asked, assumptions)
+    errors = list(_errors(asked, size, assumptions))
+    reaches = mapped(lambda *each: float(np.quantile(each, _MOST_ERRORS)) / size.divisor, *errors)
+    return _Found(
+        mapped(lambda *each: _rounded(sum(each) / len(each) / size.divisor), *errors),
+        max((reach for _, reach in numbers(reaches)), default=0.0),
+    )
+
+
+def _errors(asked: Asked, size: _Size, assumptions: Assumptions) -> Iterator[Json]:
+    """Yield the absolute errors of each draw, in the shape of the value."""
     plan, sure = size.asked.plan(), _sure(size.asked).plan()
     relation = relation_of(viewed(asked.statistic, asked.schema))
-    errors = []
     for sample in range(size.samples):
         rows = synthetic_rows(asked.schema, assumptions, size.rows, relation, sample=sample)
         exact = drawn(sure, rows, -1).value
         for turn in range(sample, size.draws, size.samples):
             value = drawn(plan, rows, turn).value
-            errors.append(mapped(lambda one, true: abs(one - true), value, exact))
-    return mapped(lambda *each: _rounded(sum(each) / len(each) / size.divisor), *errors)
+            yield mapped(lambda one, true: abs(one - true), value, exact)
 
 
 def _rounded(number: float) -> float:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -303,6 +304,8 @@ WITH_NOISE = {
     for proof in PROOFS
     if proof.noise and proof.mechanism == next(iter(proof.statistic.mechanisms))
 }
+QUANTILE = {"kind": "quantile", "column": "income", "levels": [0.5]}
+REGRESSION = {"kind": "linear_regression", "target": "food", "features": ["income"]}
 PREVIEWS = [each for each in STATISTICS if each["kind"] in WITH_NOISE - {"stack"}]
 
 
@@ -354,6 +357,27 @@ def test_the_epsilon_for_a_wanted_accuracy_is_enough_and_tight(
     assert widest(needed["epsilon"]) <= wanted
     # noise on a lattice falls in steps: a tenth less epsilon is certainly too little
     assert widest(f"{float(needed['epsilon']) * 0.9:.9f}") > wanted * 0.999
+
+
+@pytest.mark.parametrize(
+    ("statistic", "mechanism"),
+    [(QUANTILE, "kng"), (REGRESSION, "objective_perturbation"), (REGRESSION, "auto")],
+    ids=("quantile", "perturbed regression", "regression"),
+)
+def test_laws_that_depend_on_data_have_an_epsilon_for_an_accuracy_too(
+    curator: httpx.Client, untouched: str, statistic: Any, mechanism: str
+) -> None:
+    def needed(accuracy: float) -> Fraction:
+        body = {"statistic": statistic, "mechanism": mechanism, "epsilon": "1"}
+        path = f"/v1/datasets/{untouched}/previews"
+        answer = curator.post(path, json={**body, "accuracy": accuracy})
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["cost"] == "1", "the preview stays about the epsilon that was asked"
+        return Fraction(answer.json()["accuracy"]["epsilon"])
+
+    coarse, fine = needed(15), needed(5)
+    assert 1.5 * coarse < fine < 30 * coarse, "a third of the error costs more"
+    assert needed(15) == coarse, "public facts alone decide"
 
 
 def _half_widths(part: Any) -> list[float]:

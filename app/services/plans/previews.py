@@ -17,8 +17,11 @@ from app.services.plans.questions import Question
 from app.services.plans.typical import with_typical
 from mechanisms.contract import Noise
 from mechanisms.foresight.assumptions import Assumptions
+from mechanisms.foresight.errors import Asked, is_simulated
 from mechanisms.foresight.foresee import Foresight, foreseeing_ms
+from mechanisms.foresight.wishes import USUALLY_TRIED, smallest_epsilon
 from mechanisms.privacy import MAX_EPSILON_NANOS, Epsilon
+from mechanisms.statistics.stack import Stack
 
 NOTICE = (
     "The same question under a new Idempotency-Key is a new draw and a new charge; "
@@ -34,9 +37,10 @@ _TRIED = 20
 class Wish:
     """What a preview may ask beyond a release.
 
-    ``accuracy``: the wanted half-width of the widest 95% interval, in the
-    answer's units. ``assume_rows``: the row count to assume for ratios, of the rows that the
-    answer is about. ``assume``: the population that errors are expected in.
+    ``accuracy``: the wanted half-width of the widest 95% interval, in the answer's units; where
+    no law states one, 95% of simulated errors are to be within it. ``assume_rows``: the row count
+    to assume for ratios, of the rows that the answer is about. ``assume``: the population that
+    errors are expected in.
     """
 
     accuracy: float | None = None
@@ -76,6 +80,8 @@ class PreviewService:
         expected_ms = question.planning_ms(facts.schema)
         if wish.accuracy is not None:
             expected_ms *= 1 + _TRIED
+            if is_simulated(question.statistic, facts.schema):
+                expected_ms += USUALLY_TRIED * foreseeing_ms(question.statistic, facts.schema)
         known = self._foresights.known(facts, question, wish.assumed)
         if known is None:
             expected_ms += foreseeing_ms(question.statistic, facts.schema)
@@ -125,19 +131,23 @@ def _weighed(
             for other in plan.alternatives
         ],
         "adjacent_output_space": None if figure is None else {"svg": figure},
-        "accuracy": _accuracy(facts, question, wish, noise),
+        "accuracy": _accuracy(facts, question, wish, noise, plan.mechanism),
         "notice": NOTICE,
     }
 
 
 def _accuracy(
-    facts: DatasetFacts, question: Question, wish: Wish, noise: Noise | None
+    facts: DatasetFacts, question: Question, wish: Wish, noise: Noise | None, mechanism: str
 ) -> dict[str, object] | None:
-    """Return what the wanted accuracy would cost, if one is wanted."""
+    """Return what the wanted accuracy would cost by this mechanism, if one is wanted."""
     if wish.accuracy is None:
         return None
-    stated = noise is not None and _known(noise.interval_95)
-    needed = _needed(facts, question, wish) if stated else None
+    if question.mechanism == "auto" and not isinstance(question.statistic, Stack):
+        question = replace(question, mechanism=mechanism)  # the one that is weighed
+    if noise is not None and _known(noise.interval_95):
+        needed = _needed(facts, question, wish)
+    else:
+        needed = _simulated(facts, question, wish)
     return {"wanted": wish.accuracy, "epsilon": None if needed is None else str(needed)}
 
 
@@ -197,6 +207,29 @@ def _needed(facts: DatasetFacts, question: Question, wish: Wish) -> Epsilon | No
             break
         low, high = (low, middle) if reaches(Epsilon(middle)) else (middle, high)
     return Epsilon(_round_up(high))
+
+
+def _simulated(facts: DatasetFacts, question: Question, wish: Wish) -> Epsilon | None:
+    """Return the smallest epsilon, to about a tenth, where a simulation tells the error.
+
+    Of a stack whose parts state no law none is told.
+    """
+    wanted = wish.accuracy
+    if wanted is None or isinstance(question.statistic, Stack):
+        return None
+
+    def asked_at(epsilon: Epsilon) -> Asked:
+        return Asked(
+            statistic=question.statistic,
+            schema=facts.schema,
+            epsilon=replace(question, epsilon=epsilon).spent_on_numbers,
+            mechanism=question.mechanism,
+            norm=question.norm,
+        )
+
+    assumed = with_typical(wish.assumed, facts.columns)
+    found = smallest_epsilon(question.epsilon, asked_at, assumed, wanted=wanted)
+    return None if found is None else Epsilon(_round_up(found.nanos))
 
 
 def _round_up(nanos: int) -> int:

@@ -143,7 +143,7 @@ class PreviewRequest(ReleaseRequest):
 
     accuracy: float | None = Field(default=None, gt=0, le=_MAX_NUMBER, examples=[25])
     """Wanted half-width of the widest 95% noise interval, in the answer's units; the preview then
-    tells the epsilon this takes."""
+    tells the epsilon this takes by its mechanism, by a public simulation where no law says."""
     assume_rows: int | None = Field(default=None, ge=1, le=10**12, examples=[1000])
     """Row count to assume where the noise of a ratio depends on it (add_remove)."""
     assume: AssumeSpec = Field(default=AssumeSpec(), examples=[{"rows": 1000}])

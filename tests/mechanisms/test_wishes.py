@@ -1,0 +1,115 @@
+"""The smallest epsilon for a wanted accuracy: found in few tries, enough, and tight."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.services.plans.questions import read_question
+from mechanisms.catalog import calibrate
+from mechanisms.domain import NumberColumn, Schema
+from mechanisms.foresight.assumptions import Assumptions
+from mechanisms.foresight.errors import Asked
+from mechanisms.foresight.trees import at, numbers
+from mechanisms.foresight.wishes import MOST_TRIED, searched, smallest_epsilon
+from mechanisms.privacy import MAX_EPSILON_NANOS, Adjacency, Epsilon
+from mechanisms.sketches import ArrayData
+from mechanisms.testing import seeded_randomness
+
+ONE = 10**9
+ROWS = 500
+
+FALLING: Mapping[str, Callable[[float], float]] = {
+    "as 1 / epsilon": lambda epsilon: 3 / epsilon,
+    "as its square": lambda epsilon: 7 / epsilon**2,
+    "as its root": lambda epsilon: 0.2 / epsilon**0.5,
+    "level at first": lambda epsilon: min(5.0, 40 / epsilon),
+    "a step": lambda epsilon: 2.0 if epsilon < 0.037 else 0.5,
+    "from nearly nothing": lambda epsilon: 1e-4 / epsilon,
+    "exponentially": lambda epsilon: 9 * 2.0**-epsilon,
+}
+
+
+@pytest.mark.parametrize("first", [1, ONE // 10, ONE, MAX_EPSILON_NANOS])
+@pytest.mark.parametrize("name", FALLING)
+def test_the_least_is_found_to_a_tenth_wherever_the_search_begins(name: str, first: int) -> None:
+    size, tried = FALLING[name], []
+
+    def within(nanos: int) -> float:
+        tried.append(nanos)
+        return size(nanos / ONE)
+
+    found = searched(within, first)
+    assert found is not None
+    assert size(found / ONE) <= 1 < size(found / ONE / 1.101)
+    assert len(tried) <= MOST_TRIED
+    assert len(set(tried)) == len(tried), "none is tried twice"
+
+
+def test_what_no_epsilon_reaches_has_none_and_what_any_reaches_takes_the_least() -> None:
+    assert searched(lambda _: 2.0, ONE) is None
+    assert searched(lambda nanos: 1e9 if nanos < MAX_EPSILON_NANOS else 1.5, 1) is None
+    assert searched(lambda _: 0.0, ONE) == 1
+    assert searched(lambda nanos: 1.0 if nanos == MAX_EPSILON_NANOS else 9.0, 3) is not None
+
+
+LINE = {"kind": "linear_regression", "target": "pay", "features": ["age"]}
+WISHES: list[tuple[dict[str, Any], str, float]] = [
+    ({"kind": "quantile", "column": "age", "levels": [0.5]}, "kng", 4.0),
+    ({"kind": "quantile", "column": "age", "levels": [0.5]}, "exponential", 4.0),
+    (LINE, "objective_perturbation", 20.0),
+    (LINE, "kng", 20.0),
+    ({"kind": "std", "columns": ["age"]}, "k_norm", 2.0),
+]
+
+
+def asking(fields: dict[str, Any], mechanism: str, schema: Schema) -> Callable[[Epsilon], Asked]:
+    whole = {"statistic": fields, "mechanism": mechanism, "norm": "auto", "epsilon": "1"}
+    statistic = read_question(json.dumps(whole)).statistic
+    return lambda epsilon: Asked(
+        statistic=statistic, schema=schema, epsilon=epsilon, mechanism=mechanism, norm="auto"
+    )
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@pytest.mark.parametrize(("fields", "mechanism", "wanted"), WISHES, ids=lambda part: str(part)[:40])
+def test_most_draws_from_fresh_rows_are_within_the_accuracy_and_fewer_at_half_of_it(
+    fields: dict[str, Any], mechanism: str, wanted: float, adjacency: Adjacency
+) -> None:
+    columns = {name: NumberColumn(Fraction(0), Fraction(100)) for name in ("age", "pay")}
+    public = ROWS if adjacency is Adjacency.REPLACE_ONE else None
+    schema = Schema(columns, adjacency, public, ROWS)
+    asked = asking(fields, mechanism, schema)
+    found = smallest_epsilon(
+        Epsilon.parse("1"), asked, Assumptions(rows=ROWS, r_squared=0.5), wanted=wanted
+    )
+    assert found is not None
+    half = Epsilon(found.nanos // 2)
+    enough, too_little = (share_within(asked(each), wanted) for each in (found, half))
+    assert enough >= 0.88, "95%, to the error of a simulation"
+    assert too_little <= min(0.92, enough - 0.03)
+
+
+def share_within(asked: Asked, wanted: float) -> float:
+    """Return how often every number is within this of its value without noise."""
+    schema, generator = asked.schema, np.random.default_rng(11)
+    plan = asked.plan()
+    sure = calibrate(
+        asked.statistic, schema, Epsilon.parse("10000"), mechanism=asked.mechanism, norm="auto"
+    )
+    inside = 0
+    for turn in range(120):
+        age = generator.uniform(0, 100, ROWS)
+        pay = 50 + (age - 50) / 2 + generator.normal(0, 14, ROWS)
+        data = ArrayData.from_values(schema, {"age": age, "pay": pay})
+        one, true = (
+            each.draw(data, seeded_randomness(2 * turn + place)).value
+            for place, each in enumerate((plan, sure))
+        )
+        inside += all(abs(at(one, path) - number) <= wanted for path, number in numbers(true))
+    return inside / 120
