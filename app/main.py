@@ -43,7 +43,7 @@ def create_app(settings: Settings) -> FastAPI:
             if store.frozen is None:
                 _show_key(services.keys.bootstrap(_bootstrap_secret(settings)))
                 await services.lease.begin()
-                await services.log.begin()
+                await services.log.catch_up()
                 services.jobs.start()
             try:
                 state = AppState(

@@ -12,8 +12,9 @@ import click
 
 from app.cli.caution import CAUTION, require_worth
 from app.cli.refusals import REFUSED, refusals
-from app.client import ReleaseDesk, check_receipt
+from app.client import ReleaseDesk, check_page, check_receipt
 from app.client.answers import Answer, Numbers
+from app.client.public_pages import is_page
 from app.client.tables import lines_of
 from app.settings import PREFIX
 
@@ -376,14 +377,18 @@ def releases_show(desk: ReleaseDesk, *, release: str, as_table: bool) -> None:
 )
 @connected
 def releases_check(desk: ReleaseDesk, *, file: BinaryIO, public_key: BinaryIO | None) -> None:
-    """Check the receipt in FILE, a released answer as it was saved.
+    """Check FILE: a released answer as it was saved, or the JSON of a public release.
 
-    Without --public-key the service judges it, by its ledger and its stored answer.
+    Without --public-key the service judges an answer, by its ledger and its stored answer. Of a
+    public release everything is checked offline: that takes the key.
     """
     answer = file.read()
     if public_key is not None:
-        click.echo(check_receipt(answer, public_key.read()).model_dump_json())
+        check = check_page if is_page(answer) else check_receipt
+        click.echo(check(answer, public_key.read()).model_dump_json())
         return
+    if is_page(answer):
+        raise click.UsageError("a public release is checked offline: name --public-key")
     found = desk.check_receipt(answer)
     click.echo(found.model_dump_json())
     if not found.ok:

@@ -30,6 +30,7 @@ from app.client.models import (
     Release,
     Verification,
 )
+from app.client.public_pages import PageCheck, check_page
 from app.client.receipts import check_receipt
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Entry",
     "Key",
     "MissingPackageError",
+    "PageCheck",
     "Preview",
     "ProblemError",
     "Publication",
@@ -55,5 +57,6 @@ __all__ = [
     "ReleaseDesk",
     "UnreachableError",
     "Verification",
+    "check_page",
     "check_receipt",
 ]

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
+from typing import Any
 
-from app.client.errors import MissingPackageError, ReceiptError
+from app.client.answers import members_of
+from app.client.errors import ClientError, MissingPackageError, ReceiptError
 from app.client.models import Receipt
 
 _NO_CRYPTOGRAPHY = (
     "checking a receipt offline needs cryptography: pip install cryptography. "
     "ReleaseDesk.check_receipt() asks the service instead."
 )
-_RECEIPT = re.compile(rb'(.*),"receipt":"([\w-]+)\.([\w-]+)\.([\w-]+)"\}\s*', re.DOTALL | re.ASCII)
+_RECEIPT = re.compile(rb'(.*),"receipt":"([\w-]+\.[\w-]+\.[\w-]+)"\}\s*', re.DOTALL | re.ASCII)
 
 
 def check_receipt(answer: bytes, public_keys: str | bytes) -> Receipt:
@@ -41,17 +44,37 @@ def check_receipt(answer: bytes, public_keys: str | bytes) -> Receipt:
     MissingPackageError
         The package cryptography is not installed.
     """
-    try:
-        from app.client.signatures import bytes_of, is_signed  # noqa: PLC0415
-    except ImportError:
-        raise MissingPackageError(_NO_CRYPTOGRAPHY) from None
     found = _RECEIPT.fullmatch(answer)
     if found is None:
         raise ReceiptError("there is no receipt at the end of the answer")
-    before, header, payload, signature = found.groups()
-    if not is_signed(header + b"." + payload, bytes_of(signature), public_keys):
-        raise ReceiptError("the receipt is not signed by this key")
-    receipt = Receipt.model_validate_json(bytes_of(payload))
+    before, token = found.groups()
+    said = signed_payload(token, public_keys, "the receipt is not signed by this key")
+    try:
+        receipt = Receipt.model_validate(said)
+    except ClientError:
+        raise ReceiptError("this is no receipt") from None
     if hashlib.sha256(before + b"}").hexdigest() != receipt.answer:
         raise ReceiptError("the receipt belongs to another answer, or this one has been edited")
     return receipt
+
+
+def signed_payload(token: bytes, public_keys: str | bytes, refusal: str) -> Mapping[str, Any]:
+    """Return what a compact JSON Web Signature says, once one of the keys has signed it.
+
+    Raises
+    ------
+    ReceiptError
+        None of them has; ``refusal`` says so.
+    MissingPackageError
+        The package cryptography is not installed.
+    """
+    try:
+        from app.client.signatures import bytes_of, is_signed, text_of  # noqa: PLC0415
+    except ImportError:
+        raise MissingPackageError(_NO_CRYPTOGRAPHY) from None
+    signed, _, signature = token.rpartition(b".")
+    content = bytes_of(signature)
+    # one text for each signature: the last letter has bits that stand for nothing
+    if text_of(content) != signature or not is_signed(signed, content, public_keys):
+        raise ReceiptError(refusal)
+    return members_of(bytes_of(signed.partition(b".")[2]))

@@ -28,6 +28,11 @@ def bytes_of(text: bytes) -> bytes:
     return base64.urlsafe_b64decode(text + b"=" * (-len(text) % 4))
 
 
+def text_of(content: bytes) -> bytes:
+    """Return bytes as base64url text without padding."""
+    return base64.urlsafe_b64encode(content).rstrip(b"=")
+
+
 def _signed(key: Ed25519PublicKey, message: bytes, signature: bytes) -> bool:
     try:
         key.verify(signature, message)

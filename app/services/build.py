@@ -31,6 +31,7 @@ from app.services.plans.foresights import ForesightService
 from app.services.plans.lanes import CalculationQueue, Calculator
 from app.services.plans.plans import PlanService
 from app.services.plans.previews import PreviewService
+from app.services.publishing.proofs import PublicDocuments
 from app.services.publishing.publications import PublicationService
 from app.services.releases.charged_draws import ChargedDraws
 from app.services.releases.comments import CommentService
@@ -93,6 +94,7 @@ class Services:
     log: LogService
     pauses: PauseService
     publications: PublicationService
+    public_documents: PublicDocuments
     previews: PreviewService
     dry_runs: DryRunService
     reading: CalculationQueue
@@ -124,6 +126,7 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
     keys = KeyService(store)
     drawing = _build_drawing(settings, store, processes, data, worker)
     datasets, plans, releases = data.datasets, drawing.plans, drawing.releases
+    log = LogService(store, drawing.receipts.keys, every_s=settings.checkpoint_s)
     return Services(
         archiving=ArchivingService(store, datasets, releases, data.erasing),
         audit=AuditService(store, datasets),
@@ -145,9 +148,10 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         journal=JournalService(store, datasets),
         keys=keys,
         lease=Lease(store, worker, lease_ms=int(1000 * settings.worker_lease_s)),
-        log=LogService(store, drawing.receipts.keys, every_s=settings.checkpoint_s),
+        log=log,
         pauses=PauseService(store, drawing.jobs),
-        publications=PublicationService(store, datasets, releases),
+        publications=PublicationService(store, datasets, releases, log),
+        public_documents=PublicDocuments(log, drawing.receipts),
         previews=PreviewService(datasets, plans, drawing.foresights),
         dry_runs=DryRunService(datasets, plans),
         reading=CalculationQueue(processes.calculator, most=settings.max_waiting_plans),

@@ -86,11 +86,14 @@ def get_public_form(request: Request, state: State, release: Id, ending: str) ->
 
 
 def _shown(request: Request, state: State, release: str, ending: str) -> Response:
-    if ending not in FORMS:
+    if ending != "json" and ending not in FORMS:
         raise Problem("not-found")
     published = state.services.publications.find(release)
     base = base_of(request, state.settings.public_url)
-    content = FORMS[ending](published, base)
+    if ending == "json":
+        content = state.services.public_documents.document(published)
+    else:
+        content = FORMS[ending](published, base)
     return public_answer(request, content, _TYPES[ending], headers={"Link": back(published, base)})
 
 

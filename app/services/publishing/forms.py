@@ -16,11 +16,6 @@ Form = Callable[[Published, str], bytes]
 """Makes a form of a public release; ``base`` is where the service is."""
 
 
-def _json(published: Published, base: str) -> bytes:
-    del base
-    return published.to_json()
-
-
 def _csv(published: Published, base: str) -> bytes:
     del base
     return tidy_csv(published.answer).encode()
@@ -40,7 +35,6 @@ def _cited(make: Callable[[Published, str], str]) -> Form:
 
 
 FORMS: Mapping[str, Form] = {
-    "json": _json,
     "csv": _csv,
     "jsonld": _linked,
     "csl.json": _cited(csl_json),
@@ -49,4 +43,4 @@ FORMS: Mapping[str, Form] = {
     "txt": _cited(lambda published, address: f"{citation(published, address)}\n"),
     "svg": _badge,
 }
-"""Every form by how its address ends."""
+"""Every form by how its address ends, but for the document itself, which is signed."""

@@ -23,6 +23,7 @@ from app.services.people.keys import Caller
 from app.services.plans.questions import read_question
 from app.services.publishing.published import Published, columns_of
 from app.services.releases.releases import ReleaseService
+from app.services.transparency.log import LogService
 from app.store import ReleaseRecord, Store, UnitOfWork
 from app.store.publishing.publications import PublicationRecord, Wanted
 
@@ -46,7 +47,10 @@ class PublicPage:
 class PublicationService:
     """Publishing and withdrawing for curators, reading for anybody."""
 
-    def __init__(self, store: Store, datasets: DatasetService, releases: ReleaseService) -> None:
+    def __init__(
+        self, store: Store, datasets: DatasetService, releases: ReleaseService, log: LogService
+    ) -> None:
+        self._log = log
         self._store = store
         self._datasets = datasets
         self._releases = releases
@@ -85,7 +89,10 @@ class PublicationService:
                 return _same(known, reason, caller), False
             return _publish(work.by(caller.acting), found, facts, reason, caller.person), True
 
-        return await self._store.awrite(write)
+        made = await self._store.awrite(write)
+        if made[1]:
+            await self._log.catch_up()  # so that its page has its proof from the start
+        return made
 
     async def withdraw(self, release: str, note: str, *, caller: Caller) -> PublicationRecord:
         """Withdraw what is public, for good; the same person with the same note may say it again.

@@ -152,10 +152,18 @@ class Signer:
             "release": record.id,
             "answer": answer_digest(answer),
         }
-        payload = _encode(receipt).encode()
-        signed = f"{self._header}.{base64url(payload)}".encode()
-        signature = base64url(self._key.sign(signed)).encode()
-        return b"%s%s%s.%s%s" % (answer[:-1], MEMBER, signed, signature, END)
+        return b"%s%s%s%s" % (answer[:-1], MEMBER, self._signed(receipt), END)
+
+    def page(self, release: str, content: bytes) -> bytes:
+        """Return the signature of a public document, which tells of its bytes and its release."""
+        return self._signed(
+            {"ledger": self._ledger, "release": release, "page": answer_digest(content)}
+        )
+
+    def _signed(self, payload: Mapping[str, object]) -> bytes:
+        """Return a payload as a compact JSON Web Signature."""
+        signed = f"{self._header}.{base64url(_encode(payload).encode())}".encode()
+        return b"%s.%s" % (signed, base64url(self._key.sign(signed)).encode())
 
 
 class Receipts:
@@ -182,6 +190,10 @@ class Receipts:
     def attach(self, record: ReleaseRecord, answer: bytes) -> bytes:
         """Do what :meth:`Signer.attach` does, with the ledger's present key."""
         return self._signer.attach(record, answer)
+
+    def sign_page(self, release: str, content: bytes) -> bytes:
+        """Do what :meth:`Signer.page` does, with the ledger's present key."""
+        return self._signer.page(release, content)
 
     def check(self, sent: SentAnswer) -> Finding:
         """Judge a released answer, or its receipt alone."""

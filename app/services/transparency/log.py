@@ -79,6 +79,8 @@ class LogService:
         self._every_s = every_s
         self._tree = LogTree()
         self._behind = False
+        self.ledger = store.identity.id
+        """The ledger's id."""
         self.origin = origin_of(store.identity.id, store.identity.epoch)
         """The log's name: the first line of its checkpoints."""
         self.keys = tuple(
@@ -89,8 +91,8 @@ class LogService:
         )
         """The keys that its checkpoints may be signed with, the present one first."""
 
-    async def begin(self) -> None:
-        """Bring what there is into the log and sign it; of an old ledger, the beginning of it."""
+    async def catch_up(self) -> None:
+        """Bring what there is into the log and sign it; where that is much, the beginning of it."""
         self._behind = await self._step()
 
     async def keep(self) -> None:

@@ -1,0 +1,168 @@
+"""Checking a public release offline: with a public key, and without the service.
+
+What is checked, in this order: the signature over every byte of the document, the receipt of the
+answer in it, that the entry of the receipt is a leaf of the public log, and the checkpoint that
+signs the log's root. :mod:`app.client.receipts` checks an answer alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from app.client.answers import Answer
+from app.client.errors import ReceiptError
+from app.client.models import Receipt
+from app.client.receipts import check_receipt, signed_payload
+
+_SIGNED = re.compile(rb'(.*),"signature":"([\w-]+\.[\w-]+\.[\w-]+)"\}\s*', re.DOTALL | re.ASCII)
+_SHOWN = (
+    "ledger", "account", "seq", "epoch", "kind", "release", "amount", "at", "hash", "hidden",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageCheck(Answer):
+    """What a public release is proved to be.
+
+    The answer is the one that entry ``seq`` of ``account`` in ``ledger`` has charged ``amount``
+    for, in the account's unit. The entry is leaf ``index`` of the log ``log``, whose first
+    ``size`` leaves have the ``root``.
+    """
+
+    release: str
+    ledger: str
+    account: str
+    seq: int
+    amount: int
+    log: str
+    index: int
+    size: int
+    root: str
+
+
+def is_page(document: bytes) -> bool:
+    """Return whether a saved document is a public release, and not an answer alone."""
+    return _SIGNED.fullmatch(document) is not None
+
+
+def check_page(document: bytes, public_keys: str | bytes) -> PageCheck:
+    """Return what a public release is proved to be, once all of it holds.
+
+    Parameters
+    ----------
+    document
+        The document byte for byte, as ``/public/releases/{id}.json`` answered it. White space
+        behind it means nothing.
+    public_keys
+        What ``GET /v1/ledger/public-keys`` answered, or one key: a PEM file's content or
+        base64url text.
+
+    Raises
+    ------
+    ReceiptError
+        Something does not hold: says what.
+    MissingPackageError
+        The package cryptography is not installed.
+    """
+    found = _SIGNED.fullmatch(document)
+    if found is None:
+        raise ReceiptError("there is no signature at the end of the document")
+    signed = signed_payload(found[2], public_keys, "the document is not signed by this key")
+    if sha256(found[1] + b"}").hexdigest() != signed.get("page"):
+        raise ReceiptError("the signature belongs to another document, or this one has been edited")
+    page = json.loads(document)
+    receipt = check_receipt(_answer_in(found[1], page), public_keys)
+    proof = page.get("proof")
+    if not isinstance(proof, Mapping):
+        raise ReceiptError("there is no proof in the document yet: get it again in some minutes")
+    try:
+        return _proved(proof, receipt, public_keys)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise ReceiptError("the proof in the document cannot be read") from None
+
+
+def _answer_in(before: bytes, page: Mapping[str, Any]) -> bytes:
+    """Return the answer that a document begins with, byte for byte."""
+    member = b',"receipt":"%s"' % str(page.get("receipt")).encode()
+    answer, there, _ = before.partition(member)
+    if not there:
+        raise ReceiptError("there is no receipt in the document")
+    return answer + member + b"}"
+
+
+def _proved(proof: Mapping[str, Any], receipt: Receipt, public_keys: str | bytes) -> PageCheck:
+    entry = proof["entry"]
+    own = (entry["ledger"], entry["account"], entry["seq"], entry["release"], entry["hash"])
+    said = (receipt.ledger, receipt.account, receipt.seq, receipt.release, receipt.entry)
+    if own != said or entry["kind"] != "debit":
+        raise ReceiptError("the entry in the proof is not the one that the receipt names")
+    origin, size, root = _checkpoint(proof["checkpoint"], public_keys)
+    if not origin.startswith(f"release-desk/{receipt.ledger}/"):
+        raise ReceiptError("the checkpoint is of another log")
+    path = [bytes.fromhex(each) for each in proof["path"]]
+    if _root(proof["index"], size, _leaf(entry), path) != root:
+        raise ReceiptError("the entry is not in the log that the checkpoint signs")
+    return PageCheck.model_validate(
+        {
+            "release": receipt.release,
+            "ledger": receipt.ledger,
+            "account": receipt.account,
+            "seq": receipt.seq,
+            "amount": entry["amount"],
+            "log": origin,
+            "index": proof["index"],
+            "size": size,
+            "root": root.hex(),
+        }
+    )
+
+
+def _leaf(entry: Mapping[str, Any]) -> bytes:
+    """Return the hash of an entry's leaf, from what is shown of it."""
+    parts = ["release-desk log leaf 1", *(entry[name] for name in _SHOWN)]
+    return sha256(b"\0" + b"".join(map(_canonical, parts))).digest()
+
+
+def _canonical(value: str | int) -> bytes:
+    """Return length, type and content of a part of a leaf."""
+    kind = b"t" if isinstance(value, str) else b"i"
+    content = str(value).encode()
+    return len(content).to_bytes(8, "big") + kind + content
+
+
+def _root(index: int, size: int, leaf: bytes, path: Sequence[bytes]) -> bytes | None:
+    """Return the root that an audit path leads to (RFC 9162, 2.1.3.2); None if it is none."""
+    if not 0 <= index < size:
+        return None
+    first, last, root = index, size - 1, leaf
+    for other in path:
+        if last == 0:
+            return None
+        if first & 1 or first == last:
+            root = sha256(b"\1" + other + root).digest()
+            while first and not first & 1:
+                first, last = first >> 1, last >> 1
+        else:
+            root = sha256(b"\1" + root + other).digest()
+        first, last = first >> 1, last >> 1
+    return root if last == 0 else None
+
+
+def _checkpoint(note: str, public_keys: str | bytes) -> tuple[str, int, bytes]:
+    """Return a checkpoint's name, size and root, once one of the keys has signed it."""
+    body, there, line = note.partition("\n\n")
+    origin, size, root = body.split("\n")
+    mark, name, signature = line.split(" ")
+    content = base64.b64decode(signature.strip(), validate=True)
+    from app.client.signatures import is_signed  # noqa: PLC0415
+
+    sound = there and (mark, name) == ("\N{EM DASH}", origin)
+    if not (sound and is_signed(f"{body}\n".encode(), content[4:], public_keys)):
+        raise ReceiptError("the checkpoint is not signed by this key")
+    return origin, int(size), base64.b64decode(root, validate=True)
