@@ -26,6 +26,10 @@ class ShownOnce(Generic[T]):
         self._held[person, name] = thing
         asyncio.get_running_loop().call_later(self._seconds, self._held.pop, (person, name), None)
 
+    def look(self, person: str, name: str) -> T | None:
+        """Return what is held for a person under a name, until its time is over."""
+        return self._held.get((person, name))
+
     def take(self, person: str, name: str) -> T | None:
         """Return what is held for a person under a name, this once; None: nothing is."""
         return self._held.pop((person, name), None)

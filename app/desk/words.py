@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -103,12 +104,33 @@ def drawn(picture: str) -> Markup:
     return Markup(picture)  # noqa: S704 - nothing of it was written by anybody
 
 
+_UNTOLD = {"account", "amount", "at", "id", "plan", "sha256"}
+"""Members of a note that are amounts of an account, or that its entry has already."""
+
+
+def noted(note: str | None) -> str:
+    """Return what an entry's note says, as words.
+
+    >>> noted("the board's decision"), noted('{"person": "Ada", "amount": 5, "reason": "at first"}')
+    ("the board's decision", 'person: Ada; reason: at first')
+    """
+    try:
+        members = json.loads(note or "")
+    except ValueError:
+        return note or ""
+    if not isinstance(members, dict):
+        return note or ""
+    told = {name: value for name, value in members.items() if name not in _UNTOLD and value}
+    return "; ".join(f"{words(name)}: {value}" for name, value in told.items())
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "about": about,
     "asked": asked,
     "drawn": drawn,
     "ident": ident,
     "moment": moment,
+    "noted": noted,
     "number": number,
     "words": words,
 }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -13,9 +15,11 @@ import anyio.to_thread
 from app.domain.ledger import Entry
 from app.engine.data import DataEngine
 from app.engine.executor import ProcessExecutor
+from app.logs import describe
 from app.services.datasets.datasets import DatasetService
 from app.store import Store, StoreError, Verification, inspecting, read_past
 from app.store.ledger.datasets import MANIFEST_KEPT
+from app.store.ledger.ids import now
 from app.vault.errors import VaultError
 from app.vault.lineage import LineageFiles
 from app.vault.vault import Vault
@@ -23,10 +27,21 @@ from app.vault.vault import Vault
 __all__ = [
     "AuditService",
     "Verification",
+    "Verified",
     "check_lineage",
     "check_manifests",
     "check_stored_data",
 ]
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a walk over the ledger found, and when it began (UTC)."""
+
+    at: str
+    found: Verification
 
 
 class AuditService:
@@ -36,6 +51,8 @@ class AuditService:
         self._store = store
         self._datasets = datasets
         self._turn = asyncio.Lock()
+        self._last: Verified | None = None
+        self._walk: asyncio.Task[Verification] | None = None
 
     def entries(self, dataset: str, *, after: int, limit: int) -> Sequence[Entry]:
         """Return the entries of a data set's account, oldest first.
@@ -55,7 +72,27 @@ class AuditService:
         A large ledger is walked by processes that yield to this one.
         """
         async with self._turn:
-            return await anyio.to_thread.run_sync(partial(self._store.verify, signed=True))
+            at = now()
+            found = await anyio.to_thread.run_sync(partial(self._store.verify, signed=True))
+            self._last = Verified(at, found)
+            return found
+
+    async def verified(self, *, wait_s: float, anew: bool = False) -> Verified | None:
+        """Return what the last walk of this process found; the first time there is one.
+
+        A walk goes on when it takes longer than ``wait_s``; None: the first has not ended.
+        """
+        if self._walk is None and (anew or self._last is None):
+            self._walk = asyncio.ensure_future(self.verify())
+            self._walk.add_done_callback(self._walked)
+        if self._walk is not None:
+            await asyncio.wait([self._walk], timeout=wait_s)
+        return self._last
+
+    def _walked(self, done: asyncio.Task[Verification]) -> None:
+        self._walk = None
+        if not done.cancelled() and (error := done.exception()) is not None:
+            _LOG.error("the ledger was not walked", extra=describe(error))
 
 
 def check_lineage(data_dir: Path, url: str) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Entries of every account for people to read: by who, what and where, newest first.
 
-Entries that seal results are left out, and so they are over HTTP (:mod:`app.store.seals`).
+Entries that seal results or keep checkpoints are left out, and so they are over HTTP
+(:mod:`app.store.seals`): when they were made tells how long a draw took.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from sqlalchemy import Connection, bindparam, select
 from app.domain.ledger import Entry
 from app.store.database import tables
 from app.store.ledger.entries import entry_of
+from app.store.merkle_log.parts import CHECKPOINT
 from app.store.seals import RESULT, RESULT_KEPT
 
 _entry = tables.entry.c
-_TOLD = select(tables.entry).where(_entry.kind.not_in([RESULT, RESULT_KEPT]))
+_TOLD = select(tables.entry).where(_entry.kind.not_in([RESULT, RESULT_KEPT, CHECKPOINT]))
 _AT = (
     select(tables.entry)
     .where(

@@ -6,7 +6,7 @@ from app.domain.ledger import SYSTEM_ACCOUNT
 from app.store import Wanted
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened
 
-SEALS = {"result", "result_kept"}
+SEALS = {"result", "result_kept", "checkpoint"}
 
 
 def page(ledger: Ledger, skip: int = 0, limit: int = 100, **wanted: str) -> list[tuple[str, str]]:

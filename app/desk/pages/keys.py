@@ -1,0 +1,96 @@
+"""Keys: the list, a new one whose secret is shown once, and revoking."""
+
+from __future__ import annotations
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, read_as, read_form
+from app.desk.lists import address, number_in
+from app.desk.once import ShownOnce
+from app.desk.rendering import page
+from app.desk.routes import AdminVisitor, State, router_of, state_of
+from app.domain.problems import Problem
+from app.domain.roles import Role
+from app.services.people.keys import NewKey
+from app.web.requests.schemas import KeyRequest
+
+router = router_of("keys")
+
+_HERE = "/desk/keys"
+_PAGE = 100
+_DAY = len("2030-01-01")
+_MADE: ShownOnce[NewKey] = ShownOnce(seconds=30)
+"""By the form that made it: a double click shows the secret too, a reload later does not."""
+
+
+@router.get("/keys")
+def show_keys(request: Request, visitor: AdminVisitor) -> Response:
+    """Show every key, newest first, and the form of a new one."""
+    del visitor
+    return _shown(request)
+
+
+@router.post("/keys")
+async def make_key(request: Request, visitor: AdminVisitor, state: State) -> Response:
+    """Make a key; the page that comes of it shows the secret, and no other does."""
+    form = await read_form(request)
+
+    async def act() -> str:
+        day = form.text("expires")
+        fields = {name: form.text(name) for name in ("name", "role", "person")}
+        expires = f"{day}T00:00:00Z" if len(day) == _DAY else day
+        asked = read_as(KeyRequest, {**fields, "expires": expires})
+        made = await state.services.keys.create(
+            name=asked.name,
+            role=asked.role,
+            expires=asked.expires,
+            person=asked.person,
+            caller=visitor,
+        )
+        _MADE.hold(visitor.person, form.key, made)
+        return address(_HERE, done="made")
+
+    try:
+        answer = await act_once(request, form, caller=visitor, act=act)
+    except Problem as problem:
+        return await run_in_threadpool(_shown, request, form, Faults(problem))
+    made = _MADE.look(visitor.person, form.key)
+    return answer if made is None else await run_in_threadpool(_shown, request, made=made)
+
+
+@router.post("/keys/{key}/revocation")
+async def revoke_key(request: Request, visitor: AdminVisitor, state: State, key: str) -> Response:
+    """Revoke a key at once and for good."""
+    form = await read_form(request)
+
+    async def act() -> str:
+        await state.services.keys.revoke(key, caller=visitor)
+        return address(_HERE, done="revoked")
+
+    try:
+        return await act_once(request, form, caller=visitor, act=act)
+    except Problem as problem:
+        return await run_in_threadpool(_shown, request, EMPTY, Faults(problem))
+
+
+def _shown(
+    request: Request, form: Form = EMPTY, faults: Faults = NONE, *, made: NewKey | None = None
+) -> Response:
+    before = number_in(request, "before")
+    found = state_of(request).services.keys.list(before=before, limit=_PAGE + 1)
+    shown = found[:_PAGE]
+    more = address(_HERE, before=shown[-1].record.number) if len(found) > _PAGE else None
+    return page(
+        request,
+        "keys.html",
+        status=faulted(request, faults),
+        keys=shown,
+        more=more,
+        first=None if before is None else _HERE,
+        roles=[(role.value, role.value) for role in Role],
+        form=form,
+        faults=faults,
+        made=made,
+    )

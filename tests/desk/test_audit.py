@@ -1,0 +1,117 @@
+"""The audit at the desk: whether the ledger holds, its entries with filters, and one's own."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import uuid4
+
+import httpx
+
+from app.services.audit import AuditService
+from app.store import Verification
+from tests.contract.service import MEAN, ask, make_key, settled, upload
+from tests.desk.browsing import Browsing, Page
+
+
+def _rows(page: Page) -> list[list[str]]:
+    rows = page.tree.xpath("//section[@aria-labelledby='ledger']//tbody/tr")
+    return [[" ".join(each.text_content().split()) for each in row.xpath("td")] for row in rows]
+
+
+def test_the_ledger_is_verified_and_the_time_is_told(curator: Browsing) -> None:
+    page = curator.open("/desk/audit")
+    assert page.heading == "Audit"
+    assert "Nothing is wrong." in page.text
+    (before,) = page.tree.xpath("//section[@aria-labelledby='verification']//time/@datetime")
+    again = curator.send(page, "Verify now")
+    (after,) = again.tree.xpath("//section[@aria-labelledby='verification']//time/@datetime")
+    assert after >= before
+
+
+def test_entries_of_every_account_are_filtered(admin: httpx.Client, curator: Browsing) -> None:
+    mine, other = upload(admin), upload(admin)
+    person = make_key(admin, "analyst")["person"]
+    for dataset in (mine, other):
+        ask(admin, dataset["id"], epsilon="0.25")
+    grant = {"epsilon": "1", "reason": "the board's decision"}
+    admin.post(f"/v1/datasets/{mine['id']}/grants", json=grant).raise_for_status()
+    cap = {"person": person, "epsilon": "0.5", "reason": f"first {uuid4()}"}
+    admin.put(f"/v1/datasets/{mine['id']}/caps", json=cap).raise_for_status()
+    every = curator.open("/desk/audit")
+    named = {row[0] for row in _rows(every)}
+    assert {mine["name"], other["name"], "the service"} <= named
+    assert f"person: {person}; reason: {cap['reason']}" in every.text
+    whole = curator.open(f"/desk/audit?account={mine['account']}")
+    assert [row[1] for row in _rows(whole)] == ["3 grant", "2 debit", "1 open"]
+    assert {row[0] for row in _rows(whole)} == {mine["name"]}
+    form = whole.form("Show")
+    assert form.fields["account"] == mine["account"]
+    grants = curator.send(whole, "Show", kind="grant")
+    assert [(row[1], row[3], row[4].split("Hash")[0]) for row in _rows(grants)] == [
+        ("3 grant", "1", "the board's decision"),
+    ]  # fmt: skip
+    nobody = curator.send(whole, "Show", person="nobody of this name")
+    assert "No entry is like that." in nobody.text
+
+
+def test_what_seals_results_is_on_no_page(admin: httpx.Client, curator: Browsing) -> None:
+    settled(admin, ask(admin, upload(admin)["id"]))
+    page = curator.open("/desk/audit")
+    assert not {"result", "checkpoint"} & {row[1] for row in _rows(page)}
+    # nor do places or hashes of the system's entries tell how many lie between
+    for row in page.tree.xpath("//section[@aria-labelledby='ledger']//tbody/tr"):
+        if row.xpath("string(td[1])") == "the service":
+            assert not row.xpath(".//summary")
+            assert not row.xpath("string(td[2])").strip()[0].isdigit()
+
+
+def test_a_long_ledger_is_paged(admin: httpx.Client, curator: Browsing) -> None:
+    dataset = upload(admin, budget={"epsilon": "1000"})
+    for _ in range(101):
+        grant = {"epsilon": "1", "reason": "more"}
+        admin.post(f"/v1/datasets/{dataset['id']}/grants", json=grant).raise_for_status()
+    page = curator.open(f"/desk/audit?account={dataset['account']}")
+    assert len(_rows(page)) == 100
+    rest = curator.open(page.links()["Next page"])
+    assert [row[1] for row in _rows(rest)] == ["2 grant", "1 open"]
+    assert rest.links()["First page"] == f"/desk/audit?account={dataset['account']}"
+    curator.open("/desk/audit?page=x", status=404)
+
+
+def test_an_analyst_sees_their_own_and_no_ledger(
+    admin: httpx.Client, analyst: Browsing, curator: Browsing
+) -> None:
+    dataset = upload(admin)
+    ask(admin, dataset["id"], {**MEAN, "columns": ["food"]})
+    page = analyst.open("/desk/audit")
+    assert page.heading == "Audit"
+    assert "mean of food" not in page.text
+    assert not page.tree.xpath("//form[.//button[normalize-space()='Verify now']]")
+    for query in (f"?account={dataset['account']}", "?kind=grant"):
+        shown = analyst.open(f"/desk/audit{query}")
+        assert dataset["name"] not in shown.text
+    assert analyst.client.post("/desk/audit", data={"form_key": "x"}).status_code == 403
+
+
+def test_a_walk_that_takes_long_goes_on_and_is_waited_for_once() -> None:
+    walks: list[str] = []
+
+    class Slow(AuditService):
+        def __init__(self) -> None:
+            self.gate = asyncio.Event()
+            super().__init__(None, None)  # type: ignore[arg-type]
+
+        async def verify(self) -> Verification:
+            walks.append("begun")
+            await self.gate.wait()
+            return Verification(entries=0, head="")
+
+    async def scenario() -> None:
+        slow = Slow()
+        assert await slow.verified(wait_s=0) is None
+        assert await slow.verified(wait_s=0) is None
+        slow.gate.set()
+        await slow.verified(wait_s=5)
+
+    asyncio.run(scenario())
+    assert walks == ["begun"]

@@ -1,0 +1,81 @@
+"""Keys at the desk: made with a secret that is shown once, listed, revoked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from tests.contract.service import ADMIN_KEY, Service, make_key, running
+from tests.desk.browsing import Browsing, Page, signed_in
+
+
+def _secrets(page: Page) -> list[str]:
+    return [each.text for each in page.tree.xpath("//code[@id='secret']")]
+
+
+def _keys(admin: httpx.Client, name: str) -> int:
+    return sum(each["name"] == name for each in admin.get("/v1/keys?limit=200").json()["items"])
+
+
+def test_the_secret_of_a_new_key_is_shown_once(
+    service: Service, admin: httpx.Client, chief: Browsing
+) -> None:
+    name = f"ada {uuid4()}"
+    page = chief.open("/desk/keys")
+    assert page.heading == "Keys"
+    assert page.labels() == ["Name", "Role", "Expires", "Person"]
+    made = chief.send(page, "Make key", name=name, role="analyst", expires="2999-01-01")
+    (secret,) = _secrets(made)
+    with signed_in(service, secret) as browsing:
+        assert browsing.open("/desk").path == "/desk"
+    assert secret not in chief.open("/desk/keys").answer.text
+    assert name in chief.open("/desk/keys").text
+    assert made.answer.headers["cache-control"] == "no-store"
+    # a double click makes no second key, and shows the same secret
+    assert _secrets(chief.send(page, "Make key", name=name, role="analyst")) == [secret]
+    assert _keys(admin, name) == 1
+
+
+def test_a_key_is_refused_at_its_fields(admin: httpx.Client, chief: Browsing) -> None:
+    page = chief.open("/desk/keys")
+    wrong = chief.send(page, "Make key", name="", expires="2001-01-01", status=422)
+    faults = {each.get("id") for each in wrong.tree.xpath("//p[@class='fault']")}
+    assert faults == {"name-fault", "expires-fault"}
+    name = f"Ivan {uuid4()}"
+    make_key(admin, "analyst", name)
+    twin = chief.send(wrong, "Make key", name=name.replace("I", "l"), expires="", status=409)
+    assert "looks like" in twin.alerts()[0]
+    assert not _secrets(twin)
+
+
+def test_a_key_is_revoked_at_once(service: Service, admin: httpx.Client, chief: Browsing) -> None:
+    key = make_key(admin, "curator")
+    with signed_in(service, key["secret"]) as browsing:
+        page = chief.open("/desk/keys")
+        (form,) = page.tree.xpath(f"//form[contains(@action, '{key['id']}')]")
+        assert form.xpath("string(.//button/@aria-label)") == f"Revoke {key['name']}, curator"
+        for _ in range(2):
+            sent = chief.client.post(form.action, data=dict(form.form_values()))
+            assert "The key is revoked." in sent.text
+        assert browsing.open("/desk").path == "/desk/sign-in"
+    assert key["id"] not in chief.open("/desk/keys").tree.xpath("string(//form/@action)")
+
+
+def test_the_last_admin_key_stays(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as alone, signed_in(alone, ADMIN_KEY) as chief:
+        page = chief.open("/desk/keys")
+        sent = chief.send(page, "Revoke", status=409)
+        assert "last admin key" in sent.alerts()[0]
+        assert chief.open("/desk/keys").path == "/desk/keys"
+
+
+@pytest.mark.parametrize("who", ["curator", "analyst"])
+def test_keys_are_for_admins(request: pytest.FixtureRequest, who: str) -> None:
+    browsing: Browsing = request.getfixturevalue(who)
+    assert browsing.open("/desk/keys", status=403).alerts()
+    for path in ("/desk/keys", "/desk/keys/key_x/revocation"):
+        sent = browsing.client.post(path, data={"form_key": "x", "name": "a", "role": "admin"})
+        assert sent.status_code == 403
