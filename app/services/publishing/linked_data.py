@@ -25,6 +25,7 @@ _CROISSANT: Json = {
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "dct": "http://purl.org/dc/terms/",
+    "equivalentProperty": "cr:equivalentProperty",
     "examples": {"@id": "cr:examples", "@type": "@json"},
     "extract": "cr:extract",
     "field": "cr:field",
@@ -45,6 +46,7 @@ _CROISSANT: Json = {
     "regex": "cr:regex",
     "repeated": "cr:repeated",
     "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
     "sc": "https://schema.org/",
     "separator": "cr:separator",
     "source": "cr:source",
@@ -93,7 +95,9 @@ def datacite(facts: DatasetFacts, items: Sequence[Published], base: str) -> Json
     return {
         "schemaVersion": "http://datacite.org/schema/kernel-4",
         "types": {"resourceTypeGeneral": "Dataset", "resourceType": "Private statistics"},
-        "identifiers": [{"identifierType": "Release Desk", "identifier": facts.id}],
+        "alternateIdentifiers": [
+            {"alternateIdentifierType": "Release Desk", "alternateIdentifier": facts.id}
+        ],
         "titles": [{"title": _name(facts)}],
         "creators": [{"name": "Release Desk", "nameType": "Organizational"}],
         "publisher": {"name": "Release Desk"},
@@ -126,6 +130,7 @@ def croissant(facts: DatasetFacts, items: Sequence[Published], base: str) -> Jso
         "url": f"{base}/public?dataset={facts.id}",
         "datePublished": _days(items)[1],
         "version": f"{len(items)}.0.0",
+        "citeAs": f"{_name(facts)}, Release Desk, {base}/public?dataset={facts.id}",
         "creator": _US,
         "publisher": _US,
         "distribution": [_file(item, base) for item in items],

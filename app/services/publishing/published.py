@@ -15,7 +15,6 @@ from typing import Any
 from urllib.parse import quote
 
 from app.domain.datasets import columns_json, derived_json
-from app.domain.hashing import sha256_hex
 from app.services.datasets.datasets import DatasetFacts
 from app.services.releases.tidy import TidyRow, tidy_rows
 from app.store import ReleaseRecord
@@ -133,11 +132,6 @@ class Published:
 def path_of(release: str) -> str:
     """Return where a public release is shown."""
     return f"/public/releases/{quote(release, safe='')}"
-
-
-def etag_of(content: bytes) -> str:
-    """Return the entity tag of a public document."""
-    return f'"{sha256_hex(content)[:32]}"'
 
 
 def listed(kinds: tuple[str, ...]) -> str:
