@@ -44,6 +44,16 @@ _FIELDS: Mapping[str, str] = {
 }
 """Where a field of the form has another name than in the spec."""
 
+_LABELS: Mapping[str, str] = {
+    "epsilon": "Epsilon budget",
+    "unit_column": "Person column",
+    "unit_max_rows": "Rows per person",
+    "overlap": "Other people",
+    "na": "Missing cells",
+    "allowed": "Statistics that may be asked",
+}
+"""What a field outside the table is called, where its name is another."""
+
 
 def rows_of(form: Form) -> Sequence[tuple[int, str]]:
     """Return the columns of a form's table, each with the place that names its fields."""
@@ -52,8 +62,8 @@ def rows_of(form: Form) -> Sequence[tuple[int, str]]:
 
 
 def labelled(form: Form) -> Mapping[str, str]:
-    """Return what each field of a form's table is called: by its column and its place."""
-    return {
+    """Return what fields are called: those of the table by their column and place."""
+    return _LABELS | {
         f"columns.{place}.{field}": f"{name} {field if field != 'unit_of_measure' else 'unit'}"
         for place, name in rows_of(form)
         for field in PLACES
