@@ -63,11 +63,12 @@ def rows_of(form: Form) -> Sequence[tuple[int, str]]:
 
 def labelled(form: Form) -> Mapping[str, str]:
     """Return what fields are called: those of the table by their column and place."""
-    return _LABELS | {
+    columns = {
         f"columns.{place}.{field}": f"{name} {field if field != 'unit_of_measure' else 'unit'}"
         for place, name in rows_of(form)
         for field in PLACES
     }
+    return {**_LABELS, **columns}
 
 
 def with_draft(form: Form, draft: Draft, file_name: str) -> Form:
