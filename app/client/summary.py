@@ -15,19 +15,22 @@ def summary_of(inference: Mapping[str, Any] | None) -> str:
     """Return an answer's ``inference`` as text: a line for each number, then how it was made."""
     if inference is None:
         return _NONE
-    rows = [_HEAD, *map(_row, [*inference["terms"], *inference["fit"]])]
+    terms = [_row(term) for term in inference["terms"]]
+    fit = [_row(term, tested=False) for term in inference["fit"]]
+    rows = [_HEAD, *terms, *fit]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [*_aligned(rows, widths), "", *wrap(f"Method: {inference['method']}", _WIDTH)]
     return "\n".join(lines)
 
 
-def _row(term: Mapping[str, Any]) -> tuple[str, ...]:
+def _row(term: Mapping[str, Any], *, tested: bool = True) -> tuple[str, ...]:
+    """Return the cells of a number; of R squared and the like nobody asks whether they are 0."""
     error = term["std_error"]
     return (
         " ".join([*(term.get("by") or {}).values(), term["term"]]),
         f"{term['estimate']:.4g}",
         f"{error:.4g}",
-        f"{term['estimate'] / error:.2f}" if error else "",
+        f"{term['estimate'] / error:.2f}" if error and tested else "",
         _interval(term["confidence_95"]),
         "" if term["noise_95"] is None else _interval(term["noise_95"]),
     )

@@ -202,8 +202,15 @@ def shown(value: object) -> str:
 
 
 def lines_of(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield rows as aligned lines below their names, words to the left and numbers to the right."""
-    for_people = columns_of(rows)
+    """Yield rows as aligned lines below their names, words to the left and numbers to the right.
+
+    Measures that no row has, as the noise where it is not known beforehand, are left out.
+    """
+    for_people = [
+        name
+        for name in columns_of(rows)
+        if name not in MEASURES or any(row.get(name) is not None for row in rows)
+    ]
     columns = [[name, *(shown(row.get(name)) for row in rows)] for name in for_people]
     right = [any(isinstance(row.get(name), Real) for row in rows) for name in for_people]
     widths = [max(map(len, column)) for column in columns]

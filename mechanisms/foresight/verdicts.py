@@ -95,9 +95,18 @@ def judged(errors: Json | None, ranges: Json | None) -> Usefulness:
         verdict,
         f"{_WORDS[verdict]}. {which} expected error is {_told(worst.error)} ({worst.name}), where "
         f"values from {_told(worst.low)} to {_told(worst.high)} are taken as possible: "
-        f"{_percent(share)} of that range.",
+        f"{_percent(share)} of that range.{_others(compared)}",
         share,
     )
+
+
+def _others(compared: Sequence[_Compared]) -> str:
+    """Return how many numbers are good where the worst is not, as one small group of many."""
+    good = sum(_verdict(each.share) == "good" for each in compared)
+    if good in (0, len(compared)):
+        return ""
+    verb = "is" if good == 1 else "are"
+    return f" {good} of the {len(compared)} {verb} good."
 
 
 def known_errors(errors: Json, std: Json) -> Json:

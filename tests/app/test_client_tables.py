@@ -13,7 +13,7 @@ import pytest
 from app.client import ClientError, MissingPackageError, Preview, Release, receipts
 from app.client.datasets import Facts
 from app.client.progress import Progress
-from app.client.tables import Row
+from app.client.tables import Row, lines_of
 
 
 def released(value: Any, *, std: Any = None, interval: Any = None, **members: Any) -> Release:
@@ -126,6 +126,20 @@ def test_a_preview_tells_noise_and_expected_error_without_values() -> None:
         {"term": "age", "noise": 2.0, "noise_low": -4, "noise_high": 4, "expected_error": 1.6}
     ]
     assert Preview.model_validate({**body, "noise": None}).rows() == []
+
+
+def test_lines_leave_out_measures_that_no_row_has() -> None:
+    rows: list[Row] = [
+        {"sex": None, "term": "age", "noise": None, "noise_low": None, "expected_error": 0.5},
+        {"sex": None, "term": "pay", "noise": None, "noise_low": None, "expected_error": 2},
+    ]
+    assert [line.split() for line in lines_of(rows)] == [
+        ["sex", "term", "expected_error"],
+        ["age", "0.5"],
+        ["pay", "2"],
+    ]
+    known = [*rows, {"sex": "f", "term": "tall", "noise": 0.0, "noise_low": None}]
+    assert next(lines_of(known)).split() == ["sex", "term", "noise", "expected_error"]
 
 
 def test_inference_stands_beside_its_coefficient() -> None:

@@ -112,6 +112,9 @@ def test_a_regression_is_told_as_a_table(service: Service, curator: httpx.Client
     told = {line.split()[0]: line.split()[1:3] for line in lines[:4]}
     for term in [*derived.inference["terms"], *derived.inference["fit"]]:
         assert told[term["term"]] == [f"{term['estimate']:.4g}", f"{term['std_error']:.4g}"]
+    assert [line.count("[") for line in lines[:4]] == [2, 2, 1, 1]
+    before = {line.split()[0]: len(line.split("[")[0].split()) for line in lines[:4]}
+    assert before == {"(intercept)": 4, "income": 4, "r_squared": 3, "residual_variance": 3}
     assert lines[5].startswith("Method: simulated from the noisy moments")
     assert variance.inference is None
     assert "no standard errors" in variance.summary()

@@ -375,6 +375,18 @@ def test_both_halves_of_a_matrix_count_once() -> None:
     assert "1 of 3 released" in judged_release(before, ["covariance"], value, errors).sentence
 
 
+def test_the_verdict_of_the_worst_group_says_how_many_are_good() -> None:
+    def groups(*errors: float) -> str:
+        cells = [{"by": {"sex": each}, "value": {"x": error}} for each, error in enumerate(errors)]
+        ranges = {"groups": [{"value": {"x": [0, 100]}} for _ in errors]}
+        return judged({"groups": cells}, ranges).sentence
+
+    assert groups(1, 0.5, 40).endswith("40% of that range. 2 of the 3 are good.")
+    assert groups(9, 0.5).endswith("1 of the 2 is good.")
+    assert groups(1, 1).endswith("of that range.")
+    assert groups(9, 40).endswith("of that range.")
+
+
 def test_sentences_say_which_part_and_which_coefficient() -> None:
     part = {"coefficients": {"(intercept)": 1.0, "x": 1.0}}
     ends = {"coefficients": {"(intercept)": [0, 100], "x": [0, 50]}}
