@@ -25,6 +25,8 @@ _NAME = re.compile(r"columns\.(\d{1,5})\.name", re.ASCII)
 _PLACE = re.compile(
     r"columns(?:\[(?P<position>\d+)\](?P<rest>.*)|\.(?P<named>.*))", re.ASCII | re.DOTALL
 )
+_ABOUT = re.compile(r" \(column \".*\"\)$", re.DOTALL)
+"""What a message says of its column, where the field says it already."""
 _WHOLE = re.compile(r"[+-]?\d{1,300}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _NUMBERS = ("number", "integer")
@@ -33,6 +35,7 @@ _FIELDS: Mapping[str, str] = {
     "budget.epsilon": "epsilon",
     "budget.delta": "delta",
     "policy.review": "review",
+    "policy.reviewers": "reviewers",
     "policy.max_epsilon_per_release": "max_epsilon_per_release",
     "policy": "allowed",
     "policy.allowed": "allowed",
@@ -46,13 +49,16 @@ _FIELDS: Mapping[str, str] = {
 
 _LABELS: Mapping[str, str] = {
     "epsilon": "Epsilon budget",
+    "na": "Missing cells",
+    "allowed": "Statistics that may be asked",
     "unit_column": "Person column",
     "unit_max_rows": "Rows per person",
     "overlap": "Other people",
-    "na": "Missing cells",
-    "allowed": "Statistics that may be asked",
+    "delimiter": "Between cells",
+    "decimal": "Before decimals",
+    "thousands": "Between thousands",
 }
-"""What a field outside the table is called, where its name is another."""
+"""What fields are called whose names say something else."""
 
 
 def rows_of(form: Form) -> Sequence[tuple[int, str]]:
@@ -158,6 +164,8 @@ def _policy(form: Form) -> dict[str, Any]:
         policy["max_epsilon_per_release"] = most
     if allowed:
         policy["allowed"] = allowed
+    if form.text("reviewers"):
+        policy["reviewers"] = _number(form.text("reviewers"))
     return policy
 
 
@@ -191,7 +199,9 @@ def at_cells(problem: Problem, form: Form) -> Problem:
     if not isinstance(errors, list):
         return problem
     names = [(p, n) for p, n in rows_of(form) if form.text(f"columns.{p}.type") != LEFT_OUT]
-    faults = [(_field(str(each["field"]), names), str(each["message"])) for each in errors]
+    faults = [
+        (_field(str(each["field"]), names), _ABOUT.sub("", str(each["message"]))) for each in errors
+    ]
     return invalid_requests(faults)
 
 

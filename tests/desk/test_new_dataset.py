@@ -126,6 +126,7 @@ def test_all_mistakes_are_told_at_once_at_their_cells(curator: Browsing) -> None
         "Name", "Epsilon budget", "Review above", "Max rows", "Max epsilon per release",
         "lower lower", "upper lower", "upper upper", "ward values",
     } <= faults.keys(), faults  # fmt: skip
+    assert faults["upper lower"] == "must be a number"
     assert _value(checked, "columns.1.lower") == "much"
     assert len(checked.alerts()) == 1
     listed = [each.text for each in checked.tree.xpath("//*[@role='alert']//a")]
@@ -196,7 +197,8 @@ def test_everything_that_can_be_declared_arrives(
     filled = {
         "name": f"all {uuid4()}", "description": "Of one town.", "adjacency": adjacency,
         "max_rows": "100", "epsilon": "2", "delta": "0.000001", "review": "above",
-        "review_above": "0.5", "max_epsilon_per_release": "1", "allowed": ["mean", "count"],
+        "review_above": "0.5", "reviewers": "2",
+        "max_epsilon_per_release": "1", "allowed": ["mean", "count"],
         "decimal": ",", "thousands": ".", "na": "NA\n-99", **people,
         "columns.0.type": "left out", "columns.1.lower": "0", "columns.1.upper": "10",
         "columns.1.label": "height", "columns.2.lower": "0", "columns.2.upper": "1",
@@ -210,7 +212,8 @@ def test_everything_that_can_be_declared_arrives(
     assert facts["max_rows"] == 100
     assert facts["budget"]["delta"] == "0.000001"
     assert facts["policy"] | {
-        "review": "above:0.5", "max_epsilon_per_release": "1", "allowed": ["mean", "count"],
+        "review": "above:0.5", "reviewers": 2,
+        "max_epsilon_per_release": "1", "allowed": ["mean", "count"],
     } == facts["policy"]  # fmt: skip
     assert (facts["unit"] is None) == (not people)
     assert facts["columns"].keys() == {"x [m]", "y", "t"}
