@@ -18,6 +18,7 @@ from app.store.anchor.file import FileAnchor
 from app.store.database.rules import RULES, postgresql_triggers
 from app.store.database.tables import metadata
 from app.store.ledger.reviewing.sights import Sight
+from tests.app.templates import migrated_sqlite
 
 BACKENDS = ("sqlite", "postgres")
 
@@ -54,8 +55,10 @@ class Place:
 
 @contextmanager
 def place_on(backend: str, directory: Path) -> Iterator[Place]:
-    """Give a place on a backend, and on PostgreSQL its database back at the end."""
+    """Give a place that has its tables, and on PostgreSQL its database back at the end."""
     if backend == "sqlite":
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file_of(directory).write_bytes(migrated_sqlite())
         yield Place(directory, url_of(directory))
         return
     from tests.app.postgres import databases

@@ -41,7 +41,9 @@ class Databases:
         self._free: list[str] = []
         self._numbers = count(1)
         self.administer(f'CREATE DATABASE "{_TEMPLATE}" TEMPLATE template0')
-        _migrate(self.url(_TEMPLATE))
+        from tests.app.templates import migrate_empty
+
+        migrate_empty(self.url(_TEMPLATE))
 
     def url(self, name: str) -> str:
         """Return the address of a database, as the service takes it."""
@@ -84,15 +86,6 @@ class Databases:
 
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
             connection.execute(statement)
-
-
-def _migrate(url: str) -> None:
-    from app.store.database.engines import migrating_engine
-    from app.store.database.migrate import migrate
-    from app.store.unit_of_work import transaction
-
-    with migrating_engine(url).connect() as connection, transaction(connection):
-        migrate(connection)
 
 
 def _emptied(url: str) -> bool:

@@ -321,7 +321,7 @@ def test_black_box_audit(adjacency: Adjacency) -> None:
         pair = unit_data(x, y), unit_data(x, other)
     else:
         pair = unit_data(x, y), unit_data(x[1:], y[1:])
-    draws = [releases(plan, data, 8_000, seed=1)[:, 0].tolist() for data in pair]
+    draws = [releases(plan, data, 4_000, seed=1)[:, 0].tolist() for data in pair]
     events = {
         f"theta < {edge}": (lambda value, edge=edge: value < edge)
         for edge in (-5.0, -2.0, -0.5, 0.0, 0.5, 0.8, 1.2, 2.0)
