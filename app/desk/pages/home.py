@@ -1,8 +1,9 @@
-"""The first page: what waits for whoever is signed in."""
+"""The first page: what waits, and for whom, and the latest data sets."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,26 +11,38 @@ from starlette.responses import Response
 from app.desk.rendering import page
 from app.desk.routes import State, Visitor, router_of
 from app.domain.releases import ReleaseState
-from app.services.plans.answers import answer_of
+from app.domain.roles import Role
+from app.services.people.keys import Caller
+from app.services.plans.answers import heading_of
+from app.services.releases.releases import ReleaseRecord
 
 router = router_of("home")
 
-_SHOWN = 10
+_SHOWN = 20
+_LATEST = 10
+_WAITING = (ReleaseState.CHANGES_REQUESTED, ReleaseState.RESERVED)
 
 
 @router.get("")
 def show_home(request: Request, visitor: Visitor, state: State) -> Response:
-    """Show what waits, the latest releases and the latest data sets."""
+    """Show what waits, what of it is the visitor's to do first, and the latest data sets."""
     services = state.services
-    waiting, _ = services.releases.list(
-        caller=visitor,
-        dataset=None,
-        state=ReleaseState.RESERVED,
-        before=None,
-        limit=_SHOWN,
-        most_bytes=0,
-    )
-    views, _ = services.datasets.list(before=None, limit=_SHOWN, most_bytes=1 << 20)
-    names = {each.dataset: services.datasets.facts(each.dataset).record.name for each in waiting}
-    told = [json.loads(answer_of(each)) for each in waiting]
-    return page(request, "home.html", waiting=told, names=names, datasets=views)
+    found = [services.releases.heads(caller=visitor, state=each, limit=_SHOWN) for each in _WAITING]
+    rows = [_row(record, visitor) for heads in found for record in heads.records]
+    rows.sort(key=lambda row: not row["mine"])  # a stable order: newest first in each part
+    names = {
+        row["of"].dataset: services.datasets.facts(row["of"].dataset).record.name for row in rows
+    }
+    views, _ = services.datasets.list(before=None, limit=_LATEST, most_bytes=1 << 20)
+    more = any(heads.more for heads in found)
+    return page(request, "home.html", rows=rows, more=more, names=names, datasets=views)
+
+
+def _row(record: ReleaseRecord, visitor: Caller) -> Mapping[str, Any]:
+    """Return what is said of a request that waits, and whether it is the visitor's turn."""
+    own = record.principal == visitor.person
+    if record.state is ReleaseState.CHANGES_REQUESTED:
+        turn = "your answer" if own else record.principal
+        return {"of": heading_of(record), "mine": own, "turn": turn}
+    mine = not own and visitor.role.may_act_as(Role.CURATOR)
+    return {"of": heading_of(record), "mine": mine, "turn": "your review" if mine else "a review"}
