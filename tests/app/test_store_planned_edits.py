@@ -30,10 +30,10 @@ from tests.app.test_store_edits import check, everything
 LEDGER = sorted(
     set(metadata.tables)
     - {"worker", "job", "turn", "key_use", "upload", "rate", "allowance"}
-    - {"desk_form", "desk_session", "notice", "notice_read", "delivery"}
+    - {"desk_form", "desk_session", "notice", "notice_read", "delivery", "review_comment", "sight"}
 )
 """The tables that are the ledger: not who draws what next, what is on its way in, how often, or who
-is told of it."""
+is told of it, says something to it or has seen it."""
 
 
 @dataclass
