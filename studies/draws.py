@@ -1,6 +1,7 @@
 """Time per draw: K-norm noise of m coordinates and certified KNG regressions, sketch ready.
 
-And of what no sketch holds: columns derived for a question, which are computed from the rows once.
+And of what no sketch holds: columns derived for a question, which are computed from the rows once,
+and sums and counts of the rows that meet conditions or are in groups.
 
 Processor time is what is measured: a draw waits for nothing, and the machine is shared.
 """
@@ -16,12 +17,16 @@ from fractions import Fraction
 import numpy as np
 
 from mechanisms.catalog import calibrate
+from mechanisms.contract import Statistic
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.samplers.knorm import draw_linf
 from mechanisms.sketches import ArrayData
+from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.mean import Mean
+from mechanisms.statistics.quantile import Quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +81,25 @@ def timings() -> Iterator[Timing]:
 
     for right, columns in (("log(x + 1)", 1), ("x*group + I(x^2)", 5)):
         what = f"features {right} of 10^6 rows, at first"
-        yield Timing(what, _median_ms(_derived_draw(right), 5), 150.0 * columns)
+        derived = LinearRegression(formula=f"y ~ {right}", bound=2)
+        yield Timing(what, _median_ms(_draw_of_rows(derived, "kng"), 5), 150.0 * columns)
+    above = (Condition(column="y", op=">", value=30),)
+    asked: tuple[tuple[str, Statistic, int], ...] = (
+        ("mean where y > 30", Mean(columns=("x",), where=above), 2),
+        ("mean by group", Mean(columns=("x",), by=("group",)), 2),
+        (
+            "mean of two by group where y > 30",
+            Mean(columns=("x", "y"), by=("group",), where=above),
+            3,
+        ),
+        ("median by group", Quantile(column="x", levels=(0.5,), by=("group",)), 2),
+    )
+    for what, statistic, columns in asked:
+        call = _draw_of_rows(statistic, next(iter(statistic.mechanisms)))
+        yield Timing(f"{what}, 10^6 rows", _median_ms(call, 5), 150.0 * columns)
 
 
-def _derived_draw(right: str) -> Callable[[], object]:
+def _draw_of_rows(statistic: Statistic, mechanism: str) -> Callable[[], object]:
     """Return a draw on rows that remember nothing, so that all is computed in each."""
     rng, rows = np.random.default_rng(1), 10**6
     number = NumberColumn(lower=Fraction(0), upper=Fraction(100))
@@ -91,8 +111,7 @@ def _derived_draw(right: str) -> Callable[[], object]:
     codes = {name: number.encode(rng.uniform(0, 100, rows)) for name in ("x", "y")}
     group = rng.integers(0, 3, rows).astype(np.int32)
     data = ArrayData(schema.columns, {**codes, "group": group})
-    statistic = LinearRegression(formula=f"y ~ {right}", bound=2)
-    plan = calibrate(statistic, schema, Epsilon.parse("1"), mechanism="kng")
+    plan = calibrate(statistic, schema, Epsilon.parse("1"), mechanism=mechanism)
     return lambda: plan.draw(data, system_randomness())
 
 
