@@ -20,7 +20,7 @@ LEDGER_TESTS := $(addprefix tests/app/test_, \
 		ledger_batches.py ledger_machine.py ledger_rules.py lineage.py publications.py receipts.py restore.py \
 		review_turns.py reviews.py sealed_results.py sessions.py slices.py store_blocks.py store_faults.py store_migrations.py store_opening.py store_reads.py \
 		store_planned_edits.py store_postgresql.py store_ranges.py store_repositories.py \
-		store_schema_edits.py store_verification.py store_workers.py loop_batching.py merkle_log.py vault.py) \
+		store_schema_edits.py store_verification.py store_workers.py loop_batching.py merkle_log.py verifying_again.py vault.py) \
 	$(addprefix tests/contract/test_, \
 		accounting.py durable_answers.py jobs.py keys.py on_postgresql.py pauses.py restored.py slices.py) \
 	$(addprefix tests/mechanisms/test_, accounting.py privacy.py)

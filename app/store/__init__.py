@@ -125,6 +125,7 @@ from app.store.merkle_log.tree import LogTree
 from app.store.reconciliation import Findings, Reconciliation, reconciling
 from app.store.store import Store, inspecting
 from app.store.unit_of_work import Reader, UnitOfWork
+from app.store.verification.marks import Mark
 from app.store.verification.verify import Verification
 from app.store.writer import Task
 
@@ -149,6 +150,7 @@ __all__ = [
     "LedgerIdentity",
     "LineageRecord",
     "LogTree",
+    "Mark",
     "Portion",
     "ProgramKey",
     "Reader",

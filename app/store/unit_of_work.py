@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, RootTransaction
+from sqlalchemy import Connection, RootTransaction, select
 from sqlalchemy.exc import DBAPIError
 
 from app.domain.roles import Acting
 from app.store.anchor.standing import Witness
+from app.store.database import tables
 from app.store.database.postgresql import has_committed, numbered
 from app.store.desk.forms import FormsWriter
 from app.store.desk.sessions import Sessions, SessionsWriter
@@ -32,6 +33,7 @@ from app.store.ledger.workers import WorkersWriter
 from app.store.merkle_log.parts import Log, LogWriter
 from app.store.publishing.publications import Publications, PublicationsWriter
 from app.store.seals import seal
+from app.store.verification.marks import Mark
 from app.store.verification.verify import Verification, verify
 
 
@@ -77,9 +79,31 @@ class Reader:
         self.votes = Votes(connection)
         self.uploads = Uploads(connection)
 
-    def verify(self, *, signed: bool = False, witness: Witness | None = None) -> Verification:
-        """Walk every chain, sum and result; ``signed``: their receipts too. Ends the snapshot."""
-        return verify(self.connection, signed=signed, may_end=True, witness=witness)
+    def identity(self) -> tuple[str, int]:
+        """Return the ledger's id and its epoch."""
+        row = self.connection.execute(select(tables.ledger.c.id, tables.ledger.c.epoch)).one()
+        return row.id, row.epoch
+
+    def verify(
+        self,
+        *,
+        signed: bool = False,
+        witness: Witness | None = None,
+        marked: bool = False,
+        since: Mark | None = None,
+    ) -> Verification:
+        """Walk every chain, sum and result; ``signed``: their receipts too. Ends the snapshot.
+
+        With ``marked`` it says where a later one may go on from; ``since`` goes on from there.
+        """
+        return verify(
+            self.connection,
+            signed=signed,
+            may_end=True,
+            witness=witness,
+            marked=marked,
+            since=since,
+        )
 
 
 class UnitOfWork:

@@ -44,11 +44,12 @@ _OF_ACCOUNT = text(
     "SELECT coalesce(max(last_seq), 0) FROM log_part WHERE account = :of AND number <= :after"
 )
 _CUTS = text("SELECT max(number) FROM log_part GROUP BY leaves_before / :length ORDER BY 1")
-_HASHES = "SELECT p.hashes FROM log_part AS p ORDER BY p.number"
-_CHECKPOINTS = "SELECT c.size, c.note FROM log_checkpoint AS c ORDER BY c.size"
+_HASHES = "SELECT p.hashes FROM log_part AS p WHERE p.number > :part ORDER BY p.number"
+_CHECKPOINTS = "SELECT c.size, c.note FROM log_checkpoint AS c WHERE c.size > :size ORDER BY c.size"
 _KEPT = (
     "SELECT e.note, e.fingerprint FROM entry AS e"  # noqa: S608 - constants
-    f" WHERE e.account = '{SYSTEM_ACCOUNT}' AND e.kind = '{CHECKPOINT}' ORDER BY e.seq"
+    f" WHERE e.account = '{SYSTEM_ACCOUNT}' AND e.kind = '{CHECKPOINT}' AND e.seq > :after"
+    " ORDER BY e.seq"
 )
 _SEQ = ENTRY_COLUMNS.index("seq")
 _END = 2**62
@@ -107,20 +108,28 @@ class PartRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoints:
-    """Every checkpoint against the leaves: its size, its root, and its signature.
+    """Checkpoints against the leaves: their sizes, roots and signatures, and the chain's word.
 
     ``keys`` are the public keys of the ledger, by name; None where signatures are not looked at.
+    Where the first have been verified, it is those that are larger than ``size``, and their
+    entries come ``after`` one of the system account; the log's parts up to ``part`` have so many
+    leaves, and ``peaks`` are their roots.
     """
 
     ledger: str
     epoch: int
     keys: Mapping[str, str] | None
+    after: int = 0
+    part: int = 0
+    size: int = 0
+    peaks: tuple[str, ...] = ()
 
     def faults(self, connection: Connection) -> Iterator[str]:
         """Walk them on this connection's snapshot."""
-        tree, leaves = Peaks(), self._leaves(connection)
-        kept = rows(connection, _KEPT, {})
-        signed = rows(connection, _CHECKPOINTS, {})
+        tree = Peaks(self.size, [bytes.fromhex(each) for each in self.peaks])
+        leaves = self._leaves(connection)
+        kept = rows(connection, _KEPT, {"after": self.after})
+        signed = rows(connection, _CHECKPOINTS, {"size": self.size})
         nothing: Row = ("", None)
         for (said, root), (size, note) in zip_longest(kept, signed, fillvalue=nothing):
             if said != str(size):
@@ -133,7 +142,7 @@ class Checkpoints:
                 yield f"the log: the checkpoint of {size} leaves is not of these leaves"
 
     def _leaves(self, connection: Connection) -> Iterator[bytes]:
-        for (hashes,) in rows(connection, _HASHES, {}, page=_PAGE):
+        for (hashes,) in rows(connection, _HASHES, {"part": self.part}, page=_PAGE):
             for place in range(0, len(hashes), HASH_BYTES):
                 yield hashes[place : place + HASH_BYTES]
 

@@ -45,6 +45,7 @@ from app.store.merkle_log.parts import CHECKPOINT
 from app.store.seals import RESULT, has_sealed
 from app.store.verification.leaves import cut_seals
 from app.store.verification.log import Checkpoints, cut_log
+from app.store.verification.marks import Mark, mark_of, tasks_since
 from app.store.verification.ranges import cut_entries, cut_releases
 from app.store.verification.system_account import Register, receipt_keys
 
@@ -76,6 +77,7 @@ class Verification:
     to 20 places where the ledger does not hold, by account and sequence number;
     ``mismatches`` are those of them where a table is not as the entries say.
     ``anchored`` is how the ledger stands to its anchor, None where they were not compared.
+    ``mark`` is where a later verification may go on from, where it was asked for and all is well.
     """
 
     entries: int
@@ -83,6 +85,7 @@ class Verification:
     faults: tuple[str, ...] = ()
     mismatches: tuple[str, ...] = ()
     anchored: Standing | None = None
+    mark: Mark | None = None
 
     @property
     def ok(self) -> bool:
@@ -141,6 +144,8 @@ def verify(
     processes: int | None = None,
     may_end: bool = False,
     witness: Witness | None = None,
+    marked: bool = False,
+    since: Mark | None = None,
 ) -> Verification:
     """Walk the whole ledger; a damaged database is a fault, not an error.
 
@@ -160,7 +165,12 @@ def verify(
     witness
         The ledger's anchor, which it is compared with first; this ends the connection's
         transaction and begins another.
+    marked
+        Whether to return where a later verification may go on from.
+    since
+        Where an earlier one had come to: what was verified then is not read again.
     """
+    mark: Mark | None = None
     heads: list[str] = []
     entries = 0
     faults: list[str] = []
@@ -176,13 +186,24 @@ def verify(
             faults.append("the ledger has no identity")
         else:
             keys = receipt_keys(connection) if signed else None
-            tasks = _tasks(connection, accounts, ledger.id, epoch=ledger.epoch, keys=keys)
+            if marked:
+                mark = mark_of(
+                    connection, ledger=ledger.id, epoch=ledger.epoch, signed=signed, since=since
+                )
+            if since is None:
+                tasks = _tasks(connection, accounts, ledger.id, epoch=ledger.epoch, keys=keys)
+            else:
+                sealed = has_sealed(connection)
+                tasks = [_Records(), _Schema()]
+                tasks += tasks_since(
+                    connection, since, epoch=ledger.epoch, keys=keys, sealed=sealed
+                )
     except Exception:
         # Whatever a damaged file makes fail is the finding.
         faults.append(_UNREADABLE)
     if processes is None:
         processes = min(os.cpu_count() or 1, _PROCESSES)
-    here = entries <= _ALONE or processes == 0
+    here = entries <= _ALONE or processes == 0 or since is not None
     if may_end and not here:
         connection.rollback()
     results = _here(connection, tasks) if here else _elsewhere(connection, tasks, processes)
@@ -196,6 +217,7 @@ def verify(
         faults=tuple(dict.fromkeys(faults))[:MOST_FAULTS],
         mismatches=tuple(fault for fault in records if fault != _UNREADABLE),
         anchored=anchored,
+        mark=None if faults else mark,
     )
 
 
