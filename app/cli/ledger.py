@@ -106,13 +106,12 @@ def audit_verify(signatures: bool, full: bool, as_json: bool) -> None:
     it may not find: --full does.
     """
     from app.places import anchor_witness, shares_device  # noqa: PLC0415
-    from app.services.audit import VERIFIED, earlier_mark, keep_mark  # noqa: PLC0415
-    from app.store import inspecting  # noqa: PLC0415
+    from app.store import VERIFIED, earlier_mark, inspecting, keep_mark  # noqa: PLC0415
 
     settings = settings_of_environment()
     note = settings.data_dir / VERIFIED
     with local(), inspecting(settings.resolved_database_url) as reader:
-        since = None if full else earlier_mark(reader, note, signed=signatures)
+        since = None if full else earlier_mark(note, signed=signatures)
         witness = anchor_witness(settings)
         found = reader.verify(signed=signatures, witness=witness, marked=True, since=since)
     keep_mark(note, found)
@@ -120,12 +119,12 @@ def audit_verify(signatures: bool, full: bool, as_json: bool) -> None:
     if as_json:
         facts = {"ok": found.ok, "entries": found.entries, "head": found.head, "anchor": anchored}
         facts["anchor_shares_device"] = shares_device(settings)
-        facts["since"] = None if since is None else since.size
+        facts["since"] = found.since
         click.echo(json.dumps({**facts, "faults": list(found.faults)}))
     else:
         click.echo(f"{'ok' if found.ok else 'BROKEN'}: {found.entries} entries, head {found.head}")
-        if since is not None:
-            click.echo(f"the first {since.size} were verified earlier; --full reads them again")
+        if found.since is not None:
+            click.echo(f"the first {found.since} were verified earlier; --full reads them again")
         click.echo(f"the anchor: {anchored or 'not compared'}")
         if anchored and shares_device(settings):
             click.echo("the anchor is on the ledger's own disk: both may have been put back")

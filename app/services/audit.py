@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,18 +17,12 @@ from app.engine.data import DataEngine
 from app.engine.executor import ProcessExecutor
 from app.logs import describe
 from app.services.datasets.datasets import DatasetService
-from app.store import Mark, Reader, Store, StoreError, Verification, inspecting, read_past
+from app.store import Store, StoreError, Verification, inspecting, read_past
 from app.store.ledger.datasets import MANIFEST_KEPT
 from app.store.ledger.ids import now
 from app.vault.errors import VaultError
 from app.vault.lineage import LineageFiles
 from app.vault.vault import Vault
-
-VERIFIED = "verified.json"
-"""The note in the data directory of how far `audit verify` has found the ledger sound."""
-
-LARGE = 5_000
-"""A ledger of no more entries is always walked from its beginning."""
 
 __all__ = [
     "AuditService",
@@ -100,29 +93,6 @@ class AuditService:
         self._walk = None
         if not done.cancelled() and (error := done.exception()) is not None:
             _LOG.error("the ledger was not walked", extra=describe(error))
-
-
-def earlier_mark(reader: Reader, note: Path, *, signed: bool) -> Mark | None:
-    """Return where a verification may go on from, by the note of an earlier one; None: nowhere.
-
-    A small ledger is walked again from its beginning, which takes no time.
-    """
-    try:
-        mark = Mark.of_json(note.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError):
-        return None
-    if mark is None or mark.size <= LARGE or (signed and not mark.signed):
-        return None
-    return mark if reader.identity() == (mark.ledger, mark.epoch) else None
-
-
-def keep_mark(note: Path, found: Verification) -> None:
-    """Note how far a ledger was found sound; where a note cannot be written, there is none."""
-    if found.mark is not None and found.mark.size > LARGE:
-        fresh = note.with_suffix(f".{os.getpid()}")
-        with suppress(OSError):
-            fresh.write_text(found.mark.to_json(), "utf-8")
-            fresh.replace(note)
 
 
 def check_lineage(data_dir: Path, url: str) -> Iterator[str]:

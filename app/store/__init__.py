@@ -126,11 +126,13 @@ from app.store.reconciliation import Findings, Reconciliation, reconciling
 from app.store.store import Store, inspecting
 from app.store.unit_of_work import Reader, UnitOfWork
 from app.store.verification.marks import Mark
+from app.store.verification.notes import VERIFIED, earlier_mark, keep_mark
 from app.store.verification.verify import Verification
 from app.store.writer import Task
 
 __all__ = [
     "RECEIPT_KEY",
+    "VERIFIED",
     "AccountRecord",
     "Anchor",
     "CapRecord",
@@ -171,7 +173,9 @@ __all__ = [
     "Witness",
     "back_up",
     "base64url",
+    "earlier_mark",
     "inspecting",
+    "keep_mark",
     "key_of",
     "new_id",
     "read_past",

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, RootTransaction, select
+from sqlalchemy import Connection, RootTransaction
 from sqlalchemy.exc import DBAPIError
 
 from app.domain.roles import Acting
 from app.store.anchor.standing import Witness
-from app.store.database import tables
 from app.store.database.postgresql import has_committed, numbered
 from app.store.desk.forms import FormsWriter
 from app.store.desk.sessions import Sessions, SessionsWriter
@@ -78,11 +77,6 @@ class Reader:
         self.sights = Sights(connection)
         self.votes = Votes(connection)
         self.uploads = Uploads(connection)
-
-    def identity(self) -> tuple[str, int]:
-        """Return the ledger's id and its epoch."""
-        row = self.connection.execute(select(tables.ledger.c.id, tables.ledger.c.epoch)).one()
-        return row.id, row.epoch
 
     def verify(
         self,

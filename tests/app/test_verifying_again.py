@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from app.domain.releases import ReleaseState
-from app.services.audit import LARGE, earlier_mark, keep_mark
-from app.store import Mark, Verification, inspecting
+from app.store import Mark, Verification, earlier_mark, inspecting, keep_mark
+from app.store.verification.notes import LARGE
 from tests.app.ledgers import CURATOR, Ledger, Place, opened
 from tests.app.logs import log_of
 from tests.app.test_forgeries import edit
@@ -169,13 +169,14 @@ def test_a_note_is_kept_of_a_large_ledger_alone(ledger: Ledger) -> None:
     large = replace(small, size=LARGE + 1)
     keep_mark(note, replace(found, mark=large))
     with inspecting(ledger.place.url) as reader:
-        assert earlier_mark(reader, note, signed=True) == large
+        assert earlier_mark(note, signed=True) == large
         keep_mark(note, replace(found, mark=replace(large, signed=False)))
-        assert earlier_mark(reader, note, signed=True) is None, "receipts were not looked at"
-        assert earlier_mark(reader, note, signed=False) is not None
-        keep_mark(note, replace(found, mark=replace(large, ledger="another")))
-        assert earlier_mark(reader, note, signed=False) is None
+        assert earlier_mark(note, signed=True) is None, "receipts were not looked at"
+        assert earlier_mark(note, signed=False) is not None
+        for other in (replace(small, ledger="another"), replace(small, epoch=2)):
+            assert reader.verify(since=other).since is None
+        assert reader.verify(since=small).since == small.size
         for content in ("", "{}", "[]", '{"accounts": 3}', "\udcff"):
             note.write_text(content, "utf-8", "surrogatepass")
-            assert earlier_mark(reader, note, signed=False) is None
+            assert earlier_mark(note, signed=False) is None
     keep_mark(ledger.place.directory / "no such" / "place", replace(found, mark=large))

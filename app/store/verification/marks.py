@@ -3,8 +3,8 @@
 A :class:`Mark` says how far everything was found sound: the last entry of each account, the last
 release that can change no more, the log's last checkpoint. Verifying from there walks what has
 come since, and makes sure that the entries that the mark names are still those. Since an entry's
-hash binds every entry before it, new entries continue the chain that was walked then. Whether the older rows
-themselves are still there, and as they were, only a walk over everything says.
+hash binds every entry before it, new entries continue the chain that was walked then. Whether the
+older rows themselves are still there, and as they were, only a walk over everything says.
 """
 
 from __future__ import annotations

@@ -78,6 +78,7 @@ class Verification:
     ``mismatches`` are those of them where a table is not as the entries say.
     ``anchored`` is how the ledger stands to its anchor, None where they were not compared.
     ``mark`` is where a later verification may go on from, where it was asked for and all is well.
+    ``since`` is how many leaves of the log an earlier one has covered; None: all was walked.
     """
 
     entries: int
@@ -86,6 +87,7 @@ class Verification:
     mismatches: tuple[str, ...] = ()
     anchored: Standing | None = None
     mark: Mark | None = None
+    since: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -168,7 +170,7 @@ def verify(
     marked
         Whether to return where a later verification may go on from.
     since
-        Where an earlier one had come to: what was verified then is not read again.
+        Where an earlier one of this ledger had come to: what was verified then is not read again.
     """
     mark: Mark | None = None
     heads: list[str] = []
@@ -185,6 +187,8 @@ def verify(
         if ledger is None:
             faults.append("the ledger has no identity")
         else:
+            if since is not None and (since.ledger, since.epoch) != (ledger.id, ledger.epoch):
+                since = None
             keys = receipt_keys(connection) if signed else None
             if marked:
                 mark = mark_of(
@@ -218,6 +222,7 @@ def verify(
         mismatches=tuple(fault for fault in records if fault != _UNREADABLE),
         anchored=anchored,
         mark=None if faults else mark,
+        since=None if since is None else since.size,
     )
 
 
