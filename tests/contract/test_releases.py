@@ -175,7 +175,7 @@ def test_a_refusal_stores_nothing(curator: httpx.Client) -> None:
 def test_a_policy_is_kept(curator: httpx.Client) -> None:
     policy = {"max_epsilon_per_release": "0.5", "allowed": ["mean", "quantile"]}
     found = upload(curator, policy=policy)
-    assert found["policy"] == {"review": "never", **policy}
+    assert found["policy"] == {"review": "never", "reviewers": 1, **policy}
     refused = assert_problem(ask(curator, found["id"], epsilon="0.6"), 422, "policy-refused")
     assert refused["rule"] == "max_epsilon_per_release"
     total = {"kind": "sum", "columns": ["income"]}
