@@ -22,7 +22,7 @@ LEDGER_TESTS := $(addprefix tests/app/test_, \
 		store_planned_edits.py store_postgresql.py store_ranges.py store_repositories.py \
 		store_schema_edits.py store_verification.py store_workers.py loop_batching.py merkle_log.py verifying_again.py vault.py) \
 	$(addprefix tests/contract/test_, \
-		accounting.py durable_answers.py jobs.py keys.py on_postgresql.py pauses.py restored.py slices.py) \
+		accounting.py durable_answers.py jobs.py keys.py on_postgresql.py pauses.py public_proof.py restored.py slices.py) \
 	$(addprefix tests/mechanisms/test_, accounting.py privacy.py)
 
 .DEFAULT_GOAL := help

@@ -211,6 +211,18 @@ def test_a_long_ledger_comes_in_step_by_step(ledger: Ledger) -> None:
     assert ledger.store.verify(signed=True).ok
 
 
+def test_many_accounts_come_in_step_by_step(ledger: Ledger) -> None:
+    def accounts(u: Any) -> None:
+        for _ in range(70):
+            u.accounts.open(total=1, principal=CURATOR, reason="one of many")
+
+    ledger.store.write(accounts)
+    log = log_of(ledger)
+    log.extend()
+    assert len({account for account, *_ in parts(ledger)}) == 72
+    assert ledger.store.verify(signed=True).ok
+
+
 def test_several_writers_make_one_log(place: Place) -> None:
     """On PostgreSQL each process has its own store; a part that comes too late is left out."""
     with opened(place) as ledger:
@@ -317,3 +329,7 @@ def test_a_leaf_exchanged_with_its_entry_and_root_is_found_by_the_signature(plac
         assert ledger.store.verify().ok, "signatures are not looked at"
         (fault,) = ledger.store.verify(signed=True).faults
         assert "not of these leaves" in fault
+        named = note.replace(line, "AAAA" + line[4:])
+        edit(ledger.place, "UPDATE log_checkpoint SET note = :note", note=named)
+        (fault,) = ledger.store.verify(signed=True).faults
+        assert "not of these leaves" in fault, "its key hash is another's"
