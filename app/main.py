@@ -61,11 +61,14 @@ def create_app(settings: Settings) -> FastAPI:
                     in_background(services.unfinished.keep_clearing()),
                     in_background(services.readable.keep_looking()),
                     in_background(services.log.keep()),
+                    in_background(services.sights.keep_writing()),
+                    in_background(services.sending.keep_sending()),
                 ):
                     yield {"app": state}
             finally:
                 await services.releases.close(timeout_s=settings.drain_timeout_s)
                 await services.datasets.close()
+                await services.sights.try_writing()
                 await services.lease.end()
         finally:
             await anyio.to_thread.run_sync(store.close)

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -286,6 +286,31 @@ class Settings(BaseSettings):
         description="After how many days a release that waits for a review, and that nobody has "
         "decided on, is given up and its budget given back.",
     )
+    webhook_url: SecretStr | None = Field(
+        default=None,
+        description="Where each notice about a review is posted, signed, until it is taken. "
+        "Needs `webhook_secret`.",
+    )
+    webhook_secret: SecretStr | None = Field(
+        default=None,
+        min_length=16,
+        description="Secret that posted notices are signed with, 16 characters or more.",
+    )
+    smtp_url: str | None = Field(
+        default=None,
+        pattern=r"^smtps?://",
+        description="Server that notices about reviews are mailed by, as "
+        "`smtp://user@mail.example.org:587`, or `smtps://`. Needs `smtp_sender`.",
+    )
+    smtp_password: SecretStr | None = Field(
+        default=None, description="Password of the user in `smtp_url`."
+    )
+    smtp_sender: str = Field(default="", description="Address that notices are mailed from.")
+    smtp_reviewers: str = Field(
+        default="",
+        description="Addresses that reviewers' notices are mailed to, with commas between them. "
+        "Who asks is mailed to where the name of their person is an address.",
+    )
     response_slot_ms: int = Field(
         default=100,
         ge=0,
@@ -321,6 +346,13 @@ class Settings(BaseSettings):
         gt=0,
         description="How long a stopping service waits for charged releases to finish, in seconds.",
     )
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        for given, needed in (("webhook_url", "webhook_secret"), ("smtp_url", "smtp_sender")):
+            if getattr(self, given) and not getattr(self, needed):
+                raise SettingsError(f"{given} needs {needed}")
+        return self
 
     @classmethod
     def settings_customise_sources(

@@ -15,6 +15,19 @@ from app.cli.publishing import (
     releases_unpublish,
 )
 from app.cli.remote import datasets, keys, releases
+from app.cli.reviewing import (
+    audit_sights,
+    datasets_edit,
+    inbox,
+    releases_approve,
+    releases_comment,
+    releases_comments,
+    releases_reject,
+    releases_request_changes,
+    releases_review,
+    releases_revise,
+    releases_versions,
+)
 from app.cli.running import backup, demo, migrate, serve, worker
 from app.cli.scripts import datasets_script, releases_script
 
@@ -28,7 +41,7 @@ def main() -> None:
 
 
 _RUNNING = (serve, worker, migrate, backup, demo, ledger, audit)
-_REMOTE = (keys, pauses, datasets, releases)
+_REMOTE = (keys, pauses, datasets, releases, inbox)
 
 for command in (*_RUNNING, *_REMOTE):
     main.add_command(command)
@@ -42,11 +55,21 @@ for command in (
 ):
     datasets.add_command(command)
 datasets.add_command(datasets_export)
+datasets.add_command(datasets_edit)
+audit.add_command(audit_sights)
 for command in (
     releases_dry_run,
     releases_script,
     releases_publish,
     releases_unpublish,
     releases_publication,
+    releases_review,
+    releases_approve,
+    releases_reject,
+    releases_request_changes,
+    releases_revise,
+    releases_comment,
+    releases_comments,
+    releases_versions,
 ):
     releases.add_command(command)

@@ -332,24 +332,6 @@ def releases_reviews(desk: ReleaseDesk, *, as_json: bool) -> None:
     print_rows(desk.releases(status=_AWAITING_REVIEW), columns, as_json=as_json)
 
 
-@releases.command("approve")
-@click.argument("release")
-@_REASON
-@connected
-def releases_approve(desk: ReleaseDesk, *, release: str, reason: str) -> None:
-    """Approve RELEASE, which awaits a review: it is charged and drawn. Never one's own."""
-    click.echo(desk.approve(release, reason=reason).status)
-
-
-@releases.command("reject")
-@click.argument("release")
-@click.option("--reason", required=True, help="Kept in the ledger, and shown to who asked.")
-@connected
-def releases_reject(desk: ReleaseDesk, *, release: str, reason: str) -> None:
-    """Reject RELEASE, which awaits a review; its budget is given back. Never one's own."""
-    click.echo(desk.reject(release, reason=reason).status)
-
-
 @releases.command("withdraw")
 @click.argument("release")
 @connected
@@ -430,8 +412,13 @@ def print_rows(items: Iterable[Answer], columns: Sequence[str], *, as_json: bool
         for item in items:
             click.echo(item.model_dump_json())
         return
-    rows = [[str(getattr(item, name) or "") for name in columns] for item in items]
+    rows = [[_on_a_line(getattr(item, name)) for name in columns] for item in items]
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     for row in (columns, *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         click.echo("  ".join(cells).rstrip())
+
+
+def _on_a_line(value: object) -> str:
+    """Return a value as text without ends of lines."""
+    return " ".join(str(value or "").splitlines())

@@ -32,6 +32,7 @@ from app.client.models import (
 )
 from app.client.public_pages import PageCheck, check_page
 from app.client.receipts import check_receipt
+from app.client.reviewing import Comment, Notice, Sheet, Sight, Version
 
 __all__ = [
     "AsyncDataset",
@@ -40,12 +41,14 @@ __all__ = [
     "Budget",
     "Cap",
     "ClientError",
+    "Comment",
     "Dataset",
     "Derivation",
     "DryRun",
     "Entry",
     "Key",
     "MissingPackageError",
+    "Notice",
     "PageCheck",
     "Preview",
     "ProblemError",
@@ -55,8 +58,11 @@ __all__ = [
     "ReceiptError",
     "Release",
     "ReleaseDesk",
+    "Sheet",
+    "Sight",
     "UnreachableError",
     "Verification",
+    "Version",
     "check_page",
     "check_receipt",
 ]

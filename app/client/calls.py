@@ -35,6 +35,7 @@ from app.client.progress import OnWait
 from app.client.publishing import publishing
 from app.client.questions import Amount, Question, amount, question
 from app.client.releasing import dry_running, previewing, release_in, releasing, scripting
+from app.client.reviewing import ReviewCalls, at
 from app.client.steps import Call, Line, Listing, Pages, Steps
 
 D = TypeVar("D", bound=Facts)
@@ -46,7 +47,7 @@ _MOST_NAMES = 10
 """How many names of data sets a refusal mentions."""
 
 
-class Calls(Generic[D]):
+class Calls(ReviewCalls, Generic[D]):
     """The methods of both desks. ``D`` is the kind of data set that they return."""
 
     line: Line
@@ -100,6 +101,16 @@ class Calls(Generic[D]):
         there = ", ".join(map(repr, names[:_MOST_NAMES])) or "none"
         detail = f"No data set has the id or the name {name!r}. There are: {there}."
         raise ProblemError(status=404, body={"code": "not-found", "detail": detail})
+
+    @Call
+    def edit(self, /, dataset: Facts | str, *, reason: str, **changes: object) -> Steps[D]:
+        """Change what is said of a data set, never its bounds (curators).
+
+        ``changes``: ``policy``, ``description``, ``notices``, ``labels`` or ``checklist``.
+        """
+        body = {"reason": reason, **changes}
+        response = yield from self.line.repeatable("PATCH", _of(dataset), json=body)
+        return self._dataset(response.json())
 
     @Call
     def archive(self, dataset: Facts | str) -> Steps[D]:
@@ -255,7 +266,7 @@ class Calls(Generic[D]):
         From a release of ``moments``: any linear regression of its columns, and all that first
         and second moments determine, such as means, variances and correlations.
         """
-        path, body = f"{_at(release)}/derivations", {"statistic": dict(statistic)}
+        path, body = f"{at(release)}/derivations", {"statistic": dict(statistic)}
         response = yield from self.line.repeatable("POST", path, json=body)
         return Derivation.model_validate_json(response.content)
 
@@ -263,14 +274,15 @@ class Calls(Generic[D]):
     def releases(self, *, status: str | None = None) -> Pages[Release]:
         """Yield the caller's releases, of one status if it is named; a curator sees everybody's.
 
-        ``status``: ``awaiting_review``, ``rejected``, ``withdrawn`` or ``expired``.
+        ``status``: ``awaiting_review``, ``changes_requested``, ``rejected``, ``withdrawn`` or
+        ``expired``.
         """
         return Pages("/v1/releases", Release.model_validate, {"status": status})
 
     @Call
     def released(self, release: str) -> Steps[Release]:
         """Return one release by its id."""
-        return release_in((yield from self.line.read(_at(release))))
+        return release_in((yield from self.line.read(at(release))))
 
     @Call
     def script(self, release: Release | str, *, language: str = "python") -> Steps[str]:
@@ -278,48 +290,24 @@ class Calls(Generic[D]):
         name = release.id if isinstance(release, Release) else release
         return (yield from scripting(self.line, name, language))
 
-    # Reviews
-
-    @Call
-    def approve(self, release: Release | str, *, reason: str) -> Steps[Release]:
-        """Approve a release that awaits a review: it is charged and drawn (curators)."""
-        return (yield from self._decide(release, "approve", reason))
-
-    @Call
-    def reject(self, release: Release | str, *, reason: str) -> Steps[Release]:
-        """Reject a release that awaits a review; its budget is given back (curators)."""
-        return (yield from self._decide(release, "reject", reason))
-
-    def _decide(self, release: Release | str, decision: str, reason: str) -> Steps[Release]:
-        path = _at(release)
-        seen = (yield from self.line.read(path)).headers["ETag"]
-        body, headers = {"decision": decision, "reason": reason}, {"If-Match": seen}
-        sent = self.line.send("POST", f"{path}/decision", json=body, headers=headers)
-        return release_in((yield from sent))
-
-    @Call
-    def withdraw(self, release: Release | str) -> Steps[Release]:
-        """Withdraw a release of one's own that awaits a review."""
-        return release_in((yield from self.line.repeatable("POST", f"{_at(release)}/withdrawal")))
-
     # Publication
 
     @Call
     def publish(self, release: Release | str, *, reason: str) -> Steps[Publication]:
         """Make a release readable without a key, at the publication's ``address`` (curators)."""
-        return (yield from publishing(self.line, _at(release), reason))
+        return (yield from publishing(self.line, at(release), reason))
 
     @Call
     def unpublish(self, release: Release | str, *, note: str) -> Steps[Publication]:
         """Withdraw a release from the public, for good; its address tells why (curators)."""
-        body, path = {"note": note}, f"{_at(release)}/publication/withdrawal"
+        body, path = {"note": note}, f"{at(release)}/publication/withdrawal"
         response = yield from self.line.repeatable("POST", path, json=body)
         return Publication.model_validate_json(response.content)
 
     @Call
     def publication(self, release: Release | str) -> Steps[Publication]:
         """Return who made a release public, and who withdrew it."""
-        response = yield from self.line.read(f"{_at(release)}/publication")
+        response = yield from self.line.read(f"{at(release)}/publication")
         return Publication.model_validate_json(response.content)
 
     @Call
@@ -423,7 +411,3 @@ def _id(dataset: Facts | str) -> str:
 
 def _of(dataset: Facts | str) -> str:
     return f"/v1/datasets/{_id(dataset)}"
-
-
-def _at(release: Release | str) -> str:
-    return f"/v1/releases/{release.id if isinstance(release, Release) else release}"

@@ -17,6 +17,7 @@ from app.services.audit import AuditService
 from app.services.catalog import CatalogService
 from app.services.datasets.budgets import BudgetService
 from app.services.datasets.datasets import DatasetService
+from app.services.datasets.editing import EditingService
 from app.services.datasets.erasing import ErasingService
 from app.services.datasets.lineage import Comparing, LineageService
 from app.services.datasets.readable import ReadableData
@@ -44,6 +45,11 @@ from app.services.releases.public_moments import PublicMoments
 from app.services.releases.receipts import Receipts
 from app.services.releases.releases import ReleaseService
 from app.services.releases.reviews import ReviewService
+from app.services.reviewing.channels import Channel, Mail, Webhook
+from app.services.reviewing.inbox import InboxService
+from app.services.reviewing.sending import SendingService
+from app.services.reviewing.sheets import SheetService
+from app.services.reviewing.sights import SightService
 from app.services.scripts.scripts import ScriptService
 from app.services.transparency.log import LogService
 from app.settings import Settings
@@ -85,8 +91,10 @@ class Services:
     comments: CommentService
     datasets: DatasetService
     derivations: DerivationService
+    editing: EditingService
     erasing: ErasingService
     health: HealthService
+    inbox: InboxService
     jobs: JobRunner
     journal: JournalService
     keys: KeyService
@@ -103,9 +111,12 @@ class Services:
     receipts: Receipts
     releases: ReleaseService
     reviews: ReviewService
+    sending: SendingService
     sessions: SessionService
     """Of browsers at the desk."""
     scripts: ScriptService
+    sheets: SheetService
+    sights: SightService
     unfinished: UnfinishedUploads
 
 
@@ -137,7 +148,12 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         ),
         datasets=datasets,
         derivations=DerivationService(releases, datasets, plans),
+        editing=EditingService(store, datasets),
         erasing=data.erasing,
+        inbox=InboxService(store, releases.moments),
+        sending=SendingService(store, releases.moments, _channels(settings)),
+        sheets=SheetService(store, datasets, releases, drawing.foresights),
+        sights=SightService(store),
         health=HealthService(
             store,
             data.readable,
@@ -278,6 +294,30 @@ def _build_drawing(
     return _Drawing(
         plans=plans, foresights=foresights, receipts=receipts, jobs=jobs, releases=releases
     )
+
+
+def _channels(settings: Settings) -> tuple[Channel, ...]:
+    """Return where notices are sent."""
+    channels: list[Channel] = []
+    if settings.webhook_url is not None and settings.webhook_secret is not None:
+        channels.append(
+            Webhook(
+                url=settings.webhook_url.get_secret_value(),
+                secret=settings.webhook_secret.get_secret_value(),
+            )
+        )
+    if settings.smtp_url is not None:
+        password = settings.smtp_password
+        reviewers = map(str.strip, settings.smtp_reviewers.split(","))
+        channels.append(
+            Mail(
+                url=settings.smtp_url,
+                password=None if password is None else password.get_secret_value(),
+                sender=settings.smtp_sender,
+                reviewers=tuple(filter(None, reviewers)),
+            )
+        )
+    return tuple(channels)
 
 
 def _clear_up(vault: Vault, files: LineageFiles, data: _Data) -> None:

@@ -164,7 +164,7 @@ def talked_about(store: Store, release: str, dataset: str) -> None:
         u.reviews.request_changes(release, principal=CURATOR, reason="less, please")
         u.reviews.revise(release, amount=2, request='{"less":1}', plan='{"other":1}')
         u.notices.mark_read([1], ANALYST)
-        u.notices.tried(1, "webhook", next_at="2026-11-21T12:00:00Z", done=True)
+        u.notices.claim(1, "webhook", at="2026", next_at="2026-11-21T12:00:00Z")
         u.sights.note([Sight(release=release, person=CURATOR, how="read", key="key", at="2026")])
         for words in ("first", "second"):
             u.datasets.edit(

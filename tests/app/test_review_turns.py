@@ -309,10 +309,18 @@ def test_a_notice_is_sent_until_it_has_arrived(ledger: Ledger) -> None:
 
     assert left("9") == [0]
     assert left("9", since="9") == []
-    ledger.store.write(lambda u: u.notices.tried(1, "webhook", next_at="5", done=False))
+
+    def claim(at: str, next_at: str) -> bool:
+        return ledger.store.write(lambda u: u.notices.claim(1, "webhook", at=at, next_at=next_at))
+
+    assert claim("3", "5")
     assert (left("4"), left("5"), left("4", "mail")) == ([], [1], [0])
-    ledger.store.write(lambda u: u.notices.tried(1, "webhook", next_at="5", done=True))
+    # somebody else is about to send it
+    assert not claim("4", "9")
+    assert claim("5", "6")
+    ledger.store.write(lambda u: u.notices.delivered(1, "webhook"))
     assert left("9") == []
+    assert not claim("9", "9")
 
 
 def test_what_is_seen_is_noted_once_a_day(ledger: Ledger) -> None:

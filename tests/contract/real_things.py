@@ -26,6 +26,10 @@ MOMENTS = {"kind": "moments", "columns": ["income", "food", "owner"]}
 FROM_MOMENTS = ("linear_regression", *of_moments())
 EPSILON = "0.0001"
 LATER = "2999-01-01T00:00:00Z"
+EDIT: dict[str, Any] = {
+    "reason": "it was unclear", "description": "rows", "policy": {"reviewers": 2},
+    "notices": ["old"], "labels": {"income": "Income"}, "checklist": ["why?"],
+}  # fmt: skip
 
 
 def prepared(admin: httpx.Client) -> World:
@@ -46,15 +50,29 @@ def prepared(admin: httpx.Client) -> World:
         paused = make_key(admin, "analyst")["person"]
         pause = {"what": "person", "name": paused, "paused": True, "reason": "to have a list"}
         admin.put("/v1/pauses", json=pause).raise_for_status()
-    return World(admin, analyst, str(dataset["id"]), reviewed, answer.json(), str(made["person"]))
+    for path in ("/v1/releases", f"/v1/releases/{answer.json()['id']}"):
+        admin.get(path).raise_for_status()
+    curator = httpx.Client(
+        base_url=admin.base_url,
+        headers={"Authorization": f"Bearer {make_key(admin, 'curator')['secret']}"},
+        timeout=30,
+    )
+    world = World(
+        admin=admin, analyst=analyst, curator=curator, dataset=str(dataset["id"]),
+        reviewed=reviewed, answer=answer.json(), person=str(made["person"]),
+    )  # fmt: skip
+    for asker in (admin, analyst):
+        ask(asker, reviewed, MEAN, epsilon=EPSILON)
+    return world
 
 
 @dataclass(frozen=True)
 class World:
-    """Two people, and the things they have made; what a request uses up is made for it."""
+    """Three people, and the things they have made; what a request uses up is made for it."""
 
     admin: httpx.Client
     analyst: httpx.Client
+    curator: httpx.Client
     dataset: str
     reviewed: str
     answer: Mapping[str, Any]
@@ -79,7 +97,7 @@ class World:
     def fill(self, case: Case) -> bool:
         """Put real things into a request's body and headers; return whether it has a body."""
         if _fits(case, ParameterLocation.HEADER):
-            seen = "*" if _name(case) == "publishRelease" else '"reserved"'
+            seen = "*" if _name(case) in ("publishRelease", "reviseRelease") else '"reserved"'
             fresh = {"Idempotency-Key": str(uuid4()), "If-Match": seen}
             case.headers.update({name: fresh[name] for name in fresh if name in case.headers})
         if not isinstance(case.body, dict) or not _fits(case, ParameterLocation.BODY):
@@ -94,6 +112,9 @@ class World:
             "getPublication": lambda: self._released(public=True),
             "publishRelease": lambda: self._released(public=False),
             "withdrawPublication": lambda: self._released(public=True),
+            "commentOnRelease": lambda: self._waiting(self.analyst),
+            "getReviewSheet": lambda: self._waiting(self.analyst),
+            "reviseRelease": self._returned,
             "revokeKey": lambda: str(make_key(self.admin, "analyst")["id"]),
             "withdrawRelease": lambda: self._waiting(self.admin),
         }
@@ -114,6 +135,15 @@ class World:
             self.admin.post(path, json=reason, headers=seen).raise_for_status()
         return release
 
+    def _returned(self) -> str:
+        """Return a release of the admin's whose reviewer wants changes."""
+        release = self._waiting(self.admin)
+        said = {"decision": "request_changes", "reason": "less"}
+        self.curator.post(
+            f"/v1/releases/{release}/decision", json=said, headers={"If-Match": '"reserved"'}
+        ).raise_for_status()
+        return release
+
     def _asked(self, case: Case, name: str, was: Any) -> Any:
         """Return what to ask a list for."""
         if name == "cursor" and was is not None:
@@ -127,6 +157,8 @@ class World:
     def _body(self, operation: str, was: Mapping[str, Any]) -> dict[str, Any]:
         if operation == "createDataset":
             return {**was, "file": ROWS, "spec": _declared(was["spec"])}
+        if operation == "editDataset":
+            return {name: EDIT[name] for name in was}
         if operation == "checkReceipt":
             return {**was, "receipt": self.answer["receipt"]}
         if operation == "setPause":
@@ -138,12 +170,16 @@ class World:
             "derive": lambda _: {"double": "income * 2"},
             "epsilon": lambda _: EPSILON,
             "expires": lambda _: LATER,
+            "ids": lambda _: ["ntf_1"],
+            # few statistics have standard errors
+            "inference": lambda _: None,
             "mechanism": lambda _: "auto",
             "name": lambda _: f"somebody {uuid4()}",
             "norm": lambda _: "auto",
             "note": lambda _: "a mistake",
             "person": lambda _: self.person,
             "reason": lambda _: "to be fair",
+            "text": lambda _: "a word",
             "statistic": lambda generated: _statistic(operation, generated["kind"]),
         }
         kept = (name for name, value in was.items() if name not in members or value is None)

@@ -258,6 +258,11 @@ def ask_for_reviews(admin: httpx.Client, cleo: httpx.Client, answers: Answers) -
     note(again, 202, lambda r: getattr(r.releases.get(revised), "version", 1) == 2)
     said = cleo.post(f"/v1/releases/{revised}/comments", json={"text": "thank you"})
     note(said, 201, lambda r: len(r.comments.of(revised)) == 1)
+    with_notes = admin.get("/v1/inbox").json()["items"]
+    read = admin.post("/v1/inbox/read", json={"ids": [with_notes[0]["id"]]})
+    note(read, 200, lambda r: r.connection.exec_driver_sql("SELECT 1 FROM notice_read").first())
+    edit = admin.patch(f"/v1/datasets/{name}", json={"reason": "why", "description": "xyz"})
+    note(edit, 200, lambda r: "xyz" in str(getattr(r.datasets.get(name), "edits", "")))
     mine = wait()
     note(admin.post(f"/v1/releases/{mine}/withdrawal"), 200, in_state(mine, "withdrawn"))
 

@@ -104,7 +104,13 @@ ADDED = (
     r"/components/schemas/(PolicySpec/properties|DatasetSpec/properties/policy/default)/reviewers",
     r"/paths//v1/releases/\{release\}/(comments|revisions)",
     r'/paths//v1/releases/get/parameters\[.*"changes_requested".*',
+    # the review sheet, the inbox, and who has seen what
+    r"/components/schemas/(Sheet|Asker|Cost|Expected|Earlier|Matrix|Overlap|Votes?)Answer",
+    r"/components/schemas/(Page_)?(Notice|Sight|Read)(Answer_?|Request)",
+    r"/paths//v1/(inbox(/read)?|audit|releases/\{release\}/review)",
     # what else a curator says of a data set
+    r"/components/schemas/(DatasetEdit|PolicyEdit)",
+    r"/paths//v1/datasets/\{dataset\}/patch",
     r"/components/schemas/DatasetSpec/properties/(notices|checklist)",
     r'/components/schemas/DatasetAnswer/(properties/|required\[")(notices|checklist)("\])?',
 )

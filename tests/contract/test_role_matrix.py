@@ -220,6 +220,7 @@ def _ids(world: World, admin: httpx.Client, operation: Call) -> dict[str, str]:
     if operation[1].endswith("/archive"):
         ids["dataset"] = str(upload(admin)["id"])
     said = operation[0] == "POST" and operation[1].endswith(("/comments", "/revisions"))
+    said = said or operation[1].endswith("/review")
     if operation[0] == "POST" and "/publication" in operation[1]:
         ids["release"] = str(ask(world.clients["owner"], world.dataset, QUESTION).json()["id"])
         if operation[1].endswith("/withdrawal"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 from zlib import crc32
 
@@ -44,7 +45,7 @@ KEY = {"Authorization": f"Bearer {ADMIN_KEY}"}
 def world(service: Service) -> Iterator[World]:
     with service.client() as admin:
         found = prepared(admin)
-        with found.analyst:
+        with closing(found.analyst), closing(found.curator):
             yield found
 
 

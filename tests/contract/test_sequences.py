@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def run(directory: Path) -> Followed:
     followed: Followed = Counter()
     with running(directory / "data") as service, service.client() as admin:
         world = prepared(admin)
-        with world.analyst:
+        with closing(world.analyst), closing(world.curator):
             sequences(service, world, followed).run(
                 settings=settings(
                     max_examples=80,

@@ -105,6 +105,7 @@ def test_the_contract_s_commands_are_there() -> None:
         "datasets",
         "releases",
         "audit",
+        "inbox",
     } == set(main.commands)
     assert ("audit", "verify") in commands()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from fastapi import Response
 from starlette.requests import Request
 
@@ -14,9 +16,10 @@ from app.api.answers.datasets import (
 )
 from app.api.answers.paging import MOST_BYTES, Page, Paging
 from app.api.answers.problems import carrying, documented
-from app.api.dependencies import Analyst, Curator, Id, State
+from app.api.dependencies import Analyst, Curator, Id, State, json_body
 from app.api.endpoint import router_of, untimed
 from app.web.requests.bodies import made_of, spec_in
+from app.web.requests.reviews import DatasetEdit
 from app.web.requests.schemas import DatasetSpec
 from app.web.requests.uploads import UploadLimits, receive_upload
 
@@ -112,6 +115,25 @@ def get_dataset(caller: Analyst, dataset: Id, state: State) -> DatasetAnswer:
     """Show the public facts of a data set."""
     del caller
     return dataset_answer(state.services.datasets.view(dataset))
+
+
+@router.patch(
+    "/{dataset}",
+    operation_id="editDataset",
+    responses=documented("not-found", "busy"),
+)
+async def edit_dataset(
+    caller: Curator,
+    dataset: Id,
+    body: Annotated[DatasetEdit, json_body(DatasetEdit)],
+    state: State,
+) -> DatasetAnswer:
+    """Change policy, description, notices, labels or checklist, never bounds (curators).
+
+    What is left out stays as it is. The ledger keeps each edit's digest, who made it and why.
+    """
+    view = await state.services.editing.edit(dataset, body.edit, reason=body.reason, caller=caller)
+    return dataset_answer(view)
 
 
 @router.post(

@@ -33,4 +33,5 @@ async def derive_from_release(
     first and second moments determine; from most statistics, the same of fewer columns.
     """
     derived = await state.services.derivations.derive(release, body.statistic, caller=caller)
+    state.services.sights.note_id(release, "derived", caller=caller)
     return derivation_answer(derived)

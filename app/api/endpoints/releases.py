@@ -150,6 +150,7 @@ def list_releases(
         limit=cut.limit,
         most_bytes=MOST_BYTES,
     )
+    state.services.sights.note(page.records, "listed", caller=caller)
     return releases_answer(page)
 
 
@@ -168,6 +169,7 @@ def list_releases(
 async def get_release(request: Request, caller: Analyst, release: Id, state: State) -> Response:
     """Show a release (its owner and curators), with an ETag for polling."""
     record = await state.services.releases.get(release, caller=caller)
+    state.services.sights.note([record], "read", caller=caller)
     condition = request.headers.get("if-none-match")
     return shown_answer(
         record,

@@ -18,6 +18,7 @@ from app.api.answers.reviews import (
     comments_answer,
     versions_answer,
 )
+from app.api.answers.sheets import SheetAnswer, sheet_answer
 from app.api.dependencies import Analyst, Curator, Id, State, json_body
 from app.api.endpoint import router_of
 from app.domain.problems import Problem
@@ -119,6 +120,19 @@ async def withdraw_release(caller: Analyst, release: Id, state: State) -> Respon
     """Withdraw a release of your own that waits for a review."""
     async with state.clock.answer():
         return ended_answer(await state.services.reviews.withdraw(release, caller=caller))
+
+
+@router.get(
+    "/review",
+    operation_id="getReviewSheet",
+    responses=documented("not-found", "not-awaiting-review", "busy"),
+)
+async def get_review_sheet(caller: Curator, release: Id, state: State) -> SheetAnswer:
+    """Show all that a reviewer needs of a release (curators); nothing is read of the rows.
+
+    With two reviewers, the other's vote and comments are shown once both votes are in.
+    """
+    return sheet_answer(await state.services.sheets.sheet(release, caller=caller))
 
 
 @router.post(

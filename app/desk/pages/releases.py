@@ -96,6 +96,7 @@ async def show_release(request: Request, visitor: Visitor, state: State, release
 async def download_json(visitor: Visitor, state: State, release: str) -> Response:
     """Send a release as the API answers it, byte for byte."""
     record = await state.services.releases.get(release, caller=visitor)
+    state.services.sights.note([record], "downloaded", caller=visitor)
     return _file(answer_of(record), "application/json", f"{record.id}.json")
 
 
@@ -105,6 +106,7 @@ async def download_csv(visitor: Visitor, state: State, release: str) -> Response
     answer, _, _ = await _answer(visitor, state, release)
     if not answer["value"]:
         raise Problem("not-found")
+    state.services.sights.note_id(answer["id"], "downloaded", caller=visitor)
     return _file(tidy_csv(answer).encode(), "text/csv; charset=utf-8", f"{answer['id']}.csv")
 
 
@@ -170,6 +172,7 @@ async def _answer(
     """Return a release as the API answers it, when to look again if unfinished, and its tag."""
     releases = state.services.releases
     record = await releases.get(release, caller=visitor)
+    state.services.sights.note([record], "read", caller=visitor)
     unfinished = record.state in (ReleaseState.RESERVED, ReleaseState.DEBITED)
     answer = {**dict.fromkeys(_RARE), **json.loads(answer_of(record))}
     return answer, releases.moments.retry_after_s(record) if unfinished else None, etag_of(record)

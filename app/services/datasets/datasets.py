@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -330,8 +330,12 @@ def facts_of(record: DatasetRecord) -> DatasetFacts:
     """Return the public facts that a data set's record holds."""
     spec = json.loads(record.spec)
     said = {**spec, **json.loads(record.edits or "{}")}
+    labels: Mapping[str, str | None] = said.get("labels", {})
     columns = parse_columns(
-        spec["columns"],
+        {
+            name: {**column, "label": labels[name]} if name in labels else column
+            for name, column in spec["columns"].items()
+        },
         adjacency=Adjacency(spec["adjacency"]),
         max_rows=spec["max_rows"],
         derived=spec.get("derive"),

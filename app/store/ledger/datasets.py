@@ -33,7 +33,8 @@ _DATASETS = select(tables.dataset, _LAST_EDIT.label("edits"))
 
 _GET = _DATASETS.where(_dataset.id == bindparam("wanted"))
 _BY_NAME = _DATASETS.where(_dataset.name == bindparam("wanted"))
-_FIRST_OF = _DATASETS.where(_dataset.account == bindparam("of")).order_by(_dataset.number).limit(1)
+_ALL_OF = _DATASETS.where(_dataset.account == bindparam("of")).order_by(_dataset.number)
+_FIRST_OF = _ALL_OF.limit(1)
 _ARCHIVED = select(_dataset.id).where(_dataset.status == DatasetStatus.ARCHIVED.value)
 _LINEAGES = (
     select(
@@ -118,6 +119,11 @@ class Datasets:
     def first_of(self, account: str) -> DatasetRecord | None:
         """Return the data set that an account was opened for, or None."""
         return _record(self._connection.execute(_FIRST_OF, {"of": account}).one_or_none())
+
+    def of_account(self, account: str) -> tuple[DatasetRecord, ...]:
+        """Return the data sets that share an account, in the order they were made."""
+        rows = self._connection.execute(_ALL_OF, {"of": account})
+        return tuple(dataset_of(row) for row in rows)
 
     def manifest(self, dataset: str) -> str | None:
         """Return the SHA-256 of a data set's manifest; None for those of earlier versions."""

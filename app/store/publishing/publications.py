@@ -89,6 +89,13 @@ class Publications:
         row = self._connection.execute(_GET, {"wanted": release}).one_or_none()
         return None if row is None else PublicationRecord(**row._mapping)
 
+    def public(self, releases: Collection[str]) -> frozenset[str]:
+        """Return those of some releases that anybody may read."""
+        query = select(_publication.release).where(
+            _publication.release.in_([*releases]), _publication.withdrawn_at.is_(None)
+        )
+        return frozenset(self._connection.execute(query).scalars())
+
     def list(
         self, wanted: Wanted, *, before: int | None = None, limit: int = 100
     ) -> tuple[PublicationRecord, ...]:

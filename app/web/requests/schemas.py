@@ -212,12 +212,20 @@ def _known_review(text: str) -> str:
         raise refusal(str(error)) from None
 
 
+def _known_kinds(kinds: tuple[str, ...]) -> tuple[str, ...]:
+    if not set(kinds) <= set(POLICY_KINDS):
+        raise refusal(f"allowed may name {', '.join(POLICY_KINDS)}")
+    return kinds
+
+
+ReviewText = Annotated[str, Field(max_length=50), AfterValidator(_known_review)]
+Kinds = Annotated[tuple[str, ...], AfterValidator(_known_kinds)]
+
+
 class PolicySpec(Request):
     """What one release may ask for."""
 
-    review: Annotated[str, Field(max_length=50), AfterValidator(_known_review)] = Field(
-        default="never", examples=["above:0.5"]
-    )
+    review: ReviewText = Field(default="never", examples=["above:0.5"])
     """Which releases wait for a curator's approval: `never`, `always`, or `above:0.5` for those
     that cost strictly more than that."""
     reviewers: int = Field(default=1, ge=1, le=2, examples=[2])
@@ -225,7 +233,7 @@ class PolicySpec(Request):
     vote or comments until both votes are in."""
     max_epsilon_per_release: ReleaseEpsilon | None = Field(default=None, examples=["1"])
     """The most that one release may cost; null for no limit."""
-    allowed: tuple[str, ...] | None = Field(default=None, examples=[["count", "histogram"]])
+    allowed: Kinds | None = Field(default=None, examples=[["count", "histogram"]])
     """Kinds of statistics that may be released, alone or in a stack; null: every kind."""
 
     @property
@@ -237,12 +245,6 @@ class PolicySpec(Request):
             allowed=self.allowed,
             max_epsilon_per_release=self.max_epsilon_per_release,
         )
-
-    @model_validator(mode="after")
-    def _known(self) -> PolicySpec:
-        if self.allowed is not None and not set(self.allowed) <= set(POLICY_KINDS):
-            raise refusal(f"allowed may name {', '.join(POLICY_KINDS)}")
-        return self
 
 
 class DatasetSpec(Request):

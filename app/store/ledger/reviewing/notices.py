@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, literal, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    bindparam,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from app.domain.notices import Audience, Event, audience_of
 from app.store.database import tables
@@ -17,6 +27,15 @@ from app.store.ledger.ids import new_id, now
 from app.store.ledger.records import ReleaseRecord
 
 _notice, _read, _delivery = tables.notice.c, tables.notice_read.c, tables.delivery.c
+
+_IT = (_delivery.notice == bindparam("of"), _delivery.channel == bindparam("on"))
+_TRIED = select(tables.delivery).where(*_IT)
+_TRY = (
+    update(tables.delivery)
+    .where(*_IT)
+    .values(attempts=_delivery.attempts + 1, next_at=bindparam("then"))
+)
+_DONE = update(tables.delivery).where(*_IT).values(done_at=bindparam("then"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,27 +157,22 @@ class NoticesWriter(Notices):
         if rows:
             self._connection.execute(insert(tables.notice_read), rows)
 
-    def tried(self, notice: int, channel: str, *, next_at: str, done: bool) -> None:
-        """Note that a notice was sent, or when it is to be tried again."""
-        found = (_delivery.notice == bindparam("of"), _delivery.channel == bindparam("on"))
-        known = self._connection.execute(
-            select(_delivery.attempts).where(*found), {"of": notice, "on": channel}
-        ).scalar_one_or_none()
-        row = {
-            "attempts": (known or 0) + 1,
-            "next_at": next_at,
-            "done_at": now() if done else None,
-        }
+    def claim(self, notice: int, channel: str, *, at: str, next_at: str) -> bool:
+        """Count a try to send a notice, unless it was sent or is being tried; the next is later."""
+        it = {"of": notice, "on": channel}
+        known = self._connection.execute(_TRIED, it).one_or_none()
         if known is None:
-            row |= {"notice": notice, "channel": channel}
+            row = {"notice": notice, "channel": channel, "attempts": 1, "next_at": next_at}
             self._connection.execute(insert(tables.delivery), row)
-        else:
-            self._connection.execute(
-                tables.delivery.update().where(
-                    _delivery.notice == notice, _delivery.channel == channel
-                ),
-                row,
-            )
+            return True
+        if known.done_at is not None or known.next_at > at:
+            return False
+        self._connection.execute(_TRY, {**it, "then": next_at})
+        return True
+
+    def delivered(self, notice: int, channel: str) -> None:
+        """Note that a notice has arrived."""
+        self._connection.execute(_DONE, {"of": notice, "on": channel, "then": now()})
 
 
 def _is_for(person: str, *, reviewer: bool) -> ColumnElement[bool]:

@@ -1,0 +1,204 @@
+"""The commands about reviews: the sheet, deciding, revising, comments, the inbox, edits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from app.cli.remote import as_json_option, connected, parsed, print_rows
+from app.client import ReleaseDesk, Sheet
+
+_REASON = click.option("--reason", required=True, help="Kept in the ledger, shown to who asked.")
+_SEEN = click.option(
+    "--seen", metavar="ETAG", help="What `releases review` printed: refused if it has changed."
+)
+
+
+@click.command("review")
+@click.argument("release")
+@as_json_option
+@connected
+def releases_review(desk: ReleaseDesk, *, release: str, as_json: bool) -> None:
+    """Print the review sheet of RELEASE: who asks, for what, at what price, and what was said."""
+    sheet = desk.review(release)
+    for line in (sheet.model_dump_json(),) if as_json else _lines(sheet):
+        click.echo(line)
+
+
+@click.command("approve")
+@click.argument("release")
+@click.option("--reason", required=True, help="Kept in the ledger.")
+@_SEEN
+@connected
+def releases_approve(desk: ReleaseDesk, *, release: str, reason: str, seen: str | None) -> None:
+    """Approve RELEASE, which awaits a review: it is charged and drawn. Never one's own."""
+    click.echo(desk.approve(release, reason=reason, seen=seen).status)
+
+
+@click.command("reject")
+@click.argument("release")
+@_REASON
+@_SEEN
+@connected
+def releases_reject(desk: ReleaseDesk, *, release: str, reason: str, seen: str | None) -> None:
+    """Reject RELEASE, which awaits a review; its budget is given back. Never one's own."""
+    click.echo(desk.reject(release, reason=reason, seen=seen).status)
+
+
+@click.command("request-changes")
+@click.argument("release")
+@_REASON
+@_SEEN
+@connected
+def releases_request_changes(
+    desk: ReleaseDesk, *, release: str, reason: str, seen: str | None
+) -> None:
+    """Give the turn to who asked for RELEASE: they revise, answer or withdraw."""
+    click.echo(desk.request_changes(release, reason=reason, seen=seen).status)
+
+
+@click.command("revise")
+@click.argument("release")
+@click.argument("statistic")
+@click.option("--epsilon", required=True, help='The new price as a decimal, e.g. "0.5".')
+@click.option("--mechanism", default="auto", show_default=True)
+@click.option("--norm", default="auto", show_default=True)
+@click.option("--purpose", help="What the numbers are for, in words for reviewers.")
+@connected
+def releases_revise(
+    desk: ReleaseDesk,
+    *,
+    release: str,
+    statistic: str,
+    purpose: str | None,
+    **choice: str,
+) -> None:
+    """Ask STATISTIC (JSON) in place of RELEASE, one's own, whose reviewers want changes."""
+    asked = parsed(statistic, "STATISTIC")
+    click.echo(desk.revise(release, asked, purpose=purpose, **choice).status)
+
+
+@click.command("comment")
+@click.argument("release")
+@click.argument("text")
+@click.option("--private", is_flag=True, help="Among reviewers; who asked does not read it.")
+@connected
+def releases_comment(desk: ReleaseDesk, *, release: str, text: str, private: bool) -> None:
+    """Say TEXT about RELEASE while it waits; by who asked, it answers the reviewers."""
+    click.echo(desk.comment(release, text, private=private).at)
+
+
+@click.command("comments")
+@click.argument("release")
+@as_json_option
+@connected
+def releases_comments(desk: ReleaseDesk, *, release: str, as_json: bool) -> None:
+    """List what has been said about RELEASE."""
+    print_rows(desk.comments(release), ("at", "person", "private", "text"), as_json=as_json)
+
+
+@click.command("versions")
+@click.argument("release")
+@as_json_option
+@connected
+def releases_versions(desk: ReleaseDesk, *, release: str, as_json: bool) -> None:
+    """List the versions of the request for RELEASE, and where each differs from the last."""
+    for version in desk.versions(release):
+        click.echo(version.model_dump_json() if as_json else _version(version.members))
+
+
+@click.command("inbox")
+@click.option("--unread", is_flag=True, help="Only what you have not read.")
+@click.option("--read", "mark", is_flag=True, help="Mark what is printed as read.")
+@as_json_option
+@connected
+def inbox(desk: ReleaseDesk, *, unread: bool, mark: bool, as_json: bool) -> None:
+    """List what has happened to releases under review, newest first."""
+    notices = list(desk.inbox(unread=unread))
+    print_rows(notices, ("at", "event", "release", "what", "why"), as_json=as_json)
+    for start in range(0, len(notices) if mark else 0, 200):
+        desk.mark_read(notices[start : start + 200])
+
+
+@click.command("sights")
+@click.option("--release", help="Only of this release.")
+@as_json_option
+@connected
+def audit_sights(desk: ReleaseDesk, *, release: str | None, as_json: bool) -> None:
+    """List who has seen results that were not public, newest first."""
+    columns = ("at", "person", "how", "release")
+    print_rows(desk.audit(release=release), columns, as_json=as_json)
+
+
+@click.command("edit")
+@click.argument("dataset")
+@click.argument("changes")
+@click.option("--reason", required=True, help="Kept in the ledger.")
+@connected
+def datasets_edit(desk: ReleaseDesk, *, dataset: str, changes: str, reason: str) -> None:
+    """Change what is said of DATASET by CHANGES (JSON); bounds are fixed.
+
+    CHANGES has any of policy, description, notices, labels and checklist. What is left out stays.
+    """
+    edited = desk.edit(dataset, reason=reason, **parsed(changes, "CHANGES"))
+    click.echo(edited.id)
+
+
+def _lines(sheet: Sheet) -> Iterator[str]:
+    """Yield a sheet for a terminal, one thing a line, under short headings."""
+    cost, asker, votes = sheet.cost, sheet.asker, sheet.votes
+    worth = sheet.expected["usefulness"]
+    yield f"{sheet.release}  {sheet.status}  version {sheet.version}  turn {sheet.turn}"
+    yield f"seen       {sheet.etag}"
+    yield f"asked      {sheet.words}"
+    yield f"by         {asker['person']}{_history(asker)}"
+    yield f"purpose    {sheet.purpose or 'none was given'}"
+    yield f"cost       epsilon {cost['epsilon']}, {100 * cost['share']:.3g}% of what is left"
+    yield f"expected   {worth['verdict']}: {worth['sentence']}"
+    for name, column in sheet.bounds.items():
+        yield f"bounds     {name}: {_bounds(column)}"
+    for said in sheet.policy_says:
+        yield f"policy     {said}"
+    for question in sheet.checklist:
+        yield f"check      [ ] {question}"
+    for each in sheet.matrix["releases"]:
+        marks = "".join("x" if touched else "." for touched in each["touches"])
+        kinds = " and ".join(each["kinds"])
+        yield (
+            f"earlier    {marks}  {each['release']}  {kinds}  epsilon {each['epsilon']}"
+            f"  {each['status']}  {each['requested_by']}"
+        )
+    for each in sheet.overlaps:
+        yield f"overlap    {each['name']} ({each['dataset']}): {each['why']}"
+    for each in sheet.versions[1:]:
+        yield f"version    {_version(each)}"
+    state = "a conflict" if votes["conflict"] else "all in" if votes["complete"] else "open"
+    yield f"votes      {votes['needed']} needed, {state}"
+    for each in votes["items"]:
+        yield f"vote       {each['person']}: {each['decision']}: {each['reason']}"
+    for each in sheet.comments:
+        mark = " (private)" if each["private"] else ""
+        yield f"comment    {each['person']}{mark}: {each['text']}"
+
+
+def _history(asker: Mapping[str, Any]) -> str:
+    """Return what somebody has asked before, and what they may still use."""
+    before = ", ".join(f"{count} {status}" for status, count in sorted(asker["asked"].items()))
+    cap = "" if asker["cap"] is None else f"; used {asker['used']} of a cap of {asker['cap']}"
+    return f"; before: {before or 'nothing'}; spent {asker['spent']}{cap}"
+
+
+def _bounds(column: Mapping[str, Any]) -> str:
+    if "lower" in column:
+        return f"{column['lower']} to {column['upper']}"
+    return ", ".join(map(str, column.get("values", ("yes", "no"))))
+
+
+def _version(version: Mapping[str, Any]) -> str:
+    """Return a version and its differences in a line."""
+    changes = "; ".join(
+        f"{each['place']}: {each['before']} -> {each['after']}" for each in version["differences"]
+    )
+    return f"{version['version']}  {version['at']}  {changes or 'as it was asked'}"

@@ -1,0 +1,68 @@
+"""A question in words: what is asked of which columns and records, for people who decide on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from app.services.plans.questions import Question
+
+_TOLD = frozenset(
+    {"kind", "columns", "column", "target", "features", "formula", "where", "by", "parts", "derive"}
+)
+_OPERATIONS = {"==": "is", "=": "is", "!=": "is not", "in": "is one of"}
+
+
+def in_words(question: Question) -> str:
+    """Return a question as a sentence.
+
+    What is rare is told as ``name = value``, so nothing of it is left out.
+    """
+    statistic: Any = question.to_json()["statistic"]
+    told = [*_statistic(statistic), f"for an epsilon of {question.epsilon}"]
+    if question.mechanism != "auto":
+        told.append(f"drawn by {question.mechanism.replace('_', ' ')}")
+    if question.norm != "auto":
+        told.append(f"in the {question.norm} norm")
+    if question.inference is not None:
+        told.append(f"of which {question.inference} goes to standard errors")
+    sentence = ", ".join(told)
+    return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def _statistic(statistic: Mapping[str, Any]) -> Iterator[str]:
+    kind = str(statistic["kind"]).replace("_", " ")
+    if "parts" in statistic:
+        parts = ("; ".join(_statistic(part["statistic"])) for part in statistic["parts"])
+        yield f"{kind} of ({') and ('.join(parts)})"
+        return
+    yield f"{kind}{_subject(statistic)}"
+    for condition in statistic.get("where") or ():
+        operation = _OPERATIONS.get(str(condition["op"]), condition["op"])
+        yield f"where {condition['column']} {operation} {_value(condition['value'])}"
+    if statistic.get("by"):
+        yield f"in every group of {_value(statistic['by'])}"
+    for name, text in (statistic.get("derive") or {}).items():
+        yield f"with {name} = {_value(text)}"
+    for name, value in statistic.items():
+        if name not in _TOLD and value not in (None, (), [], {}):
+            yield f"{name.replace('_', ' ')} = {_value(value)}"
+
+
+def _subject(statistic: Mapping[str, Any]) -> str:
+    if statistic.get("formula"):
+        return f" of {statistic['formula']}"
+    if statistic.get("target"):
+        return f" of {_value(statistic['target'])} on {_value(statistic.get('features') or ())}"
+    columns = statistic.get("columns") or statistic.get("column")
+    return f" of {_value(columns)}" if columns else ""
+
+
+def _value(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return " ".join(_value(each) for each in value.values())
+    if isinstance(value, Sequence):
+        return ", ".join(map(_value, value))
+    return str(value)

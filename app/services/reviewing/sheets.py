@@ -1,0 +1,303 @@
+"""The review sheet: all that a reviewer needs of one release, on one screen.
+
+Everything on it is public, or was written by people: the request, the policy, the history of who
+asks, what has been said. Nothing is read of the rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import anyio.to_thread
+
+from app.domain.policies import Policy
+from app.domain.problems import Problem
+from app.domain.releases import UNDECIDED
+from app.domain.reviews import Count, Vote
+from app.services.datasets.datasets import DatasetFacts, DatasetService
+from app.services.datasets.policies import policy_json
+from app.services.people.keys import Caller
+from app.services.plans.answers import etag_of, status_of
+from app.services.plans.foresights import ForesightService
+from app.services.plans.questions import Question, read_question
+from app.services.plans.wording import in_words
+from app.services.publishing.published import columns_of
+from app.services.releases.comments import CommentRecord, Version, comments_for, versions_in
+from app.services.releases.releases import ReleaseService
+from app.store import CapRecord, Reader, ReleaseRecord, Store
+from mechanisms.foresight.assumptions import Assumptions
+from mechanisms.foresight.foresee import Foresight
+
+MOST_EARLIER = 100
+"""How many earlier releases a sheet looks at: the newest, of the data set and of who asks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """An earlier release of the same data set that touches some of the same columns."""
+
+    id: str
+    kinds: tuple[str, ...]
+    epsilon: str
+    status: str
+    requested_by: str
+    created_at: str
+    columns: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What somebody has asked of the data set's account before, by status, and may still use."""
+
+    person: str
+    asked: Mapping[str, int]
+    spent: str
+    cap: str | None
+    used: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What the release takes of the account's budget, and its share of what is left."""
+
+    epsilon: str
+    charge: str
+    unit: str
+    remaining: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """Another data set about the same people: it shares the account, or was taken for an overlap.
+
+    ``why`` is what the ledger says of it.
+    """
+
+    dataset: str
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Votes:
+    """The votes that the reader may see, of so many that decide."""
+
+    needed: int
+    complete: bool
+    conflict: bool
+    seen: tuple[Vote, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """All that a reviewer needs of one release."""
+
+    record: ReleaseRecord
+    facts: DatasetFacts
+    status: str
+    etag: str
+    asker: History
+    purpose: str | None
+    words: str
+    request: Mapping[str, Any]
+    cost: Cost
+    expected: Foresight
+    bounds: Mapping[str, Mapping[str, Any]]
+    earlier: Sequence[Earlier]
+    overlaps: Sequence[Overlap]
+    policy: Mapping[str, object]
+    policy_says: Sequence[str]
+    versions: Sequence[Version]
+    votes: Votes
+    comments: Sequence[CommentRecord]
+
+
+class SheetService:
+    """Fills review sheets."""
+
+    def __init__(
+        self,
+        store: Store,
+        datasets: DatasetService,
+        releases: ReleaseService,
+        foresights: ForesightService,
+    ) -> None:
+        self._store = store
+        self._datasets = datasets
+        self._releases = releases
+        self._foresights = foresights
+
+    async def sheet(self, release: str, *, caller: Caller) -> Sheet:
+        """Return the sheet of a release under review, to somebody who may see every release.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``not-awaiting-review`` for one that was never reviewed; ``busy``.
+        """
+        found = await self._releases.get(release, caller=caller)
+        if found.charged_at == found.created_at and found.state not in UNDECIDED:
+            raise Problem("not-awaiting-review", release_status=status_of(found.state))
+        facts = await self._datasets.present(found.dataset)
+        question = read_question(found.request)
+        expected = await self._foresights.of(facts, question, Assumptions(), person=caller.person)
+
+        def read() -> Sheet:
+            with self._store.reading() as reader:
+                return self._filled(reader, found, facts, expected=expected, caller=caller)
+
+        return await anyio.to_thread.run_sync(read)
+
+    def _filled(
+        self,
+        reader: Reader,
+        found: ReleaseRecord,
+        facts: DatasetFacts,
+        *,
+        expected: Foresight,
+        caller: Caller,
+    ) -> Sheet:
+        request, question = json.loads(found.request), read_question(found.request)
+        needed = facts.policy.reviewers
+        bounds = columns_of(facts, request["statistic"])
+        return Sheet(
+            record=found,
+            facts=facts,
+            status=status_of(found.state),
+            etag=etag_of(found),
+            asker=self._history(reader, found, facts),
+            purpose=question.purpose,
+            words=in_words(question),
+            request=request,
+            cost=_cost(reader, found, facts, question),
+            expected=expected,
+            bounds=bounds,
+            earlier=self._earlier(reader, found, facts, tuple(bounds)),
+            overlaps=_overlaps(reader, facts),
+            policy=policy_json(facts.policy),
+            policy_says=_said(facts.policy, question),
+            versions=versions_in(reader, found),
+            votes=_votes(reader, found, needed, caller),
+            comments=comments_for(reader, found, caller, needed=needed),
+        )
+
+    def _history(self, reader: Reader, found: ReleaseRecord, facts: DatasetFacts) -> History:
+        account, person, meter = found.account, found.principal, facts.meter
+        records = self._heads(reader, person=person)
+        cap: CapRecord | None = reader.accounts.cap(account, person)
+        limit = None if cap is None else cap.amount
+        return History(
+            person=person,
+            asked=Counter(status_of(each.state) for each in records if each.id != found.id),
+            spent=str(meter.epsilon(reader.accounts.spent_by(account, person))),
+            cap=None if limit is None else str(meter.epsilon(limit)),
+            used=None if limit is None or cap is None else str(meter.epsilon(cap.used)),
+        )
+
+    def _earlier(
+        self,
+        reader: Reader,
+        found: ReleaseRecord,
+        facts: DatasetFacts,
+        columns: Sequence[str],
+    ) -> Sequence[Earlier]:
+        """Return the matrix of earlier releases that touch the same columns."""
+        rows: list[Earlier] = []
+        for each in self._heads(reader, dataset=found.dataset):
+            if each.number >= found.number:
+                continue
+            request = json.loads(each.request)
+            touched = columns_of(facts, request["statistic"])
+            if touched.keys() & set(columns):
+                rows.append(
+                    Earlier(
+                        id=each.id,
+                        kinds=read_question(each.request).kinds,
+                        epsilon=request["epsilon"],
+                        status=status_of(each.state),
+                        requested_by=each.principal,
+                        created_at=each.created_at,
+                        columns=tuple(name in touched for name in columns),
+                    )
+                )
+        return rows
+
+    def _heads(
+        self, reader: Reader, *, person: str | None = None, dataset: str | None = None
+    ) -> Sequence[ReleaseRecord]:
+        """Return the newest releases of somebody or of a data set, without their results."""
+        page = reader.releases.page_of_heads(
+            principal=person,
+            dataset=dataset,
+            limit=MOST_EARLIER,
+            shown=self._releases.moments.publicly,
+        )
+        return page.records
+
+
+def _cost(reader: Reader, found: ReleaseRecord, facts: DatasetFacts, question: Question) -> Cost:
+    """Return the price beside what is left; what is set aside for it counts as left."""
+    left = reader.accounts.balance(found.account).remaining
+    if found.state in UNDECIDED:
+        left += found.amount
+    meter = facts.meter
+    return Cost(
+        epsilon=str(question.epsilon),
+        charge=meter.text(found.amount),
+        unit=meter.unit,
+        remaining=str(meter.affordable(left)),
+        share=float(Fraction(found.amount, left)) if left else 1.0,
+    )
+
+
+def _overlaps(reader: Reader, facts: DatasetFacts) -> Sequence[Overlap]:
+    """Return the data sets about the same people, as far as the ledger knows."""
+    told = [
+        Overlap(dataset=each.id, name=each.name, why="shares the budget account")
+        for each in reader.datasets.of_account(facts.record.account)
+        if each.id != facts.id
+    ]
+    for entry in reader.entries.of_system("overlap_override"):
+        note = entry.note or ""
+        if facts.id in note.partition(":")[0]:
+            told.append(Overlap(dataset=facts.id, name=facts.record.name, why=note))
+    return told
+
+
+def _said(policy: Policy, question: Question) -> Sequence[str]:
+    """Return what the policy says of this request, a sentence each."""
+    told = [
+        "Every release from this data set is reviewed."
+        if policy.review.above is not None and not policy.review.above.nanos
+        else f"What costs more than epsilon {policy.review.above} is reviewed."
+        if policy.review.above is not None
+        else "This data set asks for no review any more.",
+        "Two reviewers decide." if policy.reviewers == 2 else "One reviewer decides.",
+    ]
+    if policy.max_epsilon_per_release is not None:
+        told.append(f"One release may cost at most epsilon {policy.max_epsilon_per_release}.")
+    if policy.allowed is not None:
+        inside = set(question.kinds) <= set(policy.allowed)
+        told.append(
+            f"Only these statistics are allowed: {', '.join(policy.allowed)}. "
+            f"This one {'is' if inside else 'is not'}."
+        )
+    return told
+
+
+def _votes(reader: Reader, found: ReleaseRecord, needed: int, caller: Caller) -> Votes:
+    """Return the votes of the turn as far as somebody may see them; who asked sees none."""
+    count = Count.of(reader.votes.of(found.id), turn=found.turn, needed=needed)
+    own = found.principal == caller.person
+    return Votes(
+        needed=needed,
+        complete=count.complete,
+        conflict=count.conflict,
+        seen=() if own else count.seen_by(caller.person),
+    )
