@@ -10,6 +10,7 @@ from app.desk.pages import (
     audit,
     budgets,
     datasets,
+    editing,
     files,
     home,
     keys,
@@ -27,6 +28,7 @@ ROUTERS = (
     uploading.router,  # before any data set's own page
     datasets.router,
     budgets.router,
+    editing.router,
     archiving.router,
     keys.router,
     audit.router,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 NOTICES: Mapping[str, str] = {
     "archived": "The data set is archived. Its rows are erased; its releases and ledger stay.",
     "capped": "The cap is set.",
+    "edited": "The edit is in the ledger.",
     "granted": "The grant is in the ledger.",
     "approve": "Your vote is in the ledger: approved.",
     "reject": "Your vote is in the ledger: rejected.",

@@ -65,6 +65,17 @@ def test_what_seals_results_is_on_no_page(admin: httpx.Client, curator: Browsing
             assert not row.xpath("string(td[2])").strip()[0].isdigit()
 
 
+def test_who_saw_a_result_that_is_not_public_is_listed(
+    admin: httpx.Client, curator: Browsing, analyst: Browsing
+) -> None:
+    release = settled(admin, ask(admin, upload(admin)["id"])).json()["id"]
+    curator.open(f"/desk/releases/{release}")
+    page = curator.open("/desk/audit")
+    rows = page.tree.xpath("//section[@aria-labelledby='seen']//tbody/tr")
+    assert release in {row.xpath("string(td[3])") for row in rows}
+    assert "Who saw" not in analyst.open("/desk/audit").text
+
+
 def test_a_long_ledger_is_paged(admin: httpx.Client, curator: Browsing) -> None:
     dataset = upload(admin, budget={"epsilon": "1000"})
     for _ in range(101):

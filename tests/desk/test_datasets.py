@@ -11,7 +11,7 @@ from tests.contract.service import Service, ask, make_key, settled, upload
 from tests.desk.browsing import Browsing, Page, nobody, signed_in
 
 HOSTILE = "<script>alert(1)</script>\"'&{{ 7*7 }}"
-LINKS = {"Grant": "grants", "Caps": "caps", "Archive": "archive"}
+LINKS = {"Grant": "grants", "Caps": "caps", "Edit": "edit", "Archive": "archive"}
 
 
 def _open(browsing: Browsing, dataset: dict[str, object], rest: str = "") -> Page:
@@ -164,6 +164,33 @@ def test_a_cap_is_set_and_lifted(service: Service, admin: httpx.Client, curator:
     )
     assert "The cap is lifted." in lifted.text
     assert _rows(lifted) == []
+
+
+def test_words_and_policy_are_edited_and_bounds_are_not(
+    admin: httpx.Client, curator: Browsing
+) -> None:
+    dataset = upload(admin, description="Of one town.", policy={"review": "above:0.5"})
+    page = curator.open(_open(curator, dataset).links()["Edit"])
+    form = page.form("Save")
+    assert (form.fields["review"], form.fields["review_above"]) == ("above", "0.5")
+    assert not any("lower" in name or "upper" in name for name in form.fields)
+    nothing = curator.send(page, "Save", reason="for no reason", status=422)
+    assert "no field was changed" in nothing.alerts()[0]
+    wrong = curator.send(nothing, "Save", review_above="much", reason="", status=422)
+    assert len(wrong.tree.xpath("//p[@class='fault']")) == 2
+    shown = curator.send(
+        wrong, "Save", reason="the board", description=HOSTILE, notices="Old.\nOf one town.",
+        review="always", reviewers="2", allowed=["mean"], **{"label.0": "Yearly income"},
+    )  # fmt: skip
+    assert "The edit is in the ledger." in shown.text
+    assert HOSTILE in shown.text
+    facts = admin.get(f"/v1/datasets/{dataset['id']}").json()
+    assert facts["notices"] == ["Old.", "Of one town."]
+    assert facts["policy"] | {
+        "review": "always", "reviewers": 2, "allowed": ["mean"],
+    } == facts["policy"]  # fmt: skip
+    assert facts["columns"]["income"]["label"] == "Yearly income"
+    assert facts["columns"]["income"]["upper"] == 100
 
 
 def test_archiving_says_what_it_does_and_asks_first(admin: httpx.Client, curator: Browsing) -> None:

@@ -22,6 +22,7 @@ router = router_of("audit")
 
 _HERE = "/desk/audit"
 _PAGE = 100
+_SEEN = 20
 _LATEST = 200
 _MOST_PAGES = 100_000
 _WAIT_S, _WAIT_ANEW_S = 2.0, 20.0
@@ -49,7 +50,17 @@ async def show_audit(request: Request, visitor: Visitor, state: State) -> Respon
         return page(request, "audit_own.html", rows=rows, more=more, first=first)
     verified = await state.services.audit.verified(wait_s=_WAIT_S)
     shown = await run_in_threadpool(_ledger, request, state)
-    return page(request, "audit.html", verified=verified, **shown)
+    seen_before = number_in(request, "seen_before")
+    seen = await state.services.sights.list(before=seen_before, limit=_SEEN + 1, release=None)
+    return page(
+        request,
+        "audit.html",
+        verified=verified,
+        seen=seen[:_SEEN],
+        seen_more=address(_HERE, seen_before=seen[_SEEN - 1].number) if len(seen) > _SEEN else None,
+        seen_first=None if seen_before is None else _HERE,
+        **shown,
+    )
 
 
 @router.post("/audit")
