@@ -13,6 +13,7 @@ NOTICES: Mapping[str, str] = {
     "reject": "Your vote is in the ledger: rejected.",
     "request_changes": "Your vote is in the ledger: changes are wanted.",
     "commented": "Your comment is there.",
+    "read": "Marked as read.",
     "revised": "The new version waits for its reviewers.",
     "made": "The key is made. Its secret was shown then, and is not shown again.",
     "published": "The release is public now.",

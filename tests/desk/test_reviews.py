@@ -129,4 +129,49 @@ def test_two_votes_are_blind_until_both_are_in(
     assert "my own view" not in page.answer.text
     assert "awaiting review" in page.text
     done = second.send(page, "Approve", reason="mine too")
-    assert "awaiting review" not in done.text
+    assert not done.tree.xpath("//main/p/span[normalize-space()='awaiting review']")
+    assert "my own view" in done.text
+
+
+def test_the_sheet_has_what_a_reviewer_needs(
+    curator: Browsing, asker: Asker, admin: httpx.Client
+) -> None:
+    own = str(upload(admin, policy={"review": "above:0.1"}, checklist=["Is it published?"])["id"])
+    assert ask(asker.program, own, MEAN, epsilon="0.1").status_code == 201
+    release = asker.asks(own)
+    page = sheet_of(curator, release)
+    for words in (
+        "Table <2>",
+        "1 released",
+        "epsilon 0.5",
+        "income",
+        "0 to 100",
+        "costs more than",
+    ):
+        assert words in page.text, words
+    assert "Is it published?" in page.labels()
+    (matrix,) = page.tree.xpath("//table[contains(caption, 'Earlier releases')]")
+    assert "yes" in matrix.text_content()
+    curator.send(page, "Reject", reason="enough")
+
+
+def test_what_happens_is_in_the_inbox(curator: Browsing, asker: Asker, reviewed: str) -> None:
+    release = asker.asks(reviewed)
+    listed = curator.open("/desk/reviews")
+    assert "asks for a release" in listed.text
+    curator.send(sheet_of(curator, release), "Reject", reason="because of <this>")
+    mine = asker.browsing.open("/desk/reviews")
+    assert "because of <this>" in mine.text
+    assert "New" in mine.text
+    read = asker.browsing.send(mine, "Mark all as read")
+    assert "New " not in read.text
+
+
+def test_who_sees_a_result_is_noted(curator: Browsing, asker: Asker, admin: httpx.Client) -> None:
+    own = str(upload(admin)["id"])
+    release = ask(asker.program, own, MEAN, epsilon="0.1").json()["id"]
+    curator.open(f"/desk/releases/{release}")
+    assert curator.client.get(f"/desk/releases/{release}/release.csv").status_code == 200
+    seen = admin.get("/v1/audit", params={"release": release})
+    assert seen.status_code == 200, seen.text
+    assert {"read", "downloaded"} <= {each["how"] for each in seen.json()["items"]}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.desk.forms import Faults, Form, act_once, read_form
+from app.desk.foreseen import expected_of
+from app.desk.forms import Faults, Form, act_once, read_form, see
 from app.desk.rendering import page, path_of
 from app.desk.routes import CuratorVisitor, State, Visitor, router_of
 from app.domain.problems import Problem, invalid_request
@@ -26,6 +27,7 @@ from app.web.state import AppState
 router = router_of("reviews")
 
 _SHOWN = 200
+_NOTICES = 50
 _STATES: Mapping[str, ReleaseState] = {
     "awaiting_review": ReleaseState.RESERVED,
     "changes_requested": ReleaseState.CHANGES_REQUESTED,
@@ -45,7 +47,7 @@ def list_reviews(
     status: str = "awaiting_review",
     before: Annotated[int, Query(ge=1, le=_LATEST)] = _LATEST,
 ) -> Response:
-    """List what waits for a review; an analyst sees their own."""
+    """List what waits for a review, and what has happened; an analyst sees their own."""
     services = state.services
     chosen = status if status in _STATES else "awaiting_review"
     found = services.releases.heads(
@@ -61,9 +63,18 @@ def list_reviews(
         names=names,
         chosen=chosen,
         statuses=[(each, each.replace("_", " ")) for each in _STATES],
+        notices=services.inbox.list(caller=visitor, before=None, limit=_NOTICES),
         more=more,
         first="/desk/reviews" if before != _LATEST else None,
     )
+
+
+@router.post("/reviews/read")
+async def mark_read(request: Request, visitor: Visitor, state: State) -> Response:
+    """Mark notices as read."""
+    form = await read_form(request)
+    await state.services.inbox.mark_read(form.texts("notice"), caller=visitor)
+    return see("/desk/reviews?done=read")
 
 
 @router.get("/reviews/{release}")
@@ -176,14 +187,16 @@ async def _shown(
     own = record.principal == visitor.person
     facts = services.datasets.facts(record.dataset)
     reviewer = visitor.role.may_act_as(Role.CURATOR)
+    sheet = await services.sheets.sheet(release, caller=visitor) if reviewer else None
     shown: Mapping[str, Any] = {
         "heading": heading_of(record),
         "name": facts.record.name,
         "facts": facts,
         "own": own,
         "etag": etag_of(record),
+        "sheet": sheet,
+        "expected": _expected(sheet),
         "reviewer": reviewer,
-        "needed": facts.policy.reviewers,
         "undecided": record.state in UNDECIDED,
         "votes_wanted": record.state is ReleaseState.RESERVED and reviewer and not own,
         "turn_is_mine": record.state is ReleaseState.CHANGES_REQUESTED and own,
@@ -194,3 +207,17 @@ async def _shown(
         "faults": Faults(problem),
     }
     return page(request, "review.html", status=200 if problem is None else problem.status, **shown)
+
+
+def _expected(sheet: Any) -> Sequence[Any]:
+    """Return the expected errors that a sheet tells."""
+    if sheet is None or sheet.expected.expected_error is None:
+        return ()
+    return expected_of(
+        {
+            "statistic": sheet.request["statistic"],
+            "epsilon": sheet.request["epsilon"],
+            "expected_error": sheet.expected.expected_error,
+            "possible_range": sheet.expected.possible_range,
+        }
+    )

@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from app.domain.policies import Policy
 from app.domain.problems import Problem
-from app.domain.releases import UNDECIDED
+from app.domain.releases import GIVEN_BACK, UNDECIDED
 from app.domain.reviews import Count, Vote
 from app.services.datasets.datasets import DatasetFacts, DatasetService
 from app.services.datasets.policies import policy_json
@@ -142,7 +142,8 @@ class SheetService:
             ``not-found``; ``not-awaiting-review`` for one that was never reviewed; ``busy``.
         """
         found = await self._releases.get(release, caller=caller)
-        if found.charged_at == found.created_at and found.state not in UNDECIDED:
+        reviewed = found.state in (*UNDECIDED, *GIVEN_BACK)
+        if found.charged_at == found.created_at and not reviewed:
             raise Problem("not-awaiting-review", release_status=status_of(found.state))
         facts = await self._datasets.present(found.dataset)
         question = read_question(found.request)
