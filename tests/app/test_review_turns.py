@@ -341,6 +341,12 @@ def test_what_is_seen_is_noted_once_a_day(ledger: Ledger) -> None:
     assert [each.at for each in own] == ["2026-01-02T01", "2026-01-01T01"]
 
 
+def test_what_a_sheet_asks_of_the_store(ledger: Ledger) -> None:
+    with ledger.store.reading() as r:
+        assert [each.id for each in r.datasets.of_account(ledger.account)] == [ledger.dataset]
+        assert r.publications.public(["rel_none"]) == frozenset()
+
+
 # Counting votes
 
 
