@@ -16,6 +16,7 @@ from tests.browser.visiting import Visits
 from tests.contract.service import Service, running
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = ["--no-sandbox", "--disable-gpu"]
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +25,7 @@ def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("CHROMIUM IS MISSING: THE DESK WAS NOT TRIED IN A BROWSER")
     with sync_playwright() as driver:
-        flags = ["--no-sandbox", "--disable-gpu"]
-        found = driver.chromium.launch(executable_path=CHROMIUM, args=flags)
+        found = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield found
         found.close()
 

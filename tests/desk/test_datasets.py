@@ -108,7 +108,7 @@ def test_hostile_names_and_words_are_text(admin: httpx.Client, curator: Browsing
     assert page.heading == dataset["name"]
     for shown in (page, curator.open("/desk/datasets"), curator.open("/desk")):
         assert not shown.tree.xpath("//script[not(@src)]")
-        assert "49" not in shown.heading
+        assert "49" not in shown.heading.replace(dataset["name"], "")
 
 
 def test_a_grant_that_is_sent_twice_is_one(admin: httpx.Client, curator: Browsing) -> None:

@@ -54,9 +54,17 @@ def course(moments: Sequence[Moment]) -> Markup | None:
     for kind, values in lines:
         heights = [up.at(value) for value in values]
         parts.append(line(_steps([across.at(time) for time in times], heights), kind))
-    parts.append(text(_LEFT, _BOTTOM + 18, moments[0].at[:10]))
-    parts.append(text(_WIDTH - _RIGHT, _BOTTOM + 18, moments[-1].at[:10], "end"))
+    first, last = _days(moments[0].at, moments[-1].at)
+    parts.append(text(_LEFT, _BOTTOM + 18, first))
+    parts.append(text(_WIDTH - _RIGHT, _BOTTOM + 18, last, "end"))
     return picture(_WIDTH, _HEIGHT, "The budget over time, in epsilon", parts)
+
+
+def _days(first: str, last: str) -> tuple[str, str]:
+    """Return the days of two moments; where it is one day, their times (UTC) as well."""
+    if first[:10] != last[:10]:
+        return first[:10], last[:10]
+    return f"{first[:10]} {first[11:19]}", last[11:19]
 
 
 def _steps(across: Sequence[float], heights: Sequence[float]) -> list[tuple[float, float]]:

@@ -1,0 +1,93 @@
+"""Every page in a real browser: nothing that axe finds, an empty console, no wider than a phone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.furnished import ENGEL, Desk, furnish
+from tests.browser.screenshots import DRAFTED, IMAGES, SHOWN, take
+from tests.browser.visiting import Visits, faults_of
+from tests.contract.service import Service
+
+pytestmark = pytest.mark.slow
+
+LOOKS: tuple[dict[str, Any], ...] = (
+    {"color_scheme": "light", "viewport": {"width": 390, "height": 800}},
+    {"color_scheme": "dark", "viewport": {"width": 1200, "height": 900}},
+)
+EVERYWHERE = ("/desk", "/desk/datasets", "/desk/releases", "/desk/reviews", "/desk/audit")
+OF_CURATORS = (
+    "data-set", "archived", "ask", "preview", "grant", "caps", "archive", "release", "waiting",
+    "changes", "rejected", "review",
+)  # fmt: skip
+OF_ANALYSTS = ("data-set", "release", "waiting", "changes", "rejected", "review")
+OF_ALL = ("public", "certificate", "tombstone")
+MOST_BYTES = 120_000
+
+
+@pytest.fixture(scope="module")
+def desk(service: Service) -> Desk:
+    return furnish(service)
+
+
+def visited(visits: Visits, key: str | None, addresses: list[str], look: dict[str, Any]) -> None:
+    with visits.window(key, **look) as page:
+        for address in addresses:
+            page.goto(address)
+            expect(page.get_by_role("heading", level=1)).to_be_visible()
+            page.locator("details").evaluate_all("all => all.forEach(one => { one.open = true })")
+            assert faults_of(page) == []
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=["light and narrow", "dark and wide"])
+@pytest.mark.parametrize("person", ["Ada Lovelace", "Grace Hopper", "admin", None])
+def test_everybody_can_use_every_page(
+    visits: Visits, desk: Desk, look: dict[str, Any], person: str | None
+) -> None:
+    shown = {
+        "Ada Lovelace": [*EVERYWHERE, *(desk.pages[name] for name in OF_ANALYSTS)],
+        "Grace Hopper": [
+            *EVERYWHERE, "/desk/datasets/new", *(desk.pages[name] for name in OF_CURATORS),
+        ],
+        "admin": ["/desk", "/desk/keys", "/desk/audit"],
+        None: ["/public", "/public?q=nothing+like+this", *(desk.pages[name] for name in OF_ALL)],
+    }[person]  # fmt: skip
+    visits.expected |= {404, 410}
+    visited(visits, desk.keys[person] if person else None, shown, look)
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=["light and narrow", "dark and wide"])
+def test_everybody_can_declare_columns(visits: Visits, desk: Desk, look: dict[str, Any]) -> None:
+    visits.expected.add(422)
+    with visits.window(desk.keys["Grace Hopper"], **look) as page:
+        page.goto("/desk/datasets/new")
+        page.get_by_label("File").set_input_files(ENGEL)
+        expect(page.get_by_role("textbox", name="income lower")).to_be_visible()
+        assert faults_of(page) == []
+        page.get_by_role("button", name="Check").click()
+        expect(page.get_by_role("alert")).to_contain_text("income lower")
+        assert faults_of(page) == []
+
+
+def test_every_picture_of_the_documents_is_taken_by_the_script(
+    browser: Browser, service: Service, desk: Desk, tmp_path: Path
+) -> None:
+    take(browser, service.url, desk, tmp_path)
+    taken = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
+    assert {f"{name}.png" for name in (*SHOWN, DRAFTED)} == set(taken)
+    assert set(taken) == {path.name for path in IMAGES.iterdir()}
+    assert not {name: size for name, size in taken.items() if size > MOST_BYTES}
+
+
+def test_every_picture_is_named_and_there() -> None:
+    named = {
+        name
+        for path in IMAGES.parent.rglob("*.md")
+        for name in re.findall(r"!\[[^\]]+\]\((?:\.\./)?images/([^)]+)\)", path.read_text("utf-8"))
+    }
+    assert named == {path.name for path in IMAGES.iterdir()}
