@@ -80,7 +80,7 @@ def _pages(curator: httpx.Client, analyst: httpx.Client) -> Mapping[str, str]:
     assert curator.post(f"/v1/datasets/{dataset}/grants", json=grant).status_code < 300
     here = f"/desk/datasets/{dataset}"
     return {
-        "home": "/desk", "audit": "/desk/audit", "data-set": here,
+        "home": "/desk", "audit": "/desk/audit", "data-set": here, "edit": f"{here}/edit",
         "ask": f"{here}/ask", "preview": f"{here}/ask?{ASKED}",
         "grant": f"{here}/grants", "caps": f"{here}/caps", "archive": f"{here}/archive",
         "archived": f"/desk/datasets/{old}",

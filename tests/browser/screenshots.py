@@ -27,7 +27,7 @@ SHOWN: Mapping[str, tuple[str, str]] = {
 }
 """Pictures of pages as they are: who looks, and at what."""
 DRAFTED = "new-data-set"
-_LOOK = {"width": 1200, "height": 760}
+_LOOK = {"width": 1200, "height": 500}
 
 
 def take(browser: Browser, url: str, desk: Desk, folder: Path) -> None:
@@ -43,7 +43,7 @@ def take(browser: Browser, url: str, desk: Desk, folder: Path) -> None:
             first = page.get_by_role("textbox", name="income lower")
             expect(first).to_be_visible()
             first.fill("0")
-            page.get_by_role("heading", name="Privacy").scroll_into_view_if_needed()
+            page.get_by_role("heading", name="Columns").evaluate("it => it.scrollIntoView()")
             _take(page, folder, DRAFTED)
 
 

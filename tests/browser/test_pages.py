@@ -22,8 +22,8 @@ LOOKS: tuple[dict[str, Any], ...] = (
 )
 EVERYWHERE = ("/desk", "/desk/datasets", "/desk/releases", "/desk/reviews", "/desk/audit")
 OF_CURATORS = (
-    "data-set", "archived", "ask", "preview", "grant", "caps", "archive", "release", "waiting",
-    "changes", "rejected", "review",
+    "data-set", "edit", "archived", "ask", "preview", "grant", "caps", "archive", "release",
+    "waiting", "changes", "rejected", "review",
 )  # fmt: skip
 OF_ANALYSTS = ("data-set", "release", "waiting", "changes", "rejected", "review")
 OF_ALL = ("public", "certificate", "tombstone")
