@@ -62,7 +62,7 @@ def test_a_wrong_method_answers_405(admin: httpx.Client, path: str) -> None:
         f"/v1/datasets/{SENTINEL}/budget", f"/v1/datasets/{SENTINEL}/ledger",
         f"/v1/releases/{SENTINEL}", f"/problems/{SENTINEL}", "/v1/datasets/%00", "/v1/datasets/%ff",
         "/v1/datasets/..%2f..%2fetc%2fpasswd", "/v1/releases/" + "x" * 5000,
-        "/desktop", "/public/releases/x",
+        "/desktop", "/public/releases/x.json",
     ],
 )  # fmt: skip
 def test_what_is_not_there_answers_404(admin: httpx.Client, path: str) -> None:

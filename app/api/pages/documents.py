@@ -76,10 +76,10 @@ def get_documents() -> Response:
     return _show("/docs")
 
 
-@router.get("/docs/images/{name}.png")
-def get_image(name: str) -> Response:
+@router.get("/docs/images/{picture}.png")
+def get_image(picture: str) -> Response:
     """Show a picture of the documents; the name is looked up and is never part of a path."""
-    found = images().get(f"images/{name}.png")
+    found = images().get(f"images/{picture}.png")
     if found is None:
         raise Problem("not-found")
     return FileResponse(found, headers={"Cache-Control": "public, max-age=3600"})
