@@ -21,6 +21,7 @@ ALLOWED: Final = frozenset(
     {
         "accounts",
         "attempts",
+        "channel",
         "code",
         "dataset",
         "duration_ms",
@@ -28,6 +29,7 @@ ALLOWED: Final = frozenset(
         "key",
         "kind",
         "method",
+        "notice",
         "reason",
         "release",
         "request_id",

@@ -197,7 +197,7 @@ def test_a_missing_package_is_named_with_a_way_round() -> None:
     with pytest.raises(MissingPackageError, match=r"pip install pandas.*rows\(\)"):
         release.to_frame()
     with pytest.raises(MissingPackageError, match=r"pip install cryptography.*asks the service"):
-        receipts.check_receipt(b"{}", b"")
+        receipts.check_receipt(b'{"a":1,"receipt":"a.b.c"}', b"")
 
 
 class Tags(HTMLParser):

@@ -57,6 +57,11 @@ class SightAnswer(Answer):
     """When first on that day (UTC)."""
 
 
+def read_answer(read: int) -> ReadAnswer:
+    """Return how many notices are read now."""
+    return ReadAnswer(read=read)
+
+
 def notice_answer(notice: Notice) -> NoticeAnswer:
     """Return a notice."""
     return NoticeAnswer(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from starlette.responses import Response
+
 from app.api.answers.base import Answer
 from app.services.transparency.log import InclusionProof, VerifierKey
 
@@ -52,6 +54,11 @@ class LogKeysAnswer(Answer):
     """The log's name: the ledger's id and its epoch are in it."""
     keys: list[LogKeyAnswer]
     """The present key, then earlier ones."""
+
+
+def checkpoint_answer(note: str) -> Response:
+    """Return a signed checkpoint, which is text."""
+    return Response(note, media_type=NOTE_TYPE)
 
 
 def inclusion_answer(proof: InclusionProof) -> InclusionAnswer:

@@ -11,6 +11,7 @@ from app.api.answers.inbox import (
     ReadAnswer,
     SightAnswer,
     notice_answer,
+    read_answer,
     sight_answer,
 )
 from app.api.answers.paging import Page, Paging, page_of
@@ -46,7 +47,7 @@ async def mark_read(
     caller: Analyst, body: Annotated[ReadRequest, json_body(ReadRequest)], state: State
 ) -> ReadAnswer:
     """Mark notices of your inbox as read; for you alone. Once more changes nothing."""
-    return ReadAnswer(read=await state.services.inbox.mark_read(body.ids, caller=caller))
+    return read_answer(await state.services.inbox.mark_read(body.ids, caller=caller))
 
 
 @router.get("/audit", operation_id="listAudit", responses=documented("busy"))

@@ -12,6 +12,7 @@ from app.api.answers.log import (
     ConsistencyAnswer,
     InclusionAnswer,
     LogKeysAnswer,
+    checkpoint_answer,
     consistency_answer,
     inclusion_answer,
     log_keys_answer,
@@ -60,7 +61,7 @@ def get_checkpoint(
 
     The log of a long ledger has none until all of it has come in, after an upgrade.
     """
-    return Response(state.services.log.checkpoint(size), media_type=NOTE_TYPE)
+    return checkpoint_answer(state.services.log.checkpoint(size))
 
 
 @router.get(

@@ -80,7 +80,7 @@ class SendingService:
         except NotTakenError as error:
             _LOG.warning(
                 "a notice was not taken",
-                extra={"channel": channel.name, "notice": notice.id, "error": str(error)},
+                extra={"channel": channel.name, "notice": notice.id, "reason": str(error)},
             )
             return False
         await self._store.awrite(lambda work: work.notices.delivered(record.number, channel.name))
