@@ -329,7 +329,8 @@ class Settings(BaseSettings):
         default="",
         pattern=r"^(https?://[^\s/?#]+(/[^\s?#]*[^\s?#/])?)?$",
         description="Where people reach the service, such as `https://numbers.example.org`, for "
-        "the addresses in citations and feeds. By default, where a request says that it came to.",
+        "the addresses in citations and feeds. By default, where a request says that it came to. "
+        "With `https` the desk's cookie is sent by TLS alone: set it behind a proxy.",
     )
     checkpoint_s: float = Field(
         default=60.0,

@@ -1,8 +1,8 @@
 """The one cookie: the token of a session.
 
 It is sent to this service alone, is hidden from scripts, and never goes along with what another
-site asks for. Where the service is reached by TLS its name has the prefix ``__Host-``, so that no
-neighbour in the domain can set it.
+site asks for. Where the service is reached by TLS, or its public address says so, its name has the
+prefix ``__Host-``, so that no neighbour in the domain can set it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.services.people.sessions import LONGEST_S
+from app.web.state import AppState
 
 _NAME = "release-desk-session"
 
@@ -41,7 +42,10 @@ def forget(request: Request, response: Response) -> None:
 
 
 def _by_tls(request: Request) -> bool:
-    return request.url.scheme == "https"
+    """Return whether browsers come by TLS, to us or to a proxy before us."""
+    state: AppState = request.state.app
+    known: str = state.settings.public_url
+    return request.url.scheme == "https" or known.startswith("https://")
 
 
 def _name(request: Request) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import httpx
 import pytest
 
 from app.desk.addresses import ROUTERS
 from app.desk.routes import VisitorAtLeast
-from tests.contract.service import ADMIN_KEY, Service, make_key
+from tests.contract.service import ADMIN_KEY, Service, make_key, running
 from tests.desk.browsing import Browsing, Page, nobody, signed_in
 
 OPEN = {
@@ -71,6 +73,15 @@ def test_the_cookie_is_for_this_service_alone(service: Service) -> None:
         said = answer.headers["set-cookie"].lower()
         assert {"httponly", "samesite=strict", "path=/"} <= set(said.split("; "))
         assert ADMIN_KEY not in said
+
+
+def test_behind_tls_the_cookie_is_sent_by_tls_alone(tmp_path: Path) -> None:
+    with running(tmp_path / "data", public_url="https://desk.example") as service:
+        answer = httpx.post(f"{service.url}/desk/sign-in", data={"key": ADMIN_KEY})
+        said = answer.headers["set-cookie"]
+        assert said.startswith("__Host-")
+        assert "secure" in said.lower().split("; ")
+        assert "domain" not in said.lower()
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "none"])
