@@ -219,6 +219,22 @@ def test_an_answer_gives_the_turn_back(ledger: Ledger) -> None:
     assert ledger.store.verify().ok
 
 
+def test_a_conflict_is_told_and_keeps_the_turn(ledger: Ledger) -> None:
+    release = reserved(ledger)
+    before, after = (
+        ledger.store.write(
+            lambda u, n=votes: u.reviews.show_conflict(release, votes=n, actor=CURATOR)
+        )
+        for votes in (1, 2)
+    )
+    assert (before.shown, after.shown) == (1, 2)
+    assert (after.state, after.turn, after.version) == (ReleaseState.RESERVED, 1, 1)
+    with ledger.store.reading() as r:
+        told = r.notices.inbox("person_bob", reviewer=True, before=None, limit=9)
+    assert [each.event for each in told[:2]] == [Event.CONFLICT, Event.CONFLICT]
+    assert ledger.store.verify().ok
+
+
 def test_what_was_revised_and_rejected_keeps_its_last_reason(ledger: Ledger) -> None:
     release = reserved(ledger)
     for step in (ReleaseState.CHANGES_REQUESTED, ReleaseState.RESERVED, ReleaseState.REJECTED):

@@ -208,6 +208,21 @@ def test_requests_count_too_and_are_not_read_beyond_a_page(ledger: Ledger) -> No
     assert shown == [each.id for each in page.records]
 
 
+def test_a_page_of_heads_reads_no_results(ledger: Ledger) -> None:
+    released = [ledger.release(f"k{n}", result=b"x" * 1000).id for n in range(3)][::-1]
+    with ledger.store.reading() as r, heard(ledger.store) as statements:
+        first = r.releases.page_of_heads(limit=2, shown=hidden)
+        rest = r.releases.page_of_heads(limit=2, before=first.records[-1].number)
+    assert [[each.id for each in page.records] for page in (first, rest)] == [
+        released[:2],
+        released[2:],
+    ]
+    assert (first.more, rest.more) == (True, False)
+    assert {each.state for each in first.records} == {ReleaseState.DEBITED}
+    assert as_asked(rest) == [None]
+    assert not [each for each in statements if reads_a_result(each)]
+
+
 # The order of the columns
 
 
