@@ -10,6 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 HOST ?= 127.0.0.1
 PORT ?= 8000
 ONCE ?=
+QUICK ?=
 JOBS ?=
 ARGS ?=
 
@@ -26,11 +27,11 @@ LEDGER_TESTS := $(addprefix tests/app/test_, \
 	$(addprefix tests/mechanisms/test_, accounting.py privacy.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow test-all coverage check format bench lock wheel clean
+.PHONY: help demo serve test test-slow test-all coverage check format bench studies lock wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@echo "Variables: PYTHON=python3.12  ONCE=1 (demo stops by itself)  HOST= PORT= (serve)  JOBS= ARGS= (test, test-slow, coverage)  ARGS= (demo, serve, bench)"
+	@echo "Variables: PYTHON=python3.12  ONCE=1 (demo stops by itself)  HOST= PORT= (serve)  JOBS= ARGS= (test, test-slow, coverage)  ARGS= (demo, serve, bench, studies)  QUICK=1 (studies in minutes)"
 
 demo: $(READY) ## Start a service, upload real data, release numbers from it, leave it up (ONCE=1: stop)
 	@$(BIN)/release-desk demo $(if $(filter-out 0,$(ONCE)),--once) $(ARGS)
@@ -74,6 +75,10 @@ format: $(READY) ## Rewrite the sources in the house's format
 bench: $(READY) ## Reproduce the accuracy and speed figures
 	$(BIN)/python -m studies.bench $(ARGS)
 
+# One thread each: two processes are at work.
+studies: $(READY) ## Reproduce the papers' figures: CSV, pictures, findings (QUICK=1: in minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m studies.figures $(if $(filter-out 0,$(QUICK)),--quick) $(ARGS)
+
 # A throwaway environment holds the resolver, so nothing but the lock needs to be trusted.
 lock: ## Resolve pyproject.toml into requirements.lock (UPGRADE=1: newest versions)
 	@set -e; home=$$(mktemp -d); trap 'rm -rf "$$home"' EXIT; \
@@ -83,10 +88,13 @@ lock: ## Resolve pyproject.toml into requirements.lock (UPGRADE=1: newest versio
 	@! grep -n '^-' requirements.lock || { echo "requirements.lock must not name an index"; exit 1; }
 
 wheel: $(READY) ## Build dist/*.whl: the service, and the client alone
-	@rm -rf build
+	@rm -rf $(MADE_OF_WHEEL)
 	$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist ./clients/python
-	@rm -rf build $(MADE_OF_CLIENT)
+	@rm -rf $(MADE_OF_WHEEL) $(MADE_OF_CLIENT)
+
+# What a build leaves; results of studies stay beside it.
+MADE_OF_WHEEL := build/lib build/bdist.*
 
 # What a build of the client leaves where it is made.
 MADE_OF_CLIENT := $(addprefix clients/python/, build release_desk_client release_desk_client.egg-info LICENSE)

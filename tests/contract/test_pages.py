@@ -41,11 +41,15 @@ def test_every_link_of_a_page_is_answered(anonymous: httpx.Client, path: str) ->
             assert f'id="{anchor}"' in (page if there is None else there.text), target
 
 
+_TYPES = {"png": "image/png", "svg": "image/svg+xml"}
+
+
 def test_a_picture_is_shown_and_nothing_else(anonymous: httpx.Client) -> None:
     for path in images():
         answer = anonymous.get(f"/docs/{path}")
-        assert answer.headers["content-type"] == "image/png"
-    for path in ("none.png", "..%2fdesk.md.png", "desk.md"):
+        assert answer.headers["content-type"] == _TYPES[path.rpartition(".")[2]]
+    assert {path.rpartition(".")[2] for path in images()} == set(_TYPES)
+    for path in ("none.png", "studies/none.svg", "..%2fdesk.md.png", "desk.md"):
         assert anonymous.get(f"/docs/images/{path}").status_code == 404
 
 

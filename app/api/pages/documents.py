@@ -60,7 +60,8 @@ def library() -> Mapping[str, Page]:
 @cache
 def images() -> Mapping[str, Path]:
     """Return every picture by its path below ``docs``."""
-    return {path.relative_to(FOLDER).as_posix(): path for path in FOLDER.glob("images/*.png")}
+    pictures = (*FOLDER.glob("images/*.png"), *FOLDER.glob("images/studies/*.svg"))
+    return {path.relative_to(FOLDER).as_posix(): path for path in pictures}
 
 
 @router.get("/")
@@ -76,10 +77,10 @@ def get_documents() -> Response:
     return _show("/docs")
 
 
-@router.get("/docs/images/{picture}.png")
+@router.get("/docs/images/{picture:path}")
 def get_image(picture: str) -> Response:
     """Show a picture of the documents; the name is looked up and is never part of a path."""
-    found = images().get(f"images/{picture}.png")
+    found = images().get(f"images/{picture}")
     if found is None:
         raise Problem("not-found")
     return FileResponse(found, headers={"Cache-Control": "public, max-age=3600"})

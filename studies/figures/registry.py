@@ -1,0 +1,8 @@
+"""Every figure, in the order of the page. To add one, write its module and list it here."""
+
+from __future__ import annotations
+
+from studies.figures import ss_1
+from studies.figures.figure import Figure
+
+FIGURES: dict[str, Figure] = {each.name: each for each in (ss_1.FIGURE,)}
