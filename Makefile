@@ -27,7 +27,7 @@ LEDGER_TESTS := $(addprefix tests/app/test_, \
 	$(addprefix tests/mechanisms/test_, accounting.py privacy.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow test-all coverage check format bench studies lock wheel clean
+.PHONY: help demo serve test test-slow test-all coverage check proofs format bench studies lock wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -67,6 +67,9 @@ check: $(READY) ## Format, lint, types, import rules, migrations, OpenAPI snapsh
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/test_house.py tests/app/test_store_migrations.py tests/contract/test_openapi.py
+
+proofs: $(READY) ## Check the machine-checked lemmas; takes Coq
+	$(BIN)/python -m tests.lemmas
 
 format: $(READY) ## Rewrite the sources in the house's format
 	$(BIN)/ruff check --fix .

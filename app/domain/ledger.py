@@ -86,11 +86,14 @@ class Balance:
         Problem
             ``invalid-request`` when a grant passes the largest total.
         ValueError
-            The amount is not one this kind of entry can have.
+            The amount is not one this kind of entry can have, or more is given back than is
+            reserved.
         """
         _check_amount(kind, amount)
         if kind in _TAKING and amount > self.remaining:
             raise BudgetExceededError(requested=amount, remaining=self.remaining)
+        if kind is EntryKind.UNRESERVE and amount > self.reserved:
+            raise ValueError("more than is reserved")
         match kind:
             case EntryKind.DEBIT | EntryKind.BURN:
                 return Balance(self.total, self.spent + amount, self.reserved)

@@ -114,6 +114,12 @@ def test_only_what_is_reserved_can_be_approved() -> None:
     assert not balance.may_become(Balance(10, 6, 0), "debit", 5)
 
 
+def test_no_more_is_given_back_than_is_reserved() -> None:
+    with pytest.raises(ValueError, match="reserved"):
+        Balance(10, 1, 4).after(EntryKind.UNRESERVE, 5)
+    assert not Balance(10, 1, 4).may_become(Balance(10, 1, -1), "unreserve", 5)
+
+
 def test_other_kinds_move_nothing() -> None:
     assert Balance(0).may_become(Balance(0), "key_created", 0)
     assert not Balance(0).may_become(Balance(1), "key_created", 0)
