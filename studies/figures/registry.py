@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from studies.figures import ss_1
+from studies.figures import ss_1, ss_2, ss_3, ss_4
 from studies.figures.figure import Figure
 
-FIGURES: dict[str, Figure] = {each.name: each for each in (ss_1.FIGURE,)}
+FIGURES: dict[str, Figure] = {
+    each.name: each for each in (ss_1.FIGURE, ss_2.FIGURE, ss_3.FIGURE, ss_4.FIGURE)
+}

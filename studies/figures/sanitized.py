@@ -1,0 +1,76 @@
+"""Linear regressions from sanitized moments, as the functional mechanism draws them.
+
+The private step, the equations and their solution are the shipped ones. What is left out is the
+bootstrap that describes an answer's noise: it takes most of a draw's time, and no part in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mechanisms.catalog import calibrate
+from mechanisms.contract import Plan
+from mechanisms.domain import Schema
+from mechanisms.exact.arrays import Floats
+from mechanisms.functional.linear import FunctionalDraw
+from mechanisms.functional.sanitized import solve
+from mechanisms.privacy import PrivacyLoss
+from mechanisms.randomness import Randomness
+from mechanisms.sketches import ArrayData
+from mechanisms.statistics.linear_regression import LinearRegression
+
+NORMS = ("l1", "linf", "optimal")
+LOOSE = 1e6
+"""The largest bound of coefficients that may be asked for: the paper has none."""
+
+
+@dataclass(frozen=True)
+class Summed(ArrayData):
+    """Rows of which only sums of products are kept: T(X) reads nothing else."""
+
+    kept: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, data: ArrayData, columns: Sequence[str]) -> Summed:
+        """Sum up rows, of these columns in this order."""
+        return cls(
+            columns=data.columns,
+            codes={name: codes[:0] for name, codes in data.codes.items()},
+            kept=tuple(tuple(row) for row in data.gram(columns)),
+        )
+
+    def gram(self, columns: Sequence[str]) -> list[list[int]]:
+        """Return the exact Gram matrix of (1, codes of the named columns).
+
+        Raises
+        ------
+        ValueError
+            Others are asked for than were summed up.
+        """
+        if len(columns) + 1 != len(self.kept):
+            raise ValueError("only the sums of all columns are kept")
+        return [list(row) for row in self.kept]
+
+
+def planned(
+    schema: Schema, target: str, epsilon: PrivacyLoss, norm: str, *, ridge: float | None
+) -> Plan:
+    """Return the plan of a regression on all other columns; ``ridge`` is twice SS' lambda."""
+    names = tuple(name for name in schema.columns if name != target)
+    asked = LinearRegression(target=target, features=names, bound=LOOSE, ridge=ridge)
+    return calibrate(asked, schema, epsilon, mechanism="functional", norm=norm)
+
+
+def drawn_theta(plan: Plan, data: ArrayData, randomness: Randomness) -> Floats:
+    """Return coefficients in scaled units, the intercept first."""
+    drawn = plan.draw
+    if not isinstance(drawn, FunctionalDraw):
+        raise TypeError("this is not a plan of the functional mechanism")
+    equations = drawn.moments.equations(drawn.coordinates(data, randomness))
+    entries = np.array([[float(jet.value) for jet in equations.jets()]])
+    edge = plan.details["least_eigenvalue"]  # a number where the default rule is asked for
+    edge = edge if isinstance(edge, float) else 0.0
+    return np.asarray(solve(*equations.matrices(entries), drawn.rule, edge)[0])
