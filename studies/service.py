@@ -111,7 +111,7 @@ def _serve(data_dir: Path, port: int, settings: Mapping[str, int]) -> None:
 
     from app.main import create_app, keep_in_memory  # noqa: PLC0415
     from app.settings import Settings  # noqa: PLC0415
-    from app.web.requests.schemas import ReleaseRequest  # noqa: PLC0415
+    from app.web.requests.questions import ReleaseRequest  # noqa: PLC0415
 
     os.environ["RELEASE_DESK_BOOTSTRAP_KEY"] = KEY
     os.environ["RELEASE_DESK_DATA_DIR"] = str(data_dir)

@@ -277,7 +277,7 @@ def releases_derive(
 @releases.command("preview")
 @click.argument("dataset")
 @click.argument("statistic")
-@_EPSILON
+@click.option("--epsilon", help='The price as a decimal, e.g. "0.5"; or tell an --accuracy.')
 @_MECHANISM
 @_NORM
 @click.option(
@@ -287,7 +287,7 @@ def releases_derive(
 @click.option(
     "--accuracy",
     type=float,
-    help="Wanted half-width of the widest 95% interval; what epsilon it takes is told.",
+    help="Wanted half-width of the widest 95% interval; the epsilon it takes is told.",
 )
 @_INFERENCE
 @_AS_TABLE
@@ -297,6 +297,7 @@ def releases_preview(
     *,
     dataset: str,
     statistic: str,
+    epsilon: str | None,
     assume: str | None,
     accuracy: float | None,
     inference: str | None,
@@ -304,12 +305,15 @@ def releases_preview(
     **choice: str,
 ) -> None:
     """Say how noisy STATISTIC would be, and whether that is worth it; free, reads no data."""
+    if epsilon is None and accuracy is None:
+        raise click.UsageError("tell an --epsilon, or the --accuracy that you want")
     options = _wish(inference)
     if assume is not None:
         options["assume"] = parsed(assume, "--assume")
     if accuracy is not None:
         options["accuracy"] = accuracy
-    seen = desk.preview(dataset, parsed(statistic, "STATISTIC"), **choice, **options)
+    asked = parsed(statistic, "STATISTIC")
+    seen = desk.preview(dataset, asked, epsilon=epsilon, **choice, **options)
     _say_worth(seen.usefulness)
     _print(seen, seen.model_dump_json(), as_table=as_table)
 

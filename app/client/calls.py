@@ -159,14 +159,15 @@ class Calls(ReviewCalls, Generic[D]):
         dataset: Facts | str,
         statistic: Question,
         *,
-        epsilon: Amount,
+        epsilon: Amount | None = None,
         mechanism: str = "auto",
         norm: str = "auto",
         **options: object,
     ) -> Steps[Preview]:
         """Say what a release would cost and how noisy it would be; free, reads no data.
 
-        ``options``: further members of the request, such as ``accuracy`` and ``assume``.
+        ``options``: further members of the request, such as ``accuracy`` and ``assume``. With an
+        ``accuracy`` and no ``epsilon`` it is weighed at the smallest that reaches it.
         """
         body = {**question(statistic, epsilon, mechanism, norm), **options}
         return (yield from previewing(self.line, _id(dataset), body))

@@ -76,14 +76,17 @@ class Asked(Facts):
         /,
         statistic: Question | str,
         *,
-        epsilon: Amount,
+        epsilon: Amount | None = None,
         mechanism: str = "auto",
         norm: str = "auto",
         **fields: object,
     ) -> Steps[Preview]:
         """Say what a release would cost and how noisy it would be; free, reads no data.
 
+        It is weighed at ``epsilon``, or at the smallest that reaches an ``accuracy``.
+
         >>> wages.preview("mean", columns=["income"], by=["sex"], epsilon="0.5")  # doctest: +SKIP
+        >>> wages.preview("mean", columns=["income"], accuracy=50)  # doctest: +SKIP
         """
         asked, beside = parted(statistic, fields)
         body = {**question(asked, epsilon, mechanism, norm), **beside}

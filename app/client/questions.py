@@ -17,15 +17,11 @@ _BESIDE = frozenset({"assume", "accuracy", "assume_rows", "inference", "purpose"
 
 
 def question(
-    statistic: Question, epsilon: Amount, mechanism: str = "auto", norm: str = "auto"
+    statistic: Question, epsilon: Amount | None, mechanism: str = "auto", norm: str = "auto"
 ) -> dict[str, object]:
-    """Return the body of a release or preview request."""
-    return {
-        "statistic": dict(statistic),
-        "mechanism": mechanism,
-        "norm": norm,
-        "epsilon": amount(epsilon),
-    }
+    """Return the body of a release or preview request; a preview may leave the price open."""
+    asked: dict[str, object] = {"statistic": dict(statistic), "mechanism": mechanism, "norm": norm}
+    return asked if epsilon is None else {**asked, "epsilon": amount(epsilon)}
 
 
 def amount(value: Amount) -> str:

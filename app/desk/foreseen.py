@@ -67,12 +67,12 @@ async def foresee(
         What a release would be refused for, the budget aside; ``busy``.
     """
     wish = Wish(accuracy=accuracy)
-    told = await services.previews.preview(dataset, question, wish, caller=caller)
-    needed = _needed(told)
-    if needed is not None and needed != question.epsilon:
-        question = replace(question, epsilon=needed)
-        again = await services.previews.preview(dataset, question, Wish(), caller=caller)
-        told = {**again, "accuracy": told["accuracy"]}
+    if accuracy is None:
+        told = await services.previews.preview(dataset, question, wish, caller=caller)
+    else:
+        told, question = await services.previews.preview_within(
+            dataset, question, wish, caller=caller
+        )
     budget = services.budgets.view(dataset, caller=caller)
     points = await _points(services, dataset, question, caller=caller)
     left, after, share = _left(told, budget)
@@ -89,11 +89,6 @@ async def foresee(
         ),
         question,
     )
-
-
-def _needed(told: Mapping[str, Any]) -> Epsilon | None:
-    epsilon = (told["accuracy"] or {}).get("epsilon")
-    return None if epsilon is None else Epsilon.parse(epsilon)
 
 
 def _left(told: Mapping[str, Any], budget: BudgetView) -> tuple[str, str | None, float | None]:

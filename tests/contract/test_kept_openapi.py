@@ -112,6 +112,8 @@ ADDED = (
     r"/components/schemas/(DatasetEdit|PolicyEdit)",
     r"/paths//v1/datasets/\{dataset\}/patch",
     r"/components/schemas/DatasetSpec/properties/(notices|checklist)",
+    # one of a price and an accuracy
+    r"/components/schemas/PreviewRequest/anyOf",
     r'/components/schemas/DatasetAnswer/(properties/|required\[")(notices|checklist)("\])?',
 )
 LOOSENED = (
@@ -120,6 +122,8 @@ LOOSENED = (
     r"/components/schemas/\w+Regression/properties/(features|target)/(items|type)",
     # edges that are dates
     r"/components/schemas/Histogram/properties/edges/additionalProperties/items/type",
+    # a price, which an accuracy may take the place of
+    r'/components/schemas/PreviewRequest/required\["epsilon"\]',
     # a list of those whose reviewers want changes
     r'/paths//v1/releases/get/parameters\[.*"awaiting_review", "rejected".*',
 )

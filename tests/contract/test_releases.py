@@ -380,6 +380,29 @@ def test_laws_that_depend_on_data_have_an_epsilon_for_an_accuracy_too(
     assert needed(15) == coarse, "public facts alone decide"
 
 
+def test_an_accuracy_alone_is_weighed_at_the_epsilon_it_takes(
+    curator: httpx.Client, untouched: str
+) -> None:
+    path, wish = f"/v1/datasets/{untouched}/previews", {"statistic": MEAN, "accuracy": 3}
+    found = curator.post(path, json=wish).json()
+    needed = found["accuracy"]["epsilon"]
+    assert found["epsilon"] == found["cost"] == needed != "1"
+    assert max(_half_widths(found["noise"]["interval_95"])) <= 3
+    priced = curator.post(path, json={"statistic": MEAN, "epsilon": needed}).json()
+    assert {**found, "accuracy": None} == priced
+    by_name = curator.post(f"/v1/datasets/{untouched}/scripts", json=wish)
+    assert f"'epsilon': '{needed}'" in by_name.text
+    beyond = curator.post(path, json={**wish, "accuracy": 1e-12}).json()
+    assert (beyond["accuracy"]["epsilon"], beyond["epsilon"]) == (None, "1")
+
+
+@pytest.mark.parametrize("wish", [{}, {"accuracy": None}, {"epsilon": None, "accuracy": 3}])
+def test_a_price_or_an_accuracy_is_needed(analyst: httpx.Client, untouched: str, wish: Any) -> None:
+    answer = analyst.post(f"/v1/datasets/{untouched}/previews", json={"statistic": MEAN, **wish})
+    assert_problem(answer, 422, "invalid-request")
+    assert [fault["field"] for fault in answer.json()["errors"]] == ["epsilon"]
+
+
 def _half_widths(part: Any) -> list[float]:
     if isinstance(part, dict):
         return [width for inner in part.values() for width in _half_widths(inner)]

@@ -292,9 +292,11 @@ def test_a_day_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
     assume = ("--assume", '{"population": {"age": {"mean": 40, "std": 9}}}')
     assumed = done("releases", "preview", dataset, MEAN, *price, *assume, url=url, key=analyst)
     assert json.loads(assumed)["assume"]["population"]["age"]["mean"] == 40
-    wanted = ("releases", "preview", SPEC["name"], MEAN, *price, "--accuracy", "5")
+    wanted = ("releases", "preview", SPEC["name"], MEAN, "--accuracy", "5")
     by_name = json.loads(done(*wanted, url=url, key=analyst))
     assert (by_name["dataset"], by_name["accuracy"]["wanted"]) == (dataset, 5)
+    assert by_name["epsilon"] == by_name["accuracy"]["epsilon"]
+    assert "--accuracy" in invoke("releases", "preview", dataset, MEAN, url=url, key=analyst).output
     untouched = done("datasets", "budget", dataset, url=url)
     worthless = ("releases", "ask", dataset, MEAN, *price, "--careful")
     refused = invoke(*worthless, url=url, key=analyst)  # nobody answers the question

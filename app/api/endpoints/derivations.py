@@ -8,7 +8,7 @@ from app.api.answers.problems import documented
 from app.api.answers.releases import DerivationAnswer, derivation_answer
 from app.api.dependencies import Analyst, Id, State, json_body
 from app.api.endpoint import router_of
-from app.web.requests.schemas import DerivationRequest
+from app.web.requests.questions import DerivationRequest
 
 router = router_of("/v1/releases/{release}", "releases")
 

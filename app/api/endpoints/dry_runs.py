@@ -10,7 +10,7 @@ from app.api.answers.dry_runs import DryRunAnswer, dry_run_answer, rows_answer
 from app.api.answers.problems import documented
 from app.api.dependencies import Analyst, Id, State, json_body
 from app.api.endpoint import router_of
-from app.web.requests.schemas import DryRunRequest
+from app.web.requests.questions import DryRunRequest
 
 router = router_of("/v1/datasets/{dataset}", "releases")
 

@@ -8,8 +8,7 @@ from app.api.answers.problems import documented
 from app.api.answers.releases import PreviewAnswer, preview_answer
 from app.api.dependencies import Analyst, Id, State, json_body
 from app.api.endpoint import router_of
-from app.services.plans.previews import Wish
-from app.web.requests.schemas import PreviewRequest
+from app.web.requests.questions import PreviewRequest
 
 router = router_of("/v1/datasets/{dataset}", "releases")
 
@@ -28,11 +27,14 @@ async def preview_release(
     body: Annotated[PreviewRequest, json_body(PreviewRequest)],
     state: State,
 ) -> PreviewAnswer:
-    """Say what a release would cost, how it is drawn and why, its noise and what it is worth."""
-    wish = Wish(
-        accuracy=body.accuracy,
-        assume_rows=body.assume_rows,
-        assume=body.assume.assumptions,
-    )
-    preview = await state.services.previews.preview(dataset, body.question, wish, caller=caller)
+    """Say what a release would cost, how it is drawn and why, its noise and what it is worth.
+
+    With an `accuracy` and no `epsilon` it is weighed at the smallest epsilon that reaches it. Where
+    none is known, `accuracy.epsilon` is null and it is weighed at 1, or at the policy's maximum.
+    """
+    previews, question = state.services.previews, body.question
+    if not body.priced:
+        preview, _ = await previews.preview_within(dataset, question, body.wish, caller=caller)
+    else:
+        preview = await previews.preview(dataset, question, body.wish, caller=caller)
     return preview_answer(preview)

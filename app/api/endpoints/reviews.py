@@ -25,8 +25,9 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.services.plans.answers import etag_of
 from app.services.releases.releases import ReleaseRecord
+from app.web.requests.questions import ReleaseRequest
 from app.web.requests.reviews import CommentRequest
-from app.web.requests.schemas import DecisionRequest, ReleaseRequest
+from app.web.requests.schemas import DecisionRequest
 
 router = router_of("/v1/releases/{release}", "reviews")
 

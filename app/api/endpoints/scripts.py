@@ -12,7 +12,7 @@ from app.api.answers.scripts import script_answer
 from app.api.dependencies import Analyst, Id, State, json_body
 from app.api.endpoint import router_of
 from app.services.scripts.scripts import Language
-from app.web.requests.schemas import PreviewRequest
+from app.web.requests.questions import PreviewRequest
 
 router = router_of("/v1", "releases")
 
@@ -59,16 +59,25 @@ async def get_release_script(
     "/datasets/{dataset}/scripts",
     operation_id="writeScript",
     response_class=Response,
-    responses=documented("not-found", answers=_SCRIPTS),
+    responses=documented(
+        "not-found", "dataset-archived", "policy-refused", "empty-dataset", "busy", answers=_SCRIPTS
+    ),
 )
-def write_script(
+async def write_script(
     caller: Analyst,
     dataset: Id,
     body: Annotated[PreviewRequest, json_body(PreviewRequest)],
     state: State,
     language: _Wanted = "python",
 ) -> Response:
-    """Write a question as a program: a preview, a dry run, and the release, switched off."""
-    del caller
-    script = state.services.scripts.of_question(dataset, body.question, body.assumed, language)
+    """Write a question as a program: a preview, a dry run, and the release, switched off.
+
+    With an `accuracy` and no `epsilon` the program asks at the smallest epsilon that reaches it.
+    """
+    question = body.question
+    if not body.priced:
+        _, question = await state.services.previews.preview_within(
+            dataset, question, body.wish, caller=caller
+        )
+    script = state.services.scripts.of_question(dataset, question, body.assumed, language)
     return script_answer(script)

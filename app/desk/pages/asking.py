@@ -29,15 +29,13 @@ from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
 from app.services.plans.questions import KINDS
 from app.web.requests.bodies import made_of, request_in
-from app.web.requests.schemas import PreviewRequest
+from app.web.requests.questions import PreviewRequest
 from app.web.state import AppState
 from mechanisms.foresight.assumptions import Assumptions
-from mechanisms.privacy import NANOS_PER_EPSILON, Epsilon
 
 router = router_of("asking")
 
 _BY_EPSILON, _BY_ACCURACY = "epsilon", "accuracy"
-_ONE = Epsilon(NANOS_PER_EPSILON)
 _USUAL = Form((("intercept", "yes"), ("wanted", _BY_ACCURACY)))
 
 
@@ -124,15 +122,9 @@ async def _read(
     asked = request_of(form, facts.schema)
     if form.text("wanted") == _BY_ACCURACY and (form.text("accuracy") or not asked["epsilon"]):
         asked["accuracy"] = _accuracy(form)
-        asked["epsilon"] = _tried_first(facts)
+        del asked["epsilon"]
     body = json.dumps(asked).encode()
     return await made_of(body, visitor.person, state.services.reading, request_in, PreviewRequest)
-
-
-def _tried_first(facts: DatasetFacts) -> str:
-    """Return the epsilon that a question is weighed with before the one it needs is found."""
-    most = facts.policy.max_epsilon_per_release
-    return str(_ONE if most is None else min(_ONE, most))
 
 
 def _accuracy(form: Form) -> float:

@@ -21,7 +21,7 @@ from app.domain.roles import Role
 from app.services.people.keys import Caller
 from app.services.plans.answers import etag_of, heading_of
 from app.web.requests.bodies import made_of, request_in
-from app.web.requests.schemas import ReleaseRequest
+from app.web.requests.questions import ReleaseRequest
 from app.web.state import AppState
 
 router = router_of("reviews")

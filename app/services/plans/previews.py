@@ -27,6 +27,7 @@ NOTICE = (
     "The same question under a new Idempotency-Key is a new draw and a new charge; "
     "under the same key it is the same answer, free."
 )
+_ONE = Epsilon.parse("1")
 _DIGITS = 4
 _MAX_STEPS = 60
 _TRIED = 20
@@ -90,6 +91,35 @@ class PreviewService:
         )
         self._foresights.remember(facts, question, wish.assumed, found)
         return preview
+
+    async def preview_within(
+        self, dataset: str, question: Question, wish: Wish, *, caller: Caller
+    ) -> tuple[dict[str, object], Question]:
+        """Return the preview at the smallest epsilon that reaches an accuracy, and the question so.
+
+        It is weighed first at epsilon 1, or at the most that the policy allows; where no epsilon is
+        known to reach the accuracy, that is what is returned.
+
+        Raises
+        ------
+        Problem
+            As :meth:`preview`.
+        """
+        most = self._datasets.facts(dataset).policy.max_epsilon_per_release
+        question = replace(question, epsilon=_ONE if most is None else min(_ONE, most))
+        told = await self.preview(dataset, question, wish, caller=caller)
+        needed = _epsilon_told(told["accuracy"])
+        if needed is None or needed == question.epsilon:
+            return told, question
+        question = replace(question, epsilon=needed)
+        again = await self.preview(dataset, question, replace(wish, accuracy=None), caller=caller)
+        return {**again, "accuracy": told["accuracy"]}, question
+
+
+def _epsilon_told(accuracy: object) -> Epsilon | None:
+    """Return the epsilon that a preview says a wanted accuracy takes."""
+    told = accuracy["epsilon"] if isinstance(accuracy, Mapping) else None
+    return None if told is None else Epsilon.parse(told)
 
 
 def _preview(

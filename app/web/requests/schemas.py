@@ -1,4 +1,4 @@
-"""The bodies of requests. Strict: unknown fields, coercions and doubtful numbers are refused.
+"""The bodies of requests, but those of questions. Strict: unknown fields and coercions are refused.
 
 These models hold the form of a request. What a sound declaration or question
 is, the domain and the mechanisms decide.
@@ -7,23 +7,21 @@ is, the domain and the mechanisms decide.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
-from typing import Annotated, Literal, Self
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from app.domain.columns import InvalidSpecError
 from app.domain.datasets import column_named
 from app.domain.policies import Policy, Review
-from app.domain.problems import Problem, invalid_request, invalid_requests
+from app.domain.problems import Problem, invalid_requests
 from app.domain.reviews import Decision
 from app.domain.roles import Role
 from app.domain.units import Reducer
 from app.services.datasets.datasets import NewDataset
 from app.services.datasets.declarations import declared_columns
-from app.services.plans.questions import POLICY_KINDS, AnyStatistic, Question, with_derived
+from app.services.plans.questions import POLICY_KINDS
 from app.services.releases.pauses import Paused
-from app.web.requests.assumptions import AssumeSpec
 from app.web.requests.base import Request
 from app.web.requests.columns import (
     ColumnSpec,
@@ -45,17 +43,12 @@ from app.web.requests.values import (
     Printable,
     Reason,
     ReleaseEpsilon,
-    Share,
     Text,
     refusal,
 )
-from mechanisms.contract import InvalidStatisticError
 from mechanisms.expressions.parsing import LONGEST
 from mechanisms.privacy import MAX_EPSILON_NANOS, MOST_ROWS_OF_ONE, Adjacency, Epsilon
-from mechanisms.statistics.questions import Derived
-from mechanisms.statistics.stack import MechanismName, NormName
 
-_MAX_NUMBER = 1e300
 _SPEC: dict[str, JsonValue] = {
     "name": "engel",
     "adjacency": "replace_one",
@@ -65,95 +58,6 @@ _SPEC: dict[str, JsonValue] = {
     },
     "budget": {"epsilon": "3"},
 }
-
-
-class InferenceRequest(Request):
-    """Standard errors and confidence intervals, within the release's epsilon."""
-
-    share: Share
-    """What part of the release's epsilon is spent on them. The numbers are drawn with the
-    rest. By `functional` nothing is, as its noisy moments tell them."""
-
-
-class ReleaseRequest(Request):
-    """A question and its price."""
-
-    statistic: AnyStatistic
-    mechanism: Literal[MechanismName, "composition"] = Field(default="auto", examples=["k_norm"])
-    """`auto` takes the statistic's first in the catalog, and for a linear regression the one that
-    errs least in a public simulation. A stack's parts name their own."""
-    norm: NormName = Field(default="auto", examples=["l1"])
-    """Norm of the noise; `auto` takes the best one for the question."""
-    epsilon: ReleaseEpsilon
-    derive: dict[Name, Annotated[str, Field(max_length=LONGEST)] | Derived] = Field(
-        default={}, examples=[{"log_income": "log(income + 1)"}]
-    )
-    """Columns derived for this question, by name. It is the same as the statistic's own `derive`,
-    and is that of each part of a stack."""
-    inference: InferenceRequest | None = Field(default=None, examples=[{"share": "1/3"}])
-    """Standard errors, for linear and logistic regressions and quantiles; null for none."""
-
-    purpose: Reason | None = Field(default=None, examples=["Table 2 of the annual report"])
-    """What the numbers are for, in words for reviewers. It is kept with the release; who may see
-    the release reads it."""
-
-    @cached_property
-    def question(self) -> Question:
-        """Return what is asked, as the services know it.
-
-        Raises
-        ------
-        Problem
-            ``invalid-request`` when a derived column cannot be read.
-        """
-        try:
-            statistic = with_derived(self.statistic, self.derive)
-        except InvalidStatisticError as error:
-            raise invalid_request(error.field_name, error.detail) from None
-        return Question(
-            statistic=statistic,
-            mechanism=self.mechanism,
-            norm=self.norm,
-            epsilon=self.epsilon,
-            purpose=self.purpose,
-            inference=None if self.inference is None else self.inference.share,
-        )
-
-    def prepared(self) -> Self:
-        """Return this body with its question."""
-        _ = self.question
-        return self
-
-
-class DerivationRequest(Request):
-    """What to compute from a release that is out."""
-
-    statistic: AnyStatistic
-
-
-class DryRunRequest(ReleaseRequest):
-    """A question to answer on synthetic rows."""
-
-    assume: AssumeSpec = Field(default=AssumeSpec(), examples=[{"rows": 1000}])
-    """The population that the rows are made of; its defaults are public, and shown."""
-
-
-class PreviewRequest(ReleaseRequest):
-    """A question to weigh before it is paid for."""
-
-    accuracy: float | None = Field(default=None, gt=0, le=_MAX_NUMBER, examples=[25])
-    """Wanted half-width of the widest 95% noise interval, in the answer's units; the preview then
-    tells the epsilon this takes by its mechanism, by a public simulation where no law says."""
-    assume_rows: int | None = Field(default=None, ge=1, le=10**12, examples=[1000])
-    """Row count to assume where the noise of a ratio depends on it (add_remove)."""
-    assume: AssumeSpec = Field(default=AssumeSpec(), examples=[{"rows": 1000}])
-    """The population in which errors are expected; its defaults are public, and shown."""
-
-    @property
-    def assumed(self) -> dict[str, object]:
-        """Return what was said beyond a release, as JSON has it."""
-        beyond = PreviewRequest.model_fields.keys() - ReleaseRequest.model_fields.keys()
-        return self.model_dump(mode="json", include=beyond, exclude_unset=True)
 
 
 class DeriveSpec(Request):

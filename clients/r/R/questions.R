@@ -98,10 +98,11 @@ request_body <- function(statistic, epsilon, mechanism, norm, fields) {
   aside <- given[intersect(names(given), .beside)]
   inside <- given[setdiff(names(given), .beside)]
   asked <- do.call("statistic", c(list(statistic), inside))
-  c(
-    list(statistic = asked, mechanism = mechanism, norm = norm, epsilon = amount(epsilon)),
-    aside
-  )
+  body <- list(statistic = asked, mechanism = mechanism, norm = norm)
+  if (!is.null(epsilon)) {
+    body$epsilon <- amount(epsilon)
+  }
+  c(body, aside)
 }
 
 # Return a price in one spelling: 0.5, "0.50" and "5e-1" are one price, "0.5".

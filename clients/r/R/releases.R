@@ -14,7 +14,8 @@
 #' @param dataset A data set, see [dataset()].
 #' @param statistic The question: a kind such as `"mean"`, with its fields in `...`, or a list.
 #'   See [statistic()].
-#' @param epsilon Its price: a text, which is exact, or a number.
+#' @param epsilon Its price: a text, which is exact, or a number. A preview may have an `accuracy`
+#'   in its place, and is then of the smallest epsilon that reaches it.
 #' @param mechanism,norm `"auto"` leaves the choice to the service.
 #' @param ... Fields of the question such as `columns`, `formula`, `where` and `by`, and members
 #'   of the request such as `purpose`, `inference`, `assume` and `accuracy`.
@@ -96,7 +97,7 @@ progress_line <- function() {
 
 #' @rdname release
 #' @export
-preview <- function(dataset, statistic, epsilon, mechanism = "auto", norm = "auto", ...) {
+preview <- function(dataset, statistic, epsilon = NULL, mechanism = "auto", norm = "auto", ...) {
   asked_for_free(dataset, "previews", "desk_preview", statistic, epsilon, mechanism, norm, ...)
 }
 

@@ -1,0 +1,139 @@
+"""The bodies of what is asked of a data set: releases, previews, dry runs and derivations."""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from app.domain.problems import invalid_request
+from app.services.plans.previews import Wish
+from app.services.plans.questions import AnyStatistic, Question, with_derived
+from app.web.requests.assumptions import AssumeSpec
+from app.web.requests.base import Request
+from app.web.requests.values import Name, Reason, ReleaseEpsilon, Share
+from mechanisms.contract import InvalidStatisticError
+from mechanisms.expressions.parsing import LONGEST
+from mechanisms.privacy import Epsilon
+from mechanisms.statistics.questions import Derived
+from mechanisms.statistics.stack import MechanismName, NormName
+
+_MAX_NUMBER = 1e300
+_PRICE_OR_ACCURACY: dict[str, JsonValue] = {
+    "anyOf": [
+        {"required": ["epsilon"]},
+        {"required": ["accuracy"], "patternProperties": {"^accuracy$": {"type": "number"}}},
+    ]
+}
+
+
+class InferenceRequest(Request):
+    """Standard errors and confidence intervals, within the release's epsilon."""
+
+    share: Share
+    """What part of the release's epsilon is spent on them. The numbers are drawn with the
+    rest. By `functional` nothing is, as its noisy moments tell them."""
+
+
+class ReleaseRequest(Request):
+    """A question and its price."""
+
+    statistic: AnyStatistic
+    mechanism: Literal[MechanismName, "composition"] = Field(default="auto", examples=["k_norm"])
+    """`auto` takes the statistic's first in the catalog, and for a linear regression the one that
+    errs least in a public simulation. A stack's parts name their own."""
+    norm: NormName = Field(default="auto", examples=["l1"])
+    """Norm of the noise; `auto` takes the best one for the question."""
+    epsilon: ReleaseEpsilon
+    derive: dict[Name, Annotated[str, Field(max_length=LONGEST)] | Derived] = Field(
+        default={}, examples=[{"log_income": "log(income + 1)"}]
+    )
+    """Columns derived for this question, by name. It is the same as the statistic's own `derive`,
+    and is that of each part of a stack."""
+    inference: InferenceRequest | None = Field(default=None, examples=[{"share": "1/3"}])
+    """Standard errors, for linear and logistic regressions and quantiles; null for none."""
+
+    purpose: Reason | None = Field(default=None, examples=["Table 2 of the annual report"])
+    """What the numbers are for, in words for reviewers. It is kept with the release; who may see
+    the release reads it."""
+
+    @cached_property
+    def question(self) -> Question:
+        """Return what is asked, as the services know it.
+
+        Raises
+        ------
+        Problem
+            ``invalid-request`` when a derived column cannot be read.
+        """
+        try:
+            statistic = with_derived(self.statistic, self.derive)
+        except InvalidStatisticError as error:
+            raise invalid_request(error.field_name, error.detail) from None
+        return Question(
+            statistic=statistic,
+            mechanism=self.mechanism,
+            norm=self.norm,
+            epsilon=self.epsilon,
+            purpose=self.purpose,
+            inference=None if self.inference is None else self.inference.share,
+        )
+
+    def prepared(self) -> Self:
+        """Return this body with its question."""
+        _ = self.question
+        return self
+
+
+class DerivationRequest(Request):
+    """What to compute from a release that is out."""
+
+    statistic: AnyStatistic
+
+
+class DryRunRequest(ReleaseRequest):
+    """A question to answer on synthetic rows."""
+
+    assume: AssumeSpec = Field(default=AssumeSpec(), examples=[{"rows": 1000}])
+    """The population that the rows are made of; its defaults are public, and shown."""
+
+
+class PreviewRequest(ReleaseRequest):
+    """A question to weigh before it is paid for, at a price or within an accuracy."""
+
+    model_config = ConfigDict(json_schema_extra=_PRICE_OR_ACCURACY)
+
+    epsilon: ReleaseEpsilon = Field(default_factory=partial(Epsilon.parse, "1"), examples=["0.5"])
+    """The price to weigh it at; without one, the smallest that reaches `accuracy`."""
+    accuracy: float | None = Field(default=None, gt=0, le=_MAX_NUMBER, examples=[25])
+    """Wanted half-width of the widest 95% noise interval, in the answer's units; the preview then
+    tells the epsilon this takes by its mechanism, by a public simulation where no law says."""
+    assume_rows: int | None = Field(default=None, ge=1, le=10**12, examples=[1000])
+    """Row count to assume where the noise of a ratio depends on it (add_remove)."""
+    assume: AssumeSpec = Field(default=AssumeSpec(), examples=[{"rows": 1000}])
+    """The population in which errors are expected; its defaults are public, and shown."""
+
+    @property
+    def priced(self) -> bool:
+        """Return whether a price was said."""
+        return "epsilon" in self.model_fields_set
+
+    def prepared(self) -> Self:
+        """Return this body with its question; it must say a price or an accuracy."""
+        if not self.priced and self.accuracy is None:
+            raise invalid_request("epsilon", "is required, or the accuracy that is wanted")
+        return super().prepared()
+
+    @property
+    def wish(self) -> Wish:
+        """Return what was said beyond a release, as the services know it."""
+        return Wish(
+            accuracy=self.accuracy, assume_rows=self.assume_rows, assume=self.assume.assumptions
+        )
+
+    @property
+    def assumed(self) -> dict[str, object]:
+        """Return what was said beyond a release, as JSON has it."""
+        beyond = PreviewRequest.model_fields.keys() - ReleaseRequest.model_fields.keys()
+        return self.model_dump(mode="json", include=beyond, exclude_unset=True)
