@@ -213,7 +213,7 @@ def _ids(world: World, admin: httpx.Client, operation: Call) -> dict[str, str]:
         "form": "registry",
         "key": world.key,
         "name": "quickstart",
-        "picture": "ask",
+        "picture": "ask.png",
         "release": world.release,
     }
     if operation[0] == "DELETE":
