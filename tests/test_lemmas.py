@@ -5,12 +5,27 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from app.domain.ledger import Balance, EntryKind
 from app.domain.problems import Problem
+from mechanisms import privacy
+from mechanisms.domain import NumberColumn, Schema
+from mechanisms.exponential import linear, quantile_regression
+from mechanisms.geometry.histograms import HistogramBall
+from mechanisms.knorm import integer_noise
+from mechanisms.objectives import losses
+from mechanisms.objectives.gradient_norms import InterceptHullNorm
+from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.samplers.intervals import GridCodes, draw_scored_point
+from mechanisms.statistics import quantile
+from mechanisms.statistics.moments import Moments
+from mechanisms.testing import seeded_randomness
 from tests import lemmas as proofs
 from tests.lemmas import PROOFS, Lemma, computed, digest_in, lemmas
 
@@ -115,8 +130,86 @@ def after_a_step(total: int, spent: int, reserved: int, kind: int, amount: int) 
     return [taken.total, taken.spent, taken.reserved]
 
 
+def parts(*values: Fraction) -> list[int]:
+    """Return fractions as Coq shows them: numerators and denominators, in turn."""
+    return [number for value in values for number in value.as_integer_ratio()]
+
+
+def adjacency(replace: int) -> Adjacency:
+    return Adjacency.REPLACE_ONE if replace else Adjacency.ADD_REMOVE
+
+
+def deltas(twelfths: int, replace: int) -> list[int]:
+    """Return Delta of a quantile and of a coordinate of a quantile regression."""
+    tau, which = Fraction(twelfths, 12), adjacency(replace)
+    return parts(quantile.gradient_sensitivity(tau, which), losses.gradient_sensitivity(tau, which))
+
+
+def score(twelfths: int, coded: int, point: int) -> list[int]:
+    """Return the score that a quantile of a few small numbers is drawn by, at one point."""
+    return parts(_scores(twelfths, coded)[point])
+
+
+@cache
+def _scores(twelfths: int, coded: int) -> dict[int, Fraction]:
+    """Return the scores of all points, which draws at a small rate soon have visited."""
+    data = []
+    while coded:
+        coded, digit = divmod(coded, 4)
+        data.append(digit - 1)
+    codes, counts = np.unique(np.array(data, np.int32), return_counts=True)
+    grid = GridCodes.count(codes, counts, low=0, high=2)
+    seen: dict[int, Fraction] = {}
+    randomness, rate = seeded_randomness(7), Fraction(1, 100)
+    for _ in range(100):
+        at, exponent = draw_scored_point(
+            grid, level=Fraction(twelfths, 12), rate=rate, randomness=randomness
+        )
+        seen[at] = exponent / rate
+    return seen
+
+
+def hull_norm(weight: int, first: int, other: int) -> list[int]:
+    """Return the norm of a change with an intercept; the weight is in twelfths."""
+    change = (Fraction(first, 2), Fraction(other, 2))
+    return parts(InterceptHullNorm(Fraction(weight, 12)).of(change))
+
+
+def rates(replace: int, tenths: int, bound: int) -> list[int]:
+    """Return the rates of the exponential mechanism: least squares, and the check loss at 1/4."""
+    epsilon, wide, which = Fraction(tenths, 10), Fraction(bound), adjacency(replace)
+    return parts(
+        linear.loss_rate(epsilon, wide, which),
+        quantile_regression.loss_rate(epsilon, Fraction(1, 4), wide, which),
+    )
+
+
+def in_histogram(one: int, two: int, three: int, size: int) -> list[int]:
+    """Return whether the hulls of a histogram hold three cells: of all records, and of some."""
+    balls = (HistogramBall(3, filtered=filtered) for filtered in (False, True))
+    return [int(ball.contains((one, two, three), size)) for ball in balls]
+
+
+def shares(tenths: int, *weights: int) -> list[int]:
+    """Return the shares of epsilon in proportion to some numbers."""
+    split = privacy.split(Epsilon(tenths * 10**8), [Fraction(weight) for weight in weights])
+    return parts(*(share.fraction for share in split))
+
+
+def part_of(tenths: int, rows: int) -> list[int]:
+    """Return the epsilon of one row, of a person with so many."""
+    return parts(privacy.part_of(Epsilon(tenths * 10**8), rows).fraction)
+
+
 ANSWERS: dict[str, tuple[int, Callable[..., Sequence[int]]]] = {
     "Ledger.steps_table": (5, after_a_step),
+    "CheckLoss.deltas_table": (2, deltas),
+    "CheckLoss.scores_table": (3, score),
+    "CheckLoss.hull_table": (3, hull_norm),
+    "Ratio.rates_table": (3, rates),
+    "Balls.histogram_table": (4, in_histogram),
+    "Composition.shares_table": (4, shares),
+    "Groups.parts_table": (2, part_of),
 }
 """What answers a row that Coq has computed, and how many of its numbers are what is asked."""
 
@@ -134,6 +227,21 @@ def test_the_program_computes_what_coq_computes(table: str) -> None:
     assert len(rows) > 20
     wrong = [row for row in rows if list(answer(*row[:asked])) != row[asked:]]
     assert not wrong
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(7, 3)])
+def test_a_ring_loses_what_the_lemma_says(adjacency: Adjacency, epsilon: Fraction) -> None:
+    """A hull's Delta is a whole number of rings, whose rate times that number is epsilon."""
+    column = NumberColumn(Fraction(0), Fraction(10))
+    rows = 9 if adjacency is Adjacency.REPLACE_ONE else None
+    schema = Schema({"a": column, "b": column}, adjacency, rows=rows)
+    space = Moments(columns=("a", "b")).additive(schema).space
+    noise = integer_noise(space, "optimal", epsilon)
+    rings, rest = divmod(space.unit * noise.refinement, noise.steps)
+    assert rest == 0
+    assert rings > 1
+    assert noise.rate * noise.steps * rings == epsilon
 
 
 def test_the_documents_say_every_lemma_as_the_table_does() -> None:
