@@ -61,6 +61,7 @@ def create_app(settings: Settings) -> FastAPI:
                     in_background(services.unfinished.keep_clearing()),
                     in_background(services.readable.keep_looking()),
                     in_background(services.log.keep()),
+                    in_background(services.stamps.keep()),
                     in_background(services.sights.keep_writing()),
                     in_background(services.sending.keep_sending()),
                 ):

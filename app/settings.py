@@ -338,6 +338,12 @@ class Settings(BaseSettings):
         description="Every so many seconds new entries of the ledger come into its public log, and "
         "the log's size and root are signed.",
     )
+    timestamp_url: str = Field(
+        default="",
+        pattern=r"^(https?://[^\s/?#]+(/\S*)?)?$",
+        description="Authority that time-stamps each signed checkpoint (RFC 3161), such as "
+        "`https://tsa.example.org`; it sees a hash. Where it is down nothing waits for it.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="warning",
         description="Least severe line in the log; at `info` there is one line per request.",

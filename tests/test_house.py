@@ -90,7 +90,7 @@ def test_import_contracts_hold() -> None:
             "app/domain",
             ("app.domain", "mechanisms.privacy", "mechanisms.domain", "mechanisms.times"),
         ),
-        ("app/client", ("app.client", "cryptography", "httpx")),
+        ("app/client", ("app.client", "cryptography", "httpx", "rfc3161_client")),
     ],
 )
 def test_imports_only(folder: str, allowed: tuple[str, ...]) -> None:
@@ -261,6 +261,7 @@ def test_runtime_needs_are_declared_and_locked() -> None:
         "prometheus_client": "prometheus-client",
         "pydantic_settings": "pydantic-settings",
         "python_multipart": "python-multipart",
+        "rfc3161_client": "rfc3161-client",
     }
     own = set(PACKAGES) | {"migrations"}
     extras = (need for needs in project["optional-dependencies"].values() for need in needs)

@@ -361,23 +361,36 @@ def releases_show(desk: ReleaseDesk, *, release: str, as_table: bool) -> None:
     type=click.File("rb"),
     help="Check offline, by this file: what /v1/ledger/public-keys answered, or one key.",
 )
+@click.option(
+    "--authority",
+    type=click.File("rb"),
+    help="Check the time stamp of a public release as well, by its authority's certificates (PEM).",
+)
 @connected
-def releases_check(desk: ReleaseDesk, *, file: BinaryIO, public_key: BinaryIO | None) -> None:
+def releases_check(
+    desk: ReleaseDesk, *, file: BinaryIO, public_key: BinaryIO | None, authority: BinaryIO | None
+) -> None:
     """Check FILE: a released answer as it was saved, or the JSON of a public release.
 
     Without --public-key the service judges an answer, by its ledger and its stored answer. Of a
     public release everything is checked offline: that takes the key.
     """
     answer = file.read()
+    if authority is not None:
+        if public_key is None or not is_page(answer):
+            raise click.UsageError("--authority is for a public release, with --public-key")
+        found = check_page(answer, public_key.read(), authority=authority.read())
+        click.echo(found.model_dump_json())
+        return
     if public_key is not None:
         check = check_page if is_page(answer) else check_receipt
         click.echo(check(answer, public_key.read()).model_dump_json())
         return
     if is_page(answer):
         raise click.UsageError("a public release is checked offline: name --public-key")
-    found = desk.check_receipt(answer)
-    click.echo(found.model_dump_json())
-    if not found.ok:
+    judged = desk.check_receipt(answer)
+    click.echo(judged.model_dump_json())
+    if not judged.ok:
         sys.exit(REFUSED)
 
 

@@ -33,6 +33,7 @@ from app.client.models import (
 from app.client.public_pages import PageCheck, check_page
 from app.client.receipts import check_receipt
 from app.client.reviewing import Comment, Notice, Sheet, Sight, Version
+from app.client.stamps import check_stamp
 
 __all__ = [
     "AsyncDataset",
@@ -65,4 +66,5 @@ __all__ = [
     "Version",
     "check_page",
     "check_receipt",
+    "check_stamp",
 ]

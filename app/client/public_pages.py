@@ -2,7 +2,8 @@
 
 What is checked, in this order: the signature over every byte of the document, the receipt of the
 answer in it, that the entry of the receipt is a leaf of the public log, and the checkpoint that
-signs the log's root. :mod:`app.client.receipts` checks an answer alone.
+signs the log's root, and the time stamp of the checkpoint, where the certificates of its authority
+are given. :mod:`app.client.receipts` checks an answer alone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from app.client.answers import Answer
 from app.client.errors import ReceiptError
 from app.client.models import Receipt
 from app.client.receipts import check_receipt, signed_payload
+from app.client.stamps import check_stamp
 
 _SIGNED = re.compile(rb'(.*),"signature":"([\w-]+\.[\w-]+\.[\w-]+)"\}\s*', re.DOTALL | re.ASCII)
 _SHOWN = (
@@ -32,7 +34,8 @@ class PageCheck(Answer):
 
     The answer is the one that entry ``seq`` of ``account`` in ``ledger`` has charged ``amount``
     for, in the account's unit. The entry is leaf ``index`` of the log ``log``, whose first
-    ``size`` leaves have the ``root``.
+    ``size`` leaves have the ``root``. That was so at ``stamped_at`` at the latest, by the clock of
+    the time-stamping authority; None where none was looked at.
     """
 
     release: str
@@ -44,6 +47,7 @@ class PageCheck(Answer):
     index: int
     size: int
     root: str
+    stamped_at: str | None = None
 
 
 def is_page(document: bytes) -> bool:
@@ -51,7 +55,9 @@ def is_page(document: bytes) -> bool:
     return _SIGNED.fullmatch(document) is not None
 
 
-def check_page(document: bytes, public_keys: str | bytes) -> PageCheck:
+def check_page(
+    document: bytes, public_keys: str | bytes, *, authority: bytes | None = None
+) -> PageCheck:
     """Return what a public release is proved to be, once all of it holds.
 
     Parameters
@@ -62,13 +68,16 @@ def check_page(document: bytes, public_keys: str | bytes) -> PageCheck:
     public_keys
         What ``GET /v1/ledger/public-keys`` answered, or one key: a PEM file's content or
         base64url text.
+    authority
+        The certificates of the time-stamping authority (PEM). With them the time stamp of the
+        checkpoint must be there, and hold.
 
     Raises
     ------
     ReceiptError
         Something does not hold: says what.
     MissingPackageError
-        The package cryptography is not installed.
+        The package cryptography is not installed, or for time stamps rfc3161-client.
     """
     found = _SIGNED.fullmatch(document)
     if found is None:
@@ -82,9 +91,21 @@ def check_page(document: bytes, public_keys: str | bytes) -> PageCheck:
     if not isinstance(proof, Mapping):
         raise ReceiptError("there is no proof in the document yet: get it again in some minutes")
     try:
-        return _proved(proof, receipt, public_keys)
+        proved = _proved(proof, receipt, public_keys)
+        if authority is None:
+            return proved
+        return _stamped(proved, proof, authority)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise ReceiptError("the proof in the document cannot be read") from None
+
+
+def _stamped(proved: PageCheck, proof: Mapping[str, Any], authority: bytes) -> PageCheck:
+    """Return what is proved, with the time of the checkpoint's stamp, once that holds."""
+    if "stamp" not in proof:
+        raise ReceiptError("there is no time stamp in the document: get it again in some minutes")
+    stamp = base64.b64decode(proof["stamp"], validate=True)
+    stamped_at = check_stamp(stamp, proof["checkpoint"].encode(), authority)
+    return PageCheck.model_validate({**proved.members, "stamped_at": stamped_at})
 
 
 def _answer_in(before: bytes, page: Mapping[str, Any]) -> bytes:

@@ -51,7 +51,9 @@ from app.services.reviewing.sending import SendingService
 from app.services.reviewing.sheets import SheetService
 from app.services.reviewing.sights import SightService
 from app.services.scripts.scripts import ScriptService
+from app.services.transparency.authority import Authority
 from app.services.transparency.log import LogService
+from app.services.transparency.stamps import StampService
 from app.settings import Settings
 from app.store import Store, StoreError, new_id
 from app.uploads.intake import Intake, Storing
@@ -117,6 +119,7 @@ class Services:
     scripts: ScriptService
     sheets: SheetService
     sights: SightService
+    stamps: StampService
     unfinished: UnfinishedUploads
 
 
@@ -154,6 +157,7 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         sending=SendingService(store, releases.moments, _channels(settings)),
         sheets=SheetService(store, datasets, releases, drawing.foresights),
         sights=SightService(store),
+        stamps=StampService(store, _authority(settings)),
         health=HealthService(
             store,
             data.readable,
@@ -294,6 +298,11 @@ def _build_drawing(
     return _Drawing(
         plans=plans, foresights=foresights, receipts=receipts, jobs=jobs, releases=releases
     )
+
+
+def _authority(settings: Settings) -> Authority | None:
+    """Return who stamps the log's checkpoints."""
+    return Authority(url=settings.timestamp_url) if settings.timestamp_url else None
 
 
 def _channels(settings: Settings) -> tuple[Channel, ...]:

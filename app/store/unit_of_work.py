@@ -30,6 +30,7 @@ from app.store.ledger.reviews import Reviews, ReviewsWriter
 from app.store.ledger.uploads import Uploads, UploadsWriter
 from app.store.ledger.workers import WorkersWriter
 from app.store.merkle_log.parts import Log, LogWriter
+from app.store.merkle_log.stamps import Stamps, StampsWriter
 from app.store.publishing.publications import Publications, PublicationsWriter
 from app.store.seals import seal
 from app.store.verification.marks import Mark
@@ -55,6 +56,7 @@ class Reader:
         "reviews",
         "sessions",
         "sights",
+        "stamps",
         "uploads",
         "votes",
     )
@@ -75,6 +77,7 @@ class Reader:
         self.comments = Comments(connection)
         self.notices = Notices(connection)
         self.sights = Sights(connection)
+        self.stamps = Stamps(connection)
         self.votes = Votes(connection)
         self.uploads = Uploads(connection)
 
@@ -120,6 +123,7 @@ class UnitOfWork:
         "reviews",
         "sessions",
         "sights",
+        "stamps",
         "uploads",
         "votes",
         "workers",
@@ -138,6 +142,7 @@ class UnitOfWork:
         self.comments = CommentsWriter(connection)
         self.notices = NoticesWriter(connection)
         self.sights = SightsWriter(connection)
+        self.stamps = StampsWriter(connection)
         self.votes = VotesWriter(connection, self.accounts)
         self.reviews = ReviewsWriter(
             connection, self.entries, self.accounts, self.releases, self.notices

@@ -145,6 +145,7 @@ def leaf(number: int, of: str) -> str:
 
 LAST_PART = "(SELECT max(number) FROM log_part)"
 LEAVES = "(SELECT max(leaves_after) FROM log_part)"
+HASHES = "(SELECT hashes FROM log_part WHERE number = 1)"
 LOGGED = "(SELECT max(last_seq) FROM log_part WHERE account = '$main')"
 
 
@@ -153,6 +154,6 @@ def log_part(**changes: object) -> str:
     values: dict[str, object] = {
         "number": f"{LAST_PART} + 1", "account": "'$main'", "after_seq": LOGGED, "last_seq": LAST,
         "leaves_before": LEAVES, "leaves_after": f"{LEAVES} + 1", "seed": f"'{'b' * 64}'",
-        "hashes": "(SELECT hashes FROM log_part WHERE number = 1)",
+        "hashes": HASHES,
     }  # fmt: skip
     return insert("log_part", {**values, **changes}, verb="$REPLACE")

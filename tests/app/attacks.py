@@ -19,6 +19,7 @@ from tests.app.attack_parts import (
     ENDING,
     GIVEN_BACK,
     GRANTED,
+    HASHES,
     LAST,
     LAST_PART,
     LEAVES,
@@ -532,6 +533,12 @@ ATTACKS: Mapping[str, Sequence[Attack]] = {
     "log_checkpoint_grows": attacks(
         "INSERT INTO log_checkpoint (size, note) VALUES (1, 'smaller')",
         "INSERT INTO log_checkpoint (size, note) VALUES (999, 'more than there is')",
+    ),
+    "log_stamp_no_update": attacks(f"UPDATE log_stamp SET stamp = {HASHES}"),
+    "log_stamp_no_delete": attacks("DELETE FROM log_stamp"),
+    "log_stamp_grows": attacks(
+        f"$REPLACE INTO log_stamp (size, stamp) SELECT size, {HASHES} FROM log_stamp",
+        f"INSERT INTO log_stamp (size, stamp) VALUES (999, {HASHES})",
     ),
     "expiring_no_delete": attacks("DELETE FROM expiring"),
     "expiring_grant": [

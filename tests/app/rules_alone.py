@@ -99,6 +99,8 @@ def _filled(place: Place) -> dict[str, str]:
         names |= {name: account() for name in ("other", "third", "later")}
         grant(50, "2999-01-01T00:00:00Z")
         log_of(ledger).extend()
+        size, _ = store.write(lambda u: u.stamps.due()) or (0, "")
+        store.write(lambda u: u.stamps.add(size, b"a stamp"))
         names["released"] = ledger.release("first", 10).id
         names["debited"] = ledger.debit("second", 20).id
         names["reserved"] = reserve("third", 30, main, ledger.dataset)

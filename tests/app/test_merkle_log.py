@@ -278,6 +278,41 @@ def test_a_lost_signer_puts_the_checkpoint_off(ledger: Ledger, monkeypatch: Any)
     assert ledger.store.verify(signed=True).ok
 
 
+# Time stamps
+
+
+def test_checkpoints_are_stamped_from_the_newest_on_each_once(ledger: Ledger) -> None:
+    log = log_of(ledger)
+    with ledger.store.reading() as reader:
+        assert reader.stamps.due() is None, "nothing is signed"
+        assert reader.stamps.newest() is None
+    sizes = []
+    for number in range(4):
+        ledger.debit(f"k{number}")
+        if number != 2:
+            log.extend()
+            sizes.append(signed(log.checkpoint(), log.keys[0].text)[1])
+        if number == 1:
+            _stamp(ledger, sizes[1])
+    with ledger.store.reading() as reader:
+        assert reader.stamps.due() == (sizes[2], log.checkpoint(sizes[2])), "the one after it"
+        assert reader.stamps.of(sizes[0]) is None, "it was older than the first stamp"
+    for size, stamp in ((sizes[2], b"its stamp"), (sizes[2], b"another"), (sizes[0], b"too late")):
+        ledger.store.write(lambda u, kept=(size, stamp): u.stamps.add(*kept))
+    with ledger.store.reading() as reader:
+        assert reader.stamps.due() is None
+        assert reader.stamps.newest() == sizes[2]
+        assert [reader.stamps.of(size) for size in sizes] == [None, b"a stamp", b"its stamp"]
+    assert ledger.store.verify(signed=True).ok
+
+
+def _stamp(ledger: Ledger, expected: int) -> None:
+    with ledger.store.reading() as reader:
+        size, _ = reader.stamps.due() or (0, "")
+    assert size == expected, "the newest"
+    ledger.store.write(lambda u: u.stamps.add(size, b"a stamp"))
+
+
 # What verification finds
 
 

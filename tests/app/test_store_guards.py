@@ -369,6 +369,9 @@ PINNED = [
     "log_checkpoint_no_update",
     "log_checkpoint_no_delete",
     "log_checkpoint_grows",
+    "log_stamp_no_update",
+    "log_stamp_no_delete",
+    "log_stamp_grows",
 ]
 
 

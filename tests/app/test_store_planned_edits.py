@@ -31,9 +31,10 @@ LEDGER = sorted(
     set(metadata.tables)
     - {"worker", "job", "turn", "key_use", "upload", "rate", "allowance"}
     - {"desk_form", "desk_session", "notice", "notice_read", "delivery", "review_comment", "sight"}
+    - {"log_stamp"}
 )
 """The tables that are the ledger: not who draws what next, what is on its way in, how often, or who
-is told of it, says something to it or has seen it."""
+is told of it, says something to it or has seen it. Stamps hold by their authority's signature."""
 
 
 @dataclass

@@ -56,6 +56,7 @@ CONTRACT: Mapping[Call, Role | None] = {
     ("GET", "/v1/catalog"): None,
     ("GET", "/v1/ledger/public-keys"): None,
     ("GET", "/v1/log/checkpoint"): None,
+    ("GET", "/v1/log/stamp"): None,
     ("GET", "/v1/log/proof/inclusion"): None,
     ("GET", "/v1/log/proof/consistency"): None,
     ("GET", "/v1/log/key"): None,
@@ -71,6 +72,8 @@ OWN = {
 """What only the owner of the release may do. What else names one, its owner and curators may."""
 ANSWERED = {
     ("GET", "/"): 307,
+    # no authority is set
+    ("GET", "/v1/log/stamp"): 404,
     ("POST", "/v1/datasets/{dataset}/releases"): 201,
     ("POST", "/v1/releases/{release}/decision"): 202,
     ("POST", "/v1/releases/{release}/publication"): 201,

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from starlette.responses import Response
 
 from app.api.answers.base import Answer
+from app.services.transparency.authority import REPLY_TYPE
 from app.services.transparency.log import InclusionProof, VerifierKey
 
 NOTE_TYPE = "text/plain; charset=utf-8"
+STAMP_TYPE = REPLY_TYPE
 
 
 class InclusionAnswer(Answer):
@@ -59,6 +61,11 @@ class LogKeysAnswer(Answer):
 def checkpoint_answer(note: str) -> Response:
     """Return a signed checkpoint, which is text."""
     return Response(note, media_type=NOTE_TYPE)
+
+
+def stamp_answer(stamp: bytes) -> Response:
+    """Return a time stamp, as the authority has answered it."""
+    return Response(stamp, media_type=STAMP_TYPE)
 
 
 def inclusion_answer(proof: InclusionProof) -> InclusionAnswer:

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from app.api.answers.log import (
     NOTE_TYPE,
+    STAMP_TYPE,
     ConsistencyAnswer,
     InclusionAnswer,
     LogKeysAnswer,
@@ -16,6 +17,7 @@ from app.api.answers.log import (
     consistency_answer,
     inclusion_answer,
     log_keys_answer,
+    stamp_answer,
 )
 from app.api.answers.problems import documented
 from app.api.dependencies import State
@@ -62,6 +64,41 @@ def get_checkpoint(
     The log of a long ledger has none until all of it has come in, after an upgrade.
     """
     return checkpoint_answer(state.services.log.checkpoint(size))
+
+
+@router.get(
+    "/stamp",
+    operation_id="getStamp",
+    openapi_extra=ANYONE,
+    response_class=Response,
+    responses=documented(
+        "invalid-request",
+        "not-found",
+        answers={
+            200: {
+                "description": "What the authority answered (RFC 3161 `TimeStampResp`, DER).",
+                "content": {STAMP_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+            }
+        },
+    ),
+)
+def get_stamp(
+    state: State,
+    size: Annotated[
+        int | None,
+        Query(
+            ge=1,
+            le=_MOST,
+            description="The size of a checkpoint; by default the newest that has a stamp.",
+            examples=[3],
+        ),
+    ] = None,
+) -> Response:
+    """Show the time stamp of a checkpoint: by an authority, over its bytes' SHA-256 (anyone).
+
+    A checkpoint gets one soon after it was signed, where the operator has set an authority.
+    """
+    return stamp_answer(state.services.stamps.stamp(size))
 
 
 @router.get(

@@ -2,7 +2,8 @@
 
 Behind the stored answer and what is said of its publication come two members::
 
-    "proof":     that the entry which charged for it is in the public log, against a checkpoint
+    "proof":     that the entry which charged for it is in the public log, against a checkpoint,
+                 and the time stamp of that checkpoint, once it has one
     "signature": a JSON Web Signature over the SHA-256 of every byte before it
 
 The signature is made by the key of receipts. Its payload has the members ``ledger``, ``release``
@@ -11,6 +12,7 @@ and ``page``, and no ``answer``, so that neither passes for the other.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,7 +36,7 @@ class PublicDocuments:
         """Return the public document of a release.
 
         Its proof is against the first checkpoint that covers it, so it stays as it is; it is left
-        out until there is one.
+        out until there is one, as is the time stamp of that checkpoint.
 
         Raises
         ------
@@ -53,6 +55,7 @@ class PublicDocuments:
 def proof_json(log: LogService, proof: EntryProof) -> Mapping[str, Any]:
     """Return a proof: what is shown of the entry, and the way from its leaf to a signed root."""
     entry = proof.entry
+    stamped = {} if proof.stamp is None else {"stamp": base64.b64encode(proof.stamp).decode()}
     return {
         "entry": {
             "ledger": log.ledger,
@@ -69,4 +72,4 @@ def proof_json(log: LogService, proof: EntryProof) -> Mapping[str, Any]:
         "index": proof.inclusion.index,
         "path": [each.hex() for each in proof.inclusion.path],
         "checkpoint": proof.checkpoint,
-    }
+    } | stamped

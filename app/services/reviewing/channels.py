@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import http.client
 import json
 import re
 import smtplib
@@ -23,9 +22,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from email.message import EmailMessage
 from typing import Protocol
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from app.domain.notices import Audience
+from app.services.posting import NotPostedError, post
 from app.services.reviewing.inbox import Notice
 
 _TIMEOUT_S = 10.0
@@ -63,7 +63,7 @@ class Webhook:
 
     def send(self, notice: Notice) -> None:
         """Post a notice."""
-        parts, body = urlsplit(self.url), _body(notice)
+        body = _body(notice)
         sent_at = str(int(time.time()))
         headers = {
             "Content-Type": "application/json",
@@ -71,17 +71,10 @@ class Webhook:
             "webhook-timestamp": sent_at,
             "webhook-signature": signature(self.secret, notice.id, sent_at, body),
         }
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection = _connection(parts)
         try:
-            connection.request("POST", path, body=body, headers=headers)
-            status = connection.getresponse().status
-        except (OSError, http.client.HTTPException) as error:
-            raise NotTakenError(type(error).__name__) from None
-        finally:
-            connection.close()
-        if not 200 <= status < 300:
-            raise NotTakenError(f"status {status}")
+            post(self.url, body, headers)
+        except NotPostedError as error:
+            raise NotTakenError(str(error)) from None
 
 
 def signature(secret: str, id: str, sent_at: str, body: bytes) -> str:
@@ -89,15 +82,6 @@ def signature(secret: str, id: str, sent_at: str, body: bytes) -> str:
     signed = b".".join((id.encode(), sent_at.encode(), body))
     digest = hmac.new(secret.encode(), signed, hashlib.sha256).digest()
     return f"v1,{base64.b64encode(digest).decode()}"
-
-
-def _connection(parts: SplitResult) -> http.client.HTTPConnection:
-    if parts.scheme == "https":
-        context = ssl.create_default_context()
-        return http.client.HTTPSConnection(
-            parts.netloc.rpartition("@")[2], timeout=_TIMEOUT_S, context=context
-        )
-    return http.client.HTTPConnection(parts.netloc.rpartition("@")[2], timeout=_TIMEOUT_S)
 
 
 def _body(notice: Notice) -> bytes:

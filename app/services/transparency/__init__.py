@@ -1,4 +1,4 @@
 """The public log: who keeps it, and what it proves to strangers.
 
-What may enter: the store, and what makes and checks notes; nothing of the web.
+What may enter: the store, what makes and checks notes, and ``rfc3161_client``; no web framework.
 """

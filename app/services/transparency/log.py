@@ -44,12 +44,16 @@ class InclusionProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryProof:
-    """That an entry is in the log: what is shown of it, its place, and a signed checkpoint."""
+    """That an entry is in the log: what is shown of it, its place, and a signed checkpoint.
+
+    ``stamp`` is the checkpoint's time stamp, where it has one.
+    """
 
     entry: Entry
     hidden: str
     inclusion: InclusionProof
     checkpoint: str
+    stamp: bytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +213,7 @@ class LogService:
                 hidden=hidden_digest(columns_of(entry), place.seed),
                 inclusion=self._inclusion(reader, place.index, signed[0].size),
                 checkpoint=note,
+                stamp=reader.stamps.of(signed[0].size),
             )
 
     def _inclusion(self, reader: Reader, index: int, size: int) -> InclusionProof:

@@ -19,6 +19,10 @@ _CHECKPOINT_GROWS = """
 NOT EXISTS (SELECT 1 FROM log_checkpoint WHERE size >= NEW.size)
 AND EXISTS (SELECT 1 FROM log_part WHERE leaves_after >= NEW.size)"""
 
+_STAMP_GROWS = """
+NOT EXISTS (SELECT 1 FROM log_stamp WHERE size >= NEW.size)
+AND EXISTS (SELECT 1 FROM log_checkpoint WHERE size = NEW.size)"""
+
 LOG_RULES: tuple[Rule, ...] = (
     Rule("log_part_no_update", "log_part", "UPDATE", None, "log_part: append-only"),
     Rule("log_part_no_delete", "log_part", "DELETE", None, "log_part: append-only"),
@@ -32,4 +36,7 @@ LOG_RULES: tuple[Rule, ...] = (
         _CHECKPOINT_GROWS,
         "log_checkpoint: not of a larger log",
     ),
+    Rule("log_stamp_no_update", "log_stamp", "UPDATE", None, "log_stamp: append-only"),
+    Rule("log_stamp_no_delete", "log_stamp", "DELETE", None, "log_stamp: append-only"),
+    Rule("log_stamp_grows", "log_stamp", "INSERT", _STAMP_GROWS, "log_stamp: not of a later one"),
 )

@@ -47,3 +47,13 @@ log_checkpoint = Table(
     PrimaryKeyConstraint("size", name="pk_log_checkpoint"),
     sqlite_strict=True,
 )
+
+# Time stamps of checkpoints, as an authority outside has answered them (RFC 3161).
+log_stamp = Table(
+    "log_stamp",
+    metadata,
+    Column("size", Int, nullable=False),
+    Column("stamp", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("size", name="pk_log_stamp"),
+    sqlite_strict=True,
+)

@@ -23,6 +23,7 @@ _OTHERS: Mapping[str, str] = {
     "leaf": "SELECT, INSERT",
     "log_part": "SELECT, INSERT",
     "log_checkpoint": "SELECT, INSERT",
+    "log_stamp": "SELECT, INSERT",
     "upload": "SELECT, INSERT, UPDATE, DELETE",
     "rate": "SELECT, INSERT, UPDATE, DELETE",
     "worker": "SELECT, INSERT, UPDATE, DELETE",

@@ -33,7 +33,7 @@ from app.store.database.beside import (
     upload,
     worker,
 )
-from app.store.database.log_tables import log_checkpoint, log_part
+from app.store.database.log_tables import log_checkpoint, log_part, log_stamp
 from app.store.database.metadata import Int, Text, metadata
 from app.store.database.publishing import publication
 from app.store.database.review_tables import (
@@ -52,9 +52,9 @@ from app.store.database.rules import create_rules
 __all__ = [
     "ACTS", "account", "allowance", "api_key", "cap", "comment", "dataset", "dataset_edit",
     "delivery", "desk_form", "desk_session", "entry", "expiring", "job", "key_use", "leaf",
-    "ledger", "lineage", "log_checkpoint", "log_part", "metadata", "notice", "notice_read",
-    "pause", "publication", "rate",
-    "release", "review", "revision", "sight", "turn", "upload", "vote", "worker",
+    "ledger", "lineage", "log_checkpoint", "log_part", "log_stamp", "metadata", "notice",
+    "notice_read", "pause", "publication", "rate", "release", "review",
+    "revision", "sight", "turn", "upload", "vote", "worker",
 ]  # fmt: skip
 
 ACTS = "kind NOT IN ('debit', 'reserve', 'unreserve', 'result', 'checkpoint')"
