@@ -24,6 +24,9 @@ TEXT = (
 
 SECONDS_PER_DAY = 86_400
 _FORM = re.compile(TEXT, re.ASCII)
+UNITS: Mapping[TimeKind, str] = {"date": "days", "datetime": "seconds"}
+"""What the numbers count."""
+
 _START = date(1970, 1, 1)
 _KINDS: Mapping[str, TimeKind] = {"date": "date", "datetime": "datetime"}
 

@@ -18,6 +18,7 @@ from mechanisms.foresight.errors import (
 from mechanisms.foresight.ranges import ranges_of
 from mechanisms.foresight.trees import at, placed
 from mechanisms.foresight.verdicts import Usefulness, judged
+from mechanisms.presentation import shown_ranges
 from mechanisms.privacy import PrivacyLoss, split
 from mechanisms.statistics.stack import Stack
 
@@ -28,7 +29,8 @@ _STATED_MS, _ADDITIVE_MS, _SIMULATED_MS = 10.0, 60.0, 500.0
 class Foresight:
     """What an answer would be worth: JSON-ready, and a function of public facts.
 
-    ``expected_error`` and ``possible_range`` have the shape of the answer's value.
+    ``expected_error`` and ``possible_range`` have the shape of the answer's value; of a date or a
+    moment the first counts days or seconds, and the second has ISO 8601 texts.
     ``simulated`` says whether a part of it took a simulation.
     """
 
@@ -106,7 +108,10 @@ def _single(asked: Asked, assumptions: Assumptions) -> _Found:
     plan = asked.plan()
     asked = replace(asked, mechanism=plan.mechanism)
     errors = expected_error(asked, plan, assumptions)
-    return errors, ranges_of(asked, assumptions), is_simulated(asked.statistic, asked.schema)
+    ranges = ranges_of(asked, assumptions)
+    if ranges is not None:
+        ranges = shown_ranges(ranges, asked.statistic, asked.schema)
+    return errors, ranges, is_simulated(asked.statistic, asked.schema)
 
 
 def _in_its_shape(errors: Json, ranges: Json | None) -> Json:

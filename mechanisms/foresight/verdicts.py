@@ -19,6 +19,7 @@ from typing import Any, Literal, cast
 
 from mechanisms.contract import Json
 from mechanisms.foresight.trees import at, numbers, placed
+from mechanisms.times import UNITS, TimeKind, number_of
 
 Verdict = Literal["good", "weak", "noise"]
 
@@ -72,12 +73,18 @@ class _Compared:
 
     name: str
     error: float
-    low: float
-    high: float
+    low: float | str
+    high: float | str
 
     @property
     def share(self) -> float:
-        return self.error / (self.high - self.low)
+        return self.error / (_number(self.high) - _number(self.low))
+
+    @property
+    def unit(self) -> str:
+        """Return what the error counts, where the range is one of dates or moments."""
+        kind = _time_kind(self.low)
+        return "" if kind is None else f" {UNITS[kind]}"
 
 
 def judged(errors: Json | None, ranges: Json | None) -> Usefulness:
@@ -93,9 +100,9 @@ def judged(errors: Json | None, ranges: Json | None) -> Usefulness:
     which = "The" if len(compared) == 1 else f"Of {len(compared)} numbers the largest"
     return Usefulness(
         verdict,
-        f"{_WORDS[verdict]}. {which} expected error is {_told(worst.error)} ({worst.name}), where "
-        f"values from {_told(worst.low)} to {_told(worst.high)} are taken as possible: "
-        f"{_percent(share)} of that range.{_others(compared)}",
+        f"{_WORDS[verdict]}. {which} expected error is {_told(worst.error)}{worst.unit} "
+        f"({worst.name}), where values from {_told(worst.low)} to {_told(worst.high)} are taken "
+        f"as possible: {_percent(share)} of that range.{_others(compared)}",
         share,
     )
 
@@ -187,7 +194,7 @@ def _compared(errors: Json, ranges: Json | None) -> Iterator[_Compared]:
         ends = at(ranges, path)
         if _is_mirrored(path):
             continue
-        if ends is not None and ends[0] < ends[1]:
+        if ends is not None and _number(ends[0]) < _number(ends[1]):
             yield _Compared(_name(path, errors), error, ends[0], ends[1])
 
 
@@ -210,7 +217,21 @@ def _name(path: Sequence[object], tree: Json) -> str:
     return ", ".join([*own, *labels]) or "the number"
 
 
-def _told(number: float) -> str:
+def _time_kind(end: float | str) -> TimeKind | None:
+    """Return what the end of a range is a text of: a moment has a time of day."""
+    if not isinstance(end, str):
+        return None
+    return "datetime" if "T" in end else "date"
+
+
+def _number(end: float | str) -> float:
+    kind = _time_kind(end)
+    return float(end) if kind is None else float(number_of(kind, str(end)))
+
+
+def _told(number: float | str) -> str:
+    if isinstance(number, str):
+        return number
     return f"{number:,.0f}" if 1000 <= abs(number) < 1e15 else f"{number:.3g}"
 
 

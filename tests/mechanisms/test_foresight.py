@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -29,6 +29,7 @@ from mechanisms.foresight.verdicts import (
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.testing import seeded_randomness
+from mechanisms.times import number_of
 
 BOTH = tuple(Adjacency)
 COLUMNS: Mapping[str, Any] = {
@@ -280,6 +281,44 @@ def test_errors_and_ranges_have_the_shape_of_the_value_which_lies_within(
         error = at(errors, path)
         assert error >= 0
         assert low - 8 * error - 1e-9 <= number <= high + 8 * error + 1e-9, path
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends", "unit"),
+    [
+        ("date", ["1990-01-01", "2020-01-01"], "days"),
+        ("datetime", ["2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z"], "seconds"),
+    ],
+)
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"kind": "mean", "columns": ["at"], "by": ["owner"]},
+        {"kind": "quantile", "column": "at", "levels": [0.5]},
+        {
+            "kind": "stack",
+            "parts": [{"statistic": {"kind": "mean", "columns": ["at"]}, "share": 1}],
+        },
+    ],
+    ids=lambda part: str(part["kind"]),
+)
+def test_of_dates_the_range_has_texts_and_the_error_a_unit(
+    asked: dict[str, Any], kind: Literal["date", "datetime"], ends: list[str], unit: str
+) -> None:
+    lower, upper = (number_of(kind, end) for end in ends)
+    columns = {"at": NumberColumn(lower, upper, kind=kind), "owner": COLUMNS["owner"]}
+    schema = Schema(columns, Adjacency.REPLACE_ONE, 1000)
+    epsilon, assumed = Epsilon.parse("1"), Assumptions()
+    told = foresee(
+        question(asked), schema, epsilon, mechanism="auto", norm="auto", assumptions=assumed
+    )
+    ((path, error), *_) = numbers(told.expected_error)
+    assert at(told.possible_range, path) == ends
+    width = float(upper - lower)
+    assert told.usefulness.share is not None
+    assert told.usefulness.share >= error / width > 0
+    assert f" {unit} (at" in told.usefulness.sentence or f" {unit} (q" in told.usefulness.sentence
+    assert f"values from {ends[0]} to {ends[1]} are" in told.usefulness.sentence
 
 
 @pytest.mark.parametrize("adjacency", BOTH)

@@ -287,8 +287,8 @@ class PreviewAnswer(Answer):
     """The expected absolute error of each number, in the shape of the value: against the same
     answer without noise. From the law of the noise, or by a simulation on assumed rows."""
     possible_range: dict[str, Any] | None
-    """Low and high of each number, in the same shape: what is taken as possible. Null for a number
-    without one."""
+    """Low and high of each number, in the same shape: what is taken as possible, of dates as texts.
+    Null for a number without one."""
     usefulness: UsefulnessAnswer
     """Whether the release would be worth its price."""
     assume: AssumeAnswer

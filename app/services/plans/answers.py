@@ -13,10 +13,10 @@ from app.domain.hashing import sha256_hex
 from app.domain.releases import GIVEN_BACK, UNDECIDED, ReleaseState
 from app.services.datasets.datasets import DatasetFacts
 from app.services.plans.foretold import usefulness_before, usefulness_of
-from app.services.plans.presentation import shown
 from app.services.plans.questions import Question
 from app.store import ReleaseRecord
 from mechanisms.contract import Inference, Noise, Outcome, Plan, Term
+from mechanisms.presentation import shown
 from mechanisms.privacy import ONE_ROW, Epsilon, Guarantee
 
 # made once: json.dumps with these would make one for every call

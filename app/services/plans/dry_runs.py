@@ -22,13 +22,13 @@ from app.services.people.keys import Caller
 from app.services.plans.answers import inference_json, noise_json, plan_json
 from app.services.plans.foretold import kept_json, usefulness_of
 from app.services.plans.plans import PlanService, foretell, make_plan
-from app.services.plans.presentation import shown
 from app.services.plans.questions import Question
 from app.services.plans.typical import with_typical
 from mechanisms.domain import CategoryColumn, Column
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.dry_runs import MOST_ROWS, dry_rows, dry_run
 from mechanisms.foresight.foresee import foreseeing_ms
+from mechanisms.presentation import shown
 
 FILE_ROWS = 10_000
 """As many rows has a synthetic file at most."""

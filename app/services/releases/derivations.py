@@ -15,13 +15,13 @@ from app.services.datasets.datasets import DatasetFacts, DatasetService
 from app.services.people.keys import Caller
 from app.services.plans.answers import inference_json, noise_json
 from app.services.plans.plans import PlanService
-from app.services.plans.presentation import counted, shown
 from app.services.plans.questions import read_question, statistic_json
 from app.services.releases.releases import ReleaseService
 from app.store import ReleaseRecord
 from mechanisms.contract import InvalidStatisticError, Noise, Statistic
 from mechanisms.derivations import Released, derive, deriving_ms
 from mechanisms.domain import Schema
+from mechanisms.presentation import counted, shown
 
 WORDING = (
     "Post-processing: computed from the released numbers and public facts alone, without the data. "

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-from mechanisms.contract import Noise, Outcome, Statistic
+from mechanisms.contract import Json, Noise, Outcome, Statistic
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.quantile import Quantile
@@ -29,6 +29,11 @@ def shown(outcome: Outcome, statistic: Statistic, schema: Schema) -> Outcome:
     if noise is not None:
         noise = Noise(std=noise.std, interval_95=change(noise.interval_95))
     return replace(outcome, value=change(outcome.value), noise=noise)
+
+
+def shown_ranges(ranges: Json, statistic: Statistic, schema: Schema) -> Json:
+    """Return the ranges of an answer's numbers with the ends of dates and moments as texts."""
+    return cast(Json, _changed(ranges, statistic=statistic, schema=schema, change=_text))
 
 
 def counted(answer: Mapping[str, Any], statistic: Statistic, schema: Schema) -> dict[str, Any]:
@@ -65,7 +70,9 @@ def _changed(value: Any, *, statistic: Statistic, schema: Schema, change: _Chang
         return {**value, "groups": groups}
     if isinstance(statistic, Quantile):
         kind = kinds[statistic.column]
-        told = [{**each, "value": change(kind, each["value"])} for each in value["quantiles"]]
+        told = [
+            {**each, "value": _leaf(kind, each["value"], change)} for each in value["quantiles"]
+        ]
         return {**value, "quantiles": told}
     return {
         name: _leaf(kinds[name], cell, change) if name in kinds else cell
