@@ -26,8 +26,8 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv
 
+from mechanisms.auditing import Audit, audit_counts
 from mechanisms.domain import CODE_MAX, CategoryColumn, Column, Schema
 from mechanisms.exact.arrays import Floats
 from mechanisms.privacy import Adjacency
@@ -147,15 +147,6 @@ def check_draws(
             raise AssertionError(f"the draws also fit twin {index}")
 
 
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """A lower confidence bound on epsilon, and the event that gave it."""
-
-    epsilon: float
-    event: str
-    counts: tuple[int, int]
-
-
 def audit_epsilon(
     first: Sequence[Drawn],
     second: Sequence[Drawn],
@@ -176,31 +167,6 @@ def audit_epsilon(
         trials=(len(first), len(second)),
         confidence=confidence,
     )
-
-
-def audit_counts(
-    counts: Mapping[str, tuple[int, int]], *, trials: tuple[int, int], confidence: float = 0.999
-) -> Audit:
-    """Bound epsilon from below by event counts, as :func:`audit_epsilon` does."""
-    level = (1 - confidence) / (4 * len(counts))
-    best = Audit(epsilon=0.0, event="", counts=(0, 0))
-    for name, pair in counts.items():
-        low = [_lowest(c, n, level) for c, n in zip(pair, trials, strict=True)]
-        high = [_highest(c, n, level) for c, n in zip(pair, trials, strict=True)]
-        ratio = max(low[0] / high[1], low[1] / high[0])
-        if ratio > 1 and math.log(ratio) > best.epsilon:
-            best = Audit(epsilon=math.log(ratio), event=name, counts=pair)
-    return best
-
-
-def _lowest(count: int, trials: int, level: float) -> float:
-    """Return the one-sided Clopper-Pearson lower bound of a probability."""
-    return float(betaincinv(count, trials - count + 1, level)) if count else 0.0
-
-
-def _highest(count: int, trials: int, level: float) -> float:
-    """Return the one-sided Clopper-Pearson upper bound of a probability."""
-    return 1 - _lowest(trials - count, trials, level)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from app.cli.audits import audit_privacy
 from app.cli.dry_runs import datasets_synthetic, releases_dry_run
 from app.cli.files import datasets_check, datasets_draft, datasets_upload
 from app.cli.ledger import audit, ledger
@@ -57,6 +58,7 @@ for command in (
 datasets.add_command(datasets_export)
 datasets.add_command(datasets_edit)
 audit.add_command(audit_sights)
+audit.add_command(audit_privacy)
 for command in (
     releases_dry_run,
     releases_script,

@@ -74,7 +74,7 @@ def _show_findings(found: Findings, reader: Reader) -> None:
 
 @click.group()
 def audit() -> None:
-    """Check the ledger and the stored data."""
+    """Check the ledger, the stored data, and the privacy of a running desk."""
 
 
 @audit.command("verify")

@@ -32,7 +32,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _serve(environment: dict[str, str], port: int, log: str) -> None:
+def serve(environment: dict[str, str], port: int, log: str) -> None:
+    """Serve in this process, as its environment says."""
     # a daemon may not have children of its own, and a server has draw processes
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     os.environ.update(environment)
@@ -61,7 +62,12 @@ def _serve(environment: dict[str, str], port: int, log: str) -> None:
 
 
 class LiveServer:
-    """One server over one data directory; ``kill`` is SIGKILL, ``stop`` is SIGTERM."""
+    """One server over one data directory; ``kill`` is SIGKILL, ``stop`` is SIGTERM.
+
+    ``target`` is what its process does.
+    """
+
+    target = staticmethod(serve)
 
     def __init__(self, data_dir: Path, **environment: str) -> None:
         self.data_dir = data_dir
@@ -80,7 +86,7 @@ class LiveServer:
     def start(self, *, ready: int = 200) -> LiveServer:
         """Start and wait until ``/readyz`` answers, 200 unless told otherwise."""
         self._process = _CONTEXT.Process(
-            target=_serve, args=(self.environment, self.port, str(self.log)), daemon=True
+            target=self.target, args=(self.environment, self.port, str(self.log)), daemon=True
         )
         self._process.start()
         deadline = time.monotonic() + _START_TIMEOUT_S

@@ -11,6 +11,7 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from mechanisms.auditing import audit_counts
 from mechanisms.exact.continuous import knorm_vector
 from mechanisms.exact.rounding import working_precision
 from mechanisms.extras.huber import HuberObjective, huber_loss, huber_objective
@@ -19,7 +20,7 @@ from mechanisms.perturbation.calibration import Perturbation, ridge
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.minimiser import Problem, certified_minimiser, refined_minimiser
 from mechanisms.samplers.regions import Box, L1Ball, L2Ball, Region, WholeSpace
-from mechanisms.testing import Law, audit_counts, check_draws, seeded_randomness
+from mechanisms.testing import Law, check_draws, seeded_randomness
 from tests.mechanisms.quantile_data import question, table
 
 Floats = NDArray[np.float64]

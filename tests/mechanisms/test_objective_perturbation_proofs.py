@@ -14,6 +14,7 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from mechanisms.auditing import audit_counts
 from mechanisms.domain import Schema
 from mechanisms.exact.continuous import BallNorm
 from mechanisms.exact.rounding import working_precision
@@ -26,7 +27,7 @@ from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
-from mechanisms.testing import Law, audit_counts, check_draws, seeded_randomness
+from mechanisms.testing import Law, check_draws, seeded_randomness
 from tests.mechanisms.logistic_data import UNIT, features, labelled
 
 Floats = NDArray[np.float64]

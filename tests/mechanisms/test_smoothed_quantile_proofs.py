@@ -13,6 +13,7 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from mechanisms.auditing import audit_counts
 from mechanisms.catalog import calibrate
 from mechanisms.exact.continuous import BallNorm
 from mechanisms.exact.rounding import working_precision
@@ -21,7 +22,7 @@ from mechanisms.perturbation.calibration import ridge
 from mechanisms.perturbation.release import PerturbedFit
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
-from mechanisms.testing import Law, audit_counts, check_draws, seeded_randomness
+from mechanisms.testing import Law, check_draws, seeded_randomness
 from tests.mechanisms.quantile_data import question, table
 
 Floats = NDArray[np.float64]

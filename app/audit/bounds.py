@@ -1,0 +1,183 @@
+"""What draws from two neighbours certify of epsilon, whoever drew them.
+
+    epsilon >= log(P(E | D) / P(E | D'))   for every event E
+
+The first half of each data set's draws chooses one event, and which of the two is the more
+probable; it is the one that would certify most if the second half repeated it. The second half
+alone is counted. So the event is fixed before what is counted of it is drawn, and the two
+Clopper-Pearson bounds hold at their level, whatever the desk does. The level is shared among all
+offers of an audit (Bonferroni): all bounds hold at once with the stated confidence.
+
+*Scores.* An event is that a score lies above a cut, or does not. The scores are each number of the
+answer and, for p = 1, 2, infinity,
+
+    ||(v - m') / w||_p - ||(v - m) / w||_p,
+
+how much nearer an answer is to one data set than to the other. Here m and m' are medians and w the
+quartiles' distances, of the first half. By the K-norm this is the log ratio of the densities.
+
+*Who draws.* The bounds take the draws of a data set for independent. A desk that makes them
+depend on each other, to look better, is not found out by this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv
+
+from mechanisms.auditing import audit_counts
+
+Floats = NDArray[np.float64]
+_NORMS = (1.0, 2.0, np.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What is certified.
+
+    Attributes
+    ----------
+    epsilon
+        What the mechanism loses at least.
+    reachable
+        What these many draws would certify, had the event always happened to one data set and
+        never to the other.
+    counted
+        How many draws of each data set are counted: the second half.
+    hits
+        How many of them the event happened to, for the first and the second data set.
+    event
+        In words.
+    """
+
+    epsilon: float
+    reachable: float
+    counted: int
+    hits: tuple[int, int]
+    event: str
+
+
+def certified(first: Floats, second: Floats, *, confidence: float, offers: int) -> Bound:
+    """Return a lower bound on epsilon from draws (rows) of numbers (columns) of two data sets.
+
+    Parameters
+    ----------
+    first, second
+        The draws in the order in which they were asked for.
+    confidence
+        Of all bounds of the audit together.
+    offers
+        How many those are.
+    """
+    draws = min(len(first), len(second))
+    half = draws // 2
+    counted = draws - half
+    each = 1 - (1 - confidence) / offers
+    if half == 0:
+        return Bound(epsilon=0.0, reachable=0.0, counted=0, hits=(0, 0), event="")
+    event = _chosen(first[:half], second[:half], level=(1 - each) / 4)
+    hits = (event.hits(first[half:draws]), event.hits(second[half:draws]))
+    trials = (counted, counted)
+    found = audit_counts({"chosen": hits}, trials=trials, confidence=each)
+    most = audit_counts({"apart": (counted, 0)}, trials=trials, confidence=each)
+    return Bound(
+        epsilon=found.epsilon,
+        reachable=most.epsilon,
+        counted=counted,
+        hits=hits,
+        event=str(event),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Score:
+    """A number of an answer, or its distances from both medians in a norm."""
+
+    number: int | None
+    norm: float
+    medians: tuple[Floats, Floats]
+    widths: Floats
+
+    def __str__(self) -> str:
+        if self.number is not None:
+            return f"number {self.number + 1}"
+        return f"l{'inf' if np.isinf(self.norm) else int(self.norm)} distance"
+
+    def of(self, draws: Floats) -> Floats:
+        """Return the score of each draw."""
+        if self.number is not None:
+            return draws[:, self.number]
+        near, far = (
+            np.linalg.norm((draws - median) / self.widths, self.norm, axis=1)
+            for median in self.medians
+        )
+        return np.asarray(far - near, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """That a score lies above a cut, or does not."""
+
+    score: _Score
+    above: bool
+    cut: float
+
+    def __str__(self) -> str:
+        return f"{self.score} {'>' if self.above else '<='} {self.cut:.6g}"
+
+    def hits(self, draws: Floats) -> int:
+        """Return how many of the draws it happens to."""
+        above = int(np.count_nonzero(self.score.of(draws) > self.cut))
+        return above if self.above else len(draws) - above
+
+
+def _chosen(first: Floats, second: Floats, *, level: float) -> _Event:
+    """Return the event that certifies most by these draws."""
+    best: tuple[float, _Event] | None = None
+    for score in _scores(first, second):
+        here, there = score.of(first), score.of(second)
+        cuts = np.unique(np.concatenate([here, there]))
+        above = [
+            len(found) - np.searchsorted(np.sort(found), cuts, "right") for found in (here, there)
+        ]
+        for upper in (True, False):
+            counts = [found if upper else len(first) - found for found in above]
+            ratios = np.maximum(
+                _ratios(counts[0], counts[1], len(first), level),
+                _ratios(counts[1], counts[0], len(first), level),
+            )
+            place = int(np.argmax(ratios))
+            if best is None or ratios[place] > best[0]:
+                best = float(ratios[place]), _Event(score, upper, float(cuts[place]))
+    if best is None:
+        raise ValueError("the answers hold no number")
+    return best[1]
+
+
+def _scores(first: Floats, second: Floats) -> Iterator[_Score]:
+    medians = np.median(first, axis=0), np.median(second, axis=0)
+    both = np.concatenate([first, second])
+    low, high = np.quantile(both, (0.25, 0.75), axis=0)
+    widths = np.where(high > low, high - low, 1.0)
+    numbers = range(both.shape[1])
+    yield from (_Score(number, 0.0, medians, widths) for number in numbers)
+    if len(numbers) > 1:
+        yield from (_Score(None, norm, medians, widths) for norm in _NORMS)
+
+
+def _ratios(
+    likely: NDArray[np.int64], unlikely: NDArray[np.int64], draws: int, level: float
+) -> Floats:
+    """Return the least probability ratio that each pair of counts certifies."""
+    highest = 1 - _lowest(draws - unlikely, draws, level)
+    return np.asarray(_lowest(likely, draws, level) / highest, dtype=np.float64)
+
+
+def _lowest(counts: NDArray[np.int64], draws: int, level: float) -> Floats:
+    """Return the Clopper-Pearson lower bounds of probabilities."""
+    bounds = betaincinv(np.maximum(counts, 1), draws - counts + 1, level)
+    return np.where(counts > 0, bounds, 0.0)

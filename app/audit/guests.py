@@ -1,0 +1,113 @@
+"""The keys that an audit asks with: an admin makes them for it, and revokes them after it.
+
+Each is a person of its own, as a desk limits what one person asks in a minute and stores in a day.
+No limit is lifted: who is told to wait waits, and who has stored enough is followed by another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from app.client import AsyncDesk, ProblemError, Release
+
+T = TypeVar("T")
+
+_GUESTS = 4
+_DAYS = 2
+_WAIT = frozenset({"rate-limited", "too-many-jobs", "busy"})
+_STORED_ENOUGH = "too-much-stored"
+_PAUSE_S, _LONGEST_PAUSE_S, _MOST_WAITS = 2.0, 60.0, 60
+_TIMEOUT_S = 120.0
+
+
+class Guests:
+    """Analysts of one audit, who take turns; ``run`` is its name."""
+
+    def __init__(self, url: str, key: str | None) -> None:
+        self.run = uuid.uuid4().hex[:8]
+        self.admin = AsyncDesk(url, key, timeout_s=_TIMEOUT_S)
+        self._url = url
+        self._made: list[tuple[str, AsyncDesk]] = []
+        self._turns: deque[AsyncDesk] = deque()
+        self._making = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for key, desk in self._made:
+            await desk.close()
+            await self.patiently(partial(self.admin.revoke_key, key))
+        await self.admin.close()
+
+    async def release(
+        self, dataset: str, statistic: Mapping[str, Any], *, epsilon: str, mechanism: str, norm: str
+    ) -> Release:
+        """Ask for a release; one that runs is not waited for."""
+        name = uuid.uuid4().hex
+        for _ in range(_MOST_WAITS):
+            desk = await self._next()
+            try:
+                return await desk.release(
+                    dataset,
+                    statistic,
+                    epsilon=epsilon,
+                    mechanism=mechanism,
+                    norm=norm,
+                    idempotency_key=name,
+                    wait=False,
+                )
+            except ProblemError as problem:
+                if problem.code != _STORED_ENOUGH:
+                    await _wait_for(problem)
+                elif desk in self._turns:
+                    self._turns.remove(desk)
+        raise _refused_for_long()
+
+    async def patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Do as an admin, and wait where the desk says so."""
+        for _ in range(_MOST_WAITS):
+            try:
+                return await call()
+            except ProblemError as problem:
+                await _wait_for(problem)
+        raise _refused_for_long()
+
+    async def _next(self) -> AsyncDesk:
+        async with self._making:
+            while len(self._turns) < _GUESTS:
+                name = f"privacy audit {self.run} {len(self._made) + 1}"
+                expires = (datetime.now(UTC) + timedelta(days=_DAYS)).isoformat(timespec="seconds")
+                make = partial(self.admin.create_key, name=name, role="analyst", expires=expires)
+                key = await self.patiently(make)
+                desk = AsyncDesk(self._url, key.secret, timeout_s=_TIMEOUT_S)
+                self._made.append((key.id, desk))
+                self._turns.append(desk)
+        self._turns.rotate()
+        return self._turns[0]
+
+
+async def _wait_for(problem: ProblemError) -> None:
+    """Wait as long as a refusal says, if it is one that passes; else raise it."""
+    if problem.code not in _WAIT:
+        raise problem
+    said = problem.extras.get("retry_after")
+    pause_s = float(said) if isinstance(said, int | float) else _PAUSE_S
+    await asyncio.sleep(min(pause_s, _LONGEST_PAUSE_S))
+
+
+def _refused_for_long() -> ProblemError:
+    detail = "the desk was busy, again and again"
+    return ProblemError(status=503, body={"code": "busy", "detail": detail})

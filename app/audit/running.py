@@ -1,0 +1,224 @@
+"""An audit from the catalog to the verdicts: throw-away data sets, many draws, bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from app.audit.bounds import Floats, certified
+from app.audit.findings import Finding, Findings, Terms
+from app.audit.guests import Guests
+from app.audit.offers import Offer, offers_in
+from app.audit.pairs import Pair, Probe, probe_of
+from app.audit.throw_aways import ThrowAways
+from app.client import ProblemError, Release
+
+OnDraws = Callable[[int, int], None]
+"""Told how many draws have been made, and of how many at most."""
+
+_AT_ONCE = 16
+"""Offers that are asked at once, each of both data sets."""
+_JOBS_AT_ONCE = 3
+"""The same of those that the desk draws in the background, few at a time."""
+_MORE = 4
+"""How many times as many draws an offer's next release may hold."""
+_LOOK_AGAIN_S = 0.5
+_STACK = "stack"
+
+
+@dataclass(slots=True)
+class _Arm:
+    """An offer under audit: what it is asked, and what both data sets have answered.
+
+    ``last`` is how many draws its last releases held, and ``took_s`` how long they took.
+    """
+
+    offer: Offer
+    probe: Probe
+    drawn: tuple[list[list[float]], list[list[float]]] = field(default_factory=lambda: ([], []))
+    note: str = ""
+    is_job: bool = False
+    last: int = 0
+    took_s: float = 0.0
+
+    def finding(self, terms: Terms, offers: int) -> Finding:
+        """Return what these draws certify."""
+        count = min(map(len, self.drawn))
+        if not count:
+            note = self.note or "there was no time to ask"
+            return Finding(self.offer, terms.epsilon, note=note)
+        first, second = (_table(draws[:count]) for draws in self.drawn)
+        bound = certified(first, second, confidence=terms.confidence, offers=offers)
+        return Finding(self.offer, terms.epsilon, count, bound, self.note)
+
+
+async def audit(url: str, key: str | None, terms: Terms, on_draws: OnDraws) -> Findings:
+    """Audit a running desk with an admin's key.
+
+    What it has made there it takes away again, however it ends: the rows of its data sets are
+    erased, and its keys revoked. The ledger keeps what was spent on them.
+
+    Raises
+    ------
+    ProblemError
+        The desk refused what an admin may do.
+    UnreachableError
+        It could not be reached.
+    """
+    began, began_at = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+    async with Guests(url, key) as guests:
+        catalog = [line async for line in guests.admin.catalog()]
+        offers = offers_in(catalog, terms.wishes)
+        arms = [_Arm(offer, probe) for offer in offers if (probe := probe_of(offer)) is not None]
+        parts = 1 if terms.alone else _most_parts(catalog)
+        async with ThrowAways(guests, _costs(arms, terms)) as datasets:
+            asking = _Asking(
+                guests=guests,
+                datasets=datasets,
+                terms=terms,
+                parts=parts,
+                on_draws=on_draws,
+                arms=arms,
+            )
+            await asking.all()
+    found = {arm.offer: arm.finding(terms, len(arms)) for arm in arms}
+    unknown = "there is no pair of neighbours for it"
+    return Findings(
+        url=url,
+        began_at=began_at,
+        took_s=round(time.monotonic() - began, 1),
+        terms=terms,
+        offers=[
+            found.get(offer) or Finding(offer, terms.epsilon, note=unknown) for offer in offers
+        ],
+    )
+
+
+class _Asking:
+    """Asks all offers at once, in turns, until each has its draws or the time is over."""
+
+    def __init__(
+        self,
+        *,
+        guests: Guests,
+        datasets: ThrowAways,
+        terms: Terms,
+        parts: int,
+        on_draws: OnDraws,
+        arms: Sequence[_Arm],
+    ) -> None:
+        self._guests, self._datasets, self._terms = guests, datasets, terms
+        self._parts, self._on_draws, self._arms = parts, on_draws, arms
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._turns_of_jobs = asyncio.Semaphore(_JOBS_AT_ONCE)
+        self._end = time.monotonic() + terms.seconds
+        self._made = 0
+
+    async def all(self) -> None:
+        """Ask; what was asked in time is waited for."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for arm in self._arms:
+                    tasks.create_task(self._ask(arm))
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from None
+
+    async def _ask(self, arm: _Arm) -> None:
+        going = True
+        while going:
+            async with self._turns_of_jobs if arm.is_job else self._turns:
+                going = await self._ask_once(arm)
+
+    async def _ask_once(self, arm: _Arm) -> bool:
+        """Ask both data sets for some more draws; return whether there may be more after it."""
+        count, began = self._next(arm), time.monotonic()
+        if not count:
+            return False
+        try:
+            answers = await asyncio.gather(*(self._answers(arm, side, count) for side in range(2)))
+        except ProblemError as problem:
+            arm.note = f"refused: {problem.code}: {problem.detail}"
+            return False
+        for drawn, answered in zip(arm.drawn, answers, strict=True):
+            drawn.extend(answered)
+        arm.last, arm.took_s = count, time.monotonic() - began
+        self._made += 2 * count
+        self._on_draws(self._made, 2 * self._terms.draws * len(self._arms))
+        return True
+
+    def _next(self, arm: _Arm) -> int:
+        """Return how many draws to ask for next, 0 where it is enough or would take too long.
+
+        The first is alone, and tells how long such draws take. Nothing drawn has a say in it.
+        """
+        most = 1 if arm.offer.statistic == _STACK else self._parts
+        count = min(most, self._terms.draws - len(arm.drawn[0]), max(1, _MORE * arm.last))
+        expected_s = arm.took_s * count / max(1, arm.last)
+        return count if time.monotonic() + expected_s < self._end else 0
+
+    async def _answers(self, arm: _Arm, side: int, count: int) -> list[list[float]]:
+        """Return the numbers of so many draws of one data set, asked for in one release."""
+        offer = arm.offer
+        statistic, mechanism, norm = arm.probe.question, offer.mechanism, offer.norm
+        if count > 1:
+            part = {"statistic": statistic, "mechanism": mechanism, "norm": norm}
+            statistic = {"kind": _STACK, "parts": [part] * count}
+            mechanism = norm = "auto"
+        dataset = self._datasets.id(arm.probe.pair, offer.adjacency, side)
+        epsilon = str(Decimal(self._terms.epsilon) * count)
+        release = await self._guests.release(
+            dataset, statistic, epsilon=epsilon, mechanism=mechanism, norm=norm
+        )
+        while release.status == "running":
+            arm.is_job = True
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            look = partial(self._guests.admin.released, release.id)
+            release = await self._guests.patiently(look)
+        value = _value_of(release)
+        return [_numbers(part) for part in (value["parts"] if count > 1 else [value])]
+
+
+def _value_of(release: Release) -> Mapping[str, Any]:
+    if release.value is None:
+        detail = f"a release came to nothing: it is {release.status}"
+        raise ProblemError(status=200, body={"code": release.status, "detail": detail})
+    return release.value
+
+
+def _most_parts(catalog: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many draws one release may hold."""
+    return max(
+        (line["limits"]["parts"] for line in catalog if line["statistic"] == _STACK), default=1
+    )
+
+
+def _costs(arms: Sequence[_Arm], terms: Terms) -> dict[tuple[Pair, str], str]:
+    """Return the budget that each pair's data sets need."""
+    each = math.ceil(Decimal(terms.epsilon) * terms.draws)
+    asked: dict[tuple[Pair, str], int] = {}
+    for arm in arms:
+        place = (arm.probe.pair, arm.offer.adjacency)
+        asked[place] = asked.get(place, 0) + each
+    return {place: str(total) for place, total in asked.items()}
+
+
+def _numbers(value: object) -> list[float]:
+    """Return the numbers of an answer, in their order."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [number for part in value for number in _numbers(part)]
+    return [] if isinstance(value, str) or value is None else [float(str(value))]
+
+
+def _table(draws: Sequence[Sequence[float]]) -> Floats:
+    return np.array(draws, dtype=np.float64)

@@ -1,0 +1,348 @@
+"""The privacy audit: what its bounds certify, which verdicts follow, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from functools import partial
+from html.parser import HTMLParser
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from pydantic import TypeAdapter
+
+from app.audit import Findings, Offer, Terms, as_html, as_json, as_text, guests
+from app.audit.bounds import Floats, certified
+from app.audit.findings import Finding, Verdict
+from app.audit.offers import offers_in
+from app.audit.pairs import COLUMNS, MAX_ROWS, probe_of
+from app.cli import main
+from app.cli.refusals import REFUSED
+from app.client import AsyncDesk
+from mechanisms.catalog import STATISTICS, calibrate, offers
+from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
+from mechanisms.privacy import Adjacency, Epsilon
+from tests.app.fake_desk import FakeDesk
+
+SURE = 0.999999
+COUNT = Offer("count", "k_norm", "l1", "replace_one")
+
+
+def laplace(epsilon: float, *, draws: int = 600, width: int = 1, seed: int = 3) -> list[Floats]:
+    """Return draws of two neighbours by the Laplace mechanism, the l1 sensitivity being 1."""
+    random = np.random.default_rng(seed)
+    shift = np.full(width, 1 / width)
+    return [random.laplace(side * shift, 1 / epsilon, (draws, width)) for side in (1, 0)]
+
+
+# Bounds
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_sound_mechanism_is_never_above_and_a_loud_one_is(width: int) -> None:
+    for seed in range(5):
+        sound = certified(*laplace(1, width=width, seed=seed), confidence=SURE, offers=9)
+        loud = certified(*laplace(4, width=width, seed=seed), confidence=SURE, offers=9)
+        assert sound.epsilon <= 1 < loud.epsilon <= loud.reachable
+        assert sound.counted == 300
+
+
+def test_which_data_set_comes_first_does_not_matter() -> None:
+    first, second = laplace(4)
+    bounds = [
+        certified(*pair, confidence=SURE, offers=1) for pair in ((first, second), (second, first))
+    ]
+    assert bounds[0].epsilon == pytest.approx(bounds[1].epsilon)
+    assert bounds[0].hits == tuple(reversed(bounds[1].hits))
+
+
+def test_only_the_second_half_is_counted() -> None:
+    """What chose the event must not be counted: there is an event for any draws."""
+    apart = np.zeros((100, 1))
+    first, second = np.vstack([apart + 1, apart]), np.vstack([apart, apart])
+    found = certified(first, second, confidence=0.9, offers=1)
+    assert (found.epsilon, found.counted, found.hits) == (0.0, 100, (0, 0))
+
+
+def test_more_offers_and_more_confidence_certify_less() -> None:
+    draws = laplace(4)
+    one = certified(*draws, confidence=0.9, offers=1).epsilon
+    many = certified(*draws, confidence=0.9, offers=100).epsilon
+    surer = certified(*draws, confidence=SURE, offers=1).epsilon
+    assert one > many > surer
+
+
+def test_the_bound_is_clopper_and_pearsons() -> None:
+    """All of 50 and none of 50: both bounds are known in closed form."""
+    first, second = np.ones((100, 1)), np.zeros((100, 1))
+    found = certified(first, second, confidence=0.96, offers=10)
+    level = 0.04 / 10 / 4
+    lowest = level ** (1 / 50)
+    assert found.epsilon == pytest.approx(math.log(lowest / (1 - lowest)))
+    assert found.epsilon == found.reachable
+    assert found.event == "number 1 > 0"
+
+
+@pytest.mark.parametrize("draws", [0, 1])
+def test_without_two_draws_nothing_is_certified(draws: int) -> None:
+    table = np.zeros((draws, 1))
+    found = certified(table, table, confidence=0.9, offers=1)
+    assert (found.epsilon, found.reachable) == (0.0, 0.0)
+
+
+def test_answers_without_a_number_are_none() -> None:
+    empty = np.zeros((4, 0))
+    with pytest.raises(ValueError, match="no number"):
+        certified(empty, empty, confidence=0.9, offers=1)
+
+
+@pytest.mark.statistical
+def test_a_mechanism_at_its_promise_is_rarely_flagged() -> None:
+    """400 audits at 90%: more than 80 flagged have a chance below 1e-9 (binomial, 0.1)."""
+    flagged = sum(
+        certified(*laplace(1, draws=100, seed=seed), confidence=0.9, offers=1).epsilon > 1
+        for seed in range(400)
+    )
+    assert flagged <= 80
+
+
+# Offers and pairs
+
+
+def columns() -> dict[str, Column]:
+    """Return the throw-away data sets' columns as the mechanisms know them."""
+    known: dict[str, Column] = {}
+    for name, column in COLUMNS.items():
+        if column["type"] == "category":
+            known[name] = CategoryColumn(tuple(column["values"]))
+        else:
+            boolean = column["type"] == "boolean"
+            low, high = (0, 1) if boolean else (column["lower"], column["upper"])
+            known[name] = NumberColumn(Fraction(low), Fraction(high), boolean=boolean)
+    return known
+
+
+def catalog() -> list[dict[str, object]]:
+    return [
+        {
+            "statistic": offer.statistic,
+            "mechanism": offer.mechanism,
+            "norms": offer.norms,
+            "adjacencies": offer.adjacencies,
+        }
+        for offer in offers()
+    ]
+
+
+def test_every_offer_of_the_catalog_has_a_pair_and_can_be_asked() -> None:
+    for offer in offers_in(catalog(), ()):
+        probe = probe_of(offer)
+        assert probe is not None, f"give {offer} a pair of neighbours in app/audit/pairs.py"
+        question = TypeAdapter(STATISTICS[offer.statistic]).validate_python(probe.question)
+        adjacency = Adjacency(offer.adjacency)
+        rows = len(probe.pair.rows(offer.adjacency, 0))
+        schema = Schema(
+            columns(), adjacency, rows if adjacency is Adjacency.REPLACE_ONE else None, MAX_ROWS
+        )
+        plan = calibrate(
+            question, schema, Epsilon.parse("2"), mechanism=offer.mechanism, norm=offer.norm
+        )
+        assert str(plan.guarantee.epsilon) == "2"
+
+
+def test_neighbours_differ_in_one_row() -> None:
+    for offer in offers_in(catalog(), ()):
+        probe = probe_of(offer)
+        assert probe is not None
+        first, second = (set(probe.pair.rows(offer.adjacency, side)) for side in range(2))
+        assert len(first - second) == 1
+        assert len(second - first) == (offer.adjacency == "replace_one")
+        header, *lines = probe.pair.csv(offer.adjacency, 0).splitlines()
+        assert header == ",".join(COLUMNS)
+        assert len(lines) == len(probe.pair.rows(offer.adjacency, 0))
+
+
+@pytest.mark.parametrize(
+    ("wish", "meant"),
+    [("count", True), ("k_norm", True), ("count/l1", True), ("count/l2", False), ("cou", False)],
+)
+def test_a_wish_names_parts_of_an_offer(wish: str, meant: bool) -> None:
+    assert COUNT.is_meant_by(wish) == meant
+
+
+# Verdicts and reports
+
+
+def findings(*found: Finding) -> Findings:
+    return Findings(
+        url="http://desk.example/<b>",
+        began_at="2026-01-01T00:00:00+00:00",
+        took_s=1.5,
+        terms=Terms(epsilon="1"),
+        offers=found,
+    )
+
+
+def finding(epsilon: float, *, draws: int = 600) -> Finding:
+    bound = certified(*laplace(epsilon, draws=draws), confidence=0.999, offers=1)
+    return Finding(COUNT, "1", draws, bound)
+
+
+LOUD, SOUND, FEW = finding(4), finding(1), finding(1, draws=20)
+UNKNOWN = Finding(COUNT, "1", note="there was no time to ask")
+
+
+def test_verdicts() -> None:
+    assert [each.verdict for each in (LOUD, SOUND, FEW, UNKNOWN)] == [
+        Verdict.FLAGGED,
+        Verdict.KEPT,
+        Verdict.FEW,
+        Verdict.UNKNOWN,
+    ]
+
+
+def test_the_report_as_json() -> None:
+    told = json.loads(as_json(findings(LOUD, SOUND, FEW, UNKNOWN)))
+    assert told["ok"] is False
+    assert told["confidence"] == 0.999
+    assert "Bonferroni" in told["correction"]
+    loud, _, _, unknown = told["offers"]
+    assert loud["promised_epsilon"] == "1" < str(loud["epsilon_at_least"])
+    assert (loud["statistic"], loud["norm"], loud["verdict"]) == ("count", "l1", "FLAGGED")
+    assert (loud["draws"], loud["counted"]) == (600, 300)
+    assert unknown["epsilon_at_least"] is None
+    assert unknown["note"] == "there was no time to ask"
+    assert json.loads(as_json(findings(SOUND)))["ok"] is True
+
+
+def test_the_report_as_text() -> None:
+    header, *rows, _, last = as_text(findings(LOUD, SOUND, FEW, UNKNOWN))
+    assert header.split()[:2] == ["offer", "promised"]
+    assert [row.split()[0] for row in rows] == [str(COUNT)] * 4
+    assert "1 of 4 offers lose more than promised" in last
+    assert "Too few draws: 1. Not audited: 1." in last
+    assert "No offer is above its promise" in list(as_text(findings(SOUND)))[-1]
+
+
+class Page(HTMLParser):
+    """Notes the tags, and whatever would be loaded from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.loaded: list[str | None] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.loaded += [value for name, value in attrs if name in {"src", "href"}]
+
+
+def test_the_report_as_a_page_needs_nothing_else() -> None:
+    text = as_html(findings(LOUD, SOUND, FEW, UNKNOWN))
+    page = Page()
+    page.feed(text)
+    assert page.loaded == []
+    assert "script" not in page.tags
+    assert page.tags.count("tr") == 5
+    assert "&lt;b&gt;" in text
+    assert "FLAGGED" in text
+
+
+# The whole of it, on an answering machine
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeDesk:
+    """Return a desk that every client of an audit reaches."""
+    fake = FakeDesk()
+    line = partial(AsyncDesk, transport=httpx.MockTransport(fake))
+    monkeypatch.setattr(guests, "AsyncDesk", line)
+    monkeypatch.chdir(tmp_path)
+    return fake
+
+
+def run(*words: str) -> Result:
+    command = ("audit", "privacy", "http://desk", "--key", "k" * 40, *words)
+    return CliRunner().invoke(main, command)
+
+
+FAST = ("--offers", "count", "--offers", "stack", "--offers", "mode")
+"""Without the job, which is waited for."""
+
+
+def told(place: str = "privacy-audit.json") -> dict[str, dict[str, object]]:
+    """Return what the report says of each offer, by its statistic."""
+    return {each["statistic"]: each for each in json.loads(Path(place).read_text())["offers"]}
+
+
+def test_a_sound_desk_passes_and_nothing_is_left_behind(desk: FakeDesk) -> None:
+    done = run(*FAST, "--draws", "300", "--confidence", "0.999999", "--epsilon", "1")
+    assert done.exit_code == 0, done.output
+    found = told()
+    assert found["count"]["verdict"] == found["stack"]["verdict"] == Verdict.KEPT
+    assert (found["mode"]["verdict"], found["mode"]["draws"]) == (Verdict.UNKNOWN, 0)
+    assert Path("privacy-audit.html").read_text().startswith("<!doctype html>")
+    assert desk.datasets == {}
+    assert desk.keys == set()
+    assert desk.made_keys == 4
+    # count and stack have the same pair
+    assert [spec["budget"]["epsilon"] for spec in desk.specs] == ["600", "600"]
+    assert all(spec["overlap"]["reason"] for spec in desk.specs)
+
+
+def test_a_loud_desk_is_flagged(desk: FakeDesk) -> None:
+    desk.louder = 4
+    few = ("--draws", "300", "--confidence", "0.999999", "--epsilon", "1")
+    done = run(*FAST, *few, "--out", "found/loud")
+    assert done.exit_code == REFUSED, done.output
+    found = told("found/loud.json")
+    assert found["count"]["verdict"] == Verdict.FLAGGED
+    assert "lose more than promised" in done.output
+    assert (desk.datasets, desk.keys) == ({}, set())
+
+
+def test_many_draws_come_in_one_release_unless_they_shall_not(desk: FakeDesk) -> None:
+    run("--draws", "41", "--offers", "count")
+    together = desk.releases
+    run("--draws", "41", "--offers", "count", "--alone")
+    assert (together, desk.releases - together) == (2 * 4, 2 * 41)
+
+
+def test_jobs_are_waited_for(desk: FakeDesk) -> None:
+    done = run("--draws", "2", "--offers", "kng")
+    assert done.exit_code == 0, done.output
+    assert told()["geometric_median"]["draws"] == 2
+
+
+def test_limits_of_a_person_are_waited_for_or_shared(desk: FakeDesk) -> None:
+    desk.refusals = ["rate-limited", "too-much-stored", "too-many-jobs", "busy"]
+    done = run("--draws", "40", "--offers", "count")
+    assert done.exit_code == 0, done.output
+    assert told()["count"]["draws"] == 40
+    assert desk.made_keys == 5
+    assert (desk.datasets, desk.keys) == ({}, set())
+
+
+def test_a_refused_offer_says_so(desk: FakeDesk) -> None:
+    desk.refusals = ["invalid-request"] * 2
+    assert run("--draws", "40", "--offers", "count").exit_code == 0
+    count = told()["count"]
+    assert count["verdict"] == Verdict.UNKNOWN
+    assert "invalid-request" in str(count["note"])
+
+
+def test_no_time_is_no_verdict(desk: FakeDesk) -> None:
+    assert run("--seconds", "1e-9").exit_code == 0
+    assert told()["count"]["note"] == "there was no time to ask"
+
+
+@pytest.mark.parametrize(
+    "words", [("--offers", "nothing"), ("--epsilon", "much"), ("--epsilon", "0")]
+)
+def test_a_wrong_wish_is_wrong_usage(desk: FakeDesk, words: tuple[str, str]) -> None:
+    assert run(*words).exit_code == 2
+    assert (desk.datasets, desk.keys) == ({}, set())
