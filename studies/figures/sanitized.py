@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -15,8 +16,8 @@ from mechanisms.catalog import calibrate
 from mechanisms.contract import Plan
 from mechanisms.domain import Schema
 from mechanisms.exact.arrays import Floats
-from mechanisms.functional.linear import FunctionalDraw
-from mechanisms.functional.sanitized import solve
+from mechanisms.functional.linear import FunctionalDraw, coordinate_noise
+from mechanisms.functional.sanitized import SanitizedEquations, solve
 from mechanisms.privacy import PrivacyLoss
 from mechanisms.randomness import Randomness
 from mechanisms.sketches import ArrayData
@@ -64,13 +65,50 @@ def planned(
     return calibrate(asked, schema, epsilon, mechanism="functional", norm=norm)
 
 
-def drawn_theta(plan: Plan, data: ArrayData, randomness: Randomness) -> Floats:
-    """Return coefficients in scaled units, the intercept first."""
-    drawn = plan.draw
-    if not isinstance(drawn, FunctionalDraw):
-        raise TypeError("this is not a plan of the functional mechanism")
-    equations = drawn.moments.equations(drawn.coordinates(data, randomness))
-    entries = np.array([[float(jet.value) for jet in equations.jets()]])
-    edge = plan.details["least_eigenvalue"]  # a number where the default rule is asked for
-    edge = edge if isinstance(edge, float) else 0.0
-    return np.asarray(solve(*equations.matrices(entries), drawn.rule, edge)[0])
+@dataclass(frozen=True, slots=True)
+class Estimator:
+    """Draws coefficients by one plan.
+
+    The equations' entries are linear in the noisy moments, so their offsets and slopes are read
+    once, in the place of exact fractions for each draw.
+    """
+
+    drawn: FunctionalDraw
+    blank: SanitizedEquations
+    offsets: Floats
+    slopes: Floats
+    edge: float
+
+    @classmethod
+    def of(cls, plan: Plan) -> Estimator:
+        """Return what draws by this plan.
+
+        Raises
+        ------
+        TypeError
+            It is not one of the functional mechanism.
+        """
+        drawn = plan.draw
+        if not isinstance(drawn, FunctionalDraw):
+            raise TypeError("this is not a plan of the functional mechanism")
+        dimension = drawn.moments.space.dimension
+        blank = drawn.moments.equations([Fraction(0)] * dimension)
+        jets = blank.jets()
+        slopes = np.zeros((len(jets), dimension))
+        for row, jet in enumerate(jets):
+            for place, slope in jet.slopes.items():
+                slopes[row, place] = float(slope)
+        return cls(
+            drawn=drawn,
+            blank=blank,
+            offsets=np.array([float(jet.value) for jet in jets]),
+            slopes=slopes,
+            edge=blank.noise_edge(coordinate_noise(drawn.noise, drawn.fineness)),
+        )
+
+    def theta(self, data: ArrayData, randomness: Randomness) -> Floats:
+        """Return coefficients in scaled units, the intercept first."""
+        coordinates = self.drawn.coordinates(data, randomness)
+        entries = self.offsets + self.slopes @ np.array([float(each) for each in coordinates])
+        equations = self.blank.matrices(entries[None, :])
+        return np.asarray(solve(*equations, self.drawn.rule, self.edge)[0])

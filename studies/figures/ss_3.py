@@ -31,7 +31,7 @@ from studies.figures.budgets import budget_ratios, told, typical
 from studies.figures.cells import Cell, Measured, Result, seed_of
 from studies.figures.figure import Figure, Finding
 from studies.figures.norms import COLOURS, SHOWN, epsilon_axis, level
-from studies.figures.sanitized import NORMS, Summed, drawn_theta, planned
+from studies.figures.sanitized import NORMS, Estimator, Summed, planned
 from studies.figures.slopes import of_method
 
 NAME = "ss-3"
@@ -129,10 +129,11 @@ def least_squares(features: Floats, target: Floats) -> tuple[Floats, Floats]:
 def private(cell: Cell) -> Measured:
     """Return distances to beta of released coefficients, and how many lie in the intervals."""
     plan = planned(schema(cell.n), "y", cell.loss, cell.norm, ridge=0.0)
+    estimator = Estimator.of(plan)
     errors, inside = [], []
     for dice in cell.dice():
         known = _replicate(cell, dice.replicate)
-        beta = TARGET_BOUND * drawn_theta(plan, known.data, dice.draws)
+        beta = TARGET_BOUND * estimator.theta(known.data, dice.draws)
         errors.append(_distance(beta))
         inside.append(_covered(beta, known))
     return Measured(errors=errors, coverage=float(np.mean(inside)))

@@ -20,7 +20,7 @@ from studies.figures.cells import Cell, Measured, Result
 from studies.figures.figure import Figure, Finding
 from studies.figures.housing import ALL, FEW, TARGET, housing
 from studies.figures.norms import COLOURS, SHOWN, epsilon_axis, level
-from studies.figures.sanitized import NORMS, drawn_theta, planned
+from studies.figures.sanitized import NORMS, Estimator, planned
 from studies.figures.slopes import of_method
 
 NAME = "ss-4"
@@ -65,7 +65,8 @@ def private(cell: Cell) -> Measured:
     """Return distances of released coefficients to those of least squares."""
     known = housing(MODELS[cell.panel])
     plan = planned(known.schema, TARGET, cell.loss, cell.norm, ridge=ridge(cell))
-    thetas = (drawn_theta(plan, known.data, dice.draws) for dice in cell.dice())
+    estimator = Estimator.of(plan)
+    thetas = (estimator.theta(known.data, dice.draws) for dice in cell.dice())
     return Measured(errors=[float(np.linalg.norm(theta - known.fit)) for theta in thetas])
 
 

@@ -13,7 +13,7 @@ from mechanisms.privacy import Epsilon
 from mechanisms.testing import seeded_randomness
 from studies.figures import housing, ss_2, ss_3, ss_4
 from studies.figures.budgets import budget_ratios, told, typical
-from studies.figures.sanitized import NORMS, Summed, drawn_theta, planned
+from studies.figures.sanitized import NORMS, Estimator, Summed, planned
 
 # Ratios of budgets --------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ def test_an_estimate_is_the_release_s_own(norm: str, ridge: float | None) -> Non
     """The same bits give the answer that a release gives, its bootstrap left out."""
     known = ss_3.replicate(2_000, 3)
     plan = planned(ss_3.schema(2_000), "y", Epsilon.parse("4"), norm, ridge=ridge)
-    theta = drawn_theta(plan, known.data, seeded_randomness(5))
+    theta = Estimator.of(plan).theta(known.data, seeded_randomness(5))
     released = plan.draw(known.data, seeded_randomness(5)).value["coefficients"]
     assert list(released.values()) == pytest.approx(list(ss_3.TARGET_BOUND * theta))  # type: ignore[attr-defined]
 
@@ -125,7 +125,7 @@ def test_only_regressions_from_moments_are_drawn_so() -> None:
         Epsilon.parse("1"),
     )
     with pytest.raises(TypeError, match="functional"):
-        drawn_theta(other, ss_3.replicate(50, 1).data, seeded_randomness(1))
+        Estimator.of(other)
 
 
 # ss-4 ---------------------------------------------------------------------------------------
@@ -179,5 +179,5 @@ def test_the_ridge_is_twice_lambda() -> None:
 def test_without_noise_the_estimate_is_least_squares() -> None:
     known = housing.housing(housing.FEW)
     plan = planned(known.schema, housing.TARGET, Epsilon.parse("10000"), "linf", ridge=0.0)
-    theta = drawn_theta(plan, known.data, seeded_randomness(1))
+    theta = Estimator.of(plan).theta(known.data, seeded_randomness(1))
     assert theta == pytest.approx(known.fit, abs=1e-3)
