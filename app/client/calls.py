@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import httpx
+
 from app.client.answers import members_of
 from app.client.datasets import Facts, named
 from app.client.errors import ProblemError
@@ -31,7 +33,7 @@ from app.client.models import (
     Release,
     Verification,
 )
-from app.client.progress import OnWait
+from app.client.progress import OnWait, Sending
 from app.client.publishing import publishing
 from app.client.questions import Amount, Question, amount, question
 from app.client.releasing import dry_running, previewing, release_in, releasing, scripting
@@ -43,6 +45,8 @@ D = TypeVar("D", bound=Facts)
 _ID = re.compile(r"[\w.~-]+", re.ASCII)
 _NOT_THERE = {404, 422}
 """What the service answers to an id that names nothing, or cannot be one."""
+_WHILE_A_FILE_IS_READ = httpx.Timeout(60.0, read=3600.0)
+"""The service answers an upload when it has read the whole file, and says nothing before."""
 _MOST_NAMES = 10
 """How many names of data sets a refusal mentions."""
 
@@ -57,11 +61,17 @@ class Calls(ReviewCalls, Generic[D]):
 
     @Call
     def upload(self, file: Path | str, spec: Mapping[str, object]) -> Steps[D]:
-        """Upload a CSV, CSV.gz or Parquet file under a public spec (curators)."""
+        """Upload a CSV, CSV.gz or Parquet file under a public spec (curators).
+
+        On a terminal or in a notebook a line says how far it is. The answer comes when the file has
+        been read; it is waited for an hour, whatever ``timeout_s`` is.
+        """
         path = Path(file)
-        with path.open("rb") as stream:
-            parts = {"file": (path.name, stream), "spec": (None, json.dumps(spec))}
-            response = yield from self.line.send("POST", "/v1/datasets", files=parts)
+        with path.open("rb") as stream, Sending(path, stream) as sending:
+            parts = {"file": (path.name, sending), "spec": (None, json.dumps(spec))}
+            response = yield from self.line.send(
+                "POST", "/v1/datasets", files=parts, timeout=_WHILE_A_FILE_IS_READ
+            )
         return self._dataset(response.json())
 
     @Listing

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import httpx
 import pytest
 
-from app.client import ClientError, MissingPackageError, Preview, Release, receipts
+from app.client import (
+    ClientError,
+    MissingPackageError,
+    Preview,
+    ProblemError,
+    Release,
+    ReleaseDesk,
+    receipts,
+)
 from app.client.datasets import Facts
 from app.client.progress import Progress
 from app.client.tables import Row, lines_of
@@ -226,6 +237,33 @@ def test_a_running_job_is_told_of_in_a_notebook_and_nowhere_else(
     monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
     clear = "\r\x1b[K"
     assert told() == f"{clear}rel_1 is running: 0 s, looking again in 2 s{clear}"
+
+
+def test_an_upload_says_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_bytes(bytes(3_000_000))
+
+    def told() -> list[str]:
+        asked: list[httpx.Request] = []
+
+        def answer(request: httpx.Request) -> httpx.Response:
+            assert len(request.read()) > 3_000_000
+            asked.append(request)
+            return httpx.Response(500, json={"code": "internal"})
+
+        desk = ReleaseDesk("http://desk", "key", transport=httpx.MockTransport(answer))
+        with desk, pytest.raises(ProblemError):
+            desk.upload(file, {})
+        assert asked[0].extensions["timeout"]["read"] == 3600
+        return capsys.readouterr().err.split("\r\x1b[K")
+
+    assert told() == [""]
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    _, first, *_, last, end = told()
+    assert re.fullmatch(r"rows\.csv: \d of 3 MB sent, 0 s", first)
+    assert (last, end) == ("rows.csv is sent; the service reads it", "")
 
 
 class Drawings(HTMLParser):
