@@ -10,7 +10,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.settings import PREFIX, Settings
+from app.domain.sources import InvalidSourceError, Root, roots_of
+from app.settings import PREFIX, Settings, SettingsError
 from app.store import (
     Anchor,
     FileAnchor,
@@ -109,6 +110,27 @@ def written_directories(settings: Settings) -> tuple[Path, ...]:
     database = sqlite_file(settings.resolved_database_url)
     ledger = () if database is None else (database.parent, anchor_place(settings)[0])
     return settings.data_dir, *ledger
+
+
+def source_roots(settings: Settings) -> tuple[Root, ...]:
+    """Return the roots of what may be registered by URL.
+
+    Raises
+    ------
+    SettingsError
+        They are none, or the service's own files lie below one.
+    """
+    try:
+        roots = roots_of(settings.source_roots)
+    except InvalidSourceError as error:
+        raise SettingsError(f"{PREFIX}SOURCE_ROOTS: a root {error}") from None
+    own = [each.resolve() for each in written_directories(settings)]
+    for root in roots:
+        if root.scheme == "file":
+            folder = Path("/", *root.path).resolve()
+            if any(each.is_relative_to(folder) or folder.is_relative_to(each) for each in own):
+                raise SettingsError(f"{PREFIX}SOURCE_ROOTS: the service's own files lie there")
+    return roots
 
 
 def warn_of_shared_device(settings: Settings) -> None:

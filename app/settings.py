@@ -215,6 +215,18 @@ class Settings(BaseSettings):
         gt=0,
         description="How long a client may leave an answer unread, in seconds.",
     )
+    source_roots: str = Field(
+        default="",
+        description="Folders whose files curators may register by URL, as `file:///srv/people` "
+        "with commas between them; the service must be able to read them. Nothing else can be "
+        "reached. Without it there are only uploads.",
+    )
+    max_source_files: int = Field(
+        default=10_000, ge=1, description="Most files one source may have."
+    )
+    max_source_bytes: int = Field(
+        default=2**40, ge=1, description="Largest source, in bytes of all its files together."
+    )
     upload_threads: int = Field(
         default=2,
         ge=1,

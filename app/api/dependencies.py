@@ -159,11 +159,29 @@ async def read_body(request: Request, model: type[Body]) -> Body:
         ``unsupported-media-type``, ``too-large``, ``invalid-request``; ``busy``
         when it is long and many such of the person's are waiting to be read.
     """
+    reading = state_of(request).services.reading
+    body = await json_bytes(request)
+    return await made_of(body, _person(request), reading, request_in, model)
+
+
+async def json_bytes(request: Request) -> bytes:
+    """Return a JSON body as it was sent.
+
+    Raises
+    ------
+    Problem
+        ``unsupported-media-type``, ``too-large``.
+    """
     body = bytearray()
     async for chunk in _json_chunks(request, "max_request_bytes"):
         body += chunk
-    reading = state_of(request).services.reading
-    return await made_of(bytes(body), _person(request), reading, request_in, model)
+    return bytes(body)
+
+
+def is_json(request: Request) -> bool:
+    """Say whether a request says that its body is JSON."""
+    kinds = _headers(request, b"content-type")
+    return bool(kinds) and kinds[0].partition(b";")[0].strip().lower() == _JSON.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +233,7 @@ def id_parameter(name: str) -> dict[str, Any]:
 
 async def _json_chunks(request: Request, limit: str) -> AsyncIterator[bytes]:
     """Yield a JSON body as it comes; ``limit`` is the setting which says how large it may be."""
-    kinds = _headers(request, b"content-type")
-    if not kinds or kinds[0].partition(b";")[0].strip().lower() != _JSON.encode():
+    if not is_json(request):
         raise Problem("unsupported-media-type", "Send the body as application/json.")
     maximum: int = getattr(state_of(request).settings, limit)
     received, more = 0, True

@@ -2,26 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-
-@dataclass(frozen=True, slots=True)
-class ProblemKind:
-    """One sort of refusal: its code, HTTP status, title, meaning and remedy.
-
-    ``extras`` names the additional members a problem of this kind carries,
-    each with its meaning. ``retry_after_s`` is sent as ``Retry-After``.
-    """
-
-    code: str
-    status: int
-    title: str
-    meaning: str
-    remedy: str
-    extras: Mapping[str, str] = field(default_factory=dict)
-    retry_after_s: int | None = None
-
+from app.domain.problem_kind import ProblemKind
+from app.domain.upload_problems import OF_FILES, OF_LINEAGE
 
 _LIMITED = {
     "limit": "the setting that was exceeded",
@@ -110,16 +92,7 @@ KINDS = (
         "Split the data or ask the operator to raise the limit named in `limit`.",
         {"limit": "the setting that was exceeded", "maximum": "its value"},
     ),
-    ProblemKind(
-        "invalid-upload",
-        422,
-        "The uploaded file does not fit its spec",
-        "The file could not be read as declared, or some cells are missing or unknown in a column "
-        "that rejects them. Nothing was stored.",
-        "Read `problems`: rows are counted from 1 after the header, columns are named. `missing`, "
-        "`na`, `unreadable` and a category's `other` say in the spec what becomes of such cells.",
-        {"problems": "list of {row, column, reason}; cell values are never repeated"},
-    ),
+    *OF_FILES,
     ProblemKind(
         "empty-dataset",
         422,
@@ -169,51 +142,7 @@ KINDS = (
         "released from it.",
         "Use another data set.",
     ),
-    ProblemKind(
-        "overlapping-dataset",
-        409,
-        "The rows largely belong to an earlier data set",
-        "The same people would get a second budget.",
-        "Attach the upload to the earlier data set's account (`account` in the spec), or ask an "
-        "admin to upload it with `overlap` and a reason, which the ledger keeps.",
-        {
-            "dataset": "the earlier data set",
-            "account": "its account",
-            "accounts": "instead, accounts that reconciliations have opened again, when only the "
-            "row digests of a forgotten data set are known: it may be in any of them",
-        },
-    ),
-    ProblemKind(
-        "too-few-rows",
-        409,
-        "Too few rows to be compared with other people's data",
-        "An answer could tell whether single persons are in it. Nothing was compared or stored.",
-        "Upload more rows, or ask an admin to upload it with `overlap` and a reason.",
-        {"minimum": "how many different rows are compared with what others have uploaded"},
-    ),
-    ProblemKind(
-        "too-many-overlaps",
-        429,
-        "Too many of your uploads overlapped other people's data",
-        "Each such refusal tells something of that data, so there are few in 24 hours.",
-        "Wait as long as `Retry-After` says, or ask an admin to upload it with a reason.",
-        {"maximum": "how many", "retry_after": "the same number of seconds as in `Retry-After`"},
-    ),
-    ProblemKind(
-        "lineage-lost",
-        503,
-        "Nobody can tell whether these rows belong to an earlier data set",
-        "The row digests of an earlier data set are missing or altered, so an upload cannot be "
-        "compared with it. Nothing was stored.",
-        "Tell the operator, who may have a backup of them. Attach the upload to one of `accounts` "
-        "if its people are that account's; else an admin can upload with `overlap` and a reason.",
-        {
-            "dataset": "the earlier data set",
-            "accounts": "instead, accounts that a reconciliation has opened again, of which "
-            "nobody can tell whose they are until a data set is attached to them",
-        },
-        retry_after_s=60,
-    ),
+    *OF_LINEAGE,
     ProblemKind(
         "budget-exceeded",
         409,

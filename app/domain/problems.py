@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from app.domain.problem_kinds import KINDS, ProblemKind
+from app.domain.problem_kind import ProblemKind
+from app.domain.problem_kinds import KINDS
 
 PROBLEMS: Mapping[str, ProblemKind] = {kind.code: kind for kind in KINDS}
 """Every kind of refusal by its code."""

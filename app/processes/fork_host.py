@@ -23,7 +23,7 @@ from app.processes.spare_time import Starvation, take_spare_time, there_may_be_s
 LOWER, SPARE = b"l", b"s"
 """What an order says of a process: that it has a lower priority, or spare time alone."""
 
-_MAX_DESCRIPTORS = 2
+_MAX_DESCRIPTORS = 3
 _LOOK_MS = 250
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoringOrder:
-    """What a storing process is to do: store, if it gets a reader, and compare otherwise."""
+    """What a storing process is to do: store, if it gets a reader, and compare otherwise.
+
+    ``source`` is where the files are that it has to feed the reader with.
+    """
 
     log_level: str
     memory_bytes: int
@@ -17,6 +21,7 @@ class StoringOrder:
     dataset: str
     spare: bool
     task: str | None = None
+    source: Mapping[str, Any] | None = None
     sha256: str = ""
     earlier: Sequence[tuple[str, str, bool]] = ()
 

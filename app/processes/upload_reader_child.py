@@ -9,13 +9,15 @@ threads all wait for each other ends (:mod:`app.processes.standstill`).
 :mod:`app.processes.upload_reading` is the other end.
 
 *Channel.* The reader gets one :class:`ReadingTask` as JSON. It sends blocks, digests,
-and an outcome: the report of :func:`app.uploads.ingest.ingest`.
+and an outcome: the report of :func:`app.uploads.ingest.ingest`. In place of a file it may get
+the way to who feeds it with files (:mod:`app.uploads.sources.fed`).
 """
 
 from __future__ import annotations
 
 import json
 import resource
+import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -26,10 +28,11 @@ from app.domain.upload_reports import UploadReport
 from app.processes.channel import Message, problem_json, send
 from app.processes.child import confine
 from app.processes.standstill import Standstill
-from app.uploads.ingest import ingest
+from app.uploads.ingest import ingest_files
 from app.uploads.limits import Limits
 from app.uploads.read_cells import Codes
 from app.uploads.reading_task import ReadingTask
+from app.uploads.sources.fed import FedError, FileOfMany, fed_files
 
 _MESSAGE_BYTES = 1 << 20
 
@@ -46,38 +49,63 @@ def _read(file: int, channel: Connection) -> None:
     try:
         standstill = Standstill(limits.standstill_s)
         standstill.watch()
-        _confine(limits)
-        for message, body in _messages(file, task, limits):
+        _confine(limits, fed=task.fed)
+        for message, body in _messages(_files(file, task, standstill), task, limits):
             with standstill.excused():  # the other end may take its time
                 send(channel, message, body)
     except BrokenPipeError:
         raise
+    except FedError:
+        pass  # who feeds knows why, and tells
     except Problem as problem:
         send(channel, Message.PROBLEM, problem_json(problem))
     except BaseException as error:  # a decoder's panic is no Exception; what it says is dropped
         send(channel, Message.FAILED, type(error).__qualname__.encode())
 
 
-def _confine(limits: Limits) -> None:
-    """Let this process read, and do nothing else for long; it is the first to go."""
+def _confine(limits: Limits, *, fed: bool) -> None:
+    """Let this process read, and do nothing else for long; it is the first to go.
+
+    The decoder of Parquet maps a whole file, which is address space and no memory. A file
+    that is fed may be larger than the memory that there is, so this alone is bounded then.
+    """
+    memory = limits.upload_memory_bytes
     allowed = {
-        resource.RLIMIT_AS: limits.upload_memory_bytes,
+        resource.RLIMIT_AS: memory + (limits.max_upload_bytes if fed else 0),
+        resource.RLIMIT_DATA: memory,
         resource.RLIMIT_CPU: limits.upload_cpu_s,
         resource.RLIMIT_FSIZE: 0,
     }
     confine(allowed, oom_score=1000)
 
 
-def _messages(file: int, task: ReadingTask, limits: Limits) -> Iterator[tuple[Message, bytes]]:
+def _files(file: int, task: ReadingTask, standstill: Standstill) -> Iterator[FileOfMany]:
+    """Yield the file, or the files that are fed in its place."""
+    if not task.fed:
+        # Opened again: a reader that was given up and is not gone yet moves its own position.
+        with Path(f"/dev/fd/{file}").open("rb", buffering=0) as stream:
+            stream.seek(0)
+            yield FileOfMany(stream)
+        return
+    with socket.socket(fileno=file) as end:
+        files = fed_files(end)
+        while True:
+            with standstill.excused():  # the next file may have to come from afar
+                fed = next(files, None)
+            if fed is None:
+                return
+            yield fed
+
+
+def _messages(
+    files: Iterator[FileOfMany], task: ReadingTask, limits: Limits
+) -> Iterator[tuple[Message, bytes]]:
     spec, digester, ids = task.spec(), task.digester(), task.ids()
     report = UploadReport()
-    # Opened again: a reader that was given up and is not gone yet moves its own position.
-    with Path(f"/dev/fd/{file}").open("rb", buffering=0) as stream:
-        stream.seek(0)
-        blocks = ingest(stream, spec, limits=limits, report=report, digester=digester, ids=ids)
-        for block in blocks:
-            for body in _bodies(list(block.values())):
-                yield Message.BLOCK, body
+    blocks = ingest_files(files, spec, limits=limits, report=report, digester=digester, ids=ids)
+    for block in blocks:
+        for body in _bodies(list(block.values())):
+            yield Message.BLOCK, body
     if digester is not None:
         yield Message.DIGESTS, digester.finish().to_bytes()
     yield Message.OUTCOME, json.dumps(report.to_json()).encode()

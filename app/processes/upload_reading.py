@@ -16,6 +16,7 @@ import json
 import logging
 import re
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -62,13 +63,34 @@ class UploadReader:
         In spare time alone, if so told. The file is read from its beginning; one without
         a descriptor is copied to ``scratch`` first.
         """
+        with _file_of(stream, scratch) as file:
+            channel = self._started(file.fileno(), task, spare=spare)
+        with channel:
+            yield channel
+
+    @contextmanager
+    def reading_fed(
+        self, task: ReadingTask, *, spare: bool = False
+    ) -> Iterator[tuple[Connection, socket.socket]]:
+        """Have files read as they are fed: give the channel, and the way to feed the reader.
+
+        See :mod:`app.uploads.sources.feeding`.
+        """
+        feed, fed = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with feed:
+            with fed:
+                channel = self._started(fed.fileno(), task, spare=spare)
+            with channel:
+                yield channel, feed
+
+    def _started(self, descriptor: int, task: ReadingTask, *, spare: bool) -> Connection:
+        """Have a reader forked; return the channel to it."""
         ours, theirs = Pipe()
-        with ours:
-            with theirs, _file_of(stream, scratch) as file:
-                self.forks.order(file.fileno(), theirs.fileno(), spare=spare)
-            with suppress(OSError):  # a reader that is gone already is noticed next
-                ours.send_bytes(task.to_json())
-            yield ours
+        with theirs:
+            self.forks.order(descriptor, theirs.fileno(), spare=spare)
+        with suppress(OSError):  # a reader that is gone already is noticed next
+            ours.send_bytes(task.to_json())
+        return ours
 
     def close(self) -> None:
         """End the process that starts readers; a later upload starts another."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import logging
 import resource
+import socket
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from app.domain.errors import StorageError, is_of_storage
 from app.domain.problems import Problem, storage_problem
+from app.domain.sources import Source
 from app.logs import describe
 from app.processes.channel import Message, StarvedError, problem_json, send
 from app.processes.child import prepare
@@ -21,7 +23,9 @@ from app.processes.upload_orders import StoringOrder
 from app.processes.upload_reading import checked_blocks
 from app.services.datasets.lineage import Digested, compare
 from app.uploads.reading_task import ReadingTask, Tally
-from app.uploads.storing import write_files
+from app.uploads.sources.feeding import feeding
+from app.uploads.sources.folders import Folders
+from app.uploads.storing import Ingested, write_files
 from app.vault.lineage import LineageFiles
 from app.vault.vault import VaultWriter
 
@@ -40,7 +44,8 @@ def work(*descriptors: int) -> None:
         try:
             if reading:
                 with Connection(reading[0]) as blocks:
-                    _store(order, blocks, answering)
+                    stored = _stored(order, blocks, *reading[1:])
+                _tell(stored, answering)
             else:
                 _compare(order, answering)
         except Problem as problem:
@@ -55,12 +60,20 @@ def work(*descriptors: int) -> None:
                 send(answering, Message.FAILED, b"")
 
 
-def _store(order: StoringOrder, reading: Connection, answering: Connection) -> None:
+def _stored(order: StoringOrder, reading: Connection, *feeds: int) -> Ingested:
+    """Store what the reader sends; one that is to be fed is fed with the source's files."""
     task = ReadingTask.from_json((order.task or "").encode())
     writer = VaultWriter(order.dataset, Path(order.directory))
     spec, tally = task.spec(), Tally()
     blocks = checked_blocks(reading, task, spec, tally, spare=order.spare)
-    stored = write_files(writer, blocks, spec, tally, task.ids())
+    if order.source is None:
+        return write_files(writer, blocks, spec, tally, task.ids())
+    source, end = Source.of(order.source), socket.socket(fileno=feeds[0])
+    with feeding(source, Folders(source), end, spec.read) as feeder:
+        return write_files(writer, blocks, spec, tally, task.ids(), origin=feeder.facts)
+
+
+def _tell(stored: Ingested, answering: Connection) -> None:
     if stored.digests is not None:
         send(answering, Message.DIGESTS, stored.digests)
     outcome = {"rows": stored.rows, "report": stored.report.to_json()}

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from app.domain.errors import ProcessLostError
+from app.domain.sources import Source
 from app.domain.upload_reports import UploadReport
 from app.processes.channel import (
     Message,
@@ -63,13 +64,14 @@ class StoringProcesses:
         self._common: dict[str, Any] = {"log_level": log_level, "memory_bytes": memory_bytes}
         self._crew = Crew(FORKS)
 
-    def take_in(self, writer: Writer, stream: BinaryIO, task: ReadingTask) -> Ingested:
+    def take_in(self, writer: Writer, content: BinaryIO | Source, task: ReadingTask) -> Ingested:
         """Have an upload read, and its files written; they are not to be seen yet.
 
         Raises
         ------
         Problem
-            ``invalid-upload`` or ``too-large``; see :mod:`app.processes.upload_reading`.
+            ``invalid-upload`` or ``too-large``; see :mod:`app.processes.upload_reading`. Of a
+            source ``source-unreadable`` or ``source-changed`` too.
         ProcessLostError
             It was not stored.
         """
@@ -82,11 +84,16 @@ class StoringProcesses:
                 directory=str(writer.directory.absolute()),
                 dataset=writer.id,
                 task=task.to_json().decode(),
+                source=content.to_json() if isinstance(content, Source) else None,
                 spare=spare,
             )
-            reading = SHARED.reading(stream, task, scratch=writer.directory, spare=spare)
-            with reading as blocks:
-                channel = self._start(order, blocks.fileno())
+            if isinstance(content, Source):
+                with SHARED.reading_fed(task, spare=spare) as (blocks, feed):
+                    channel = self._start(order, blocks.fileno(), feed.fileno())
+            else:
+                reading = SHARED.reading(content, task, scratch=writer.directory, spare=spare)
+                with reading as blocks:
+                    channel = self._start(order, blocks.fileno())
             return self._finish(channel)
 
         outcome, digests = self._crew.in_spare_time(attempt)

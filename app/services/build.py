@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from app.engine.data import DataEngine
-from app.places import shares_device, written_directories
+from app.places import shares_device, source_roots, written_directories
 from app.services.archiving import ArchivingService
 from app.services.audit import AuditService
 from app.services.catalog import CatalogService
@@ -22,6 +22,7 @@ from app.services.datasets.erasing import ErasingService
 from app.services.datasets.lineage import Comparing, LineageService
 from app.services.datasets.readable import ReadableData
 from app.services.datasets.refusals import OverlapRefusals
+from app.services.datasets.sources import SourceService
 from app.services.datasets.unfinished import UnfinishedUploads
 from app.services.health import HealthService
 from app.services.journal import JournalService
@@ -119,6 +120,7 @@ class Services:
     scripts: ScriptService
     sheets: SheetService
     sights: SightService
+    sources: SourceService
     stamps: StampService
     unfinished: UnfinishedUploads
 
@@ -157,6 +159,11 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         sending=SendingService(store, releases.moments, _channels(settings)),
         sheets=SheetService(store, datasets, releases, drawing.foresights),
         sights=SightService(store),
+        sources=SourceService(
+            source_roots(settings),
+            max_files=settings.max_source_files,
+            max_bytes=settings.max_source_bytes,
+        ),
         stamps=StampService(store, _authority(settings)),
         health=HealthService(
             store,

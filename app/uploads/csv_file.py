@@ -17,6 +17,7 @@ from app.uploads.cells import RowEncoder
 from app.uploads.csv_records import Records, Run, Source
 from app.uploads.limits import Limits
 from app.uploads.read_cells import Codes
+from app.uploads.sources.layout import Layout
 from app.uploads.trouble import Trouble, Troubles, too_large
 
 ABSENT = "is not in the file; names match exactly, and the spec's delimiter separates columns"
@@ -25,7 +26,13 @@ MOST_LOOKED_AT = 24
 
 
 def csv_blocks(
-    source: Source, spec: ColumnsSpec, *, encoder: RowEncoder, limits: Limits, troubles: Troubles
+    source: Source,
+    spec: ColumnsSpec,
+    *,
+    layout: Layout,
+    encoder: RowEncoder,
+    limits: Limits,
+    troubles: Troubles,
 ) -> Iterator[Mapping[str, Codes]]:
     """Yield the declared columns of a CSV file as blocks of codes, in order.
 
@@ -48,11 +55,12 @@ def csv_blocks(
     names = records.header()
     if len(names) > limits.max_file_columns:
         raise too_large("max_file_columns", limits.max_file_columns)
-    troubles.extend(name_troubles(names, spec))
+    layout.require_same("csv", names)
+    troubles.extend(name_troubles(layout.all_of(names), spec))
     if troubles:
         return
-    looked_at = () if encoder.digester is None else first_columns(names)
-    parser = _Parser(names, spec, looked_at, troubles)
+    looked_at = () if encoder.digester is None else first_columns(layout.all_of(names))
+    parser = _Parser(names, spec, looked_at, layout, troubles)
     for run in records.runs(width=len(names)):
         if run.first_row + run.rows - 1 > limits.max_upload_rows:
             raise too_large("max_upload_rows", limits.max_upload_rows)
@@ -90,12 +98,19 @@ class _Parser:
     """Parses runs of records of one file into frames: declared columns, and more as text."""
 
     def __init__(
-        self, names: Sequence[str], spec: ColumnsSpec, more: Sequence[str], troubles: Troubles
+        self,
+        names: Sequence[str],
+        spec: ColumnsSpec,
+        more: Sequence[str],
+        layout: Layout,
+        troubles: Troubles,
     ) -> None:
         self._width = len(names)
         self._delimiter = spec.delimiter
+        self._layout = layout
         self._troubles = troubles
-        wanted = sorted((names.index(name), name) for name in {*spec.read, *more})
+        own = {*spec.read, *more} - layout.partitions.keys() or {names[0]}
+        wanted = sorted((names.index(name), name) for name in own)
         self._places = [place for place, _ in wanted]
         self._names = [name for _, name in wanted]
         texts: dict[str, Any] = {str(place): pl.String() for place in range(len(names))}
@@ -132,4 +147,4 @@ class _Parser:
         if frame.height != run.rows:
             return None
         frame.columns = self._names
-        return frame
+        return self._layout.completed(frame)

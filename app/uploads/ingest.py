@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import BinaryIO, cast
 
 from app.domain.datasets import ColumnsSpec
@@ -27,6 +27,8 @@ from app.uploads.parquet_file import parquet_blocks
 from app.uploads.prf import Prf
 from app.uploads.read_cells import Codes
 from app.uploads.row_digests import RowDigester
+from app.uploads.sources.fed import FileOfMany
+from app.uploads.sources.layout import Layout
 from app.uploads.trouble import MORE_ROWS, Troubles, UnreadableError, too_large
 
 GZIP = b"\x1f\x8b"
@@ -68,26 +70,53 @@ def ingest(
         ``invalid-upload`` with what is wrong, at the latest with the last
         block; ``too-large``.
     """
+    files = [FileOfMany(stream)]
+    yield from ingest_files(files, spec, limits=limits, report=report, digester=digester, ids=ids)
+
+
+def ingest_files(
+    files: Iterable[FileOfMany],
+    spec: ColumnsSpec,
+    *,
+    limits: Limits | None = None,
+    report: UploadReport | None = None,
+    digester: RowDigester | None = None,
+    ids: Prf | None = None,
+) -> Iterator[Mapping[str, Codes]]:
+    """Yield what :func:`ingest` would of one file that holds the rows of all, in their order.
+
+    Their columns are the same: the file's, and those that its folders tell. The first file
+    with anything wrong is told of, and is the last one that is read.
+    """
     limits = limits or Limits()
-    troubles = Troubles()
-    encoder = RowEncoder.of(spec, report or UploadReport(), digester, ids)
+    report = UploadReport() if report is None else report
+    encoder = RowEncoder.of(spec, report, digester, ids)
+    layout = Layout()
     rows = 0
-    try:
-        for block in _blocks(stream, spec, encoder=encoder, limits=limits, troubles=troubles):
-            rows += len(next(iter(block.values())))
-            if spec.unit is None and spec.max_rows is not None and rows > spec.max_rows:
-                raise UnreadableError(MORE_ROWS)
-            yield block
-    except UnreadableError as error:
-        troubles.extend([error.trouble])
-    if troubles:
-        raise troubles.refusal()
+    for file in files:
+        troubles = Troubles()
+        layout.begin(file.partitions)
+        try:
+            for block in _blocks(
+                file.stream, spec, layout=layout, encoder=encoder, limits=limits, troubles=troubles
+            ):
+                rows += len(next(iter(block.values())))
+                if spec.unit is None and spec.max_rows is not None and rows > spec.max_rows:
+                    raise UnreadableError(MORE_ROWS)
+                if report.rows > limits.max_upload_rows:
+                    raise too_large("max_upload_rows", limits.max_upload_rows)
+                yield block
+        except UnreadableError as error:
+            troubles.extend([error.trouble])
+        if troubles:
+            raise troubles.refusal(file=file.number)
 
 
 def _blocks(
     stream: BinaryIO,
     spec: ColumnsSpec,
     *,
+    layout: Layout,
     encoder: RowEncoder,
     limits: Limits,
     troubles: Troubles,
@@ -101,8 +130,12 @@ def _blocks(
     if start == _ZIP:
         raise UnreadableError("the file is a ZIP archive or a spreadsheet, not CSV or Parquet")
     if start == PARQUET:
-        return parquet_blocks(stream, spec, encoder=encoder, limits=limits, troubles=troubles)
-    return csv_blocks(source, spec, encoder=encoder, limits=limits, troubles=troubles)
+        return parquet_blocks(
+            stream, spec, layout=layout, encoder=encoder, limits=limits, troubles=troubles
+        )
+    return csv_blocks(
+        source, spec, layout=layout, encoder=encoder, limits=limits, troubles=troubles
+    )
 
 
 def _expanded(source: _Bounded, limits: Limits) -> _Bounded:

@@ -7,14 +7,19 @@ they can do (the protocols below); the composition root puts them together.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import BinaryIO, Generic, Protocol, TypeVar
 
 from app.domain.datasets import ColumnsSpec
+from app.domain.sources import Source
 from app.uploads.limits import Limits
 from app.uploads.reading_task import ReadingTask
 from app.uploads.storing import Ingested, Writer
 
 WriterT = TypeVar("WriterT", bound=Writer)
+
+_FAR_SILENCE_S = 3_600.0
+"""How long a reader may be silent that waits for files from afar."""
 
 
 class Vault(Protocol[WriterT]):
@@ -28,7 +33,9 @@ class Vault(Protocol[WriterT]):
 class Storing(Protocol):
     """Has an upload read, and writes its files."""
 
-    def take_in(self, writer: Writer, stream: BinaryIO, task: ReadingTask) -> Ingested: ...
+    def take_in(
+        self, writer: Writer, content: BinaryIO | Source, task: ReadingTask
+    ) -> Ingested: ...
     def close(self) -> None: ...
 
 
@@ -60,17 +67,22 @@ class Intake(Generic[WriterT]):
         self._limits = limits or Limits()
         self._lineage_key = lineage_key
 
-    def store(self, dataset_id: str, stream: BinaryIO, spec: ColumnsSpec) -> Ingested:
-        """Store an upload whole or not at all.
+    def store(self, dataset_id: str, content: BinaryIO | Source, spec: ColumnsSpec) -> Ingested:
+        """Store an upload, or what lies at a source, whole or not at all.
 
         Raises
         ------
         Problem
-            ``invalid-upload`` or ``too-large``, as :func:`app.uploads.ingest.ingest`.
+            ``invalid-upload`` or ``too-large``, as :func:`app.uploads.ingest.ingest`; of a
+            source ``source-unreadable`` or ``source-changed`` too.
         """
+        limits = self._limits
+        if isinstance(content, Source):
+            limits = replace(limits, max_upload_bytes=content.max_bytes, silence_s=_FAR_SILENCE_S)
         with self._vault.writer(dataset_id) as writer:
-            task = ReadingTask.of(spec, self._limits, lineage_key=self._lineage_key)
-            ingested = self._storing.take_in(writer, stream, task)
+            task = ReadingTask.of(spec, limits, lineage_key=self._lineage_key)
+            task = replace(task, fed=isinstance(content, Source))
+            ingested = self._storing.take_in(writer, content, task)
             self._vault.publish(writer)
         return ingested
 

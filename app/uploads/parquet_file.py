@@ -19,6 +19,7 @@ from app.uploads.cells import RowEncoder
 from app.uploads.csv_file import first_columns, name_troubles
 from app.uploads.limits import Limits
 from app.uploads.read_cells import Codes
+from app.uploads.sources.layout import Layout
 from app.uploads.trouble import UNREADABLE, Trouble, Troubles, UnreadableError, too_large
 
 MAGIC = b"PAR1"
@@ -33,7 +34,13 @@ _VALUES_PER_TEXT = 4
 
 
 def parquet_blocks(
-    file: BinaryIO, spec: ColumnsSpec, *, encoder: RowEncoder, limits: Limits, troubles: Troubles
+    file: BinaryIO,
+    spec: ColumnsSpec,
+    *,
+    layout: Layout,
+    encoder: RowEncoder,
+    limits: Limits,
+    troubles: Troubles,
 ) -> Iterator[Mapping[str, Codes]]:
     """Yield the declared columns of a Parquet file as blocks of codes, in order.
 
@@ -50,31 +57,26 @@ def parquet_blocks(
     types = pl.read_parquet_schema(path)
     if len(types) > limits.max_file_columns:
         raise too_large("max_file_columns", limits.max_file_columns)
-    troubles.extend(name_troubles(list(types), spec))
+    layout.require_same("parquet", list(types), list(types.values()))
+    troubles.extend(name_troubles(layout.all_of(list(types)), spec))
     if troubles:
         return
-    troubles.extend(
-        Trouble(None, name, WRONG_TYPE)
-        for name, column in spec.in_file.items()
-        if not _fits(types[name], column)
-    )
-    if spec.unit is not None and not _names_people(types[spec.unit.column]):
-        troubles.extend([Trouble(None, spec.unit.column, WRONG_TYPE)])
+    troubles.extend(_type_troubles(types, spec))
     if troubles:
         return
     frame = pl.scan_parquet(path, glob=False, hive_partitioning=False, low_memory=True)
     declared = frame.select(pl.len()).collect().item()
     if declared > limits.max_upload_rows:
         raise too_large("max_upload_rows", limits.max_upload_rows)
-    first = () if encoder.digester is None else first_columns(list(types))
-    looked_at = _affordable({name: types[name] for name in first}, declared)
-    others = [name for name in looked_at if name not in spec.read]
-    wanted = [*_casts(spec, types), *(_plain(name, types[name]) for name in others)]
-    if spec.unit is not None:
-        wanted.append(_texts(spec.unit.column, types[spec.unit.column]))
+    if layout.looked_at is None:
+        known = {**types, **dict.fromkeys(layout.partitions, pl.Boolean())}
+        first = () if encoder.digester is None else first_columns(layout.all_of(list(types)))
+        layout.looked_at = _affordable({name: known[name] for name in first}, declared)
+    looked_at = layout.looked_at
+    wanted = _wanted(types, spec, looked_at)
     row = 1
     for batch in _batches(frame.select(wanted), len(wanted)):
-        block = encoder.encode(batch, row, troubles, looked_at)
+        block = encoder.encode(layout.completed(batch), row, troubles, looked_at)
         row += batch.height
         if troubles.full:
             return
@@ -82,6 +84,31 @@ def parquet_blocks(
             yield block
     if row - 1 != declared:
         raise UnreadableError(UNREADABLE)
+
+
+def _type_troubles(types: Mapping[str, pl.DataType], spec: ColumnsSpec) -> Iterator[Trouble]:
+    """Yield a trouble for every declared column of the file whose type does not fit."""
+    for name, column in spec.in_file.items():
+        if name in types and not _fits(types[name], column):
+            yield Trouble(None, name, WRONG_TYPE)
+    unit = None if spec.unit is None else spec.unit.column
+    if unit is not None and unit in types and not _names_people(types[unit]):
+        yield Trouble(None, unit, WRONG_TYPE)
+
+
+def _wanted(
+    types: Mapping[str, pl.DataType], spec: ColumnsSpec, looked_at: Sequence[str]
+) -> Sequence[pl.Expr]:
+    """Return the columns of the file that are read: the declared ones, and those looked at."""
+    declared = {name: types[name] for name in spec.in_file if name in types}
+    others = [name for name in looked_at if name in types and name not in spec.read]
+    wanted = [
+        *(_cast(name, kind, spec.in_file[name]) for name, kind in declared.items()),
+        *(_plain(name, types[name]) for name in others),
+    ]
+    if spec.unit is not None and spec.unit.column in types:
+        wanted.append(_texts(spec.unit.column, types[spec.unit.column]))
+    return wanted or [_named(next(iter(types)))]
 
 
 def _affordable(types: Mapping[str, pl.DataType], rows: int) -> Sequence[str]:
@@ -130,12 +157,8 @@ def _fits(kind_in_file: pl.DataType, column: ColumnSpec) -> bool:
     return texts or kind_in_file == pl.Boolean or kind_in_file.is_integer()
 
 
-def _casts(spec: ColumnsSpec, types: Mapping[str, pl.DataType]) -> list[pl.Expr]:
-    """Cast numbers and times to floats, and the rest to the text a CSV file would have."""
-    return [_cast(name, types[name], column) for name, column in spec.in_file.items()]
-
-
 def _cast(name: str, kind: pl.DataType, column: ColumnSpec) -> pl.Expr:
+    """Cast numbers and times to floats, and the rest to the text a CSV file would have."""
     cells = _named(name)
     texts = isinstance(kind, pl.String | pl.Categorical | pl.Enum)
     if texts or not isinstance(column, NumberSpec) or kind == pl.Null:

@@ -21,7 +21,8 @@ class ReadingTask:
     """What a reader is to do.
 
     ``lineage_key`` is hex, and no use to anybody who cannot read the digests it
-    made; a reader whose decoder was taken over could read the key's file too.
+    made; a reader whose decoder was taken over could read the key's file too. One that is
+    ``fed`` reads the files that are given to it one after the other.
     """
 
     columns: Mapping[str, Any]
@@ -32,6 +33,7 @@ class ReadingTask:
     unit: Mapping[str, Any] | None = None
     lineage_key: str | None = None
     delimiter: str = ","
+    fed: bool = False
 
     @classmethod
     def of(

@@ -63,11 +63,18 @@ class Ingested:
 
 
 def write_files(
-    writer: Writer, blocks: Iterable[Block], spec: ColumnsSpec, tally: Tally, ids: Prf
+    writer: Writer,
+    blocks: Iterable[Block],
+    spec: ColumnsSpec,
+    tally: Tally,
+    ids: Prf,
+    *,
+    origin: Callable[[], Mapping[str, object]] = dict,
 ) -> Ingested:
     """Write the files of an upload from what its reader yields and counts.
 
-    ``ids`` chooses among people's rows, where the spec has a unit.
+    ``ids`` chooses among people's rows, where the spec has a unit. ``origin`` is asked, once
+    all has been read, what the manifest is to say of where it lay.
 
     Raises
     ------
@@ -87,7 +94,7 @@ def write_files(
         writer.attach(name, content)
     if people is not None:
         people.tell(tally.report)
-    writer.finish(_facts(spec))
+    writer.finish({**_facts(spec), **origin()})
     digests = None
     if tally.digests is not None:
         persons = None if people is None else people.people()

@@ -18,6 +18,7 @@ NOT_A_DATE = "not a date as in 2020-12-31"
 NOT_A_DATETIME = "not a date and time as in 2020-12-31T23:59:59Z"
 NOT_A_BOOLEAN = "not true, false, 1 or 0"
 UNKNOWN_VALUE = "not one of the declared values"
+OTHER_COLUMNS = "the file has other columns than the first one, or is of another kind"
 MORE_ROWS = "the file has more rows than the declared max_rows"
 UNREADABLE = "the file cannot be read within the limits of memory and time, or is damaged"
 
@@ -59,12 +60,14 @@ class Troubles:
                 break
             self.found.append(trouble)
 
-    def refusal(self) -> Problem:
-        """Return the ``invalid-upload`` that lists what was found."""
+    def refusal(self, *, file: int | None = None) -> Problem:
+        """Return the ``invalid-upload`` that lists what was found; ``file`` is which of several."""
+        where = {} if file is None else {"file": file}
+        which = "The file" if file is None else f"File {file} of the source"
         return Problem(
             "invalid-upload",
-            "The file does not fit its spec; `problems` lists the first things found.",
-            problems=[trouble._asdict() for trouble in self.found],
+            f"{which} does not fit its spec; `problems` lists the first things found.",
+            problems=[trouble._asdict() | where for trouble in self.found],
         )
 
 

@@ -16,12 +16,17 @@ from app.api.answers.datasets import (
 )
 from app.api.answers.paging import MOST_BYTES, Page, Paging
 from app.api.answers.problems import carrying, documented
-from app.api.dependencies import Analyst, Curator, Id, State, json_body
+from app.api.dependencies import Analyst, Curator, Id, State, is_json, json_body, json_bytes
 from app.api.endpoint import router_of, untimed
-from app.web.requests.bodies import made_of, spec_in
+from app.domain.upload_reports import UploadReport
+from app.services.datasets.datasets import DatasetView
+from app.services.people.keys import Caller
+from app.web.requests.bodies import made_of, sourced_spec_in, spec_in
 from app.web.requests.reviews import DatasetEdit
 from app.web.requests.schemas import DatasetSpec
+from app.web.requests.sources import SourcedDatasetSpec
 from app.web.requests.uploads import UploadLimits, receive_upload
+from app.web.state import AppState
 
 router = router_of("/v1/datasets", "data sets")
 
@@ -47,7 +52,8 @@ _UPLOAD = {
                     },
                 },
                 "encoding": {"spec": {"contentType": "application/json"}},
-            }
+            },
+            "application/json": {"schema": {"$ref": SourcedDatasetSpec}},
         },
     }
 }
@@ -67,7 +73,7 @@ _NEXT = {
     openapi_extra=_UPLOAD,
     responses=documented(
         "malformed-request", "name-taken",
-        "invalid-upload", "overlapping-dataset",
+        "invalid-upload", "source-unreadable", "source-changed", "overlapping-dataset",
         "too-few-rows", "too-many-overlaps",
         "lineage-lost", "busy", "not-ready",
         answers={201: {"headers": carrying("Location"), "links": _NEXT}},
@@ -77,18 +83,33 @@ _NEXT = {
 async def create_dataset(
     request: Request, response: Response, caller: Curator, state: State
 ) -> UploadedDatasetAnswer:
-    """Upload a data set under a public spec (curators)."""
-    settings = state.settings
+    """Upload a data set under a public spec, or register one where it lies (curators)."""
+    with state.uploads.entered():
+        take_in = _registered if is_json(request) else _uploaded
+        view, report = await take_in(request, caller, state)
+    response.headers["Location"] = f"/v1/datasets/{view.facts.id}"
+    return uploaded_answer(view, report)
+
+
+async def _uploaded(
+    request: Request, caller: Caller, state: AppState
+) -> tuple[DatasetView, UploadReport]:
+    settings, services = state.settings, state.services
     limits = UploadLimits(
         file_bytes=settings.max_upload_bytes, spec_bytes=settings.max_request_bytes
     )
-    with state.uploads.entered():
-        async with receive_upload(request, directory=settings.data_dir, limits=limits) as upload:
-            services, most = state.services, settings.max_columns
-            new = await made_of(upload.spec, caller.person, services.reading, spec_in, most)
-            view, report = await services.datasets.create(new, upload.file, caller=caller)
-    response.headers["Location"] = f"/v1/datasets/{view.facts.id}"
-    return uploaded_answer(view, report)
+    async with receive_upload(request, directory=settings.data_dir, limits=limits) as upload:
+        most = settings.max_columns
+        new = await made_of(upload.spec, caller.person, services.reading, spec_in, most)
+        return await services.datasets.create(new, upload.file, caller=caller)
+
+
+async def _registered(
+    request: Request, caller: Caller, state: AppState
+) -> tuple[DatasetView, UploadReport]:
+    body, services, most = await json_bytes(request), state.services, state.settings.max_columns
+    new, url = await made_of(body, caller.person, services.reading, sourced_spec_in, most)
+    return await services.datasets.create(new, services.sources.located(url), caller=caller)
 
 
 @router.get(

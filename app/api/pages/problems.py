@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from app.api.pages.layout import page, table
-from app.domain.problem_kinds import ProblemKind
+from app.domain.problem_kind import ProblemKind
 from app.domain.problems import PROBLEMS, Problem
 
 router = APIRouter(include_in_schema=False)

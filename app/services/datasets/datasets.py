@@ -18,6 +18,7 @@ from app.domain.ledger import Balance
 from app.domain.policies import Ask, Policy, enforce
 from app.domain.problems import Problem
 from app.domain.roles import Role
+from app.domain.sources import Source
 from app.domain.units import unit_json
 from app.domain.upload_reports import UploadReport
 from app.engine.schema import schema_of
@@ -115,8 +116,8 @@ class Stored(Protocol):
 class Intake(Protocol):
     """What takes uploads in, as far as the use cases know it."""
 
-    def store(self, dataset_id: str, stream: BinaryIO, spec: ColumnsSpec) -> Stored:
-        """Store an upload whole or not at all."""
+    def store(self, dataset_id: str, content: BinaryIO | Source, spec: ColumnsSpec) -> Stored:
+        """Store an upload, or what lies at a source, whole or not at all."""
 
     def manifest(self, dataset_id: str) -> str:
         """Return the SHA-256 of a stored upload's manifest."""
@@ -159,9 +160,9 @@ class DatasetService:
         self._facts: dict[str, DatasetFacts] = {}
 
     async def create(
-        self, new: NewDataset, stream: BinaryIO, *, caller: Caller
+        self, new: NewDataset, content: BinaryIO | Source, *, caller: Caller
     ) -> tuple[DatasetView, UploadReport]:
-        """Store an upload, open its budget, and say how it was read: here only.
+        """Store an upload or a source, open its budget, and say how it was read: here only.
 
         Raises
         ------
@@ -177,7 +178,7 @@ class DatasetService:
         dataset = new_id("ds")
         async with self._unfinished.begun(dataset):
             stored = await anyio.to_thread.run_sync(
-                self._intake.store, dataset, stream, new.columns, limiter=self._turns
+                self._intake.store, dataset, content, new.columns, limiter=self._turns
             )
             await self._admit(dataset, new, stored, caller, origin=origin)
         _LOG.info("data set created", extra={"dataset": dataset})

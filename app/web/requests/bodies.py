@@ -18,9 +18,11 @@ from app.services.releases.receipts import SentAnswer, sent_answer
 from app.web.requests.base import Request
 from app.web.requests.exact_json import SHORT_BYTES, read_json, read_model
 from app.web.requests.schemas import DatasetSpec
+from app.web.requests.sources import SourcedDatasetSpec
 from app.web.requests.spec_faults import with_contradictions
 
 Body = TypeVar("Body", bound=Request)
+Spec = TypeVar("Spec", bound=DatasetSpec)
 T = TypeVar("T")
 
 
@@ -51,12 +53,25 @@ def request_in(content: bytes, model: type[Body]) -> Body:
 def spec_in(content: bytes, max_columns: int) -> NewDataset:
     """Return what the spec of an upload declares."""
     try:
-        spec = read_model(DatasetSpec, content)
+        return _spec_in(content, DatasetSpec, max_columns).declared()
     except Problem as problem:
-        raise with_contradictions(problem, content).inside("spec") from None
+        raise problem.inside("spec") from None
+
+
+def sourced_spec_in(content: bytes, max_columns: int) -> tuple[NewDataset, str]:
+    """Return what a spec declares that names a source, and the source's URL."""
+    spec = _spec_in(content, SourcedDatasetSpec, max_columns)
+    return spec.declared(), spec.source
+
+
+def _spec_in(content: bytes, model: type[Spec], max_columns: int) -> Spec:
+    try:
+        spec = read_model(model, content)
+    except Problem as problem:
+        raise with_contradictions(problem, content) from None
     if len(spec.columns) + len(spec.derive) > max_columns:
-        raise invalid_request("spec.columns", f"must be at most {max_columns}")
-    return spec.declared()
+        raise invalid_request("columns", f"must be at most {max_columns}")
+    return spec
 
 
 def answer_in(content: bytes) -> SentAnswer:

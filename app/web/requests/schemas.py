@@ -258,7 +258,7 @@ class DatasetSpec(Request):
             if field == "derive" and isinstance(self.derive[name], str):
                 within = ""
             place, note = f"{field}[{position}]{within}", column_named(name)
-        return f"spec.{place}", error.detail + note
+        return place, error.detail + note
 
 
 class ReceiptRequest(BaseModel):

@@ -1,0 +1,197 @@
+"""Handing a source's files to the process that reads them, and noting what they were.
+
+This is done beside the storing of what has been read, in a thread: while the reader is at one
+file, the one before is looked at again and the next one is opened and digested.
+
+*No other content.* Each file is digested before the reader gets it and again once the reader is
+done with it, and looks the same both times; the names are listed again at the end. So what the
+reader saw is what the digests are of, or the source is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from app.domain.problems import Problem
+from app.domain.sources import InvalidSourceError, Partitions, Path, Source, partitions_of
+from app.uploads.sources.fed import FedError, feed_end, feed_file, wait_until_asked
+from app.uploads.sources.places import Opened, Place, changed, unreadable
+
+COPY = "copy"
+"""Encoded rows go to the vault, and the source is not read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a file of a source was when it was read."""
+
+    path: Path
+    size: int
+    sha256: str
+    etag: str | None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the note as the manifest keeps it."""
+        told = {"path": "/".join(self.path), "bytes": self.size, "sha256": self.sha256}
+        return told if self.etag is None else {**told, "etag": self.etag}
+
+
+class Feeder:
+    """Feeds a reader with the files of a source, in a thread of its own.
+
+    Parameters
+    ----------
+    source
+        Which files.
+    place
+        Where they are.
+    end
+        The way to the reader.
+    columns
+        The declared columns, which folders may tell.
+    """
+
+    def __init__(
+        self, source: Source, place: Place, end: socket.socket, columns: Collection[str]
+    ) -> None:
+        self._source = source
+        self._place = place
+        self._end = end
+        self._columns = columns
+        self._notes: list[Note] = []
+        self._bytes = 0
+        self._held: list[Opened] = []
+        self._stopped = threading.Event()
+        self._complete = False
+        self._thread = threading.Thread(target=self._run, name="feeding", daemon=True)
+        self.failure: Exception | None = None
+
+    def facts(self) -> Mapping[str, object]:
+        """Return what the manifest keeps of the source, once the reader has had all of it.
+
+        Raises
+        ------
+        Problem
+            ``source-unreadable``: it has not.
+        """
+        if not self._complete:
+            raise unreadable("not all of it was read")
+        files = [note.to_json() for note in self._notes]
+        return {"source": {"url": self._source.url, "mode": COPY, "files": files}}
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, whether or not all has been fed."""
+        self._stopped.set()
+        with suppress(OSError):  # the reader has left already
+            self._end.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._end.close()
+
+    def _run(self) -> None:
+        try:
+            self._feed()
+        except FedError:
+            pass  # the reader tells why it left
+        except Exception as error:
+            self.failure = error
+        finally:
+            for opened in self._held:
+                opened.close()
+            with suppress(OSError):
+                self._end.shutdown(socket.SHUT_RDWR)
+
+    def _feed(self) -> None:
+        paths = self._place.found()
+        for number, path in enumerate(paths, 1):
+            partitions = self._partitions(path)
+            opened = self._opened(path)
+            wait_until_asked(self._end)
+            told = number if len(paths) > 1 else None
+            feed_file(self._end, opened.descriptor, number=told, partitions=partitions)
+            if number > 1:
+                self._confirm()
+        wait_until_asked(self._end)
+        self._confirm()
+        if self._place.found() != paths:
+            raise changed()
+        self._complete = True
+        feed_end(self._end)
+
+    def _partitions(self, path: Path) -> Partitions:
+        try:
+            found = partitions_of(path)
+        except InvalidSourceError as error:
+            raise unreadable(str(error)) from None
+        return {key: value for key, value in found.items() if key in self._columns}
+
+    def _opened(self, path: Path) -> Opened:
+        """Open the next file, and note what it is."""
+        opened = self._place.opened(path)
+        self._held.append(opened)
+        self._bytes += opened.look.size
+        if self._bytes > self._source.max_bytes:
+            most = self._source.max_bytes
+            raise Problem(
+                "too-large",
+                f"The source is above max_source_bytes ({most}).",
+                limit="max_source_bytes",
+                maximum=most,
+            )
+        size, sha256 = self._digest(opened)
+        self._notes.append(Note(path, size, sha256, opened.etag))
+        return opened
+
+    def _confirm(self) -> None:
+        """Be done with the file that was fed first of those held, if it is what it was."""
+        opened = self._held[0]
+        note = self._notes[-len(self._held)]
+        same = opened.look_again() == opened.look
+        if not same or self._digest(opened) != (note.size, note.sha256):
+            raise changed()
+        self._held.pop(0).close()
+
+    def _digest(self, opened: Opened) -> tuple[int, str]:
+        """Return how many bytes a file has, and their SHA-256."""
+        digest, size = hashlib.sha256(), 0
+        for piece in opened.pieces():
+            if self._stopped.is_set():
+                raise FedError
+            digest.update(piece)
+            size += len(piece)
+            if size > opened.look.size:
+                raise changed()
+        return size, digest.hexdigest()
+
+
+@contextmanager
+def feeding(
+    source: Source, place: Place, end: socket.socket, columns: Collection[str]
+) -> Iterator[Feeder]:
+    """Feed a reader for the block; what made the feeding fail is what the block fails with.
+
+    Raises
+    ------
+    Problem
+        ``source-unreadable``, ``source-changed`` or ``too-large``; or what the block raises.
+    """
+    feeder = Feeder(source, place, end, columns)
+    feeder.start()
+    try:
+        yield feeder
+    except Problem:
+        feeder.stop()
+        if feeder.failure is not None:
+            raise feeder.failure from None
+        raise
+    finally:
+        feeder.stop()
+        place.close()

@@ -1,0 +1,51 @@
+"""Which columns the files of one upload have: the same in all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from app.domain.sources import Partitions
+from app.uploads.trouble import OTHER_COLUMNS, UnreadableError
+
+
+class Layout:
+    """The columns of the file that is being read: its own, and those that its folders tell.
+
+    ``looked_at`` are those that digests of the file are made of, once that is settled.
+    """
+
+    def __init__(self) -> None:
+        self.partitions: Partitions = {}
+        self.looked_at: Sequence[str] | None = None
+        self._first: tuple[object, ...] | None = None
+
+    def begin(self, partitions: Partitions) -> None:
+        """Begin another file."""
+        self.partitions = partitions
+
+    def require_same(self, kind: str, names: Sequence[str], types: Sequence[object] = ()) -> None:
+        """Check that this file is of the first one's kind, and has its columns in its order.
+
+        Raises
+        ------
+        UnreadableError
+            It has others.
+        """
+        own = kind, tuple(names), tuple(types), tuple(self.partitions)
+        self._first = self._first or own
+        if own != self._first:
+            raise UnreadableError(OTHER_COLUMNS)
+
+    def all_of(self, names: Sequence[str]) -> list[str]:
+        """Return a file's own columns, and those that its folders tell."""
+        return [*names, *self.partitions]
+
+    def completed(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return some rows with the columns that the folders tell, as texts."""
+        if not self.partitions:
+            return frame
+        return frame.with_columns(
+            pl.lit(value, dtype=pl.String).alias(name) for name, value in self.partitions.items()
+        )

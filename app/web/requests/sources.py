@@ -1,0 +1,18 @@
+"""A data set's spec that says where its rows lie."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from app.web.requests.schemas import DatasetSpec
+
+_LONGEST = 4_000
+
+
+class SourcedDatasetSpec(DatasetSpec):
+    """The public description of a data set, and where its rows lie."""
+
+    source: str = Field(max_length=_LONGEST, examples=["file:///srv/people/2024/*.parquet"])
+    """A URL below one of the roots that the operator allows. A star stands for any characters of
+    a name, and two as a whole name for any folders. Folders such as `year=2024` are columns where
+    such are declared."""
