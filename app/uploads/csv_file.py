@@ -17,6 +17,7 @@ from app.uploads.cells import RowEncoder
 from app.uploads.csv_records import Records, Run, Source
 from app.uploads.limits import Limits
 from app.uploads.read_cells import Codes
+from app.uploads.sources.csv_ranges import RangedRecords
 from app.uploads.sources.layout import Layout
 from app.uploads.trouble import Trouble, Troubles, too_large
 
@@ -29,6 +30,7 @@ def csv_blocks(
     source: Source,
     spec: ColumnsSpec,
     *,
+    file: int | None,
     layout: Layout,
     encoder: RowEncoder,
     limits: Limits,
@@ -36,7 +38,8 @@ def csv_blocks(
 ) -> Iterator[Mapping[str, Codes]]:
     """Yield the declared columns of a CSV file as blocks of codes, in order.
 
-    The encoder's digester sees the first columns of the file too, declared or not.
+    The encoder's digester sees the first columns of the file too, declared or not. With the
+    descriptor of the ``file``, of which ``source`` is the start, it is read by ranges of bytes.
 
     After the first trouble nothing more is yielded, and the rest of the file is
     read only until there are enough troubles to list.
@@ -46,12 +49,14 @@ def csv_blocks(
     UnreadableError, Problem
         The structure is broken; ``too-large``.
     """
-    records = Records(
-        source,
-        chunk_bytes=limits.chunk_bytes,
-        max_record_bytes=limits.max_record_bytes,
-        delimiter=spec.delimiter,
-    )
+    options: dict[str, Any] = {
+        "chunk_bytes": limits.chunk_bytes,
+        "max_record_bytes": limits.max_record_bytes,
+        "delimiter": spec.delimiter,
+    }
+    records = Records(source, **options)
+    if file is not None:
+        records = RangedRecords(file, source, **options)
     names = records.header()
     if len(names) > limits.max_file_columns:
         raise too_large("max_file_columns", limits.max_file_columns)

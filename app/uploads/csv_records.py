@@ -99,7 +99,7 @@ class Run:
             raise UnreadableError("holds a stray or unclosed quote", row=self.row_at(stray))
         sizes = np.diff(self.ends, prepend=-1)
         if len(sizes) and int(sizes.max()) > max_record_bytes:
-            raise _too_long(max_record_bytes, self.first_row + int(np.argmax(sizes)))
+            raise record_too_long(max_record_bytes, self.first_row + int(np.argmax(sizes)))
 
     def _stray_quote(self) -> int | None:
         """Return the place of a quote that neither opens nor closes a cell, or None."""
@@ -122,7 +122,8 @@ def _misfit(cells: int, width: int) -> str:
     return f"has too {'few' if cells < width else 'many'} cells for the header"
 
 
-def _too_long(max_record_bytes: int, row: int | None = None) -> UnreadableError:
+def record_too_long(max_record_bytes: int, row: int | None = None) -> UnreadableError:
+    """Return what is wrong with a record whose end has not come."""
     return UnreadableError(
         f"is longer than {max_record_bytes} bytes, or holds a quote that is never closed", row=row
     )
@@ -141,16 +142,24 @@ class Records:
         Longest record accepted, its line end included.
     delimiter
         What stands between cells: one character of ASCII.
+
+    Attributes
+    ----------
+    taken
+        How many bytes have been read with the header.
+    rest
+        Those of them that come after it.
     """
 
     def __init__(
         self, source: Source, *, chunk_bytes: int, max_record_bytes: int, delimiter: str = ","
     ) -> None:
         self._source = source
-        self._chunk_bytes = chunk_bytes
-        self._max_record_bytes = max_record_bytes
+        self.chunk_bytes = chunk_bytes
+        self.max_record_bytes = max_record_bytes
         self._delimiter = delimiter
-        self._rest = b""
+        self.taken = 0
+        self.rest = b""
 
     def header(self) -> list[str]:
         """Return the names in the first record; call it once, before ``runs``.
@@ -161,10 +170,11 @@ class Records:
             The file is empty, or its first record is not UTF-8 CSV.
         """
         buffer, ends = b"", np.zeros(0, dtype=np.intp)
-        while not len(ends) and len(buffer) <= self._max_record_bytes:
-            chunk = self._source.read(self._chunk_bytes)
+        while not len(ends) and len(buffer) <= self.max_record_bytes:
+            chunk = self._source.read(self.chunk_bytes)
+            self.taken += len(chunk)
             buffer += chunk or b"\n"
-            ends = _ends(buffer[: self._max_record_bytes])[0]
+            ends = _ends(buffer[: self.max_record_bytes])[0]
             if not chunk:
                 break
         if buffer.startswith(_OTHER_BOMS):
@@ -173,16 +183,16 @@ class Records:
         if not buffer.strip(b" \t\r\n"):
             raise UnreadableError("the file is empty")
         if not len(ends):
-            if len(buffer) > self._max_record_bytes:
-                raise UnreadableError(f"the header {_too_long(self._max_record_bytes)}")
+            if len(buffer) > self.max_record_bytes:
+                raise UnreadableError(f"the header {record_too_long(self.max_record_bytes)}")
             raise UnreadableError("the header is not a line of CSV")
-        ends = _ends(buffer[: self._max_record_bytes])[0]
-        line, self._rest = buffer[: ends[0] + 1], buffer[ends[0] + 1 :]
+        ends = _ends(buffer[: self.max_record_bytes])[0]
+        line, self.rest = buffer[: ends[0] + 1], buffer[ends[0] + 1 :]
         return self._names(line)
 
     def _names(self, line: bytes) -> list[str]:
         try:
-            self._run(line, first_row=0).check(max_record_bytes=self._max_record_bytes)
+            self._run(line, first_row=0).check(max_record_bytes=self.max_record_bytes)
             text = line.decode().rstrip("\r\n")
             (names,) = csv.reader([text], delimiter=self._delimiter, strict=True)
         except UnreadableError as error:
@@ -203,23 +213,35 @@ class Records:
             See :meth:`Run.check`.
         """
         next_row = 1
-        while chunk := self._source.read(self._chunk_bytes):
-            buffer = self._rest + chunk
+        while chunk := self._source.read(self.chunk_bytes):
+            buffer = self.rest + chunk
             cut = _cut(buffer, keep_blank=width == 1)
-            self._rest = buffer[cut:]
+            self.rest = buffer[cut:]
             if cut:
-                run = self._run(buffer[:cut], first_row=next_row)
-                run.check(max_record_bytes=self._max_record_bytes)
+                run = self.checked_run(buffer[:cut], next_row)
                 next_row += run.rows
                 yield run
-            if len(self._rest) > self._max_record_bytes:
-                raise _too_long(self._max_record_bytes, next_row)
-        last = self._rest if width == 1 else self._rest.rstrip(b"\r\n")
+            if len(self.rest) > self.max_record_bytes:
+                raise record_too_long(self.max_record_bytes, next_row)
+        yield from self.last_run(self.rest, next_row, width)
+
+    def checked_run(self, content: bytes, first_row: int) -> Run:
+        """Return some whole records as a run.
+
+        Raises
+        ------
+        UnreadableError
+            See :meth:`Run.check`.
+        """
+        run = self._run(content, first_row=first_row)
+        run.check(max_record_bytes=self.max_record_bytes)
+        return run
+
+    def last_run(self, rest: bytes, first_row: int, width: int) -> Iterator[Run]:
+        """Yield what comes behind the last line end that ends a record, if it is anything."""
+        last = rest if width == 1 else rest.rstrip(b"\r\n")
         if last:
-            content = last if last.endswith(b"\n") else last + b"\n"
-            run = self._run(content, first_row=next_row)
-            run.check(max_record_bytes=self._max_record_bytes)
-            yield run
+            yield self.checked_run(last if last.endswith(b"\n") else last + b"\n", first_row)
 
     def _run(self, content: bytes, *, first_row: int) -> Run:
         return Run(content, first_row, *_ends(content), ord(self._delimiter))

@@ -98,7 +98,7 @@ def ingest_files(
         layout.begin(file.partitions)
         try:
             for block in _blocks(
-                file.stream, spec, layout=layout, encoder=encoder, limits=limits, troubles=troubles
+                file, spec, layout=layout, encoder=encoder, limits=limits, troubles=troubles
             ):
                 rows += len(next(iter(block.values())))
                 if spec.unit is None and spec.max_rows is not None and rows > spec.max_rows:
@@ -113,7 +113,7 @@ def ingest_files(
 
 
 def _blocks(
-    stream: BinaryIO,
+    file: FileOfMany,
     spec: ColumnsSpec,
     *,
     layout: Layout,
@@ -121,9 +121,10 @@ def _blocks(
     limits: Limits,
     troubles: Troubles,
 ) -> Iterator[Mapping[str, Codes]]:
-    source = _Bounded(stream, "max_upload_bytes", limits.max_upload_bytes)
+    source = _Bounded(file.stream, "max_upload_bytes", limits.max_upload_bytes)
+    descriptor = file.stream.fileno() if file.by_ranges else None
     if source.peek(len(GZIP)) == GZIP:
-        source = _expanded(source, limits)
+        source, descriptor = _expanded(source, limits), None
         if source.peek(len(PARQUET)) == PARQUET:
             raise UnreadableError("the file is Parquet inside gzip; send the Parquet file itself")
     start = source.peek(len(PARQUET))
@@ -131,10 +132,16 @@ def _blocks(
         raise UnreadableError("the file is a ZIP archive or a spreadsheet, not CSV or Parquet")
     if start == PARQUET:
         return parquet_blocks(
-            stream, spec, layout=layout, encoder=encoder, limits=limits, troubles=troubles
+            file.stream, spec, layout=layout, encoder=encoder, limits=limits, troubles=troubles
         )
     return csv_blocks(
-        source, spec, layout=layout, encoder=encoder, limits=limits, troubles=troubles
+        source,
+        spec,
+        file=descriptor,
+        layout=layout,
+        encoder=encoder,
+        limits=limits,
+        troubles=troubles,
     )
 
 

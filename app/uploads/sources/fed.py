@@ -26,12 +26,14 @@ class FileOfMany:
     """One file of an upload, at its start.
 
     ``number`` counts from 1 where there are several, and is None where there is one.
-    ``partitions`` are the declared columns that its folders tell.
+    ``partitions`` are the declared columns that its folders tell. With ``by_ranges`` it is read
+    by ranges of bytes where its format allows that.
     """
 
     stream: BinaryIO
     number: int | None = None
     partitions: Partitions = field(default_factory=dict)
+    by_ranges: bool = False
 
 
 class FedError(Exception):
@@ -55,7 +57,7 @@ def fed_files(end: socket.socket) -> Iterator[FileOfMany]:
         # opened again: a position that others move is none
         with Path(f"/dev/fd/{descriptors[0]}").open("rb", buffering=0) as stream:
             os.close(descriptors[0])
-            yield FileOfMany(stream, told["number"], told["partitions"])
+            yield FileOfMany(stream, told["number"], told["partitions"], by_ranges=True)
 
 
 def _asked(end: socket.socket) -> tuple[Mapping[str, Any], list[int]]:
