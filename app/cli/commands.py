@@ -6,7 +6,7 @@ import click
 
 from app.cli.audits import audit_privacy
 from app.cli.dry_runs import datasets_synthetic, releases_dry_run
-from app.cli.files import datasets_check, datasets_draft, datasets_upload
+from app.cli.files import datasets_check, datasets_draft, datasets_register, datasets_upload
 from app.cli.ledger import audit, ledger
 from app.cli.pauses import pauses
 from app.cli.publishing import (
@@ -49,6 +49,7 @@ for command in (*_RUNNING, *_REMOTE):
 
 for command in (
     datasets_upload,
+    datasets_register,
     datasets_draft,
     datasets_check,
     datasets_synthetic,

@@ -16,7 +16,7 @@ from app.cli.other_files import readable
 from app.cli.refusals import REFUSED, extra_lines
 from app.cli.remote import as_json_option, connected, parsed
 from app.cli.reports import report_lines
-from app.client import ReleaseDesk
+from app.client import Dataset, ReleaseDesk
 from app.domain.problems import Problem
 from app.domain.upload_reports import UploadReport
 from app.settings import Settings
@@ -40,7 +40,24 @@ def datasets_upload(desk: ReleaseDesk, *, file: Path, spec: BinaryIO) -> None:
     """
     wanted = parsed(spec.read().decode("utf-8", "replace"), "SPEC")
     with readable(file) as sent:
-        dataset = desk.upload(sent, wanted)
+        _tell(desk.upload(sent, wanted))
+
+
+@click.command("register")
+@click.argument("source")
+@_SPEC
+@connected
+def datasets_register(desk: ReleaseDesk, *, source: str, spec: BinaryIO) -> None:
+    """Register what lies at SOURCE as the JSON file SPEC says; prints the new id.
+
+    SOURCE is a URL below a root that the operator allows, such as file:///srv/people/*.parquet. The
+    service reads it: nothing is sent but the URL and the spec.
+    """
+    _tell(desk.register(source, parsed(spec.read().decode("utf-8", "replace"), "SPEC")))
+
+
+def _tell(dataset: Dataset) -> None:
+    """Print how the rows were read, for people, and the id."""
     for line in report_lines(dataset.report):
         click.echo(line, err=True)
     click.echo(dataset.id)

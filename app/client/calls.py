@@ -74,6 +74,16 @@ class Calls(ReviewCalls, Generic[D]):
             )
         return self._dataset(response.json())
 
+    @Call
+    def register(self, source: str, spec: Mapping[str, object]) -> Steps[D]:
+        """Register rows where they lie, below a root that the operator allows (curators).
+
+        ``source`` is a URL such as ``file:///srv/people/*.parquet``.
+        """
+        body = {**spec, "source": source}
+        response = yield from self.line.send("POST", "/v1/datasets", json=body)
+        return self._dataset(response.json())
+
     @Listing
     def datasets(self) -> Pages[D]:
         """Yield every data set, newest first."""

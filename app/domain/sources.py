@@ -155,8 +155,8 @@ def _taken_apart(url: str) -> tuple[Scheme, str, Path]:
             raise InvalidSourceError("must name a bucket after s3://")
     for segment in path:
         _check_segment(segment)
-    if path.count(_ANY_FOLDERS) > 1:
-        raise InvalidSourceError("may have one ** at most")
+    if path.count(_ANY_FOLDERS) > 1 or path[-1:] == (_ANY_FOLDERS,):
+        raise InvalidSourceError("may have one **, before the name of files")
     return _SCHEMES[start], bucket, path
 
 

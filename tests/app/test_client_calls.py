@@ -291,6 +291,18 @@ def test_either_desk_uploads_a_file(run: Run, tmp_path: Path) -> None:
     assert b'{"name": "x"}' in sent[0]
 
 
+def test_either_desk_names_what_it_registers(run: Run) -> None:
+    sent = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        sent.append((request.method, request.url.path, json.loads(request.content)))
+        return httpx.Response(201, json=WAGES)
+
+    source = "file:///srv/people/*.csv"
+    assert run(handler, lambda desk: desk.register(source, {"name": "x"})).id == "ds_1"
+    assert sent == [("POST", "/v1/datasets", {"name": "x", "source": source})]
+
+
 def test_a_page_of_something_else_is_no_answer(run: Run) -> None:
     with pytest.raises(ClientError, match="no JSON object"):
         run(lambda _: httpx.Response(200, text="<html>"), lambda desk: desk.datasets())

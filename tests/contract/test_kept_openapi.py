@@ -108,6 +108,9 @@ ADDED = (
     r"/components/schemas/(Sheet|Asker|Cost|Expected|Earlier|Matrix|Overlap|Votes?)Answer",
     r"/components/schemas/(Page_)?(Notice|Sight|Read)(Answer_?|Request)",
     r"/paths//v1/(inbox(/read)?|audit|releases/\{release\}/review)",
+    # rows that are read where they lie
+    r"/components/schemas/SourcedDatasetSpec",
+    r"/paths//v1/datasets/post/requestBody/content/application/json",
     # what else a curator says of a data set
     r"/components/schemas/(DatasetEdit|PolicyEdit)",
     r"/paths//v1/datasets/\{dataset\}/patch",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -109,3 +108,135 @@ def test_what_is_stored_is_that_of_an_upload(
     assert note["bytes"] == len(ROWS)
     ask_ = ask(curator, other["id"], MEAN)
     assert ask_.status_code == 201
+
+
+def test_many_files_are_one_table(server: Service, curator: httpx.Client, people: Path) -> None:
+    halves = {"a.csv": LINES[:15], "b.csv": LINES[15:]}
+    for name, lines in halves.items():
+        (people / name).write_text(HEADER + "".join(lines))
+    (people / "_SUCCESS").touch()
+    one = upload(curator, ROWS)
+    account = {"account": one["account"], "budget": None}
+    other = registered(curator, f"file://{people}/*.csv", **account)
+    assert other["report"] == one["report"]
+    assert stored(server, other["id"])[1] == stored(server, one["id"])[1]
+    notes = stored(server, other["id"])[0]["facts"]["source"]["files"]
+    assert [note["path"].rpartition("/")[2] for note in notes] == ["a.csv", "b.csv"]
+
+
+def test_folders_are_columns_where_such_are_declared(
+    server: Service, curator: httpx.Client, people: Path
+) -> None:
+    frame = pl.read_csv(ROWS.encode())
+    one = upload(curator, frame.sort("region").write_csv())
+    account = {"account": one["account"], "budget": None}
+    for kind in ("csv", "parquet"):
+        for (region,), rows in frame.group_by("region"):
+            folder = people / kind / f"region={region}" / "year=2024"
+            folder.mkdir(parents=True)
+            getattr(rows.drop("region"), f"write_{kind}")(folder / f"rows.{kind}")
+        other = registered(curator, f"file://{people}/{kind}/**/*.{kind}", **account)
+        assert other["report"] == one["report"]
+        parts = [stored(server, each)[1]["part-00000.parquet"] for each in (one["id"], other["id"])]
+        assert parts[0] == parts[1]
+
+
+def test_parquet_is_read_as_from_an_upload(
+    server: Service, curator: httpx.Client, people: Path
+) -> None:
+    pl.read_csv(ROWS.encode()).write_parquet(people / "rows.parquet", row_group_size=7)
+    one = upload(curator, (people / "rows.parquet").read_bytes())
+    other = registered(
+        curator, f"file://{people}/rows.parquet", account=one["account"], budget=None
+    )
+    assert stored(server, other["id"])[1] == stored(server, one["id"])[1]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        f"file:///{SENTINEL}/x.csv",
+        "http://127.0.0.1:1/x.csv",
+        "s3://people/x.csv",
+    ],
+)
+def test_nothing_but_the_roots_is_reached(curator: httpx.Client, url: str) -> None:
+    source_fault(register(curator, url))
+
+
+def test_a_root_is_a_folder_and_not_the_beginning_of_a_name(
+    curator: httpx.Client, lying: Path, people: Path
+) -> None:
+    (lying / "people2").mkdir()
+    (lying / "people2" / "rows.csv").write_text(ROWS)
+    (people / "link.csv").symlink_to(lying / "people2" / "rows.csv")
+    (people / "link").symlink_to(lying / "people2")
+    source_fault(register(curator, f"file://{lying}/people2/rows.csv"))
+    for way in ("/../people2/rows.csv", "/%2e%2e/people2/rows.csv", "//rows.csv"):
+        source_fault(register(curator, f"file://{people}{way}"))
+    for way in ("/link.csv", "/link/rows.csv", "/*/rows.csv", "/*.csv", "/none.csv"):
+        body = assert_problem(register(curator, f"file://{people}{way}"), 422, "source-unreadable")
+        assert str(lying) not in body["detail"]
+
+
+def test_what_is_wrong_with_one_of_many_files_is_told_by_its_number(
+    curator: httpx.Client, people: Path
+) -> None:
+    (people / f"{SENTINEL}1.csv").write_text(ROWS)
+    (people / f"{SENTINEL}2.csv").write_text(HEADER + LINES[0] + f"{SENTINEL},1,north,true\n")
+    answer = register(curator, f"file://{people}/*.csv")
+    body = assert_problem(answer, 422, "invalid-upload")
+    assert body["problems"] == [{"row": 2, "column": "income", "reason": "not a number", "file": 2}]
+    assert SENTINEL not in answer.text
+
+
+def test_files_of_several_kinds_are_refused(curator: httpx.Client, people: Path) -> None:
+    (people / "1").write_text(ROWS)
+    for other in ("food,income,region,owner\n1,2,north,true\n", "x," + HEADER):
+        (people / "2").write_text(other)
+        body = assert_problem(register(curator, f"file://{people}/*"), 422, "invalid-upload")
+        ((told),) = body["problems"]
+        assert (told["file"], told["row"]) == (2, None)
+        assert told["reason"].startswith("the file has other columns than the first one")
+    pl.read_csv(ROWS.encode()).write_parquet(people / "2")
+    assert_problem(register(curator, f"file://{people}/*"), 422, "invalid-upload")
+
+
+def test_sources_have_bounds(curator: httpx.Client, people: Path) -> None:
+    (people / "large.csv").write_text(ROWS + "1,1,north,true\n" * 700)
+    told = assert_problem(register(curator, f"file://{people}/*.csv"), 413, "too-large")
+    assert (told["limit"], told["maximum"]) == ("max_source_bytes", 10_000)
+    for number in range(4):
+        (people / f"{number}.csv").write_text(ROWS)
+    told = assert_problem(register(curator, f"file://{people}/*.csv"), 413, "too-large")
+    assert (told["limit"], told["maximum"]) == ("max_source_files", 3)
+
+
+def test_what_is_refused_leaves_nothing(
+    server: Service, curator: httpx.Client, people: Path
+) -> None:
+    def left() -> set[Path]:
+        return {
+            p for p in server.data_dir.rglob("*") if p.is_file() and "release-desk" not in p.name
+        }
+
+    before = left()
+    assert_problem(register(curator, f"file://{people}/none.csv"), 422, "source-unreadable")
+    assert left() == before
+
+
+def test_the_form_is_strict(server: Service, curator: httpx.Client) -> None:
+    assert_problem(curator.post("/v1/datasets", json=spec()), 422, "invalid-request")
+    assert_problem(register(curator, 7), 422, "invalid-request")
+    body = assert_problem(register(curator, "file:///x/y", columns={}), 422, "invalid-request")
+    assert body["errors"][0]["field"] == "columns"
+    with server.client() as admin, server.client(make_key(admin, "analyst")["secret"]) as analyst:
+        assert_problem(register(analyst, "file:///x/y"), 403, "forbidden")
+
+
+def test_without_roots_there_are_only_uploads(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as server, server.client() as admin:
+        told = source_fault(register(admin, "file:///srv/people/x.csv"))
+        assert "is off on this service" in told
+        assert upload(admin)["rows"] == 40

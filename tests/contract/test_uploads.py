@@ -265,7 +265,7 @@ MALFORMED = [
     ("multipart/form-data; boundary=b", b'--b\r\nContent-Disposition: form-data; name="spec"', 400),
     ("multipart/form-data", b"--b--\r\n", 400),
     ("multipart/form-data; boundary=b", b"--b--\r\n", 422),
-    ("application/json", b"{}", 415),
+    ("text/json", b"{}", 415),
     ("", b"", 415),
 ]
 

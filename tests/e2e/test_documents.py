@@ -82,7 +82,9 @@ def test_every_block_runs(first: str, tmp_path: Path) -> None:
     in_r = "r" in languages and has_r("httr2", "jsonlite")
     settings = {"R_LIBS": str(installed())} if in_r else {}
     with (
-        LiveServer(tmp_path / "data") as server,
+        LiveServer(
+            tmp_path / "data", RELEASE_DESK_SOURCE_ROOTS=f"file://{tmp_path}/people"
+        ) as server,
         Shells(
             project := checkout(tmp_path), environment(project, server.url, **settings)
         ) as shells,

@@ -226,7 +226,7 @@ async def _received(request: Request, parts: _Parts, directory: Path) -> AsyncIt
 def _boundary(request: Request) -> bytes:
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     if kind != b"multipart/form-data":
-        raise Problem("unsupported-media-type", "Send multipart/form-data with file and spec.")
+        raise Problem("unsupported-media-type", "Send multipart/form-data, or a source as JSON.")
     boundary = options.get(b"boundary", b"")
     if not 1 <= len(boundary) <= 70:
         raise Problem("malformed-request", "The multipart boundary is missing or too long.")
