@@ -1,0 +1,199 @@
+"""Every pair of neighbours among all small data sets: no probability is e^epsilon times another's.
+
+All data sets of up to four rows on three values, under both adjacencies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import partial
+
+import pytest
+
+from mechanisms.catalog import calibrate
+from mechanisms.contract import Plan
+from mechanisms.domain import CategoryColumn, NumberColumn, Schema
+from mechanisms.knorm import integer_noise
+from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.randomness import Randomness
+from mechanisms.samplers.intervals import draw_point
+from mechanisms.samplers.joint_quantiles import joint_points
+from mechanisms.samplers.permute_and_flip import permute_and_flip_point
+from mechanisms.sketches import ArrayData
+from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.count import Count
+from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.quantile import gradient_sensitivity, joint_sensitivity
+from mechanisms.statistics.stack import Part, Stack
+from tests.enumeration.domains import Rows, data_sets, each, grid_of, largest_loss
+from tests.enumeration.walk import RESOLVED, Bounds, law_of
+
+F = Fraction
+SETS = data_sets()
+BOTH = pytest.mark.parametrize("adjacency", list(Adjacency), ids=str)
+Laws = Mapping[Rows[int], Bounds]
+
+
+def quantile_law(
+    point: Callable[..., object], rows: Rows[int], *, level: Fraction, rate: Fraction, bits: int
+) -> Bounds:
+    """Return the law of one quantile on the grid 0, 1, 2."""
+    grid = grid_of(rows)
+    return law_of(lambda r: point(grid, level=level, rate=rate, randomness=r), cutoff=2.0**-bits)
+
+
+def require_epsilon(laws: Laws, adjacency: Adjacency, epsilon: Fraction, *, used: float) -> None:
+    """Assert that no loss is certainly above epsilon, and that some is a share of it."""
+    assert max(law.unresolved for law in laws.values()) < RESOLVED
+    loss, pair = largest_loss(laws, adjacency)
+    assert loss <= float(epsilon) + 1e-12, pair
+    assert loss > float(epsilon) * used, pair
+
+
+@BOTH
+@pytest.mark.parametrize("level", [F(1, 2), F(9, 10)], ids=str)
+def test_a_walk_over_steps_keeps_epsilon(adjacency: Adjacency, level: Fraction) -> None:
+    rate = 1 / (2 * gradient_sensitivity(level, adjacency))
+    law = partial(quantile_law, draw_point, level=level, bits=40)
+    require_epsilon(each(SETS, partial(law, rate=rate)), adjacency, F(1), used=0.4)
+
+
+@BOTH
+def test_the_printed_sensitivity_is_caught(adjacency: Adjacency) -> None:
+    """At tau = 0.9 the paper's 2 (1 - tau) is a fifth of what a record can do."""
+    level = F(9, 10)
+    law = partial(quantile_law, draw_point, level=level, rate=1 / (2 * 2 * (1 - level)), bits=40)
+    loss, pair = largest_loss(each(SETS, law), adjacency)
+    assert loss > 2, pair
+
+
+@BOTH
+def test_permute_and_flip_keeps_epsilon_on_two_rows(adjacency: Adjacency) -> None:
+    sets, epsilon = data_sets(most=2), F(12)
+    rate = epsilon / (2 * gradient_sensitivity(F(1, 2), adjacency))
+    law = partial(quantile_law, permute_and_flip_point, level=F(1, 2), bits=28)
+    require_epsilon(each(sets, partial(law, rate=rate)), adjacency, epsilon, used=0.5)
+    loss, _ = largest_loss(each(sets, partial(law, rate=3 * rate)), adjacency)
+    assert loss > 12
+
+
+@pytest.mark.slow
+@BOTH
+def test_permute_and_flip_keeps_epsilon_on_four_rows(adjacency: Adjacency) -> None:
+    epsilon = F(10)
+    rate = epsilon / (2 * gradient_sensitivity(F(1, 2), adjacency))
+    law = partial(quantile_law, permute_and_flip_point, level=F(1, 2), bits=28)
+    require_epsilon(each(SETS, partial(law, rate=rate)), adjacency, epsilon, used=0.5)
+
+
+def joint_law(rows: Rows[int], *, rate: Fraction) -> Bounds:
+    """Return the law of two quantiles on the grid 0, 1, 2, ties spread over two places."""
+    grid, levels = grid_of(rows), [F(1, 3), F(2, 3)]
+    return law_of(
+        lambda r: joint_points(grid, levels=levels, rate=rate, randomness=r, bits=1),
+        cutoff=2.0**-32,
+    )
+
+
+@pytest.mark.slow
+@BOTH
+def test_two_quantiles_at_once_keep_epsilon(adjacency: Adjacency) -> None:
+    sets = data_sets(most=2)
+    rate = 1 / (2 * joint_sensitivity((F(1, 3), F(2, 3)), adjacency))
+    require_epsilon(each(sets, partial(joint_law, rate=rate)), adjacency, F(1), used=0.25)
+    pair = [(0, 1), (1, 2)] if adjacency is Adjacency.REPLACE_ONE else [(0,), (0, 1)]
+    loss, _ = largest_loss(each(pair, partial(joint_law, rate=5 * rate)), adjacency)
+    assert loss > 1
+
+
+COLUMNS = {
+    "x": NumberColumn(F(0), F(2), kind="integer"),
+    "kind": CategoryColumn(("low", "middle", "high")),
+}
+ABOVE = (Condition(column="x", op=">", value=1),)
+
+
+def schema_of(adjacency: Adjacency, rows: Rows[int]) -> Schema:
+    """Return the public facts of a data set."""
+    public = adjacency is Adjacency.REPLACE_ONE
+    return Schema(COLUMNS, adjacency, len(rows) if public else None, 4)
+
+
+def data_of(rows: Rows[int]) -> ArrayData:
+    """Return a data set of these values and the categories that go with them."""
+    kinds = ("low", "middle", "high")
+    schema = Schema(COLUMNS, Adjacency.REPLACE_ONE, len(rows), 4)
+    return ArrayData.from_values(
+        schema, {"x": list(rows), "kind": [kinds[value] for value in rows]}
+    )
+
+
+def plan_law(
+    plan: Plan, rows: Rows[int], reading: Callable[[Mapping[str, object]], object], *, bits: int
+) -> Bounds:
+    """Return the law of what a request reads from a whole release."""
+    data = data_of(rows)
+
+    def draw(randomness: Randomness) -> object:
+        return reading(plan.draw(data, randomness).value)
+
+    return law_of(draw, cutoff=2.0**-bits)
+
+
+@BOTH
+def test_a_count_as_it_is_released_uses_all_of_epsilon(adjacency: Adjacency) -> None:
+    def law(rows: Rows[int]) -> Bounds:
+        schema = schema_of(adjacency, rows)
+        plan = calibrate(Count(where=ABOVE), schema, Epsilon.parse("3"), mechanism="k_norm")
+        return plan_law(plan, rows, lambda value: value["count"], bits=28)
+
+    require_epsilon(each(SETS[1:10], law), adjacency, F(3), used=0.999)
+
+
+@BOTH
+@pytest.mark.parametrize("norm", ["l1", "optimal"])
+def test_the_noise_of_a_histogram_uses_all_of_epsilon(adjacency: Adjacency, norm: str) -> None:
+    """The noise is the same for every data set: walked once, and added to every table."""
+    epsilon, sets = F(12), [rows for rows in SETS if rows]
+    statistic = Histogram(columns=("kind",))
+
+    def form_of(rows: Rows[int]) -> object:
+        return statistic.additive(schema_of(adjacency, rows))
+
+    tables = {rows: tuple(form_of(rows).total(data_of(rows))) for rows in sets}  # type: ignore[attr-defined]
+    noise = integer_noise(form_of(sets[0]).space, norm, epsilon)  # type: ignore[attr-defined]
+    assert noise.refinement == 1
+    walked = law_of(noise.draw, cutoff=2.0**-30)
+    laws = {
+        rows: walked.mapped(lambda v, at=table: tuple(a + b for a, b in zip(at, v, strict=True)))
+        for rows, table in tables.items()
+    }
+    require_epsilon(laws, adjacency, epsilon, used=0.999)
+    # must fail: the noise of one cell's change where a replaced record changes two
+    wrong = {
+        rows: walked.mapped(
+            lambda v, at=table: tuple(2 * a + b for a, b in zip(at, v, strict=True))
+        )
+        for rows, table in tables.items()
+    }
+    assert largest_loss(wrong, adjacency)[0] > 12
+
+
+@pytest.mark.slow
+@BOTH
+def test_a_stack_keeps_epsilon(adjacency: Adjacency) -> None:
+    statistic = Stack(
+        parts=(Part(statistic=Count(where=ABOVE)), Part(statistic=Histogram(columns=("kind",))))
+    )
+
+    def law(rows: Rows[int]) -> Bounds:
+        plan = calibrate(statistic, schema_of(adjacency, rows), Epsilon.parse("24"))
+        return plan_law(plan, rows, _parts, bits=28)
+
+    require_epsilon(each([(0,), (1,), (2,), (0, 2)], law), adjacency, F(24), used=0.6)
+
+
+def _parts(value: Mapping[str, object]) -> object:
+    count, table = value["parts"]  # type: ignore[misc]
+    return count["count"], tuple(cell["count"] for cell in table["cells"])  # type: ignore[has-type]
