@@ -30,9 +30,9 @@ def kept_rows(figure: Figure, folder: Path) -> list[Result]:
 
 
 def keep(figure: Figure, *, made_in: Path, folder: Path) -> None:
-    """Copy a figure's rows from where it was run, and draw its picture for the page."""
+    """Copy a figure's rows from where all of them were run, and draw its picture for the page."""
     there = Store(folder=made_in, figure=figure.name, covers=figure.covers)
-    if not there.csv.exists():
+    if size_of(figure, there.rows()) is None:
         return
     (folder / ROWS).mkdir(parents=True, exist_ok=True)
     shutil.copyfile(there.csv, folder / ROWS / there.csv.name)
@@ -64,7 +64,7 @@ def section(figure: Figure, rows: Sequence[Result], *, pictures: Path, csv: Path
     """Yield the lines of one figure's section."""
     yield f"## {figure.name}: {figure.title}\n"
     yield f"**Paper.** {figure.claim}\n"
-    yield f"**Here.** {figure.method} {replicates_text(rows)}\n"
+    yield f"**Here.** {figure.method} {replicates_text(figure, rows)}\n"
     yield f"![{figure.title}]({(pictures / figure.name).as_posix()}.svg)\n"
     yield "| the paper says | measured here | holds |"
     yield "| --- | --- | --- |"
@@ -74,14 +74,24 @@ def section(figure: Figure, rows: Sequence[Result], *, pictures: Path, csv: Path
     yield f"\nAll numbers: [{figure.name}.csv]({(csv / figure.name).as_posix()}.csv).\n"
 
 
-def replicates_text(rows: Sequence[Result]) -> str:
-    """Return how often the points of a figure were repeated."""
+def replicates_text(figure: Figure, rows: Sequence[Result]) -> str:
+    """Return which study the rows are of, and how often its points were repeated."""
     counts = sorted({row.replicate_count for row in rows})
     if counts == [1]:
         return "Nothing here is random."
+    size = size_of(figure, rows)
     if len(counts) == 1:
-        return f"Each point is of {counts[0]:,} replicates."
-    return f"Points are of {counts[0]:,} to {counts[-1]:,} replicates."
+        return f"This is the {size} study, each point of {counts[0]:,} replicates."
+    return f"This is the {size} study, its points of {counts[0]:,} to {counts[-1]:,} replicates."
+
+
+def size_of(figure: Figure, rows: Sequence[Result]) -> str | None:
+    """Return whether these are the rows of the full study or the quick one; None if neither."""
+    found = {row.name: row.replicate_count for row in rows}
+    for size, quick in (("full", False), ("quick", True)):
+        if found == {cell.name: cell.replicate_count for cell in figure.cells(quick)}:
+            return size
+    return None
 
 
 def _cell(text: str) -> str:

@@ -101,8 +101,7 @@ def _write_page(out: Path) -> None:
     sections: list[str] = []
     for figure in FIGURES.values():
         rows = Store(folder=out, figure=figure.name, covers=figure.covers).rows()
-        wanted = {len(figure.cells(quick)) for quick in (True, False)}
-        if len(rows) in wanted:
+        if page.size_of(figure, rows) is not None:
             sections += page.section(figure, rows, pictures=Path(), csv=Path())
     (out / _PAGE).write_text("\n".join([_TITLE, *sections]), "utf-8")
 
