@@ -47,6 +47,7 @@ _NOT_THERE = {404, 422}
 """What the service answers to an id that names nothing, or cannot be one."""
 _WHILE_A_FILE_IS_READ = httpx.Timeout(60.0, read=3600.0)
 """The service answers an upload when it has read the whole file, and says nothing before."""
+_ARCHIVED = "archived"
 _MOST_NAMES = 10
 """How many names of data sets a refusal mentions."""
 
@@ -93,6 +94,8 @@ class Calls(ReviewCalls, Generic[D]):
     def dataset(self, name: Facts | str) -> Steps[D]:
         """Return a data set by its name or id: its public facts, and what may be asked of it.
 
+        A name is that of the data set which has it now: an archived one has its id alone.
+
         Raises
         ------
         ProblemError
@@ -115,9 +118,9 @@ class Calls(ReviewCalls, Generic[D]):
         while pages is not None:
             found, pages = yield from pages.turned(self.line)
             for dataset in found:
-                if dataset.name == name:
+                if dataset.name == name and dataset.status != _ARCHIVED:
                     return dataset
-            names += [dataset.name for dataset in found]
+            names += [each.name for each in found if each.status != _ARCHIVED]
         there = ", ".join(map(repr, names[:_MOST_NAMES])) or "none"
         detail = f"No data set has the id or the name {name!r}. There are: {there}."
         raise ProblemError(status=404, body={"code": "not-found", "detail": detail})

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from app.domain.ledger import SYSTEM_ACCOUNT, Balance, EntryKind
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState, request_fingerprint
 from app.domain.roles import Role
-from app.store import DatasetStatus, UnitOfWork
+from app.store import DatasetStatus, Store, UnitOfWork
 from app.store.errors import LostUpdateError
 from app.store.ledger.entries import Occasion
 from app.store.ledger.ids import now
-from tests.app.ledgers import ANALYST, CURATOR, Place, opened
+from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened
 
 
 def code_of(problem: pytest.ExceptionInfo[Problem]) -> str:
@@ -86,19 +88,53 @@ def test_releases_are_listed_newest_first_and_paged(place: Place) -> None:
             assert r.accounts.spent_by(ledger.account, "person_cy") == 0
 
 
-def test_names_of_data_sets_are_unique_for_ever(place: Place) -> None:
+def test_a_name_belongs_to_one_data_set_until_that_is_archived(place: Place) -> None:
     with opened(place) as ledger:
-
-        def again(u: UnitOfWork) -> object:
-            return u.datasets.insert(
-                name="people", account=ledger.account, spec="{}", rows=1, principal=CURATOR
-            )
-
+        store, held = ledger.store, ledger.dataset
         for _ in range(2):
             with pytest.raises(Problem) as refused:
-                ledger.store.write(again)
+                store.write(lambda u: _named(u, ledger))
             assert code_of(refused) == "name-taken"
-            ledger.store.write(lambda u: u.datasets.archive(ledger.dataset, principal=CURATOR))
+            store.write(lambda u, held=held: u.datasets.archive(held, principal=CURATOR))
+            with store.reading() as r:
+                assert r.datasets.by_name("people") is None, "nobody has it"
+            held = store.write(lambda u: _named(u, ledger))
+            with store.reading() as r:
+                assert getattr(r.datasets.by_name("people"), "id", None) == held
+        with store.reading() as r:
+            assert [each.name for each in r.datasets.list()] == ["people"] * 3
+            assert len(r.datasets.archived()) == 2
+        assert store.verify().ok
+
+
+def test_of_many_who_want_a_name_that_is_free_again_one_gets_it(place: Place) -> None:
+    with opened(place) as ledger:
+        ledger.store.write(lambda u: u.datasets.archive(ledger.dataset, principal=CURATOR))
+        others = []
+        if place.backend == "postgres":  # another process
+            ledger.store.share()
+            others.append(place.open())
+
+        def named(store: Store) -> str:
+            try:
+                return store.write(lambda u: _named(u, ledger))
+            except Problem as problem:
+                return problem.code
+
+        with ThreadPoolExecutor(6) as pool:
+            found = list(pool.map(named, [ledger.store, *others] * 3))
+        for store in others:
+            store.close()
+        with ledger.store.reading() as r:
+            winner = getattr(r.datasets.by_name("people"), "id", None)
+        assert sorted(found) == sorted([winner, *["name-taken"] * (len(found) - 1)])
+        assert ledger.store.verify().ok
+
+
+def _named(u: UnitOfWork, ledger: Ledger) -> str:
+    return u.datasets.insert(
+        name="people", account=ledger.account, spec="{}", rows=1, principal=CURATOR
+    ).id
 
 
 def test_archiving_keeps_ledger_and_releases(place: Place) -> None:

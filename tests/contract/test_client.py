@@ -79,6 +79,20 @@ def test_a_refusal_is_not_remembered(wages: Dataset, curator: httpx.Client) -> N
     assert counted.status == "released"
 
 
+def test_a_name_is_that_of_the_data_set_which_has_it_now(
+    desk: ReleaseDesk, curator: httpx.Client
+) -> None:
+    earlier = upload(curator)
+    name, id = earlier["name"], earlier["id"]
+    assert curator.post(f"/v1/datasets/{id}/archive").is_success
+    with pytest.raises(ProblemError, match="not-found"):
+        desk.dataset(name)
+    later = upload(curator, name=name)
+    assert desk.dataset(name).id == later["id"]
+    kept = desk.dataset(id)
+    assert (kept.name, kept.status) == (name, "archived"), "it is found by its id"
+
+
 NORTH = [{"column": "region", "op": "==", "value": "north"}]
 BOTH = ["income", "food"]
 ASKED: list[dict[str, Any]] = [

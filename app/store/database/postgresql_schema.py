@@ -129,6 +129,7 @@ _CONDITIONS: Mapping[str, str] = {
         " AND ((withdrawn_by IS NULL) = (withdrawn_at IS NULL)))"
     ),
     "ck_api_key_role": "(role = ANY (ARRAY['analyst'::text, 'curator'::text, 'admin'::text]))",
+    "ix_dataset_name": "(status = 'active'::text)",
     "ix_expiring_due": "(expired_seq IS NULL)",
     "ix_release_reserved": "(state = 'reserved'::text)",
     "ix_entry_unreserve": "(kind = 'unreserve'::text)",

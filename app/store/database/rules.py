@@ -157,7 +157,8 @@ ELSE FALSE END"""
 
 
 _DATASET_IS_NEW = """
-NOT EXISTS (SELECT 1 FROM dataset WHERE id = NEW.id OR name = NEW.name OR number = NEW.number)"""
+NOT EXISTS (SELECT 1 FROM dataset WHERE id = NEW.id OR number = NEW.number)
+AND NOT EXISTS (SELECT 1 FROM dataset WHERE name = NEW.name AND status = 'active')"""
 
 _SAME_DATASET_IS_ARCHIVED = """
 NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.name = OLD.name

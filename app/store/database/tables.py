@@ -217,7 +217,6 @@ dataset = Table(
     Column("archived_at", Text),
     PrimaryKeyConstraint("number", name="pk_dataset"),
     UniqueConstraint("id", name="uq_dataset_id"),
-    UniqueConstraint("name", name="uq_dataset_name"),
     ForeignKeyConstraint(["account"], ["account.id"], name="fk_dataset_account"),
     CheckConstraint(
         "(status = 'active' AND archived_at IS NULL)"
@@ -315,6 +314,14 @@ api_key = Table(
 )
 
 # Lists of one person's or one data set's releases, newest first, and what a restart must settle.
+# A name belongs to one data set at a time: an archived one has lost it.
+Index(
+    "ix_dataset_name",
+    dataset.c.name,
+    unique=True,
+    sqlite_where=text("status = 'active'"),
+    postgresql_where=text("status = 'active'"),
+)
 Index("ix_release_principal", release.c.principal, release.c.number)
 Index(
     "ix_expiring_due",

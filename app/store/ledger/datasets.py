@@ -32,7 +32,7 @@ _LAST_EDIT = (
 _DATASETS = select(tables.dataset, _LAST_EDIT.label("edits"))
 
 _GET = _DATASETS.where(_dataset.id == bindparam("wanted"))
-_BY_NAME = _DATASETS.where(_dataset.name == bindparam("wanted"))
+_BY_NAME = _DATASETS.where(_dataset.name == bindparam("wanted"), text("dataset.status = 'active'"))
 _ALL_OF = _DATASETS.where(_dataset.account == bindparam("of")).order_by(_dataset.number)
 _FIRST_OF = _ALL_OF.limit(1)
 _ARCHIVED = select(_dataset.id).where(_dataset.status == DatasetStatus.ARCHIVED.value)
@@ -94,7 +94,7 @@ class Datasets:
         return _record(self._connection.execute(_GET, {"wanted": dataset}).one_or_none())
 
     def by_name(self, name: str) -> DatasetRecord | None:
-        """Return the data set of this name, or None."""
+        """Return the data set of this name that is not archived, or None."""
         return _record(self._connection.execute(_BY_NAME, {"wanted": name}).one_or_none())
 
     def list(self, *, before: int | None = None, limit: int = 100) -> tuple[DatasetRecord, ...]:
@@ -164,7 +164,7 @@ class DatasetsWriter(Datasets):
         Raises
         ------
         Problem
-            ``name-taken``.
+            ``name-taken``, by a data set that is not archived.
         """
         if self.by_name(name) is not None:
             raise Problem("name-taken")

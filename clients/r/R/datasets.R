@@ -2,7 +2,8 @@
 
 #' Data sets
 #'
-#' `datasets()` lists them, and `dataset()` finds one by its name or its id.
+#' `datasets()` lists them, and `dataset()` finds one by its name or its id. An archived one has lost
+#' its name, and is found by its id.
 #'
 #' @param desk A [release_desk()].
 #' @param name A name or an id.
@@ -29,7 +30,9 @@ dataset <- function(desk, name) {
       return(answer_of(found, "desk_dataset", desk))
     }
   }
-  every <- read_pages(desk, "/v1/datasets")
+  every <- Filter(
+    function(each) !identical(each$status, "archived"), read_pages(desk, "/v1/datasets")
+  )
   for (each in every) {
     if (identical(each$name, enc2utf8(name))) {
       return(answer_of(each, "desk_dataset", desk))
