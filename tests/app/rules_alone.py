@@ -142,3 +142,9 @@ def _drop_constraints(connection: Connection) -> None:
         )
         for table, name in rows.all():
             connection.exec_driver_sql(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+    unique = connection.exec_driver_sql(
+        "SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON oid = indexrelid"
+        " WHERE indisunique AND relnamespace = 'public'::regnamespace"
+    )
+    for (name,) in unique.all():
+        connection.exec_driver_sql(f"DROP INDEX {name}")
