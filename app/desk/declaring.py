@@ -18,7 +18,7 @@ from app.uploads.drafts import Draft
 LEFT_OUT = "left out"
 TYPES = ("number", "integer", "category", "boolean", "date", "datetime", LEFT_OUT)
 REVIEWS = ("never", "always", "above")
-PLACES = ("type", "lower", "upper", "values", "missing", "label", "unit_of_measure")
+PLACES = ("type", "lower", "upper", "values", "missing", "label", "unit_of_measure", "typical")
 """The fields of a column, in the table's order, by their names in the spec."""
 
 _NAME = re.compile(r"columns\.(\d{1,5})\.name", re.ASCII)
@@ -29,6 +29,8 @@ _ABOUT = re.compile(r" \(column \".*\"\)$", re.DOTALL)
 """What a message says of its column, where the field says it already."""
 _WHOLE = re.compile(r"[+-]?\d{1,300}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+_SHARE = re.compile(r"(\S.*?)[ \t]*[:=\t ][ \t]*(\S+)", re.ASCII)
+"""A line of what is typical: a name, then a number."""
 _NUMBERS = ("number", "integer")
 _FIELDS: Mapping[str, str] = {
     "budget": "epsilon",
@@ -147,6 +149,15 @@ def _column(fields: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
         yield "label", fields["label"]
     if fields["unit_of_measure"] and numbers:
         yield "unit_of_measure", fields["unit_of_measure"]
+    if typical := fields["typical"]:
+        yield "typical", _number(typical) if kind == "boolean" else dict(_shares(typical))
+
+
+def _shares(text: str) -> Iterator[tuple[str, object]]:
+    """Yield names and numbers, such as `mean 980` or `north 0.3`, of each line one."""
+    for line in _lines(text):
+        match = _SHARE.fullmatch(line)
+        yield (line, "") if match is None else (match[1], _number(match[2]))
 
 
 def _missing(kind: str, text: str) -> object:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 NOTICES: Mapping[str, str] = {
-    "archived": "The data set is archived. Its rows are erased and its name is free; its releases and "
-    "ledger stay.",
+    "archived": "The data set is archived. Its rows are erased and its name is free; its releases "
+    "and ledger stay.",
     "capped": "The cap is set.",
     "edited": "The edit is in the ledger.",
     "granted": "The grant is in the ledger.",

@@ -135,6 +135,35 @@ def test_all_mistakes_are_told_at_once_at_their_cells(curator: Browsing) -> None
         assert checked.tree.xpath(f"//*[@id='{link[1:]}']"), link
 
 
+TYPICAL_OF = {
+    "columns.0.typical": "mean 40\nstd: 12.5",
+    "columns.2.typical": "north = 0.3\nsouth 2",
+}
+
+
+def test_what_is_typical_is_stated_for_synthetic_rows(
+    admin: httpx.Client, curator: Browsing
+) -> None:
+    name = f"people {uuid4()}"
+    page = _draft(curator)
+    filled = {**FILLED, **TYPICAL_OF, "name": name}
+    shown = curator.send(page, "Upload", file=("people.csv", _rows()), **filled)
+    columns = admin.get(f"/v1/{shown.path.removeprefix('/desk/')}").json()["columns"]
+    assert columns["age"]["typical"] == {"mean": 40, "std": 12.5}
+    assert columns["ward"]["typical"] == {"north": 0.3, "south": 2}
+    assert "typical: mean 40, std 12.5" in shown.text
+
+
+def test_what_cannot_be_typical_is_told_at_its_cell(curator: Browsing) -> None:
+    page = _draft(curator)
+    wrong = {**FILLED, "columns.0.typical": "mean 4000\nstd 1", "columns.2.typical": "nowhere"}
+    checked = curator.send(page, "Check", status=422, **wrong)
+    assert {"age typical", "ward typical"} <= _faults(checked).keys()
+    assert _value(checked, "columns.2.typical") == "nowhere"
+    sent = curator.send(checked, "Upload", status=422, file=("people.csv", _rows()))
+    assert _faults(sent) == _faults(checked), "the same, at the same cells"
+
+
 def test_a_declaration_without_mistakes_is_said_to_be_one(curator: Browsing) -> None:
     page = _draft(curator)
     checked = curator.send(page, "Check", **{**FILLED, "columns.0.upper": "97.31"})

@@ -51,12 +51,14 @@ def test_what_waits_is_listed_and_approved(
     release = asker.asks(reviewed)
     before = spent(admin, reviewed)
     listed = curator.open("/desk/reviews")
-    assert release in listed.links()
+    (row,) = listed.tree.xpath(f"//tr[.//small='{release}']")
+    assert row.xpath("td/a/@href")[0] == f"/desk/reviews/{release}"
+    assert row.xpath("td/a/text()")[0] == "mean of income"
     assert "Table <2>" in listed.text
     page = sheet_of(curator, release)
     done = curator.send(page, "Approve", reason="within the protocol")
     assert "approved" in done.text
-    assert release not in curator.open("/desk/reviews").links()
+    assert release not in curator.open("/desk/reviews").tree.xpath("string(//table[1])")
     assert float(spent(admin, reviewed)) == float(before) + 0.5
 
 
@@ -92,6 +94,26 @@ def test_changes_are_requested_and_sent_again(
     (row,) = page.tree.xpath("//section[@aria-labelledby='versions']//tbody/tr")
     assert [each.text_content() for each in row] == ["epsilon", '"0.5"', '"0.25"']
     curator.send(page, "Reject", reason="enough")
+
+
+REASON = "Less, please: <0.2> is plenty.\n" + "So says the protocol. " * 20
+
+
+def test_who_asked_reads_why_changes_are_wanted_and_may_withdraw(
+    curator: Browsing, asker: Asker, reviewed: str, admin: httpx.Client
+) -> None:
+    release = asker.asks(reviewed)
+    before = spent(admin, reviewed)
+    curator.send(sheet_of(curator, release), "Request changes", reason=REASON)
+    said = " ".join(REASON.split())
+    assert said in sheet_of(asker.browsing, release).text
+    inbox = asker.browsing.open("/desk/reviews")
+    told = inbox.tree.xpath(f"//section//tr[.//a[@href='/desk/reviews/{release}']]")
+    assert any(said in " ".join(each.text_content().split()) for each in told), "word for word"
+    page = asker.browsing.open(f"/desk/releases/{release}")
+    assert said in page.text
+    assert "withdrawn" in asker.browsing.send(page, "Withdraw").text
+    assert spent(admin, reviewed) == before
 
 
 def test_comments_are_for_all_or_among_reviewers(

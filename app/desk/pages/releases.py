@@ -17,6 +17,7 @@ from app.desk.rendering import page, path_of
 from app.desk.routes import CuratorVisitor, State, Visitor, router_of
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
+from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
 from app.services.plans.answers import answer_of, etag_of, heading_of, state_called
 from app.services.releases.tidy import tidy_csv
@@ -54,7 +55,7 @@ def list_releases(
     rows = [heading_of(record) for record in found.records]
     next_page = {"dataset": dataset, "status": status, "before": rows[-1].number if rows else 1}
     views, _ = state.services.datasets.list(before=None, limit=_SHOWN, most_bytes=1 << 22)
-    names = {view.facts.id: view.facts.record.name for view in views}
+    names = {view.facts.id: _told(view.facts) for view in views}
     names |= {row.dataset: _name(state, row.dataset) for row in rows if row.dataset not in names}
     return page(
         request,
@@ -70,7 +71,13 @@ def list_releases(
 
 
 def _name(state: AppState, dataset: str) -> str:
-    return state.services.datasets.facts(dataset).record.name
+    return _told(state.services.datasets.facts(dataset))
+
+
+def _told(facts: DatasetFacts) -> str:
+    """Return a data set's name; another one may have that of an archived one."""
+    name = facts.record.name
+    return f"{name} (archived)" if facts.record.status.value == "archived" else name
 
 
 @router.get("/releases/{release}")

@@ -35,6 +35,7 @@ _STATES: Mapping[str, ReleaseState] = {
     "withdrawn": ReleaseState.WITHDRAWN,
     "expired": ReleaseState.EXPIRED,
 }
+_REASONED = (ReleaseState.CHANGES_REQUESTED, ReleaseState.REJECTED)
 _LATEST = 2**62
 
 
@@ -199,6 +200,7 @@ async def _shown(
         "reviewer": reviewer,
         "undecided": record.state in UNDECIDED,
         "votes_wanted": record.state is ReleaseState.RESERVED and reviewer and not own,
+        "reason": record.reason if record.state in _REASONED else None,
         "turn_is_mine": record.state is ReleaseState.CHANGES_REQUESTED and own,
         "asked": json.dumps(json.loads(record.request), indent=2, ensure_ascii=False),
         "versions": await services.comments.versions(release, caller=visitor),

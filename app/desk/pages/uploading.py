@@ -18,7 +18,8 @@ from app.desk.rendering import page, path_of
 from app.desk.reports import REPORTS
 from app.desk.routes import CuratorVisitor, State, router_of
 from app.domain.problems import Problem, invalid_request
-from app.services.datasets.datasets import NewDataset
+from app.domain.upload_reports import UploadReport
+from app.services.datasets.datasets import DatasetView, NewDataset
 from app.services.people.keys import Caller
 from app.services.plans.questions import POLICY_KINDS
 from app.uploads.drafts import Draft, drafted, header_of
@@ -135,14 +136,24 @@ async def upload(request: Request, visitor: CuratorVisitor, state: State) -> Res
                 new = await _declared(state, visitor, form)
                 if not sent.file_name:
                     raise invalid_request("file", "is required: choose it again")
-                view, report = await state.services.datasets.create(new, sent.file, caller=visitor)
+                view, report = await _created(state, visitor, form, new, sent.file)
                 REPORTS.hold(visitor.person, view.facts.id, report)
                 return address(path_of("datasets", view.facts.id), done="uploaded")
 
             try:
                 return await act_once(request, form, caller=visitor, act=act)
             except Problem as problem:
-                return _shown(request, form, Faults(declaring.at_cells(problem, form)))
+                return _shown(request, form, Faults(problem))
+
+
+async def _created(
+    state: AppState, visitor: Caller, form: Form, new: NewDataset, file: BinaryIO
+) -> tuple[DatasetView, UploadReport]:
+    """Take in a data set; what it is refused for is told by the form's fields."""
+    try:
+        return await state.services.datasets.create(new, file, caller=visitor)
+    except Problem as problem:
+        raise declaring.at_cells(problem, form) from None
 
 
 async def _declared(state: AppState, visitor: Caller, form: Form) -> NewDataset:
