@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := $(VENV)/.packages-installed
 READY := $(VENV)/.ready
+PEERS := .venv-peers/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 HOST ?= 127.0.0.1
@@ -27,11 +28,11 @@ LEDGER_TESTS := $(addprefix tests/app/test_, \
 	$(addprefix tests/mechanisms/test_, accounting.py privacy.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow test-all coverage check proofs format bench studies lock wheel clean
+.PHONY: help demo serve test test-slow test-all coverage check proofs format bench studies peers lock lock-peers wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@echo "Variables: PYTHON=python3.12  ONCE=1 (demo stops by itself)  HOST= PORT= (serve)  JOBS= ARGS= (test, test-slow, coverage)  ARGS= (demo, serve, bench, studies)  QUICK=1 (studies in minutes)"
+	@echo "Variables: PYTHON=python3.12  ONCE=1 (demo stops by itself)  HOST= PORT= (serve)  JOBS= ARGS= (test, test-slow, coverage)  ARGS= (demo, serve, bench, studies, peers)  QUICK=1 (studies, peers in minutes)"
 
 demo: $(READY) ## Start a service, upload real data, release numbers from it, leave it up (ONCE=1: stop)
 	@$(BIN)/release-desk demo $(if $(filter-out 0,$(ONCE)),--once) $(ARGS)
@@ -82,6 +83,9 @@ bench: $(READY) ## Reproduce the accuracy and speed figures
 studies: $(READY) ## Reproduce the papers' figures: CSV, pictures, findings (QUICK=1: in minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m studies.figures $(if $(filter-out 0,$(QUICK)),--quick) $(ARGS)
 
+peers: $(READY) $(PEERS) ## Compare with other libraries, in an environment of theirs (QUICK=1: in minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m studies.peers $(if $(filter-out 0,$(QUICK)),--quick) $(ARGS)
+
 # A throwaway environment holds the resolver, so nothing but the lock needs to be trusted.
 lock: ## Resolve pyproject.toml into requirements.lock (UPGRADE=1: newest versions)
 	@set -e; home=$$(mktemp -d); trap 'rm -rf "$$home"' EXIT; \
@@ -89,6 +93,14 @@ lock: ## Resolve pyproject.toml into requirements.lock (UPGRADE=1: newest versio
 	"$$home/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--group dev $(if $(UPGRADE),--upgrade) --output-file requirements.lock pyproject.toml
 	@! grep -n '^-' requirements.lock || { echo "requirements.lock must not name an index"; exit 1; }
+
+# From its own folder, where the resolver reads for which versions of Python.
+lock-peers: ## Resolve studies/peers/pyproject.toml into its lock
+	@set -e; home=$$(mktemp -d); trap 'rm -rf "$$home"' EXIT; \
+	$(PYTHON) -m venv "$$home"; "$$home/bin/python" -m pip install --quiet --disable-pip-version-check uv; \
+	cd studies/peers; "$$home/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-header --output-file requirements.lock pyproject.toml
+	@! grep -n '^-' studies/peers/requirements.lock || { echo "the lock must not name an index"; exit 1; }
 
 wheel: $(READY) ## Build dist/*.whl: the service, and the client alone
 	@rm -rf $(MADE_OF_WHEEL)
@@ -103,7 +115,7 @@ MADE_OF_WHEEL := build/lib build/bdist.*
 MADE_OF_CLIENT := $(addprefix clients/python/, build release_desk_client release_desk_client.egg-info LICENSE)
 
 clean: ## Remove the environment and every cache
-	rm -rf $(VENV) build dist *.egg-info $(MADE_OF_CLIENT) .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(dir $(PEERS)) build dist *.egg-info $(MADE_OF_CLIENT) .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # --clear: what is installed is what the lock says, also after a package left it.
 $(PACKAGES): requirements.lock
@@ -122,4 +134,13 @@ $(PACKAGES): requirements.lock
 
 $(READY): $(PACKAGES) pyproject.toml
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# The peers need packages that the service must never see, and some of them an older Python than it.
+$(PEERS): studies/peers/requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' || { \
+		echo "The peers need Python 3.11 or 3.12. Name one: make peers PYTHON=/path/to/python3.12"; exit 1; }
+	@echo "Installing the peers into .venv-peers (some minutes and 1.3 GB, once) ..."
+	@$(PYTHON) -m venv --clear .venv-peers
+	@.venv-peers/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --requirement $<
 	@touch $@

@@ -95,7 +95,9 @@ def linear_regression(*, replicates: int = 20, seed: int = 1) -> Iterator[Error]
         yield Error(f"n={n}", float(private), float(reference))
 
 
-def _logistic_mle(features: Values, labels: Values) -> Values:
+def logistic_mle(features: Values, labels: Values) -> Values:
+    """Return the coefficients of greatest likelihood, without an intercept."""
+
     def loss(beta: Values) -> tuple[float, Values]:
         linear = features @ beta
         residual = 1 / (1 + np.exp(-linear)) - labels
@@ -120,7 +122,7 @@ def logistic_regression(
         features = rng.uniform(-1, 1, (n, 7))
         labels = (rng.uniform(size=n) < 1 / (1 + np.exp(-features @ LOGISTIC_BETA))).astype(float)
         values = dict(zip(names, features.T, strict=True)) | {"y": labels}
-        mle = float(np.linalg.norm(_logistic_mle(features, labels) - LOGISTIC_BETA))
+        mle = float(np.linalg.norm(logistic_mle(features, labels) - LOGISTIC_BETA))
         samples.append((ArrayData.from_values(schema, values), mle))
     reference = float(np.mean([mle for _, mle in samples]))
     settings: tuple[tuple[str, float | Literal["auto"]], ...] = (

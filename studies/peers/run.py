@@ -1,0 +1,103 @@
+"""``make peers``: every cell and every audit in one run, into ``build/studies``.
+
+Writes ``peers.csv``, ``peers-audits.csv`` and the tables ``peers.md``. With ``--page`` nothing is
+run: results are kept beside a page of the documents, and the page's part is written anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from studies.peers import regressions, simple, tables
+from studies.peers.asking import PYTHON, Peer, running
+from studies.peers.auditing import Audited, audits
+from studies.peers.cells import Cell
+from studies.peers.comparing import Row, rows_of
+from studies.peers.pairs import pairs
+from studies.peers.there.__main__ import PACKAGES
+
+ROWS, AUDITS, PAGE = "peers.csv", "peers-audits.csv", "peers.md"
+
+
+def cells() -> Iterator[Cell]:
+    """Yield all cells."""
+    yield from simple.cells()
+    yield from regressions.cells()
+
+
+def study(out: Path, *, quick: bool, peers: Sequence[str], only: str) -> None:
+    """Run all whose name holds ``only``, and write what was found."""
+    out.mkdir(parents=True, exist_ok=True)
+    rows: list[Row] = []
+    audited: list[Audited] = []
+    with ExitStack() as stack:
+        started = {name: stack.enter_context(running(name)) for name in peers}
+        _say("  ".join(f"{peer.name} {peer.version}" for peer in started.values()))
+        for cell in cells():
+            if only in cell.name:
+                rows += _told(cell, started, quick=quick)
+        for pair in pairs():
+            if only in pair.name:
+                begin_s = time.monotonic()
+                audited += audits(pair, started, quick=quick)
+                _say(f"audit: {pair.name}   {time.monotonic() - begin_s:.0f} s")
+    for name, found in ((ROWS, rows), (AUDITS, audited)):
+        if found:
+            (out / name).write_text(tables.written(found), "utf-8")
+    (out / PAGE).write_text("\n".join(tables.lines(rows, audited)) + "\n", "utf-8")
+    _say(f"\n{out / PAGE}")
+
+
+def _told(cell: Cell, peers: dict[str, Peer], *, quick: bool) -> Iterator[Row]:
+    for row in rows_of(cell, peers, quick=quick):
+        _say(
+            f"{row.cell:<38} {row.method:<40} error {row.error_mean:9.4g} ± {row.error_se:<8.2g}"
+            f" {row.ms:8.3f} ms   {row.replicate_count} draws"
+        )
+        yield row
+
+
+def keep(made_in: Path, page: Path) -> None:
+    """Copy the rows of a run beside a page, and write the page's part anew."""
+    beside = page.parent / "studies"
+    beside.mkdir(parents=True, exist_ok=True)
+    for name in (ROWS, AUDITS):
+        (beside / name).write_text((made_in / name).read_text("utf-8"), "utf-8")
+    page.write_text(fresh(page), "utf-8")
+
+
+def fresh(page: Path) -> str:
+    """Return a page as the rows beside it make it."""
+    beside = page.parent / "studies"
+    rows = tables.read((beside / ROWS).read_text("utf-8"), Row)
+    audited = tables.read((beside / AUDITS).read_text("utf-8"), Audited)
+    return tables.rewritten(page.read_text("utf-8"), rows, audited)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Run the comparison, or write the page of what was run."""
+    parser = argparse.ArgumentParser(prog="python -m studies.peers", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a quarter of the draws")
+    parser.add_argument("--only", default="", help="cells and audits whose name holds this")
+    parser.add_argument("--peers", default=",".join(PACKAGES), help="with commas between them")
+    parser.add_argument("--out", type=Path, default=Path("build/studies"), help="folder of results")
+    parser.add_argument("--page", type=Path, help="run nothing; keep results in this page instead")
+    asked = parser.parse_args()
+    if asked.page is not None:
+        keep(asked.out, asked.page)
+        return
+    if not PYTHON.exists():
+        parser.error("the peers' environment is missing: `make peers` installs it")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    study(asked.out, quick=asked.quick, peers=asked.peers.split(","), only=asked.only)

@@ -1,0 +1,61 @@
+"""Reads one request a line, answers one line: ``python -m studies.peers.there opendp``.
+
+A request is JSON: a statistic, the peer's settings, columns of plain numbers, how many draws. The
+answer holds each draw as a list of numbers, null where the peer refused, and the processor time of
+each in milliseconds. Making the mechanism is not timed, only the calls that draw.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from importlib import import_module, metadata
+from typing import Any
+
+Draw = Callable[[], list[float]]
+
+PACKAGES = {"opendp": "opendp", "diffprivlib": "diffprivlib", "tumult": "tmlt-core", "chain": None}
+
+
+def answer(peer: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the draws of one request."""
+    make = import_module(f"studies.peers.there.by_{peer}").make
+    draw: Draw = make(request["statistic"], request["data"], request["settings"])
+    values: list[list[float] | None] = []
+    spent_ms: list[float] = []
+    for _ in range(request["draws"]):
+        begin_s = time.process_time()
+        try:
+            drawn = draw()
+        except ValueError:
+            values.append(None)
+        else:
+            values.append([float(each) for each in drawn])
+        spent_ms.append(1000 * (time.process_time() - begin_s))
+    return {"values": values, "ms": spent_ms}
+
+
+def version(peer: str) -> str:
+    """Return which release of a peer is installed; of a chain, that it is of this project."""
+    package = PACKAGES[peer]
+    return "as printed" if package is None else metadata.version(package)
+
+
+def main() -> None:
+    """Say which version answers, then answer until the input ends."""
+    peer = sys.argv[1]
+    warnings.simplefilter("ignore")
+    told = sys.stdout
+    sys.stdout = sys.stderr  # a peer's own messages are no answers
+    told.write(json.dumps({"version": version(peer)}) + "\n")
+    told.flush()
+    for line in sys.stdin:
+        told.write(json.dumps(answer(peer, json.loads(line))) + "\n")
+        told.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""The comparison with other libraries: what is measured, the page that tells it, and the pipe."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+
+from studies.peers import auditing, comparing, pairs, simple, tables
+from studies.peers.asking import PYTHON, Peer, running
+from studies.peers.cells import Call, Cell
+from studies.peers.comparing import Row
+from studies.peers.measures import Summary, proved_epsilon, ratio, stated_for, summary
+from studies.peers.run import AUDITS, ROWS, fresh
+from studies.peers.there import __main__ as there
+from studies.peers.there import by_chain
+from tests.documents import ROOT
+
+DOCS = ROOT / "docs"
+ROW = Row(
+    cell="toy",
+    statistic="mean",
+    adjacency="replace_one",
+    rows=10,
+    epsilon="1",
+    method="ours",
+    version="k_norm linf",
+    stated_epsilon=1.0,
+    true_epsilon=1.0,
+    replicate_count=100,
+    error_mean=1.0,
+    error_median=1.0,
+    error_se=0.1,
+    ms=1.0,
+    ms_from_rows=2.0,
+    promise="holds",
+    remark="",
+)
+
+
+def peer_row(**changes: object) -> Row:
+    return replace(ROW, method="peer", version="1", **changes)  # type: ignore[arg-type]
+
+
+def kept() -> list[Row]:
+    return tables.read((DOCS / "studies" / ROWS).read_text("utf-8"), Row)
+
+
+def told(name: str, *answers: list[list[float] | None]) -> Peer:
+    """Return a peer that answers so."""
+    lines = [json.dumps({"values": each, "ms": [1.0] * len(each)}) for each in answers]
+    return Peer(name, "1", StringIO(), StringIO("\n".join(lines) + "\n"))
+
+
+def cell_of(name: str) -> Cell:
+    return next(cell for cell in simple.cells() if cell.name == name)
+
+
+def test_a_summary_does_not_time_the_first_draw() -> None:
+    found = summary([1.0, 2.0, 6.0], [100.0, 1.0, 3.0])
+    assert (found.replicate_count, found.error_mean, found.error_median) == (3, 3.0, 2.0)
+    assert found.error_se == pytest.approx(math.sqrt(7 / 3))
+    assert found.ms == 2.0
+
+
+def test_a_ratio_has_the_errors_of_both() -> None:
+    one = Summary(replicate_count=9, error_mean=2.0, error_median=2.0, error_se=0.2, ms=1.0)
+    found = ratio(one, replace(one, error_mean=4.0, error_se=0.8))
+    assert found.value == 0.5
+    assert found.se == pytest.approx(0.5 * math.hypot(0.1, 0.2))
+
+
+@pytest.mark.parametrize("norm", [1.0, math.sqrt(7), 12.0, 100.0])
+@pytest.mark.parametrize("wanted", [0.25, 1.0, 2.0])
+def test_what_is_stated_to_diffprivlib_can_be_proved(norm: float, wanted: float) -> None:
+    stated = stated_for(wanted, norm=norm, rows=1_000)
+    assert wanted - 0.05 < proved_epsilon(stated, norm=norm, rows=1_000) <= wanted
+
+
+def test_long_rows_break_what_diffprivlib_states() -> None:
+    """By its code and by its proof: R where R^2 is due. The audits certify it."""
+    assert proved_epsilon(1.0, norm=1.0, rows=100) < 1
+    assert proved_epsilon(1.0, norm=12.0, rows=100) > 1.9
+    assert proved_epsilon(1.0, norm=100.0, rows=100) > 3.8
+
+
+def test_rows_are_read_as_they_were_written() -> None:
+    rows = [ROW, peer_row(true_epsilon=None, error_mean=0.125)]
+    assert tables.read(tables.written(rows), Row) == rows
+    with pytest.raises(ValueError, match="columns"):
+        tables.read("cell,statistic\nmean,mean\n", Row)
+
+
+def test_only_equal_true_epsilons_are_compared() -> None:
+    rows = [ROW, peer_row(), peer_row(true_epsilon=0.5), peer_row(true_epsilon=None)]
+    assert len(list(tables.pairings(rows))) == 1
+
+
+def test_who_errs_more_or_takes_longer_is_behind() -> None:
+    (worse,) = tables.pairings([ROW, peer_row(error_mean=0.5)])
+    assert worse.behind
+    better = replace(ROW, method="ours, other", version="other", error_mean=0.5)
+    (found,) = tables.pairings([ROW, better, peer_row(error_mean=0.9)])
+    assert not found.behind  # within two standard errors
+    assert found.error.value == pytest.approx(1 / 0.9)
+    assert (found.best.value, found.best_method) == (pytest.approx(0.5 / 0.9), "other")
+    (even,) = tables.pairings([ROW, peer_row()])
+    assert not even.behind
+    (slow,) = tables.pairings([ROW, peer_row(ms=0.5)])
+    assert slow.behind
+    (short,) = tables.pairings([ROW, peer_row(statistic="linear", error_mean=2.0)])
+    assert short.short_of_gain
+    assert not short.behind
+
+
+def test_the_page_tells_what_its_rows_say() -> None:
+    page = DOCS / "peers.md"
+    assert page.read_text("utf-8") == fresh(page), (
+        "run: python -m studies.peers --page docs/peers.md"
+    )
+
+
+def test_a_page_without_markers_is_refused() -> None:
+    with pytest.raises(ValueError, match="no <!-- peers -->"):
+        tables.rewritten("# Title\n", [ROW, peer_row()], [])
+
+
+def test_where_a_peer_is_ahead_the_page_says_why() -> None:
+    found = [each for each in tables.pairings(kept()) if each.behind or each.short_of_gain]
+    assert found
+    assert [each.row.method for each in found if not each.row.remark] == []
+
+
+def test_each_peer_has_been_asked() -> None:
+    named = {row.method.partition(",")[0] for row in kept()}
+    assert named == {"ours", "opendp", "diffprivlib", "tumult", "chain"}
+    audited = tables.read((DOCS / "studies" / AUDITS).read_text("utf-8"), auditing.Audited)
+    assert {each.method for each in audited if each.broken} >= {"diffprivlib"}
+    assert not [each for each in audited if each.method == "ours" and each.broken]
+
+
+def test_we_answer_a_cell() -> None:
+    cell = cell_of("mean")
+    (row,) = comparing.rows_of(replace(cell, ours=(cell.ours[0],), peers=()), {}, quick=True)
+    assert row.method == "ours"
+    assert 0.07 < row.error_mean < 0.13  # a Laplace variable of scale 100 / 1,000
+
+
+def test_a_peer_answers_a_cell() -> None:
+    cell = cell_of("mean")
+    call = Call(peer="toy", stated=1.0, true=1.0, draws=8)
+    peer = told("toy", [[cell.truth[0] + 3.0]] * 8)
+    row = comparing.theirs(cell, call, peer, quick=False)
+    assert (row.method, row.error_mean, row.replicate_count) == ("toy", pytest.approx(3.0), 8)
+    with pytest.raises(RuntimeError, match="refused"):
+        comparing.theirs(cell, call, told("toy", [[1.0]] * 7 + [None]), quick=False)
+
+
+def test_a_peer_that_stops_is_told() -> None:
+    with pytest.raises(RuntimeError, match="stopped"):
+        Peer("toy", "1", StringIO(), StringIO()).ask("mean", {}, {}, draws=1)
+
+
+def test_an_audit_refutes_who_leaks_and_not_us() -> None:
+    pair = next(each for each in pairs.pairs() if each.name == "mean of ten")
+    pair = replace(pair, draws=2_000, calls=(pair.calls[0],))
+    leak = told("opendp", [[0.0]] * 2_000, [[0.1]] * 2_000)
+    ours, theirs = auditing.audits(pair, {"opendp": leak}, quick=False)
+    assert not ours.broken
+    assert theirs.broken
+    assert theirs.certified_epsilon > 4
+
+
+def test_floats_next_to_a_number_are_told() -> None:
+    assert pairs.on_grid([2**-10])
+    assert not pairs.on_grid([2**-10 + 2**-60])
+    assert not pairs.on_grid([0.5])
+    assert not pairs.on_grid(None)
+
+
+DATA = {"x0": [-0.5, 0.0, 0.5, 1.0], "y": [-0.4, 0.1, 0.3, 0.9]}
+
+
+@pytest.mark.parametrize(
+    ("statistic", "settings"),
+    [
+        ("linear", {"bound": 1.0, "delta": 8.0, "epsilon": 1.0}),
+        (
+            "quantile_regression",
+            {"bound": 1.0, "delta": 1.0, "epsilon": 1.0, "tau": 0.5, "begin": [0.0, 0.5]},
+        ),
+    ],
+)
+def test_a_chain_stays_within_its_bound(statistic: str, settings: dict[str, object]) -> None:
+    drawn = [by_chain.make(statistic, DATA, settings)() for _ in range(5)]
+    assert all(sum(map(abs, each)) <= 1 for each in drawn)
+    assert len({tuple(each) for each in drawn}) == 5
+
+
+def test_a_request_is_answered_with_times() -> None:
+    settings = {"bounds": [0.0, 1.0], "levels": [0.5], "delta": 1.0, "epsilon": 1.0}
+    request = {"statistic": "quantile", "data": {"x": [0.2, 0.4]}, "settings": settings, "draws": 3}
+    found = there.answer("chain", request)
+    assert len(found["values"]) == len(found["ms"]) == 3
+    assert all(0 <= value <= 1 for (value,) in found["values"])
+
+
+@pytest.fixture(scope="module")
+def peers() -> Iterator[dict[str, Peer]]:
+    if not PYTHON.exists():
+        pytest.skip("NOT RUN: no peer is asked, as `make peers` has not installed them")
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(running(name)) for name in there.PACKAGES}
+
+
+@pytest.mark.slow
+def test_real_peers_answer_a_tiny_cell(peers: dict[str, Peer]) -> None:
+    cell = cell_of("mean")
+    cell = replace(cell, peers=tuple(replace(call, draws=200) for call in cell.peers))
+    rows = {row.method: row for row in comparing.rows_of(cell, peers, quick=False)}
+    assert set(rows) == {"ours", "opendp", "diffprivlib", "tumult"}
+    assert all(0.05 < row.error_mean < 0.2 for row in rows.values())
