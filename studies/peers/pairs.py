@@ -106,7 +106,7 @@ def _floats() -> Pair:
         question=Sum(columns=("x",)),
         columns={"x": number(0, 0.37)},
         read=named,
-        draws=100_000,
+        draws=60_000,
     )
 
 

@@ -1,6 +1,6 @@
 """``make peers``: every cell and every audit in one run, into ``build/studies``.
 
-Writes ``peers.csv``, ``peers-audits.csv`` and the tables ``peers.md``. With ``--page`` nothing is
+Writes a CSV for each kind of result and the tables, ``peers.md``. With ``--page`` nothing is
 run: results are kept beside a page of the documents, and the page's part is written anew.
 """
 
@@ -9,20 +9,29 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, TypeVar
 
-from studies.peers import regressions, simple, tables
+from studies.peers import intervals, regressions, simple, tables, urban
 from studies.peers.asking import PYTHON, Peer, running
 from studies.peers.auditing import Audited, audits
 from studies.peers.cells import Cell
 from studies.peers.comparing import Row, rows_of
-from studies.peers.pairs import pairs
+from studies.peers.pairs import Pair, pairs
 from studies.peers.there.__main__ import PACKAGES
 
-ROWS, AUDITS, PAGE = "peers.csv", "peers-audits.csv", "peers.md"
+PAGE = "peers.md"
+FILES: dict[str, tuple[str, type[Any]]] = {
+    "peers.csv": ("rows", Row),
+    "peers-audits.csv": ("audits", Audited),
+    "peers-urban.csv": ("findings", urban.Finding),
+    "peers-intervals.csv": ("intervals", intervals.Intervals),
+}
+"""What a run writes, and the member of the results that it holds."""
+
+T = TypeVar("T")
 
 
 def cells() -> Iterator[Cell]:
@@ -32,25 +41,33 @@ def cells() -> Iterator[Cell]:
 
 
 def study(out: Path, *, quick: bool, peers: Sequence[str], only: str) -> None:
-    """Run all whose name holds ``only``, and write what was found."""
+    """Run what has ``only`` in its name, the rest if that is empty, and write what was found."""
     out.mkdir(parents=True, exist_ok=True)
-    rows: list[Row] = []
-    audited: list[Audited] = []
     with ExitStack() as stack:
         started = {name: stack.enter_context(running(name)) for name in peers}
         _say("  ".join(f"{peer.name} {peer.version}" for peer in started.values()))
-        for cell in cells():
-            if only in cell.name:
-                rows += _told(cell, started, quick=quick)
-        for pair in pairs():
-            if only in pair.name:
-                begin_s = time.monotonic()
-                audited += audits(pair, started, quick=quick)
-                _say(f"audit: {pair.name}   {time.monotonic() - begin_s:.0f} s")
-    for name, found in ((ROWS, rows), (AUDITS, audited)):
-        if found:
+        rows = [
+            row
+            for cell in cells()
+            if only in cell.name
+            for row in _told(cell, started, quick=quick)
+        ]
+        audited = [
+            each
+            for pair in pairs()
+            if only in pair.name
+            for each in _told_audits(pair, started, quick=quick)
+        ]
+    results = tables.Results(
+        rows=rows,
+        audits=audited,
+        findings=[] if only else [_said(each) for each in urban.findings(quick=quick)],
+        intervals=[] if only else [_said(each) for each in intervals.intervals(quick=quick)],
+    )
+    for name, (member, _) in FILES.items():
+        if found := getattr(results, member):
             (out / name).write_text(tables.written(found), "utf-8")
-    (out / PAGE).write_text("\n".join(tables.lines(rows, audited)) + "\n", "utf-8")
+    (out / PAGE).write_text("\n".join(tables.lines(results)) + "\n", "utf-8")
     _say(f"\n{out / PAGE}")
 
 
@@ -63,21 +80,41 @@ def _told(cell: Cell, peers: dict[str, Peer], *, quick: bool) -> Iterator[Row]:
         yield row
 
 
+def _told_audits(pair: Pair, peers: dict[str, Peer], *, quick: bool) -> Iterator[Audited]:
+    for each in audits(pair, peers, quick=quick):
+        refuted = "   REFUTED" if each.broken else ""
+        _say(f"audit: {pair.name:<38} {each.method:<30} {each.certified_epsilon:5.2f}{refuted}")
+        yield each
+
+
+def _said(found: T) -> T:
+    _say(str(found))
+    return found
+
+
 def keep(made_in: Path, page: Path) -> None:
     """Copy the rows of a run beside a page, and write the page's part anew."""
     beside = page.parent / "studies"
     beside.mkdir(parents=True, exist_ok=True)
-    for name in (ROWS, AUDITS):
+    for name in FILES:
         (beside / name).write_text((made_in / name).read_text("utf-8"), "utf-8")
     page.write_text(fresh(page), "utf-8")
 
 
+def kept(page: Path) -> tables.Results:
+    """Return the results that are kept beside a page."""
+    beside = page.parent / "studies"
+    return tables.Results(
+        **{
+            member: tables.read((beside / name).read_text("utf-8"), kind)
+            for name, (member, kind) in FILES.items()
+        }
+    )
+
+
 def fresh(page: Path) -> str:
     """Return a page as the rows beside it make it."""
-    beside = page.parent / "studies"
-    rows = tables.read((beside / ROWS).read_text("utf-8"), Row)
-    audited = tables.read((beside / AUDITS).read_text("utf-8"), Audited)
-    return tables.rewritten(page.read_text("utf-8"), rows, audited)
+    return tables.rewritten(page.read_text("utf-8"), kept(page))
 
 
 def _say(text: str) -> None:

@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
+from studies.peers import intervals, urban
 from studies.peers.auditing import Audited
 from studies.peers.comparing import Row
+from studies.peers.intervals import Intervals
 from studies.peers.measures import MOST_ERROR, MOST_TIME, REGRESSION_GAIN, Ratio, ratio
+from studies.peers.urban import Finding
 
 BEGIN, END = "<!-- peers -->", "<!-- /peers -->"
 REGRESSIONS = frozenset({"linear", "logistic", "quantile_regression"})
@@ -20,7 +23,17 @@ TITLES = {
     "Regressions": REGRESSIONS,
 }
 
-R = TypeVar("R", Row, Audited)
+R = TypeVar("R", Row, Audited, Finding, Intervals)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """All that one run found."""
+
+    rows: Sequence[Row]
+    audits: Sequence[Audited]
+    findings: Sequence[Finding]
+    intervals: Sequence[Intervals]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +84,7 @@ def pairings(rows: Sequence[Row]) -> Iterator[Pairing]:
         )
 
 
-def written(rows: Sequence[Row] | Sequence[Audited]) -> str:
+def written(rows: Sequence[Row | Audited | Finding | Intervals]) -> str:
     """Return rows as the text of a CSV file."""
     text = io.StringIO()
     names = [field.name for field in fields(rows[0])]
@@ -97,15 +110,12 @@ def read(text: str, kind: type[R]) -> list[R]:
     return [kind(**{name: readers[name](line[name]) for name in readers}) for line in lines]
 
 
-def _optional(text: str) -> float | None:
-    return float(text) if text else None
-
-
 _READERS: dict[str, Callable[[str], Any]] = {
     "str": str,
     "int": int,
     "float": float,
-    "float | None": _optional,
+    "int | None": lambda text: int(text) if text else None,
+    "float | None": lambda text: float(text) if text else None,
 }
 
 
@@ -115,8 +125,8 @@ def _cell(value: object) -> object:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-def rewritten(page: str, rows: Sequence[Row], audited: Sequence[Audited]) -> str:
-    """Return a page whose part between the markers tells of these rows.
+def rewritten(page: str, found: Results) -> str:
+    """Return a page whose part between the markers tells of these results.
 
     Raises
     ------
@@ -127,12 +137,12 @@ def rewritten(page: str, rows: Sequence[Row], audited: Sequence[Audited]) -> str
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"the page has no {BEGIN} and {END}")
-    return f"{before}{begin}\n" + "\n".join(lines(rows, audited)) + f"\n{end}{after}"
+    return f"{before}{begin}\n" + "\n".join(lines(found)) + f"\n{end}{after}"
 
 
-def lines(rows: Sequence[Row], audited: Sequence[Audited]) -> Iterator[str]:
+def lines(results: Results) -> Iterator[str]:
     """Yield the lines between the markers."""
-    found = list(pairings(rows))
+    found = list(pairings(results.rows))
     yield from _score(found)
     for title, statistics in TITLES.items():
         yield f"\n## {title}\n"
@@ -142,9 +152,13 @@ def lines(rows: Sequence[Row], audited: Sequence[Audited]) -> Iterator[str]:
         if each.behind or each.short_of_gain:
             yield from _reason(each)
     yield "\n## Promises\n"
-    yield from _promises(rows)
+    yield from _promises(results.rows)
     yield "\n## Audits\n"
-    yield from _audit_table(audited)
+    yield from _audit_table(results.audits)
+    yield "\n## The Urban Institute's measures\n"
+    yield from urban.lines(results.findings)
+    yield "\n## Awan and Wang's intervals\n"
+    yield from intervals.lines(results.intervals)
 
 
 def _score(found: Sequence[Pairing]) -> Iterator[str]:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from io import StringIO
 
+import numpy as np
 import pytest
+from statsmodels.regression.linear_model import OLS
 
-from studies.peers import auditing, comparing, pairs, simple, tables
+from studies.peers import auditing, comparing, pairs, simple, tables, urban
 from studies.peers.asking import PYTHON, Peer, running
 from studies.peers.cells import Call, Cell
 from studies.peers.comparing import Row
 from studies.peers.measures import Summary, proved_epsilon, ratio, stated_for, summary
-from studies.peers.run import AUDITS, ROWS, fresh
+from studies.peers.run import fresh, kept
 from studies.peers.there import __main__ as there
 from studies.peers.there import by_chain
 from tests.documents import ROOT
 
-DOCS = ROOT / "docs"
+PAGE = ROOT / "docs" / "peers.md"
 ROW = Row(
     cell="toy",
     statistic="mean",
@@ -45,10 +48,6 @@ ROW = Row(
 
 def peer_row(**changes: object) -> Row:
     return replace(ROW, method="peer", version="1", **changes)  # type: ignore[arg-type]
-
-
-def kept() -> list[Row]:
-    return tables.read((DOCS / "studies" / ROWS).read_text("utf-8"), Row)
 
 
 def told(name: str, *answers: list[list[float] | None]) -> Peer:
@@ -119,29 +118,28 @@ def test_who_errs_more_or_takes_longer_is_behind() -> None:
 
 
 def test_the_page_tells_what_its_rows_say() -> None:
-    page = DOCS / "peers.md"
-    assert page.read_text("utf-8") == fresh(page), (
+    assert PAGE.read_text("utf-8") == fresh(PAGE), (
         "run: python -m studies.peers --page docs/peers.md"
     )
 
 
 def test_a_page_without_markers_is_refused() -> None:
     with pytest.raises(ValueError, match="no <!-- peers -->"):
-        tables.rewritten("# Title\n", [ROW, peer_row()], [])
+        tables.rewritten("# Title\n", kept(PAGE))
 
 
 def test_where_a_peer_is_ahead_the_page_says_why() -> None:
-    found = [each for each in tables.pairings(kept()) if each.behind or each.short_of_gain]
+    found = [each for each in tables.pairings(kept(PAGE).rows) if each.behind or each.short_of_gain]
     assert found
     assert [each.row.method for each in found if not each.row.remark] == []
 
 
 def test_each_peer_has_been_asked() -> None:
-    named = {row.method.partition(",")[0] for row in kept()}
+    found = kept(PAGE)
+    named = {row.method.partition(",")[0] for row in found.rows}
     assert named == {"ours", "opendp", "diffprivlib", "tumult", "chain"}
-    audited = tables.read((DOCS / "studies" / AUDITS).read_text("utf-8"), auditing.Audited)
-    assert {each.method for each in audited if each.broken} >= {"diffprivlib"}
-    assert not [each for each in audited if each.method == "ours" and each.broken]
+    assert {each.method for each in found.audits if each.broken} >= {"diffprivlib"}
+    assert not [each for each in found.audits if each.method == "ours" and each.broken]
 
 
 def test_we_answer_a_cell() -> None:
@@ -181,6 +179,32 @@ def test_floats_next_to_a_number_are_told() -> None:
     assert not pairs.on_grid([2**-10 + 2**-60])
     assert not pairs.on_grid([0.5])
     assert not pairs.on_grid(None)
+
+
+def test_overlap_is_the_share_that_two_intervals_have_in_common() -> None:
+    assert urban.overlap((0.0, 2.0), (1.0, 3.0)) == 0.5
+    assert urban.overlap((0.0, 4.0), (1.0, 2.0)) == 0.625
+    assert urban.overlap((0.0, 1.0), (2.0, 3.0)) == -1.0
+    assert urban.holds_zero((-1.0, 0.0))
+    assert not urban.holds_zero((0.5, 1.0))
+
+
+def test_the_confidential_fit_is_what_statsmodels_prints() -> None:
+    rng = np.random.default_rng(7)
+    design = np.column_stack([np.ones(60), rng.uniform(-1, 1, (60, 2))])
+    target = design @ [0.1, 0.5, -0.2] + rng.normal(0, 0.3, 60)
+    found, intervals = urban.confidential(design, target)
+    fit = OLS(target, design).fit()
+    assert found == pytest.approx(fit.params)
+    assert np.array(intervals) == pytest.approx(fit.conf_int())
+
+
+def test_the_peers_are_pinned_by_hashes() -> None:
+    text = (ROOT / "studies" / "peers" / "requirements.lock").read_text("utf-8")
+    pinned = re.findall(r"^([\w-]+)==.*(?:\n    --hash=sha256:[0-9a-f]{64}.*)+", text, re.MULTILINE)
+    assert {"opendp", "diffprivlib", "tmlt-core", "scikit-learn"} <= set(pinned)
+    assert len(pinned) == len(re.findall(r"^\w", text, re.MULTILINE))
+    assert not re.findall(r"^-", text, re.MULTILINE)
 
 
 DATA = {"x0": [-0.5, 0.0, 0.5, 1.0], "y": [-0.4, 0.1, 0.3, 0.9]}
