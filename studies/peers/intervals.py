@@ -67,7 +67,7 @@ def lines(found: Sequence[Intervals]) -> Iterator[str]:
     yield "| by | | coverage | mean width | seconds for one interval | data sets |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for each in found:
-        seconds = "" if each.seconds is None else f"{each.seconds:.3g}"
+        seconds = "" if each.seconds is None else f"{each.seconds:,.2f}"
         count = "" if each.replicate_count is None else f"{each.replicate_count:,}"
         yield (
             f"| {each.method} | {each.source} | {each.coverage:.3f} | {each.width:.3f} "

@@ -203,12 +203,14 @@ def _reason(found: Pairing) -> Iterator[str]:
 def _promises(rows: Sequence[Row]) -> Iterator[str]:
     yield "| peer | question | stated | holds at | why |"
     yield "| --- | --- | --- | --- | --- |"
+    asked: dict[tuple[str, float, float | None, str], list[str]] = {}
     for row in rows:
         if row.promise != "holds":
-            true = "none" if row.true_epsilon is None else f"{row.true_epsilon:.3g}"
-            yield (
-                f"| {row.method} | {row.cell} | {row.stated_epsilon:.3g} | {true} | {row.promise} |"
-            )
+            same = row.method, row.stated_epsilon, row.true_epsilon, row.promise
+            asked.setdefault(same, []).append(row.cell)
+    for (method, stated, at, promise), cells in asked.items():
+        true = "none" if at is None else f"{at:.3g}"
+        yield f"| {method} | {'; '.join(cells)} | {stated:.3g} | {true} | {promise} |"
 
 
 def _audit_table(audited: Sequence[Audited]) -> Iterator[str]:
