@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,6 +125,8 @@ def source_roots(settings: Settings) -> tuple[Root, ...]:
         roots = roots_of(settings.source_roots)
     except InvalidSourceError as error:
         raise SettingsError(f"{PREFIX}SOURCE_ROOTS: a root {error}") from None
+    if any(root.scheme == "s3" for root in roots) and find_spec("botocore") is None:
+        raise SettingsError(f"{PREFIX}SOURCE_ROOTS: a root in a bucket needs the extra `s3`")
     own = [each.resolve() for each in written_directories(settings)]
     for root in roots:
         if root.scheme == "file":

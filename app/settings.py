@@ -8,9 +8,6 @@ container secrets arrive. Naming both is refused.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -30,10 +27,14 @@ class SettingsError(ValueError):
 _ORIGIN = r"https?://([a-z0-9.-]+|\[[0-9a-f:]+\])(:[0-9]{1,5})?"
 _ORIGINS = rf"^(\*|{_ORIGIN}(\s*,\s*{_ORIGIN})*)?$"
 """As browsers send origins: a scheme, a host in small letters and no path."""
-_OF_CLIENTS = ("URL", "KEY")
-"""What the commands that are clients of a service read."""
-_OF_OTHERS = re.compile(rf"{PREFIX}(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_\w+)?)")
-"""What Kubernetes sets where a service has the name release-desk."""
+_STORE = r"^(https://[a-z0-9.-]+|http://(127\.0\.0\.1|localhost|\[::1\]))?(:[0-9]{1,5})?$"
+_TOGETHER = (
+    ("webhook_url", "webhook_secret"),
+    ("smtp_url", "smtp_sender"),
+    ("s3_access_key_id", "s3_secret_access_key"),
+    ("s3_session_token", "s3_access_key_id"),
+)
+"""What is no use without another one."""
 
 
 class _FileSource(PydanticBaseSettingsSource):
@@ -217,9 +218,30 @@ class Settings(BaseSettings):
     )
     source_roots: str = Field(
         default="",
-        description="Folders whose files curators may register by URL, as `file:///srv/people` "
-        "with commas between them; the service must be able to read them. Nothing else can be "
-        "reached. Without it there are only uploads.",
+        description="What curators may register by URL lies below these: folders such as "
+        "`file:///srv/people`, and buckets or prefixes in them such as `s3://bucket/people`, with "
+        "commas between them. Nothing else can be reached. Without it there are only uploads.",
+    )
+    s3_endpoint: str = Field(
+        default="",
+        pattern=_STORE,
+        description="Where the object store is that has the roots in buckets; `http` on this "
+        "machine alone. By default Amazon's of the region. Needs the extra `s3`.",
+    )
+    s3_region: str = Field(
+        default="us-east-1", pattern=r"^[a-z0-9-]{1,40}$", description="The object store's region."
+    )
+    s3_access_key_id: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Whose key the object store is asked with; without one, as anybody. Needs "
+        "`s3_secret_access_key`.",
+    )
+    s3_secret_access_key: SecretStr | None = Field(
+        default=None, min_length=1, description="The secret of that key."
+    )
+    s3_session_token: SecretStr | None = Field(
+        default=None, min_length=1, description="The token that belongs to a key for a while."
     )
     max_source_files: int = Field(
         default=10_000, ge=1, description="Most files one source may have."
@@ -368,7 +390,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        for given, needed in (("webhook_url", "webhook_secret"), ("smtp_url", "smtp_sender")):
+        for given, needed in _TOGETHER:
             if getattr(self, given) and not getattr(self, needed):
                 raise SettingsError(f"{given} needs {needed}")
         return self
@@ -417,20 +439,3 @@ class Settings(BaseSettings):
         if self.database_url is not None:
             return self.database_url.get_secret_value()
         return f"sqlite:///{(self.data_dir / 'release-desk.db').absolute()}"
-
-
-def unknown_settings(names: Iterable[str]) -> dict[str, str | None]:
-    """Return the names that look like settings and are none, each with the closest real one.
-
-    >>> unknown_settings(["RELEASE_DESK_DATA_DIR", "RELEASE_DESK_ANCHR_DIR", "HOME"])
-    {'RELEASE_DESK_ANCHR_DIR': 'RELEASE_DESK_ANCHOR_DIR'}
-    """
-    fields = [name.upper() for name in Settings.model_fields]
-    known = [*fields, *(f"{name}_FILE" for name in fields), *_OF_CLIENTS]
-    found: dict[str, str | None] = {}
-    for name in sorted(names):
-        own = name.upper().removeprefix(PREFIX)
-        if name.upper().startswith(PREFIX) and not (own in known or _OF_OTHERS.fullmatch(name)):
-            close = get_close_matches(own, known, n=1)
-            found[name] = f"{PREFIX}{close[0]}" if close else None
-    return found

@@ -16,7 +16,8 @@ from pathlib import Path
 import click
 from pydantic import ValidationError
 
-from app.settings import PREFIX, Settings, SettingsError, unknown_settings
+from app.cli.unknown_settings import unknown_settings
+from app.settings import PREFIX, Settings, SettingsError
 
 _ROOM_BYTES = 2**23
 """More than a new ledger, its first key and its anchor take."""

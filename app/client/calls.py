@@ -82,7 +82,9 @@ class Calls(ReviewCalls, Generic[D]):
         ``source`` is a URL such as ``file:///srv/people/*.parquet``.
         """
         body = {**spec, "source": source}
-        response = yield from self.line.send("POST", "/v1/datasets", json=body)
+        response = yield from self.line.send(
+            "POST", "/v1/datasets", json=body, timeout=_WHILE_A_FILE_IS_READ
+        )
         return self._dataset(response.json())
 
     @Listing

@@ -12,6 +12,7 @@ from app.processes.uploads import StoringProcesses
 from app.services.build import HelperProcesses
 from app.settings import Settings
 from app.store import Store
+from app.uploads.sources.objects import ObjectAccess
 
 _CALCULATED = (
     "app.services.plans.dry_runs",
@@ -33,10 +34,24 @@ def build_processes(
     where: dict[str, Any] = {"data_dir": settings.data_dir, "log_level": settings.log_level}
     order = DrawOrder.of(identity=store.identity, key=store.key, **where)
     return HelperProcesses(
-        uploads=StoringProcesses(memory_bytes=settings.upload_memory_bytes, **where),
+        uploads=StoringProcesses(
+            memory_bytes=settings.upload_memory_bytes, access=_access(settings), **where
+        ),
         jobs=JobProcesses(count=settings.resolved_job_processes, order=order),
         small_draws=SmallDraws(order) if settings.resolved_draw_process else None,
         calculator=CalculatingProcesses(
             log_level=settings.log_level, modules=(*_CALCULATED, *calculated)
         ),
+    )
+
+
+def _access(settings: Settings) -> ObjectAccess:
+    """Return how the store of objects is asked."""
+    secret, token = settings.s3_secret_access_key, settings.s3_session_token
+    return ObjectAccess(
+        endpoint=settings.s3_endpoint or None,
+        region=settings.s3_region,
+        key_id=settings.s3_access_key_id,
+        secret=None if secret is None else secret.get_secret_value(),
+        token=None if token is None else token.get_secret_value(),
     )

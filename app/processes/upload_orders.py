@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -12,7 +12,8 @@ from typing import Any
 class StoringOrder:
     """What a storing process is to do: store, if it gets a reader, and compare otherwise.
 
-    ``source`` is where the files are that it has to feed the reader with.
+    ``source`` is where the files are that it has to feed the reader with, and ``access`` is how
+    a store of objects is asked for them.
     """
 
     log_level: str
@@ -22,6 +23,7 @@ class StoringOrder:
     spare: bool
     task: str | None = None
     source: Mapping[str, Any] | None = None
+    access: Mapping[str, Any] = field(default_factory=dict, repr=False)
     sha256: str = ""
     earlier: Sequence[tuple[str, str, bool]] = ()
 

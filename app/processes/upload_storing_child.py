@@ -24,7 +24,8 @@ from app.processes.upload_reading import checked_blocks
 from app.services.datasets.lineage import Digested, compare
 from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.sources.feeding import feeding
-from app.uploads.sources.folders import Folders
+from app.uploads.sources.objects import ObjectAccess
+from app.uploads.sources.opening import place_of
 from app.uploads.storing import Ingested, write_files
 from app.vault.lineage import LineageFiles
 from app.vault.vault import VaultWriter
@@ -69,7 +70,8 @@ def _stored(order: StoringOrder, reading: Connection, *feeds: int) -> Ingested:
     if order.source is None:
         return write_files(writer, blocks, spec, tally, task.ids())
     source, end = Source.of(order.source), socket.socket(fileno=feeds[0])
-    with feeding(source, Folders(source), end, spec.read) as feeder:
+    place = place_of(source, ObjectAccess(**order.access), writer.directory)
+    with feeding(source, place, end, spec.read) as feeder:
         return write_files(writer, blocks, spec, tally, task.ids(), origin=feeder.facts)
 
 

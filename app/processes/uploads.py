@@ -20,6 +20,7 @@ from __future__ import annotations
 import atexit
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -38,6 +39,7 @@ from app.processes.upload_orders import StoringOrder
 from app.processes.upload_reading import SHARED
 from app.services.datasets.lineage import Digested, Verdict
 from app.uploads.reading_task import ReadingTask
+from app.uploads.sources.objects import ObjectAccess
 from app.uploads.storing import Ingested, Writer
 
 FORKS = Forks("app.processes.upload_storing_child", quiet=False)
@@ -57,10 +59,20 @@ class StoringProcesses:
         Address space of each process, beside what libraries take.
     log_level
         Least severe line of their logs.
+    access
+        How a store of objects is asked for the files of a source.
     """
 
-    def __init__(self, *, data_dir: Path, memory_bytes: int, log_level: str) -> None:
+    def __init__(
+        self,
+        *,
+        data_dir: Path,
+        memory_bytes: int,
+        log_level: str,
+        access: ObjectAccess | None = None,
+    ) -> None:
         self._data_dir = data_dir
+        self._access = access or ObjectAccess()
         self._common: dict[str, Any] = {"log_level": log_level, "memory_bytes": memory_bytes}
         self._crew = Crew(FORKS)
 
@@ -84,10 +96,10 @@ class StoringProcesses:
                 directory=str(writer.directory.absolute()),
                 dataset=writer.id,
                 task=task.to_json().decode(),
-                source=content.to_json() if isinstance(content, Source) else None,
                 spare=spare,
             )
             if isinstance(content, Source):
+                order = replace(order, source=content.to_json(), access=self._access.to_json())
                 with SHARED.reading_fed(task, spare=spare) as (blocks, feed):
                     channel = self._start(order, blocks.fileno(), feed.fileno())
             else:

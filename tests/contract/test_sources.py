@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import polars as pl
 import pytest
 
 from app.vault.vault import ATTACHED, MANIFEST
+from tests.app.object_store import KEY_ID, SECRET, etag, object_store
 from tests.contract.service import (
     MEAN,
     ROWS,
@@ -240,3 +242,39 @@ def test_without_roots_there_are_only_uploads(tmp_path: Path) -> None:
         told = source_fault(register(admin, "file:///srv/people/x.csv"))
         assert "is off on this service" in told
         assert upload(admin)["rows"] == 40
+
+
+@pytest.mark.slow
+def test_objects_in_a_store_are_taken_in_as_files_are(tmp_path: Path) -> None:
+    with object_store() as store:
+        table = pl.read_csv(ROWS.encode())
+        table.drop("region").write_parquet(tmp_path / "rows.parquet")
+        for (region,), rows in table.group_by("region"):
+            rows.drop("region").write_parquet(tmp_path / "part.parquet")
+            name = f"figures/people/region={region}/part.parquet"
+            store.objects[name] = (tmp_path / "part.parquet").read_bytes()
+        store.objects["figures/people/all.csv"] = ROWS.encode()
+        settings = {
+            "source_roots": "s3://figures/people",
+            "s3_endpoint": store.url,
+            "s3_access_key_id": KEY_ID,
+            "s3_secret_access_key": SECRET,
+        }
+        with running(tmp_path / "data", **settings) as server, server.client() as admin:
+            one = upload(admin, table.sort("region").write_csv())
+            account = {"account": one["account"], "budget": None}
+            for url in ("s3://figures/people/all.csv", "s3://figures/people/*/*.parquet"):
+                other = registered(admin, url, **account)
+                assert other["report"] == one["report"]
+                notes = stored(server, other["id"])[0]["facts"]["source"]["files"]
+                for note in notes:
+                    content = store.objects[f"figures/people/{note['path']}"]
+                    assert note["bytes"] == len(content)
+                    assert note["etag"] == etag(content)
+                    assert note["sha256"] == hashlib.sha256(content).hexdigest()
+            parts = [stored(server, each)[1] for each in (one["id"], other["id"])]
+            assert parts[0]["part-00000.parquet"] == parts[1]["part-00000.parquet"]
+            source_fault(register(admin, "s3://figures/other/all.csv"))
+            told = register(admin, "s3://figures/people/none.csv", **account)
+            assert_problem(told, 422, "source-unreadable")
+            assert SECRET not in told.text

@@ -15,9 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 from app.cli import main
+from app.cli.unknown_settings import unknown_settings
 from app.client import ProblemError, ReleaseDesk
 from app.domain.problems import PROBLEMS
-from app.settings import Settings, unknown_settings
+from app.settings import Settings
 
 REFUSED = 1
 
