@@ -13,6 +13,6 @@ class SourcedDatasetSpec(DatasetSpec):
     """The public description of a data set, and where its rows lie."""
 
     source: str = Field(max_length=_LONGEST, examples=["file:///srv/people/2024/*.parquet"])
-    """A URL below one of the roots that the operator allows, `file:///` or `s3://`. A star stands for any characters of
-    a name, and two as a whole name for any folders. Folders such as `year=2024` are columns where
-    such are declared."""
+    """A `file:///` or `s3://` URL below one of the roots that the operator allows. A star stands
+    for any characters of a name, and two as a whole name for any folders. Folders such as
+    `year=2024` are columns where such are declared."""
