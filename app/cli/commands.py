@@ -8,6 +8,7 @@ from app.cli.audits import audit_privacy
 from app.cli.dry_runs import datasets_synthetic, releases_dry_run
 from app.cli.files import datasets_check, datasets_draft, datasets_register, datasets_upload
 from app.cli.ledger import audit, ledger
+from app.cli.log import log
 from app.cli.pauses import pauses
 from app.cli.publishing import (
     datasets_export,
@@ -42,7 +43,7 @@ def main() -> None:
 
 
 _RUNNING = (serve, worker, migrate, backup, demo, ledger, audit)
-_REMOTE = (keys, pauses, datasets, releases, inbox)
+_REMOTE = (keys, pauses, datasets, releases, inbox, log)
 
 for command in (*_RUNNING, *_REMOTE):
     main.add_command(command)

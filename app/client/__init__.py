@@ -6,6 +6,7 @@
 {'income': 981.2}
 """
 
+from app.client.checkpoints import Checkpoint, check_checkpoint, check_growth
 from app.client.datasets import AsyncDataset, Dataset
 from app.client.desk import AsyncDesk, ReleaseDesk
 from app.client.errors import (
@@ -15,6 +16,7 @@ from app.client.errors import (
     ReceiptError,
     UnreachableError,
 )
+from app.client.log import Consistency, Inclusion
 from app.client.models import (
     Balance,
     Budget,
@@ -41,12 +43,15 @@ __all__ = [
     "Balance",
     "Budget",
     "Cap",
+    "Checkpoint",
     "ClientError",
     "Comment",
+    "Consistency",
     "Dataset",
     "Derivation",
     "DryRun",
     "Entry",
+    "Inclusion",
     "Key",
     "MissingPackageError",
     "Notice",
@@ -64,6 +69,8 @@ __all__ = [
     "UnreachableError",
     "Verification",
     "Version",
+    "check_checkpoint",
+    "check_growth",
     "check_page",
     "check_receipt",
     "check_stamp",

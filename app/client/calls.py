@@ -19,6 +19,7 @@ import httpx
 from app.client.answers import members_of
 from app.client.datasets import Facts, named
 from app.client.errors import ProblemError
+from app.client.log import LogCalls
 from app.client.models import (
     Budget,
     Cap,
@@ -52,7 +53,7 @@ _MOST_NAMES = 10
 """How many names of data sets a refusal mentions."""
 
 
-class Calls(ReviewCalls, Generic[D]):
+class Calls(ReviewCalls, LogCalls, Generic[D]):
     """The methods of both desks. ``D`` is the kind of data set that they return."""
 
     line: Line

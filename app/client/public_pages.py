@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import Any
 
 from app.client.answers import Answer
+from app.client.checkpoints import check_checkpoint
 from app.client.errors import ReceiptError
 from app.client.models import Receipt
 from app.client.receipts import check_receipt, signed_payload
@@ -123,11 +124,11 @@ def _proved(proof: Mapping[str, Any], receipt: Receipt, public_keys: str | bytes
     said = (receipt.ledger, receipt.account, receipt.seq, receipt.release, receipt.entry)
     if own != said or entry["kind"] != "debit":
         raise ReceiptError("the entry in the proof is not the one that the receipt names")
-    origin, size, root = _checkpoint(proof["checkpoint"], public_keys)
-    if not origin.startswith(f"release-desk/{receipt.ledger}/"):
+    signed = check_checkpoint(proof["checkpoint"], public_keys)
+    if not signed.log.startswith(f"release-desk/{receipt.ledger}/"):
         raise ReceiptError("the checkpoint is of another log")
     path = [bytes.fromhex(each) for each in proof["path"]]
-    if _root(proof["index"], size, _leaf(entry), path) != root:
+    if _root(proof["index"], signed.size, _leaf(entry), path) != signed.root:
         raise ReceiptError("the entry is not in the log that the checkpoint signs")
     return PageCheck.model_validate(
         {
@@ -136,10 +137,10 @@ def _proved(proof: Mapping[str, Any], receipt: Receipt, public_keys: str | bytes
             "account": receipt.account,
             "seq": receipt.seq,
             "amount": entry["amount"],
-            "log": origin,
+            "log": signed.log,
             "index": proof["index"],
-            "size": size,
-            "root": root.hex(),
+            "size": signed.size,
+            "root": signed.root.hex(),
         }
     )
 
@@ -173,17 +174,3 @@ def _root(index: int, size: int, leaf: bytes, path: Sequence[bytes]) -> bytes | 
             root = sha256(b"\1" + root + other).digest()
         first, last = first >> 1, last >> 1
     return root if last == 0 else None
-
-
-def _checkpoint(note: str, public_keys: str | bytes) -> tuple[str, int, bytes]:
-    """Return a checkpoint's name, size and root, once one of the keys has signed it."""
-    body, there, line = note.partition("\n\n")
-    origin, size, root = body.split("\n")
-    mark, name, signature = line.split(" ")
-    content = base64.b64decode(signature.strip(), validate=True)
-    from app.client.signatures import is_signed  # noqa: PLC0415
-
-    sound = there and (mark, name) == ("\N{EM DASH}", origin)
-    if not (sound and is_signed(f"{body}\n".encode(), content[4:], public_keys)):
-        raise ReceiptError("the checkpoint is not signed by this key")
-    return origin, int(size), base64.b64decode(root, validate=True)

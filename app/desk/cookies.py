@@ -1,8 +1,8 @@
-"""The one cookie: the token of a session.
+"""Cookies: the token of a session, and now and then something for the next page.
 
-It is sent to this service alone, is hidden from scripts, and never goes along with what another
-site asks for. Where the service is reached by TLS, or its public address says so, its name has the
-prefix ``__Host-``, so that no neighbour in the domain can set it.
+The token is sent to this service alone, is hidden from scripts, and never goes along with what
+another site asks for. Where the service is reached by TLS, or its public address says so, its name
+has the prefix ``__Host-``, so that no neighbour in the domain can set it.
 """
 
 from __future__ import annotations
@@ -38,6 +38,28 @@ def forget(request: Request, response: Response) -> None:
     """Have the browser forget its session."""
     response.delete_cookie(
         _name(request), path="/", secure=_by_tls(request), httponly=True, samesite="strict"
+    )
+
+
+def remember_briefly(
+    request: Request, response: Response, name: str, value: str, *, path: str, seconds: int
+) -> None:
+    """Have the browser bring something to one page, for some time."""
+    response.set_cookie(
+        name,
+        value,
+        max_age=seconds,
+        path=path,
+        secure=_by_tls(request),
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def forget_brief(request: Request, response: Response, name: str, *, path: str) -> None:
+    """Have the browser bring it no more."""
+    response.delete_cookie(
+        name, path=path, secure=_by_tls(request), httponly=True, samesite="strict"
     )
 
 

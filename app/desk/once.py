@@ -9,12 +9,12 @@ T = TypeVar("T")
 
 
 class ShownOnce(Generic[T]):
-    """Holds things until they are taken, or their time is over.
+    """Holds things until their time is over.
 
     Parameters
     ----------
     seconds
-        How long a thing waits to be taken.
+        How long a thing is there.
     """
 
     def __init__(self, *, seconds: float) -> None:
@@ -29,7 +29,3 @@ class ShownOnce(Generic[T]):
     def look(self, person: str, name: str) -> T | None:
         """Return what is held for a person under a name, until its time is over."""
         return self._held.get((person, name))
-
-    def take(self, person: str, name: str) -> T | None:
-        """Return what is held for a person under a name, this once; None: nothing is."""
-        return self._held.pop((person, name), None)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
+from app.cli.commands import main
+from app.client import ProblemError, ReceiptError, ReleaseDesk, check_checkpoint, check_growth
 from tests.app.logs import is_consistent, root_of_path, signed
-from tests.contract.service import ask, assert_problem, running, upload
+from tests.contract.service import Service, ask, assert_problem, running, upload
 
 
 def test_a_stranger_follows_the_log(tmp_path: Path) -> None:
@@ -69,3 +73,48 @@ def test_what_is_not_signed_is_not_found(anonymous: httpx.Client, asked: str) ->
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(anonymous: httpx.Client, asked: str) -> None:
     assert_problem(anonymous.get(f"/v1/log/{asked}"), 422, "invalid-request")
+
+
+def published(curator: httpx.Client, analyst: httpx.Client, dataset: str) -> None:
+    """Publish a release: its entries are in the log, and signed, when that is answered."""
+    release = ask(analyst, dataset).json()["id"]
+    made = curator.post(
+        f"/v1/releases/{release}/publication", json={"reason": "for all"}, headers={"If-Match": "*"}
+    )
+    assert made.status_code == 201, made.text
+
+
+def test_clients_check_that_the_log_has_only_grown(
+    service: Service, curator: httpx.Client, analyst: httpx.Client, tmp_path: Path
+) -> None:
+    dataset = str(upload(curator)["id"])
+    with ReleaseDesk(service.url) as desk:
+        notes = []
+        for _ in range(3):
+            published(curator, analyst, dataset)
+            notes.append(desk.checkpoint())
+        keys = desk.public_keys()
+        first, *_, last = (check_checkpoint(note, keys) for note in notes)
+        assert desk.checkpoint(first.size) == notes[0]
+        assert desk.check_log(notes[0], keys) == desk.check_log(notes[-1], keys) == last
+        path = desk.consistency(first.size, last.size).path
+        assert check_growth(notes[0], notes[-1], path, keys) == last
+        with pytest.raises(ReceiptError, match="does not begin"):
+            check_growth(notes[0], notes[-1], path[1:], keys)
+        proof = desk.inclusion(0, last.size)
+        steps = [bytes.fromhex(each) for each in proof.path]
+        assert root_of_path(0, last.size, bytes.fromhex(proof.leaf), steps) == last.root
+        with pytest.raises(ProblemError, match="not-found"):
+            desk.stamp()
+
+    def run(*words: str) -> str:
+        done = CliRunner().invoke(main, ["log", *words, "--url", service.url])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    (tmp_path / "kept.txt").write_text(run("checkpoint", "--size", str(first.size)), "utf-8")
+    (tmp_path / "keys.json").write_bytes(keys)
+    known = ("--public-key", str(tmp_path / "keys.json"))
+    assert f"to {last.size} leaves" in run("check", str(tmp_path / "kept.txt"), *known)
+    assert json.loads(run("inclusion", "0", str(last.size))) == proof.model_dump()
+    assert json.loads(run("consistency", str(first.size), str(last.size)))["path"] == path

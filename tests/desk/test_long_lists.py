@@ -50,6 +50,6 @@ def links_of(browsing: Browsing, address: str | None) -> list[str]:
     found: list[str] = []
     while address is not None:
         page = browsing.open(address)
-        found += page.tree.xpath("//tbody//a/@href")
+        found += page.tree.xpath("//tbody//td[1]/a/@href")
         address = next(iter(page.tree.xpath("//a[@rel='next']/@href")), None)
     return found

@@ -12,7 +12,6 @@ import polars as pl
 import pytest
 
 from app.desk.bounds import TYPICAL, looks_read_off
-from app.desk.reports import REPORTS
 from tests.contract.service import ADMIN_KEY, Service, upload
 from tests.desk.browsing import Browsing, Page, signed_in
 
@@ -212,9 +211,24 @@ def test_a_report_is_for_who_has_sent_the_file(curator: Browsing, chief: Browsin
         files={"file": ("people.csv", _rows())}, follow_redirects=False,
     )  # fmt: skip
     there = sent.headers["location"]
-    assert "How the file was read" not in chief.open(there).text
+    said = sent.headers["set-cookie"].lower().split("; ")
+    assert {"httponly", "samesite=strict", f"path={there.partition('?')[0]}"} <= set(said)
+    carried = {name: text for name, text in sent.cookies.items() if "report" in name}
+    for other in ({name: f"A{text[1:]}" for name, text in carried.items()}, {}):
+        assert "How the file was read" not in _with(curator, there, other)
+    assert "How the file was read" not in _with(chief, there, carried), "it is another session's"
     assert "How the file was read" in curator.open(there).text
     assert "How the file was read" not in curator.open(there).text
+
+
+def _with(browsing: Browsing, path: str, cookies: dict[str, str]) -> str:
+    """Return a page as a browser with other cookies beside its session sees it."""
+    jar = browsing.client.cookies.jar
+    session = {each.name: each.value or "" for each in jar if each.path == "/"}
+    with httpx.Client(base_url=browsing.client.base_url, cookies={**session, **cookies}) as client:
+        answer = client.get(path)
+    assert answer.status_code == 200
+    return answer.text
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
@@ -311,10 +325,6 @@ def test_another_site_cannot_upload(curator: Browsing) -> None:
         )
         assert sent.status_code == 403
         assert curator.client.post(path, data={"name": "x"}).status_code == 415
-
-
-def test_what_is_held_is_taken_once() -> None:
-    assert REPORTS.take("nobody", "ds_none") is None
 
 
 def test_only_an_admin_says_that_people_are_others(service: Service, curator: Browsing) -> None:

@@ -106,6 +106,7 @@ def test_the_contract_s_commands_are_there() -> None:
         "releases",
         "audit",
         "inbox",
+        "log",
     } == set(main.commands)
     assert ("audit", "verify") in commands()
 

@@ -8,10 +8,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.desk import reports
 from app.desk.charts import budget
 from app.desk.lists import address, number_in
 from app.desk.rendering import page, path_of
-from app.desk.reports import REPORTS
 from app.desk.routes import State, Visitor, router_of
 from app.domain.datasets import columns_json, derived_json
 from app.domain.roles import Role
@@ -52,7 +52,7 @@ def show_dataset(request: Request, visitor: Visitor, state: State, dataset: str)
     columns = columns_json(facts.columns) | derived_json(facts.columns)
     every = request.query_params.get("columns") == "all"
     shown = list(columns.items()) if every else list(columns.items())[:_COLUMNS]
-    return page(
+    answer = page(
         request,
         "dataset.html",
         facts=facts,
@@ -61,12 +61,14 @@ def show_dataset(request: Request, visitor: Visitor, state: State, dataset: str)
         hidden_columns=len(columns) - len(shown),
         now=now,
         bar=budget.bar(now),
-        report=REPORTS.take(visitor.person, dataset),
+        report=reports.sent_back(request, dataset),
         mine=mine,
         cap=None if mine.cap is None else mine.cap.amount,
         **_releases(request, state, facts, caller=visitor),
         **(_history(state, facts) if visitor.role.may_act_as(Role.CURATOR) else _NO_HISTORY),
     )
+    reports.forget(request, answer, dataset)
+    return answer
 
 
 def _releases(

@@ -10,12 +10,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.desk import declaring
+from app.desk import declaring, reports
 from app.desk.bounds import TYPICAL, typical_of
 from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, require_own_site
 from app.desk.lists import address
 from app.desk.rendering import page, path_of
-from app.desk.reports import REPORTS
 from app.desk.routes import CuratorVisitor, State, router_of
 from app.domain.problems import Problem, invalid_request
 from app.domain.upload_reports import UploadReport
@@ -131,19 +130,23 @@ async def upload(request: Request, visitor: CuratorVisitor, state: State) -> Res
             request, directory=state.settings.data_dir, limits=_limits(state)
         ) as sent:
             form = Form(sent.pairs)
+            read: dict[str, UploadReport] = {}
 
             async def act() -> str:
                 new = await _declared(state, visitor, form)
                 if not sent.file_name:
                     raise invalid_request("file", "is required: choose it again")
                 view, report = await _created(state, visitor, form, new, sent.file)
-                REPORTS.hold(visitor.person, view.facts.id, report)
+                read[view.facts.id] = report
                 return address(path_of("datasets", view.facts.id), done="uploaded")
 
             try:
-                return await act_once(request, form, caller=visitor, act=act)
+                answer = await act_once(request, form, caller=visitor, act=act)
             except Problem as problem:
                 return _shown(request, form, Faults(problem))
+            for dataset, report in read.items():
+                reports.send_along(request, answer, dataset, report)
+            return answer
 
 
 async def _created(

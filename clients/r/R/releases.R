@@ -210,41 +210,6 @@ check_receipt <- function(release, desk = desk_of(release)) {
   answer_of(members_of(response), "desk_receipt_check", desk)
 }
 
-#' Decide on releases that wait for a review
-#'
-#' A curator approves or rejects what somebody else has asked for. Who asked may withdraw it.
-#'
-#' @param desk A [release_desk()].
-#' @param id The id of a release.
-#' @param reason Kept in the ledger. Who asked reads why a release was rejected.
-#' @return The release, as it is then.
-#' @examples
-#' \dontrun{
-#' approve(release_desk(), "rel_1", reason = "within the protocol of the study")
-#' }
-#' @export
-approve <- function(desk, id, reason) decide(desk, id, "approve", reason)
-
-#' @rdname approve
-#' @export
-reject <- function(desk, id, reason) decide(desk, id, "reject", reason)
-
-#' @rdname approve
-#' @export
-withdraw <- function(desk, id) {
-  release_in(send_safely(desk, "POST", paste0("/v1/releases/", id, "/withdrawal")), desk)
-}
-
-decide <- function(desk, id, decision, reason) {
-  path <- paste0("/v1/releases/", id)
-  seen <- httr2::resp_header(send_safely(desk, "GET", path), "ETag")
-  body <- to_json(list(decision = decision, reason = reason))
-  sent <- send_once(
-    desk, "POST", paste0(path, "/decision"), json = body, headers = list(`If-Match` = seen)
-  )
-  release_in(sent, desk)
-}
-
 #' The catalog, and the ledger's verification
 #'
 #' `catalog()` lists every statistic and mechanism on offer. `verification()` walks every chain

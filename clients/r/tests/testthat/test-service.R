@@ -106,6 +106,37 @@ test_that("a release that needs a review is given back as it is, and may be with
   expect_identical(withdraw(served(), waiting$id)$status, "withdrawn")
 })
 
+test_that("changes are requested, answered and decided by two people", {
+  people <- new_dataset(policy = list(review = "always"))
+  body <- to_json(list(name = paste("second", people$name), role = "curator"))
+  made <- members_of(send_once(served(), "POST", "/v1/keys", json = body))
+  second <- release_desk(key = made$secret)
+  asked <- release(people, "mean", columns = "income", epsilon = 0.5)
+  returned <- request_changes(second, asked$id, "less, please")
+  expect_identical(returned$status, "changes_requested")
+  expect_identical(returned$review$reason, "less, please")
+  revised <- revise(served(), asked$id, "mean", columns = "income", epsilon = 0.25)
+  expect_identical(revised$epsilon, "0.25")
+  expect_identical(comment_on(second, asked$id, "among us", private = TRUE)$private, TRUE)
+  expect_identical(comment_on(served(), asked$id, "thank you")$text, "thank you")
+  expect_true("thank you" %in% comments(second, asked$id)$text)
+  expect_false(reject(second, asked$id, "not now")$status == "awaiting_review")
+})
+
+test_that("a release is published, is in the log, and is withdrawn", {
+  people <- new_dataset()
+  means <- release(people, "mean", columns = "income", epsilon = 0.5)
+  expect_identical(publish(served(), means$id, "for all")$status, "published")
+  everybody <- release_desk(key = "")
+  note <- checkpoint(everybody)
+  size <- as.numeric(strsplit(note, "\n", fixed = TRUE)[[1L]][[2L]])
+  expect_identical(checkpoint(everybody, size), note)
+  expect_identical(inclusion(everybody, 0, size)$index, 0L)
+  expect_gt(length(consistency(everybody, 1, size)$path), 0L)
+  expect_identical(unpublish(served(), means$id, "the wrong year")$status, "withdrawn")
+  expect_identical(publication(served(), means$id)$note, "the wrong year")
+})
+
 test_that("stacks, histograms and filters come back as tables", {
   people <- new_dataset()
   parts <- list(list(kind = "mean", columns = "age"), list(kind = "sum", columns = "income"))
