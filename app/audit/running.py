@@ -29,8 +29,8 @@ _AT_ONCE = 16
 """Offers that are asked at once, each of both data sets."""
 _JOBS_AT_ONCE = 3
 """The same of those that the desk draws in the background, few at a time."""
-_MORE = 4
-"""How many times as many draws an offer's next release may hold."""
+_BATCH, _MORE = 20, 4
+"""How many draws an offer is asked for at once, and how many times as many as the last time."""
 _LOOK_AGAIN_S = 0.5
 _STACK = "stack"
 
@@ -160,13 +160,19 @@ class _Asking:
 
         The first is alone, and tells how long such draws take. Nothing drawn has a say in it.
         """
-        most = 1 if arm.offer.statistic == _STACK else self._parts
-        count = min(most, self._terms.draws - len(arm.drawn[0]), max(1, _MORE * arm.last))
+        count = min(_BATCH, self._terms.draws - len(arm.drawn[0]), max(1, _MORE * arm.last))
         expected_s = arm.took_s * count / max(1, arm.last)
         return count if time.monotonic() + expected_s < self._end else 0
 
     async def _answers(self, arm: _Arm, side: int, count: int) -> list[list[float]]:
-        """Return the numbers of so many draws of one data set, asked for in one release."""
+        """Return the numbers of so many draws of one data set, asked for at once."""
+        together = 1 if arm.offer.statistic == _STACK else self._parts
+        sizes = [min(together, count - begin) for begin in range(0, count, together)]
+        found = await asyncio.gather(*(self._draws(arm, side, size) for size in sizes))
+        return [draw for draws in found for draw in draws]
+
+    async def _draws(self, arm: _Arm, side: int, count: int) -> list[list[float]]:
+        """Return the numbers of so many draws, asked for in one release."""
         offer = arm.offer
         statistic, mechanism, norm = arm.probe.question, offer.mechanism, offer.norm
         if count > 1:
