@@ -94,7 +94,7 @@ def derive(statistic: Statistic, released: Released, schema: Schema) -> Outcome:
 
 
 def _derive(statistic: Statistic, released: Released, schema: Schema) -> Outcome:
-    parts = list(_parts(released))
+    parts = list(parts_of(released))
     refusals = []
     for part in parts:
         try:
@@ -161,7 +161,7 @@ def _determines(source: Statistic, wanted: Statistic, schema: Schema) -> bool:
     return isinstance(wanted, ReadStatistic) and wanted.reading(source, schema) is not None
 
 
-def _parts(released: Released) -> Iterator[Released]:
+def parts_of(released: Released) -> Iterator[Released]:
     """Yield a stack's parts as releases of their own; anything else as it is."""
     if not isinstance(released.statistic, Stack):
         yield released

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from app.cli.audits import audit_privacy
+from app.cli.deriving import releases_derive
 from app.cli.dry_runs import datasets_synthetic, releases_dry_run
 from app.cli.files import datasets_check, datasets_draft, datasets_register, datasets_upload
 from app.cli.ledger import audit, ledger
@@ -62,6 +63,7 @@ datasets.add_command(datasets_edit)
 audit.add_command(audit_sights)
 audit.add_command(audit_privacy)
 for command in (
+    releases_derive,
     releases_dry_run,
     releases_script,
     releases_publish,

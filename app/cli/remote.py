@@ -32,7 +32,7 @@ _NORM = click.option("--norm", default="auto", show_default=True)
 _INFERENCE = click.option(
     "--inference", metavar="SHARE", help="Share of epsilon for standard errors, such as 1/3."
 )
-_AS_TABLE = click.option(
+AS_TABLE = click.option(
     "--table", "as_table", is_flag=True, help="Print a line for each number, in columns."
 )
 
@@ -211,7 +211,7 @@ def releases() -> None:
 @click.option("--fresh", is_flag=True, help="Ask anew what was asked before, and pay anew.")
 @click.option("--no-wait", is_flag=True, help="Print a job as it is; `releases show` has it later.")
 @CAUTION
-@_AS_TABLE
+@AS_TABLE
 @connected
 def releases_ask(
     desk: ReleaseDesk,
@@ -246,7 +246,7 @@ def releases_ask(
         wait=not no_wait,
     )
     _say_worth(release.usefulness)
-    _print(release, release.body.decode(), as_table=as_table)
+    print_numbers(release, release.body.decode(), as_table=as_table)
     if release.status == _AWAITING_REVIEW:
         click.echo(
             f"{release.id} awaits a review: `releases show` tells what becomes of it", err=True
@@ -257,21 +257,6 @@ def _say_worth(usefulness: Mapping[str, Any] | None) -> None:
     """Tell in a sentence what an answer is worth, before what a program reads."""
     if usefulness is not None:
         click.echo(usefulness["sentence"], err=True)
-
-
-@releases.command("derive")
-@click.argument("release")
-@click.argument("statistic")
-@click.option("--summary", is_flag=True, help="Print a table with standard errors, as R does.")
-@_AS_TABLE
-@connected
-def releases_derive(
-    desk: ReleaseDesk, *, release: str, statistic: str, summary: bool, as_table: bool
-) -> None:
-    """Compute STATISTIC (JSON) from RELEASE (an id); free, reads no data."""
-    derived = desk.derive(release, parsed(statistic, "STATISTIC"))
-    text = derived.summary() if summary else derived.model_dump_json()
-    _print(derived, text, as_table=as_table)
 
 
 @releases.command("preview")
@@ -290,7 +275,7 @@ def releases_derive(
     help="Wanted half-width of the widest 95% interval; the epsilon it takes is told.",
 )
 @_INFERENCE
-@_AS_TABLE
+@AS_TABLE
 @connected
 def releases_preview(
     desk: ReleaseDesk,
@@ -315,7 +300,7 @@ def releases_preview(
     asked = parsed(statistic, "STATISTIC")
     seen = desk.preview(dataset, asked, epsilon=epsilon, **choice, **options)
     _say_worth(seen.usefulness)
-    _print(seen, seen.model_dump_json(), as_table=as_table)
+    print_numbers(seen, seen.model_dump_json(), as_table=as_table)
 
 
 @releases.command("list")
@@ -346,12 +331,12 @@ def releases_withdraw(desk: ReleaseDesk, *, release: str) -> None:
 
 @releases.command("show")
 @click.argument("release")
-@_AS_TABLE
+@AS_TABLE
 @connected
 def releases_show(desk: ReleaseDesk, *, release: str, as_table: bool) -> None:
     """Print one release as the service stored it."""
     shown = desk.released(release)
-    _print(shown, shown.body.decode(), as_table=as_table)
+    print_numbers(shown, shown.body.decode(), as_table=as_table)
 
 
 @releases.command("check")
@@ -416,7 +401,7 @@ def parsed(text: str, name: str) -> dict[str, object]:
     return value
 
 
-def _print(answer: Numbers, text: str, *, as_table: bool) -> None:
+def print_numbers(answer: Numbers, text: str, *, as_table: bool) -> None:
     """Print an answer as it came, or its numbers in columns; without numbers there is no table."""
     rows = answer.rows() if as_table else []
     for line in lines_of(rows) if rows else (text,):

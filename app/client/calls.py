@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -287,13 +287,25 @@ class Calls(ReviewCalls, LogCalls, Generic[D]):
         return (yield from steps)
 
     @Call
-    def derive(self, release: Release | str, statistic: Question) -> Steps[Derivation]:
+    def derive(
+        self,
+        release: Release | str,
+        statistic: Question,
+        *,
+        together_with: Sequence[Release | str] = (),
+    ) -> Steps[Derivation]:
         """Compute a statistic from a release that is out; free, reads no data.
 
         From a release of ``moments``: any linear regression of its columns, and all that first
-        and second moments determine, such as means, variances and correlations.
+        and second moments determine, such as means, variances and correlations. ``together_with``
+        names further releases of the same data set: their counts, histograms, sums, means or
+        moments are combined, weighted by what is known of their noise.
         """
-        path, body = f"{at(release)}/derivations", {"statistic": dict(statistic)}
+        path = f"{at(release)}/derivations"
+        body: dict[str, object] = {"statistic": dict(statistic)}
+        if together_with:
+            names = [each.id if isinstance(each, Release) else each for each in together_with]
+            body["together_with"] = names
         response = yield from self.line.repeatable("POST", path, json=body)
         return Derivation.model_validate_json(response.content)
 

@@ -173,9 +173,13 @@ class ReceiptCheck(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derivation(Numbers):
-    """A statistic computed from the release ``derived_from``: post-processing, free."""
+    """A statistic computed from the release ``derived_from``: post-processing, free.
+
+    ``together_with`` are the ids of the releases whose numbers were combined with its own.
+    """
 
     derived_from: str
+    together_with: list[str] = field(default_factory=list)
     dataset: str
     value: dict[str, Any]
     guarantee: dict[str, Any] | None = None

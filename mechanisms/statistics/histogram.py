@@ -93,11 +93,11 @@ class Histogram(Question):
 
     def size(self, schema: Schema) -> int:
         """Return the number of cells."""
-        return prod(len(axis.labels) for axis in self._axes(schema))
+        return prod(len(axis.labels) for axis in self.axes(schema))
 
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the histogram's form: one coordinate per cell, step 1."""
-        axes, cells = self._axes(schema), self.size(schema)
+        axes, cells = self.axes(schema), self.size(schema)
         names = [
             dict(zip(self.columns, labels, strict=True))
             for labels in product(*(axis.labels for axis in axes))
@@ -130,7 +130,8 @@ class Histogram(Question):
         """Return whether the sketches hold the counts; those of a part of the rows cost more."""
         return len(self.columns) == 1 and not schema.selected
 
-    def _axes(self, schema: Schema) -> list[Axis]:
+    def axes(self, schema: Schema) -> list[Axis]:
+        """Return each column's cells."""
         return [
             axis_of(name, require_column(schema, name, "columns"), self.edges.get(name))
             for name in self.columns

@@ -213,3 +213,76 @@ def test_bad_requests_are_refused_without_echo(
     answer = send_raw(curator, f"/v1/releases/{parent['id']}/derivations", body)
     problem = assert_problem(answer, 422, "invalid-request")
     assert "sentinel" not in json.dumps(problem)
+
+
+# Several releases as one
+
+REGION = {"kind": "histogram", "columns": ["region"]}
+TABLE = {"kind": "histogram", "columns": ["region", "owner"]}
+
+
+def combine(client: httpx.Client, releases: list[dict[str, Any]], statistic: Any) -> httpx.Response:
+    first, *others = (each["id"] for each in releases)
+    body = {"statistic": statistic, "together_with": others}
+    return client.post(f"/v1/releases/{first}/derivations", json=body)
+
+
+def counts(part: Any) -> list[float]:
+    return [cell["count"] for cell in part["cells"]]
+
+
+def test_several_releases_are_combined(
+    service: Service, curator: httpx.Client, dataset: str
+) -> None:
+    parents = [released(curator, dataset, asked) for asked in (REGION, TABLE, REGION)]
+    before = spent(curator, dataset)
+    answer = combine(curator, parents, REGION)
+    assert answer.status_code == 200, answer.text
+    DerivationAnswer.model_validate_json(answer.content, strict=True, extra="forbid")
+    body = answer.json()
+    assert body["derived_from"] == parents[0]["id"]
+    assert body["together_with"] == [each["id"] for each in parents[1:]]
+    assert body["guarantee"]["epsilon"] == "3"
+    assert "composition" in body["guarantee"]["theorem"]
+    assert (body["cost"], spent(curator, dataset)) == ("0", before)
+    assert body["reason"].startswith("Post-processing: least squares")
+    table = combine(curator, [parents[2], parents[1], parents[0]], TABLE).json()
+    cells = counts(table["value"])
+    assert counts(body["value"]) == [cells[0] + cells[1], cells[2] + cells[3]]
+    alone = counts(parents[0]["noise"]["std"])
+    assert all(a < b for a, b in zip(counts(body["noise"]["std"]), alone, strict=True))
+    with ReleaseDesk(service.url, ADMIN_KEY) as desk:
+        first, *others = (desk.released(each["id"]) for each in parents)
+        derived = desk.derive(first, REGION, together_with=others)
+    assert derived.value == body["value"]
+    assert derived.together_with == body["together_with"]
+
+
+def test_one_alone_is_together_with_none(curator: httpx.Client, dataset: str) -> None:
+    parent, mean = released(curator, dataset), {"kind": "mean", "columns": ["food"]}
+    assert derive(curator, parent["id"], mean).json()["together_with"] == []
+
+
+def test_releases_that_do_not_belong_together_are_refused(
+    service: Service, admin: httpx.Client, analyst: httpx.Client, curator: httpx.Client
+) -> None:
+    here, there = (str(upload(curator)["id"]) for _ in range(2))
+    mine, other = released(analyst, here, REGION), released(analyst, there, REGION)
+    theirs = released(curator, here, REGION)
+    twice = assert_problem(combine(analyst, [mine, mine], REGION), 422, "invalid-request")
+    apart = assert_problem(combine(analyst, [mine, other], REGION), 422, "invalid-request")
+    assert [each["errors"][0]["field"] for each in (twice, apart)] == ["together_with"] * 2
+    assert "one data set" in apart["detail"]
+    assert_problem(combine(analyst, [mine, theirs], REGION), 404, "not-found")
+    quantile = released(analyst, here, {"kind": "quantile", "column": "income", "levels": [0.5]})
+    refused = assert_problem(combine(analyst, [mine, quantile], REGION), 422, "invalid-request")
+    assert "quantile is no sum over records" in refused["detail"]
+
+
+def test_a_release_without_a_result_is_combined_with_nothing(curator: httpx.Client) -> None:
+    dataset = str(upload(curator, policy={"review": "above:1"})["id"])
+    parent = released(curator, dataset, REGION)
+    waiting = ask(curator, dataset, REGION, epsilon="1.5").json()
+    refused = assert_problem(combine(curator, [parent, waiting], REGION), 422)
+    assert refused["errors"][0]["field"] == "together_with"
+    assert "no result" in refused["detail"]

@@ -67,6 +67,9 @@ ADDED = (
     r"/components/schemas/DatasetSpec/properties/unit",
     r'/components/schemas/DatasetAnswer/(properties/(unit|protects)|required\["(unit|protects)"\])',
     r"/components/schemas/GuaranteeAnswer/properties/protects",
+    # several releases as one
+    r"/components/schemas/Derivation(Request|Answer)/properties/together_with",
+    r'/components/schemas/DerivationAnswer/required\["together_with"\]',
     # standard errors
     r"/components/schemas/(Inference(Answer|Request)|TermAnswer)",
     r"/components/schemas/\w+(Request|Answer)/properties/inference",

@@ -168,6 +168,8 @@ class DerivationAnswer(Answer):
 
     derived_from: str
     """The release whose numbers it was computed from."""
+    together_with: list[str]
+    """The releases whose numbers were combined with these; empty where none were."""
     dataset: str
     """The id of the data set."""
     statistic: dict[str, Any]
@@ -180,7 +182,7 @@ class DerivationAnswer(Answer):
     """Standard errors and confidence intervals of regressions, means and correlations that were
     derived from `moments`; null for others."""
     guarantee: GuaranteeAnswer
-    """That of the release it was derived from."""
+    """That of the release it was derived from; of several, that of all together."""
     cost: str
     """Always 0."""
     reason: str

@@ -30,8 +30,12 @@ async def derive_from_release(
     """Compute a statistic from a release that is out (its owner and curators).
 
     Free, and without the data: from `moments`, any linear regression of their columns, and all that
-    first and second moments determine; from most statistics, the same of fewer columns.
+    first and second moments determine; from most statistics, the same of fewer columns. With
+    `together_with`, from several releases at once: counts, histograms, sums, means and moments.
     """
-    derived = await state.services.derivations.derive(release, body.statistic, caller=caller)
-    state.services.sights.note_id(release, "derived", caller=caller)
+    derived = await state.services.derivations.derive(
+        release, body.statistic, together_with=body.together_with, caller=caller
+    )
+    for each in (release, *body.together_with):
+        state.services.sights.note_id(each, "derived", caller=caller)
     return derivation_answer(derived)

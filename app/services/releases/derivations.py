@@ -8,7 +8,10 @@ applies: a policy limits what leaves the data, and this has left it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any, cast
 
 from app.domain.problems import invalid_request
 from app.services.datasets.datasets import DatasetFacts, DatasetService
@@ -18,10 +21,19 @@ from app.services.plans.plans import PlanService
 from app.services.plans.questions import read_question, statistic_json
 from app.services.releases.releases import ReleaseService
 from app.store import ReleaseRecord
-from mechanisms.contract import InvalidStatisticError, Noise, Statistic
+from mechanisms.combined import combine, combining_ms
+from mechanisms.composition import THEOREM as COMPOSED
+from mechanisms.contract import InvalidStatisticError, Noise, Outcome, Statistic
 from mechanisms.derivations import Released, derive, deriving_ms
 from mechanisms.domain import Schema
 from mechanisms.presentation import counted, shown
+from mechanisms.privacy import NANOS_PER_EPSILON, Epsilon
+
+_ALL_WORDING = (
+    "Post-processing: least squares of the numbers of these releases, by the known law of their "
+    "noise, without the data. It has the guarantee of all of them together, and costs nothing."
+)
+_TOGETHER = "together_with"
 
 WORDING = (
     "Post-processing: computed from the released numbers and public facts alone, without the data. "
@@ -40,9 +52,14 @@ class DerivationService:
         self._plans = plans
 
     async def derive(
-        self, release: str, statistic: Statistic, *, caller: Caller
+        self,
+        release: str,
+        statistic: Statistic,
+        *,
+        together_with: Sequence[str],
+        caller: Caller,
     ) -> dict[str, object]:
-        """Return the derived answer as JSON-ready fields.
+        """Return the answer derived from one release, or several, as JSON-ready fields.
 
         Raises
         ------
@@ -52,6 +69,8 @@ class DerivationService:
         """
         record = await self._releases.get(release, caller=caller)
         facts = self._datasets.facts(record.dataset)
+        if together_with:
+            return await self._all(record, together_with, facts, statistic, caller=caller)
         asked = read_question(record.request)
         return await self._plans.compute(
             _derivation,
@@ -63,32 +82,107 @@ class DerivationService:
             + deriving_ms(asked.statistic, facts.schema),
         )
 
+    async def _all(
+        self,
+        record: ReleaseRecord,
+        together_with: Sequence[str],
+        facts: DatasetFacts,
+        statistic: Statistic,
+        *,
+        caller: Caller,
+    ) -> dict[str, object]:
+        records = [record]
+        for name in together_with:
+            records.append(await self._releases.get(name, caller=caller))
+        if len({each.id for each in records}) < len(records):
+            raise invalid_request(_TOGETHER, "a release is named twice")
+        if any(each.dataset != record.dataset for each in records):
+            raise invalid_request(_TOGETHER, "the releases are not all of one data set")
+        asked = [read_question(each.request) for each in records]
+        return await self._plans.compute(
+            _combined,
+            records,
+            facts,
+            statistic,
+            person=caller.person,
+            expected_ms=sum(each.planning_ms(facts.schema) for each in asked)
+            + combining_ms([each.statistic for each in asked], facts.schema),
+        )
+
 
 def _derivation(
     record: ReleaseRecord, facts: DatasetFacts, statistic: Statistic
 ) -> dict[str, object]:
-    if record.result is None:
-        raise invalid_request("release", "the release has no result to derive from")
-    answer = json.loads(record.result)
-    try:
+    answer = _answer_of(record, "release")
+    with _refused_in_words():
         outcome = derive(statistic, _released(record, answer, facts.schema), facts.schema)
         outcome = shown(outcome, statistic, facts.schema)
+    return _told([record], statistic, outcome, guarantee=answer["guarantee"], reason=WORDING)
+
+
+def _combined(
+    records: Sequence[ReleaseRecord], facts: DatasetFacts, statistic: Statistic
+) -> dict[str, object]:
+    answers = {
+        each.id: _answer_of(each, "release" if each is records[0] else _TOGETHER)
+        for each in records
+    }
+    # in one order, so that every answer made of the same releases agrees with the others
+    in_order = sorted(records, key=lambda each: each.id)
+    with _refused_in_words():
+        released = [_released(each, answers[each.id], facts.schema) for each in in_order]
+        outcome = combine(statistic, released, facts.schema)
+        outcome = shown(outcome, statistic, facts.schema)
+    epsilon = sum((each.epsilon.fraction for each in released), Fraction(0))
+    guarantee = {
+        **answers[records[0].id]["guarantee"],
+        "epsilon": str(Epsilon(int(epsilon * NANOS_PER_EPSILON))),
+        "sensitivity": "; ".join(answers[each.id]["guarantee"]["sensitivity"] for each in records),
+        "sensitivity_unit": "one for each release, each in its own unit",
+        "theorem": f"{COMPOSED}; each release by its own theorem",
+    }
+    return _told(records, statistic, outcome, guarantee=guarantee, reason=_ALL_WORDING)
+
+
+def _told(
+    records: Sequence[ReleaseRecord],
+    statistic: Statistic,
+    outcome: Outcome,
+    *,
+    guarantee: Mapping[str, object],
+    reason: str,
+) -> dict[str, object]:
+    first, *others = records
+    return {
+        "derived_from": first.id,
+        "together_with": [each.id for each in others],
+        "dataset": first.dataset,
+        "statistic": statistic_json(statistic),
+        "value": outcome.value,
+        "noise": noise_json(outcome.noise),
+        "inference": inference_json(outcome.inference),
+        "guarantee": guarantee,
+        "cost": "0",
+        "reason": reason,
+    }
+
+
+@contextmanager
+def _refused_in_words() -> Iterator[None]:
+    try:
+        yield
     except InvalidStatisticError as error:
         place = error.field_name
         raise invalid_request(
             place if place == "statistic" else f"statistic.{place}", error.detail
         ) from None
-    return {
-        "derived_from": record.id,
-        "dataset": record.dataset,
-        "statistic": statistic_json(statistic),
-        "value": outcome.value,
-        "noise": noise_json(outcome.noise),
-        "inference": inference_json(outcome.inference),
-        "guarantee": answer["guarantee"],
-        "cost": "0",
-        "reason": WORDING,
-    }
+
+
+def _answer_of(record: ReleaseRecord, place: str) -> dict[str, Any]:
+    """Return a stored answer; ``place`` is what the request calls the release."""
+    if record.result is None:
+        raise invalid_request(place, "the release has no result to derive from")
+    return cast(dict[str, Any], json.loads(record.result))
 
 
 def _released(record: ReleaseRecord, answer: Mapping[str, object], schema: Schema) -> Released:

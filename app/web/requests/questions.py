@@ -20,6 +20,7 @@ from mechanisms.statistics.questions import Derived
 from mechanisms.statistics.stack import MechanismName, NormName
 
 _MAX_NUMBER = 1e300
+_MOST_RELEASES = 50
 _PRICE_OR_ACCURACY: dict[str, JsonValue] = {
     "anyOf": [
         {"required": ["epsilon"]},
@@ -90,6 +91,9 @@ class DerivationRequest(Request):
     """What to compute from a release that is out."""
 
     statistic: AnyStatistic
+    together_with: list[Name] = Field(default=[], max_length=_MOST_RELEASES, examples=[[]])
+    """Further releases of the same data set, by their ids. All of them are combined by least
+    squares of their noise: of counts, histograms, sums, means and moments."""
 
 
 class DryRunRequest(ReleaseRequest):

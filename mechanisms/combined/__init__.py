@@ -1,0 +1,8 @@
+"""Several releases of the same records as one, by least squares: free, as it reads no data.
+
+May enter: what releases have in common, and how their noise is weighed against each other.
+"""
+
+from mechanisms.combined.squares import combine, combining_ms
+
+__all__ = ["combine", "combining_ms"]

@@ -1,0 +1,324 @@
+"""Several releases of the same records as one: least squares of what is noisy. Free of charge.
+
+    y_s = A_s theta + e_s,   Cov e_s = Sigma_s known,   s = 1, ..., k
+    theta* minimises  sum_s (y_s - A_s theta)' Sigma_s^+ (y_s - A_s theta)
+
+theta holds what all releases are about: the counts of the finest cells that their axes make, and
+the columns' sums, or means and second moments. A number of a release is a linear function of it,
+and so is an answer r'theta*. Where the row count is public, the cells add up to it exactly.
+
+**Privacy.** A function of released answers and of public facts is post-processing (Awan &
+Slavkovic, Proposition 2.11). It costs nothing, and has the guarantee of all releases together,
+whose epsilons add up (Dwork & Roth 2014, Corollary 3.15).
+
+*Error.* The releases' noises are independent, and their covariances follow from public facts. By
+Gauss and Markov no other unbiased linear combination has a smaller variance; so none of the
+releases alone has. With single numbers y_s of variance v_s this is the mean by weights 1 / v_s,
+of variance 1 / sum_s (1 / v_s).
+
+*Consistency.* All answers are sums of one theta*, whose counts are rounded to whole multiples of
+2**-20. So totals agree with the sums of their parts to the last bit, as long as counts stay
+below 2**32.
+
+*Intervals* are 95% of the combination, as :mod:`mechanisms.geometry.combinations` has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import cast
+
+import numpy as np
+
+from mechanisms.combined.atoms import Atoms, Reading, read_by
+from mechanisms.contract import InvalidStatisticError, Json, Noise, Outcome, Statistic
+from mechanisms.derivations import Released, parts_of
+from mechanisms.domain import Schema
+from mechanisms.exact.arrays import Floats
+from mechanisms.geometry.balls import NoiseLaw
+from mechanisms.geometry.combinations import combination_factor
+from mechanisms.grouped import answer_numbers
+from mechanisms.knorm import IntegerNoise, integer_noise
+from mechanisms.privacy import ONE_ROW, part_of
+from mechanisms.statistics.additive import AdditiveForm, AdditiveStatistic, Leaf, Tree, render
+from mechanisms.statistics.questions import Question, check_asked, plain
+from mechanisms.statistics.stack import Stack
+
+KINDS = ("count", "histogram", "sum", "mean", "moments")
+MOST_NUMBERS = 2_000
+"""Of all releases together."""
+
+_SMALLEST = 1e-10
+_DETERMINED = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """A question without its conditions, the facts it was planned with, and which rows it is of."""
+
+    statistic: Statistic
+    facts: Schema
+    rows: Hashable
+
+    @property
+    def form(self) -> AdditiveForm:
+        """Return what its numbers are made of."""
+        return cast(AdditiveStatistic, self.statistic).additive(self.facts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """The different numbers of a release, what they read, and the law of their noise.
+
+    ``slopes`` has a row for each number and a column for each coordinate of the noise.
+    """
+
+    reads: Sequence[Reading]
+    values: Floats
+    slopes: Floats
+    laws: Sequence[NoiseLaw]
+    stds: Floats
+    covariance: Floats
+
+
+def combine(statistic: Statistic, releases: Sequence[Released], schema: Schema) -> Outcome:
+    """Return a statistic computed from several releases of one data set together.
+
+    Parameters
+    ----------
+    statistic
+        What is wanted: a count, a histogram, sums, means or moments.
+    releases
+        What there is. Of stacks, the parts that can be combined.
+    schema
+        The public facts of the data set.
+
+    Raises
+    ------
+    InvalidStatisticError
+        A release cannot be combined with the others, or all of them together
+        do not determine the statistic; the message says why.
+    """
+    if schema.protects.rows > 1:
+        several = schema.protects.rows
+        releases = [replace(each, epsilon=part_of(each.epsilon, several)) for each in releases]
+        schema = replace(schema, protects=ONE_ROW)
+    wanted = _plain(statistic, schema)
+    asked = [_usable(release, wanted, schema) for release in releases]
+    parts = [part for found in asked for part in found]
+    atoms = Atoms.of([part.statistic for _, part in parts], wanted.facts)
+    sources = [_source(released, part, atoms) for released, part in parts]
+    if sum(len(source.values) for source in sources) > MOST_NUMBERS:
+        raise InvalidStatisticError(f"together they have more than {MOST_NUMBERS} numbers")
+    return _answer(wanted, sources, atoms)
+
+
+def combining_ms(sources: Sequence[Statistic], schema: Schema) -> float:
+    """Return about how many milliseconds of one core it takes to combine releases of these."""
+    numbers = min(sum(_numbers(source, schema) for source in sources), MOST_NUMBERS)
+    return 10 + numbers + (numbers / 60) ** 3
+
+
+def _numbers(source: Statistic, schema: Schema) -> int:
+    if isinstance(source, Stack):
+        return sum(_numbers(part.statistic, schema) for part in source.parts)
+    return answer_numbers(source, schema) if source.kind in KINDS else 0
+
+
+# What can be combined
+
+
+def _plain(statistic: Statistic, schema: Schema) -> _Plain:
+    """Return a question as all releases must be about the same rows.
+
+    Raises
+    ------
+    InvalidStatisticError
+        It is not one of those that can be combined.
+    """
+    if statistic.kind not in KINDS:
+        raise InvalidStatisticError(
+            f"{statistic.kind} is no sum over records: only {', '.join(KINDS)} are combined"
+        )
+    for option, what in (("by", "groups"), ("derive", "derived columns"), ("weights", "weights")):
+        if getattr(statistic, option, None):
+            raise InvalidStatisticError(f"releases with {what} of their own are not combined")
+    check_asked(statistic, schema)
+    rows, facts = None, schema
+    if isinstance(statistic, Question) and statistic.where:
+        rows, facts = statistic.parting(schema).key, replace(schema, selected=True)
+        statistic = cast(Statistic, plain(statistic))
+    found = _Plain(statistic, facts, rows)
+    if not found.form.linear:
+        raise InvalidStatisticError(
+            f"{statistic.kind} is a ratio of noisy numbers here, as the row count is private: "
+            "only sums, counts and histograms are combined"
+        )
+    return found
+
+
+def _usable(release: Released, wanted: _Plain, schema: Schema) -> list[tuple[Released, _Plain]]:
+    """Return the parts of a release that can be combined: there is one at least."""
+    found, refusals = [], []
+    for part in parts_of(release):
+        try:
+            asked = _plain(part.statistic, schema)
+            if asked.rows != wanted.rows:
+                raise InvalidStatisticError(
+                    "they are about different records: only releases under the same conditions "
+                    "are combined"
+                )
+        except InvalidStatisticError as refusal:
+            refusals.append(refusal)
+        else:
+            found.append((part, asked))
+    if not found:
+        raise refusals[0]
+    return found
+
+
+def _source(released: Released, asked: _Plain, atoms: Atoms) -> _Source:
+    form = asked.form
+    noise = integer_noise(form.space, str(released.norm), released.epsilon.fraction)
+    laws, unit = noise.describe()
+    leaves = list(_leaves(form.answer([Fraction(0)] * form.space.dimension), released.value))
+    places = _different(reads := read_by(asked.statistic, atoms))
+    slopes = np.zeros((len(places), form.space.dimension))
+    for row, place in enumerate(places):
+        for coordinate, slope in leaves[place][0].slopes.items():
+            slopes[row, coordinate] = float(slope * unit)
+    stds = np.array([law.std for law in laws])
+    return _Source(
+        reads=[reads[place] for place in places],
+        values=np.array([leaves[place][1] for place in places]),
+        slopes=slopes,
+        laws=laws,
+        stds=stds,
+        covariance=_correlations(noise, len(stds)) * np.outer(stds, stds),
+    )
+
+
+def _correlations(noise: IntegerNoise, dimension: int) -> Floats:
+    if isinstance(noise.ball, str):
+        return np.eye(dimension)
+    rows = range(dimension)
+    return np.array([[1.0 if j == k else noise.correlation(j, k) for k in rows] for j in rows])
+
+
+def _different(reads: Sequence[Reading]) -> list[int]:
+    """Return where each reading stands first: a matrix of moments has most of them twice."""
+    first: dict[tuple[tuple[int, Fraction], ...], int] = {}
+    for place, read in enumerate(reads):
+        first.setdefault(tuple(sorted(read.items())), place)
+    return list(first.values())
+
+
+def _leaves(tree: Tree, value: object) -> Iterator[tuple[Leaf, float]]:
+    """Yield the numbers of an answer with those of its form, in the form's order."""
+    if isinstance(tree, Leaf):
+        yield tree, float(cast(float, value))
+    elif isinstance(tree, Mapping):
+        for key, child in tree.items():
+            yield from _leaves(child, cast(Json, value)[key])
+    elif not isinstance(tree, str):
+        for child, part in zip(tree, cast(Sequence[object], value), strict=True):
+            yield from _leaves(child, part)
+
+
+# Least squares
+
+
+def _answer(wanted: _Plain, sources: Sequence[_Source], atoms: Atoms) -> Outcome:
+    rows = wanted.facts.known_rows
+    readings = read_by(wanted.statistic, atoms)
+    read, _ = atoms.without_the_known(_matrix(readings, atoms), rows)
+    every = _matrix([reading for source in sources for reading in source.reads], atoms)
+    design, shift = atoms.without_the_known(every, rows)
+    white = _blocks([_whitening(source) for source in sources])
+    inverse = np.linalg.pinv(white @ design, rcond=_SMALLEST)
+    if not np.allclose(read @ (inverse @ (white @ design)), read, atol=_DETERMINED):
+        raise InvalidStatisticError("these releases together do not determine that")
+    weights = inverse @ white
+    values = np.concatenate([source.values for source in sources])
+    theta = atoms.rounded(weights @ (values - shift), rows)
+    exact = [
+        sum((theta[place] * factor for place, factor in reading.items()), Fraction(0))
+        for reading in readings
+    ]
+    return _outcome(wanted.form, exact, _laws(read @ weights, sources))
+
+
+def _outcome(form: AdditiveForm, exact: Sequence[Fraction], laws: Sequence[NoiseLaw]) -> Outcome:
+    tree = form.answer([Fraction(0)] * form.space.dimension)
+    numbers = [float(number) for number in exact]
+    ends = [
+        [number - law.half_width_95, number + law.half_width_95]
+        for number, law in zip(numbers, laws, strict=True)
+    ]
+    in_turn = iter(numbers), iter([law.std for law in laws]), iter(ends)
+    value, std, interval = (
+        render(tree, lambda _, rest=rest: next(rest))  # type: ignore[misc]
+        for rest in in_turn
+    )
+    return Outcome(value=value, noise=Noise(std=std, interval_95=interval))
+
+
+def _matrix(reads: Sequence[Reading], atoms: Atoms) -> Floats:
+    matrix = np.zeros((len(reads), atoms.size))
+    for row, read in enumerate(reads):
+        for place, factor in read.items():
+            matrix[row, place] = float(factor)
+    return matrix
+
+
+def _whitening(source: _Source) -> Floats:
+    """Return W with W' W the pseudoinverse of the numbers' covariance."""
+    covariance = source.slopes @ source.covariance @ source.slopes.T
+    values, vectors = np.linalg.eigh(covariance)
+    kept = values > values.max() * _SMALLEST
+    return np.asarray((vectors[:, kept] / np.sqrt(values[kept])).T, dtype=np.float64)
+
+
+def _blocks(parts: Sequence[Floats]) -> Floats:
+    """Return a matrix with these on its diagonal."""
+    rows, columns = (sum(part.shape[side] for part in parts) for side in range(2))
+    whole = np.zeros((rows, columns))
+    row = column = 0
+    for part in parts:
+        whole[row : row + part.shape[0], column : column + part.shape[1]] = part
+        row, column = row + part.shape[0], column + part.shape[1]
+    return whole
+
+
+def _laws(weights: Floats, sources: Sequence[_Source]) -> list[NoiseLaw]:
+    """Return the noise of combinations of the releases' numbers, a row for each."""
+    variances = np.zeros(len(weights))
+    largest, factors = np.zeros(len(weights)), np.ones((len(weights), 2))
+    begin = 0
+    for source in sources:
+        end = begin + len(source.values)
+        slopes = weights[:, begin:end] @ source.slopes
+        variances += np.einsum("ij,jk,ik->i", slopes, source.covariance, slopes)
+        sizes = np.abs(slopes) * source.stds
+        most = np.argmax(sizes, axis=1)
+        for row, place in enumerate(most):
+            if sizes[row, place] > largest[row]:
+                law, largest[row] = source.laws[place], sizes[row, place]
+                factors[row] = len(source.laws), law.half_width_95 / law.std
+        begin = end
+    stds = np.sqrt(np.maximum(variances, 0))
+    return [
+        _law(std, int(dimension), own, size)
+        for std, (dimension, own), size in zip(
+            stds.tolist(), factors.tolist(), largest.tolist(), strict=True
+        )
+    ]
+
+
+def _law(std: float, dimension: int, own: float, largest: float) -> NoiseLaw:
+    if std == 0:
+        return NoiseLaw(0.0, 0.0, 0.0)
+    half = std * combination_factor(dimension, own, min(largest / std, 1.0))
+    return NoiseLaw(std, half, std)
