@@ -58,6 +58,8 @@ class Fields:
             if "$ref" in part:
                 yield from self._forms([self._parts[part["$ref"].rsplit("/", 1)[-1]]])
             elif "anyOf" in part or "oneOf" in part:
+                if "properties" in part:  # an object that says which of its fields it needs
+                    yield part
                 yield from self._forms(part.get("anyOf", part.get("oneOf", ())))
             else:
                 yield part
