@@ -37,7 +37,7 @@ from app.client.models import (
 from app.client.progress import OnWait, Sending
 from app.client.publishing import publishing
 from app.client.questions import Amount, Question, amount, question
-from app.client.releasing import dry_running, previewing, release_in, releasing, scripting
+from app.client.releasing import deriving, dry_running, previewing, release_in, releasing, scripting
 from app.client.reviewing import ReviewCalls, at
 from app.client.steps import Call, Line, Listing, Pages, Steps
 
@@ -301,13 +301,7 @@ class Calls(ReviewCalls, LogCalls, Generic[D]):
         names further releases of the same data set: their counts, histograms, sums, means or
         moments are combined, weighted by what is known of their noise.
         """
-        path = f"{at(release)}/derivations"
-        body: dict[str, object] = {"statistic": dict(statistic)}
-        if together_with:
-            names = [each.id if isinstance(each, Release) else each for each in together_with]
-            body["together_with"] = names
-        response = yield from self.line.repeatable("POST", path, json=body)
-        return Derivation.model_validate_json(response.content)
+        return (yield from deriving(self.line, at(release), statistic, together_with))
 
     @Listing
     def releases(self, *, status: str | None = None) -> Pages[Release]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import httpx
 
 from app.client.errors import UnreachableError
-from app.client.models import DryRun, Preview, Release
+from app.client.models import Derivation, DryRun, Preview, Release
 from app.client.progress import OnWait, Progress
 from app.client.steps import Line, Pause, Steps
 
@@ -32,6 +32,21 @@ def dry_running(line: Line, dataset: str, body: Mapping[str, object]) -> Steps[D
     """Ask for a dry run."""
     response = yield from line.repeatable("POST", f"/v1/datasets/{dataset}/dry-runs", json=body)
     return DryRun.model_validate_json(response.content)
+
+
+def deriving(
+    line: Line,
+    path: str,
+    statistic: Mapping[str, object],
+    together_with: Sequence[Release | str],
+) -> Steps[Derivation]:
+    """Ask what a release says, with others if there are any; ``path`` is its address."""
+    body: dict[str, object] = {"statistic": dict(statistic)}
+    if together_with:
+        names = [each.id if isinstance(each, Release) else each for each in together_with]
+        body["together_with"] = names
+    response = yield from line.repeatable("POST", f"{path}/derivations", json=body)
+    return Derivation.model_validate_json(response.content)
 
 
 def scripting(line: Line, release: str, language: str) -> Steps[str]:
