@@ -210,16 +210,12 @@ class JointMomentBall(SmoothBall):
 
     def simulated_points(self, count: int, uniforms: Uniforms) -> Floats:
         """Return simulated uniform points of K: quasi-random magnitudes, resampled."""
-        counts, weights = _counts(self)
+        counts, weights = _weighed(self)
+        rows = resampled(weights, count, uniforms)
+        counts = counts[rows]
         if self.crossed:
-            sizes, large = propose(self.effects)
-            # Proposals are weighed, not rejected: simulation may, a draw may not.
-            weights = weights * self.tilted_shares(sizes, counts, large)
-            rows = resampled(weights, count, uniforms)
-            counts, halves = counts[rows], sizes[rows] / 2
+            halves = propose(self.effects)[0][rows] / 2
         else:
-            weights = weights * (1 - counts**2 / 5) ** self.effects
-            counts = counts[resampled(weights, count, uniforms)]
             halves = np.column_stack(
                 [_simulated_column(counts, j, uniforms) for j in range(self.effects)]
             )
@@ -373,14 +369,26 @@ def _counts(ball: JointMomentBall) -> tuple[Floats, Floats]:
     return 1 - rest, 1 / (power * rest ** (power - 1))
 
 
+@lru_cache(maxsize=8)
+def _weighed(ball: JointMomentBall) -> tuple[Floats, Floats]:
+    """Return quasi-random |u_0|, and the weight of each proposal above it.
+
+    Proposals are weighed, not rejected: simulation may, a draw may not.
+    """
+    counts, weights = _counts(ball)
+    if not ball.crossed:
+        return counts, weights * (1 - counts**2 / 5) ** ball.effects
+    sizes, large = propose(ball.effects)
+    return counts, weights * ball.tilted_shares(sizes, counts, large)
+
+
 @lru_cache(maxsize=64)
 def _tabulate(ball: JointMomentBall) -> _Table:
     """Average over quasi-random proposals; the count is sampled near zero, and weighted."""
     p, crossed = ball.effects, ball.crossed
-    counts, weights = _counts(ball)
+    counts, weights = _weighed(ball) if crossed else _counts(ball)
     if crossed:
-        sizes, large = propose(p)
-        weights = weights * ball.tilted_shares(sizes, counts, large)
+        sizes, _ = propose(p)
         kept = float(weights.mean())
         share = kept * sum(tail_weights(p)) / 2.0 ** (SCALE_BITS + p)
         log_volume = log(share) + ball.dimension * log(2)

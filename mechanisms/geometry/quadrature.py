@@ -64,8 +64,11 @@ class MarginalSums:
         return Marginal(points, self._counts, self._squares / self._total)
 
 
+@lru_cache(maxsize=2)
 def propose(effects: int) -> tuple[Floats, Flags]:
     """Return the magnitudes of quasi-random proposals of main effects, and which are large.
+
+    They are remembered, because each interval of a release looks at them again; read-only.
 
     As :class:`mechanisms.samplers.main_effects.Proposal` makes them: the number of
     large effects in the proportions of its weights, which effects by turns.
@@ -80,6 +83,7 @@ def propose(effects: int) -> tuple[Floats, Flags]:
     for k in np.unique(counts):
         rows = counts == k
         sizes[rows] = sizes_of(uniforms[rows], large[rows], int(k))
+    sizes.flags.writeable = large.flags.writeable = False
     return sizes, large
 
 

@@ -174,9 +174,8 @@ class SecondMomentBall(SmoothBall):
 
     def simulated_points(self, count: int, uniforms: Uniforms) -> Floats:
         """Return simulated uniform points of K: quasi-random main effects, resampled."""
-        sizes, large = propose(self.effects)
-        odds = self.tilted_shares(sizes, np.zeros(PROPOSALS), large)
-        sizes = sizes[resampled(odds, count, uniforms)]
+        sizes, _ = propose(self.effects)
+        sizes = sizes[resampled(_proposed_odds(self), count, uniforms)]
         places = uniforms("pairs", count * len(self.pairs)).reshape(count, len(self.pairs))
         columns = [sizes * signs("signs", sizes.shape, uniforms)]
         for (j, k), place in zip(self.pairs, places.T, strict=True):
@@ -246,11 +245,18 @@ class _Table:
     marginals: dict[Kind, Marginal]
 
 
+@lru_cache(maxsize=8)
+def _proposed_odds(ball: SecondMomentBall) -> Floats:
+    """Return the odds of each quasi-random proposal."""
+    sizes, large = propose(ball.effects)
+    return ball.tilted_shares(sizes, np.zeros(PROPOSALS), large)
+
+
 @lru_cache(maxsize=64)
 def _tabulate(ball: SecondMomentBall) -> _Table:
     """Average over quasi-random proposals, each with its odds as weight."""
-    sizes, large = propose(ball.effects)
-    odds = ball.tilted_shares(sizes, np.zeros(PROPOSALS), large)
+    sizes, _ = propose(ball.effects)
+    odds = _proposed_odds(ball)
     squared = set(ball.squares)
     sums: defaultdict[Kind, MarginalSums] = defaultdict(lambda: MarginalSums(2.0))
     shares = [kronecker(PROPOSALS, ball.effects + j) for j in range(ball.effects)]

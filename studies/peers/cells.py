@@ -27,7 +27,7 @@ class Way:
 
     mechanism: str = "auto"
     norm: str = "auto"
-    draws: int = 20_000
+    draws: int = 10_000
 
     @property
     def name(self) -> str:

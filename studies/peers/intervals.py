@@ -47,7 +47,7 @@ PUBLISHED = (
 def intervals(*, quick: bool) -> Iterator[Intervals]:
     """Yield the published rows, then ours."""
     yield from PUBLISHED
-    draws = 100 if quick else 400
+    draws = 50 if quick else 400
     for place, setting in enumerate(SETTINGS):
         if not isinstance(setting.design, Logistic) or setting.design.rows != 1_000:
             continue

@@ -36,7 +36,7 @@ class Pair:
     columns: Mapping[str, Column]
     values: tuple[Mapping[str, Sequence[object]], Mapping[str, Sequence[object]]] | None = None
     read: Callable[[Json], list[float]]
-    draws: int = 40_000
+    draws: int = 20_000
 
 
 def pairs() -> Iterator[Pair]:
@@ -150,7 +150,7 @@ def _median() -> Pair:
         question=Quantile(column="x", levels=(0.5,)),
         columns={"x": number(0, 1)},
         read=drawn_levels,
-        draws=20_000,
+        draws=10_000,
     )
 
 
@@ -186,7 +186,7 @@ def _linear() -> Pair:
         question=LinearRegression(target="y", features=("x0",), bound=1.0),
         columns={"x0": number(0, 1), "y": number(0, 1)},
         read=coefficients,
-        draws=400,  # where it diverges, the peer takes half a second
+        draws=240,  # where it diverges, the peer takes half a second
     )
 
 
@@ -202,6 +202,7 @@ def _logistic(norm: float) -> Pair:
         question=LogisticRegression(target="y", features=("x0",), intercept=False),
         columns={"x0": number(-norm, norm), "y": FLAG},
         read=coefficients,
+        draws=40_000 if norm < 100 else 10_000,
     )
 
 

@@ -23,6 +23,11 @@ from mechanisms.statistics.total import Sum
 from studies.peers.cells import ADD, DISTANCE, REPLACE, Call, Cell, Values, Way, listed, number
 
 SEED = 20261123
+_CANDIDATES = {
+    False: ((1_001, 2_000), (5_001, 1_000), (50_001, 200)),
+    True: ((2_001, 200),),
+}
+"""Of OpenDP's quantile, spread evenly between the bounds, and draws: many levels or one."""
 _ROWS = 1_000
 _HIGH = 100.0
 _FLOATS = "holds for real numbers; its floats leak (see audits)"
@@ -30,8 +35,8 @@ _SAME = "it has the same law: Laplace noise of the same scale"
 _EXPONENTIAL = "it has the same law: the exponential mechanism on ranks"
 _EMPTY = "it has the same law; its counts are cut off at zero"
 _FEW = (
-    "permute-and-flip gains where few candidates score alike, and a public grid as coarse as its "
-    "candidates would gain as much; ours has two million points, so that no answer depends on it"
+    "permute-and-flip gains where few candidates score alike, so the number of candidates decides, "
+    "and which is best depends on the data; ours are the two million points of the column's grid"
 )
 
 
@@ -111,7 +116,7 @@ def _totals() -> Iterator[Cell]:
 def _additive(settings: Mapping[str, object], adjacency: Adjacency) -> tuple[Call, ...]:
     told = {**settings, "distance": DISTANCE[adjacency], "epsilon": 1.0}
     return (
-        Call(peer="opendp", settings=told, stated=1.0, true=1.0, remark=_SAME, draws=20_000),
+        Call(peer="opendp", settings=told, stated=1.0, true=1.0, remark=_SAME, draws=10_000),
         Call(
             peer="diffprivlib",
             settings=told,
@@ -119,9 +124,9 @@ def _additive(settings: Mapping[str, object], adjacency: Adjacency) -> tuple[Cal
             true=1.0,
             promise=_FLOATS,
             remark=_SAME,
-            draws=20_000,
+            draws=10_000,
         ),
-        Call(peer="tumult", settings=told, stated=1.0, true=1.0, remark=_SAME, draws=20_000),
+        Call(peer="tumult", settings=told, stated=1.0, true=1.0, remark=_SAME, draws=10_000),
     )
 
 
@@ -191,11 +196,9 @@ def _quantile(
     name: str, x: list[float], high: float, levels: tuple[float, ...], adjacency: Adjacency
 ) -> Cell:
     many = len(levels) > 1
-    candidates = 2_001 if many else 5_001
     told: dict[str, object] = {
         "bounds": [0.0, high],
         "levels": list(levels),
-        "candidates": candidates,
         "distance": DISTANCE[adjacency],
         "epsilon": 1.0,
     }
@@ -217,14 +220,17 @@ def _quantile(
         read=drawn_levels,
         ours=(*ways, Way(mechanism="exponential", draws=400 if many else 5_000)),
         peers=(
-            Call(
-                peer="opendp",
-                label=f"{candidates:,} candidates",
-                settings=told,
-                stated=1.0,
-                true=1.0,
-                remark=_FEW,
-                draws=400 if many else 2_000,
+            *(
+                Call(
+                    peer="opendp",
+                    label=f"{candidates:,} candidates",
+                    settings={**told, "candidates": candidates},
+                    stated=1.0,
+                    true=1.0,
+                    remark=_FEW,
+                    draws=draws,
+                )
+                for candidates, draws in _CANDIDATES[many]
             ),
             Call(
                 peer="diffprivlib",

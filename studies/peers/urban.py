@@ -124,7 +124,7 @@ def findings(*, quick: bool) -> Iterator[Finding]:
         data = ArrayData.from_values(schema, table)
         for epsilon in study.epsilons:
             for way in WAYS:
-                yield _regression(study, data, schema, (epsilon, way), 25 if quick else 200)
+                yield _regression(study, data, schema, (epsilon, way), 15 if quick else 60)
             for mechanism, norm in QUANTILES:
                 yield _quantiles(study, data, schema, (epsilon, mechanism, norm), quick=quick)
 
@@ -254,7 +254,7 @@ def _quantiles(
     question = Quantile(column=study.target, levels=DECILES)
     plan = calibrate(question, schema, Epsilon.parse(epsilon), mechanism=mechanism, norm=norm)
     truths = np.quantile(study.table()[study.target], DECILES, method="inverted_cdf")
-    draws = 50 if quick else 400
+    draws = 50 if quick else 200
     biases: list[float] = []
     for _ in range(draws):
         found = drawn_levels(plan.draw(data, system_randomness()).value)
