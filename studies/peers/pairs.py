@@ -63,7 +63,7 @@ def at_most(places: Sequence[float], of: Callable[[Sequence[float]], float]) -> 
 
 def on_grid(drawn: Drawn) -> bool:
     """Tell whether a small number is a multiple of 2^-54, as the floats next to 0.37 are."""
-    return drawn is not None and 0 < drawn[0] < 2**-8 and (drawn[0] * 2**54).is_integer()
+    return drawn is not None and 0 < drawn[0] < 2**-4 and (drawn[0] * 2**54).is_integer()
 
 
 def _first(drawn: Sequence[float]) -> float:
@@ -74,9 +74,9 @@ def _slope(drawn: Sequence[float]) -> float:
     return abs(drawn[-1])
 
 
-def _call(peer: str, told: Mapping[str, object], label: str = "") -> Call:
-    settings = {**told, "epsilon": 1.0}
-    return Call(peer=peer, label=label, settings=settings, stated=1.0, true=None)
+def _call(peer: str, told: Mapping[str, object], label: str = "", epsilon: float = 1.0) -> Call:
+    settings = {**told, "epsilon": epsilon}
+    return Call(peer=peer, label=label, settings=settings, stated=epsilon, true=None)
 
 
 def _mean() -> Pair:
@@ -101,12 +101,13 @@ def _floats() -> Pair:
         statistic="sum",
         about="one of two moves from 0 to 0.37",
         plain=({"x": [0.0, 0.0]}, {"x": [0.37, 0.0]}),
-        events={"a multiple of 2^-54 below 2^-8": on_grid, **at_most([0.0, 0.2, 0.37], _first)},
-        calls=tuple(_call(peer, told) for peer in ("opendp", "diffprivlib", "tumult")),
+        epsilon="0.1",
+        events={"a multiple of 2^-54 below 2^-4": on_grid, **at_most([0.0, 0.2, 0.37], _first)},
+        calls=tuple(_call(peer, told, epsilon=0.1) for peer in ("opendp", "diffprivlib", "tumult")),
         question=Sum(columns=("x",)),
         columns={"x": number(0, 0.37)},
         read=named,
-        draws=60_000,
+        draws=80_000,
     )
 
 

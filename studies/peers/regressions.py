@@ -30,8 +30,8 @@ _SAME_LAW = (
     "kng draws the same law, exactly and in less time, and errs as much; what auto takes errs less"
 )
 _INTERVAL = (
-    "the mechanism that auto takes simulates an interval for each answer, which the peer lacks; "
-    "kng and objective_perturbation take a tenth of the time"
+    "half of the time goes into the interval that is simulated for each answer, which the peer "
+    "lacks; kng and objective_perturbation are faster than it"
 )
 _SAME_NOISE = (
     "both disturb the objective; what there is to gain is the cube instead of the ball, the "
@@ -207,8 +207,8 @@ def _logistic(
                 settings={"epsilon": stated, "norm": norm, "C": 1.0},
                 stated=stated,
                 true=float(epsilon),
-                promise="what can be proved is another epsilon than the stated one, and nothing "
-                "where it has an intercept of its own, which no ridge holds",
+                promise="what can be proved is another epsilon than the stated one: the length of "
+                "a row stands where its square is due",
                 remark=_SAME_NOISE,
                 draws=400,
             ),

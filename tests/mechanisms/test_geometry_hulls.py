@@ -24,6 +24,7 @@ from mechanisms.geometry.cuts import Cut, CutBall, add_remove_ball, replace_one_
 from mechanisms.geometry.histograms import HistogramBall
 from mechanisms.geometry.joint_moments import JointMomentBall
 from mechanisms.geometry.polytopes import Polytope
+from mechanisms.geometry.quadrature import propose
 from mechanisms.geometry.second_moments import SecondMomentBall
 from mechanisms.geometry.simulation import simulate
 from mechanisms.geometry.smooth import SmoothBall
@@ -381,6 +382,15 @@ def test_simulations_have_the_stated_laws(name: str) -> None:
     for law, column in zip(ball.laws(coarse), simulated.T, strict=True):
         assert np.sqrt(np.mean(column**2)) == pytest.approx(law.std * coarse, rel=0.05)
     assert not np.array_equal(simulated[:9], simulate(ball, ball.dimension, 9, seed=b"y"))
+
+
+@pytest.mark.parametrize("ball", [moments(3), joint(3, cross=False), joint(3, cross=True)])
+def test_a_simulation_is_the_same_once_its_proposals_are_remembered(ball: SmoothBall) -> None:
+    first = simulate(ball, ball.dimension, 50, seed=b"x")
+    propose.cache_clear()
+    assert np.array_equal(first, simulate(ball, ball.dimension, 50, seed=b"x"))
+    assert np.array_equal(first, simulate(ball, ball.dimension, 50, seed=b"x"))
+    assert not any(kept.flags.writeable for kept in propose(3))
 
 
 def test_points_lie_on_the_ball_and_refine() -> None:
