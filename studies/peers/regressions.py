@@ -27,7 +27,7 @@ _BOUND = 1.0
 _WASTED = "holds at half of what is stated: the gradient's factor 2 is dropped from the exponent"
 _NO_CHAIN = "holds of the law, not of a chain that stops"
 _SAME_LAW = (
-    "kng draws the same law, exactly and in less time, and errs as much; what auto takes errs less"
+    "the chain's own law is what kng draws, exactly and in less time; what auto takes errs less"
 )
 _INTERVAL = (
     "half of the time goes into the interval that is simulated for each answer, which the peer "
