@@ -17,9 +17,13 @@ import pytest
 
 from mechanisms.geometry import smooth
 from mechanisms.geometry.polytopes import Polytope
+from mechanisms.objectives.geometric_median import MedianLaw
 from mechanisms.randomness import Randomness
 from mechanisms.samplers import fine_grid, geometric, intervals, joint_quantiles, knorm
 from mechanisms.samplers import permute_and_flip as flip
+from mechanisms.samplers.boxes import Space
+from mechanisms.samplers.envelopes import Envelope
+from mechanisms.samplers.envelopes.tree import SumTree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,7 @@ def _compiled(source: str, function: Callable[..., Any]) -> Callable[..., Any]:
 _L1, _L2, _HULL = "draw_l1: one coordinate", "draw_l1: two coordinates", "draw_hull: three cells"
 _LINF, _BALL = "draw_linf: two coordinates", "draw_in_ball: a hexagon"
 _POINTS, _FLIP = "draw_from_points: a hexagon", "permute_and_flip_point"
+_LINE = "boxes on a line"
 _JOINT, _TIES = "joint_points: no ties", "joint_points: ties"
 
 
@@ -153,3 +158,13 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(joint_quantiles, "_draw", "int(sums[-1])", "int(sums[-1]) // 2", _JOINT),
     _mutant(fine_grid.FineGrid, "_spread", "while missing.any()", "if missing.any()", _TIES),
 )
+
+COVER_MUTANTS: tuple[Mutant, ...] = (
+    _mutant(Envelope, "keeps", "exceeds(density, ", "exceeds(2 * density, ", _LINE),
+    _mutant(Envelope, "weight", "_SCALE - 52", "_SCALE - 54", _LINE),
+    _mutant(SumTree, "choose", "target -= self._sums[place]", "target -= 1", _LINE),
+    _mutant(SumTree, "choose", "place *= 2", "place = place * 2 + 1", _LINE),
+    _mutant(Space, "draw_point", "below(side) for", "below(side // 2 + 1) for", _LINE),
+    _mutant(MedianLaw, "split", "- moves", "+ moves", _LINE),
+)
+"""Of adaptive rejection on boxes."""

@@ -25,6 +25,7 @@ from flint import arb, fmpq
 from mechanisms.exact.balls import above, below, midpoint, rational
 
 MOST_BITS = 1 << 12
+NARROW = 2.0**-36  # wider balls are looked at again, with more bits
 Choose = Callable[[Sequence[Fraction | arb]], int]
 Point = tuple[fmpq, fmpq]
 SQUARE: tuple[Point, ...] = (
@@ -167,10 +168,22 @@ class Form:
         return Size(self)
 
     def __gt__(self, other: Any) -> bool:
-        return (self - other).positive()
+        return self._certainly(self - other)
 
     def __lt__(self, other: Any) -> bool:
-        return (other - self).positive()
+        return self._certainly(other - self)
+
+    @staticmethod
+    def _certainly(form: Form) -> bool:
+        """Say whether a form is positive; a number too wide leaves that open, as for balls."""
+        return not form.too_wide() and form.positive()
+
+    def too_wide(self) -> bool:
+        """Say whether the odds would be worth less than the bits that are to be had."""
+        if len(self.reals) != 1 or self.logs:
+            return False
+        [factor] = self.reals.values()
+        return not (self.constant / factor).rad() < NARROW
 
     def positive(self) -> bool:
         """Say whether the number is above zero."""

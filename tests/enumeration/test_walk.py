@@ -14,7 +14,7 @@ from mechanisms.testing import seeded_randomness
 from tests.enumeration import laws
 from tests.enumeration.cases import CASES
 from tests.enumeration.integers import WordArrays
-from tests.enumeration.mutants import MUTANTS
+from tests.enumeration.mutants import COVER_MUTANTS, MUTANTS
 from tests.enumeration.walk import Bounds, Stated, law_of, require_law
 
 PAGE = Path(__file__).parents[2] / "docs" / "enumeration.md"
@@ -68,5 +68,5 @@ def test_known_words_are_read_as_ever() -> None:
 
 def test_the_page_lists_every_case_and_every_mutant() -> None:
     rows = PAGE.read_text("utf-8").splitlines()
-    for listed in (*CASES, *MUTANTS):
+    for listed in (*CASES, *MUTANTS, *COVER_MUTANTS):
         assert listed.table_row in rows
