@@ -295,7 +295,7 @@ def test_a_sound_desk_passes_and_nothing_is_left_behind(desk: FakeDesk) -> None:
 
 
 def test_a_loud_desk_is_flagged(desk: FakeDesk) -> None:
-    desk.louder = 4
+    desk.louder = 8
     few = ("--draws", "300", "--confidence", "0.999999", "--epsilon", "1")
     done = run(*FAST, *few, "--out", "found/loud")
     assert done.exit_code == REFUSED, done.output
