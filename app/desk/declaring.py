@@ -27,6 +27,7 @@ _PLACE = re.compile(
 )
 _ABOUT = re.compile(r" \(column \".*\"\)$", re.DOTALL)
 """What a message says of its column, where the field says it already."""
+_WITHIN = re.compile(r"\.typical\.(mean|std)$")
 _WHOLE = re.compile(r"[+-]?\d{1,300}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _SHARE = re.compile(r"(\S.*?)[ \t]*[:=\t ][ \t]*(\S+)", re.ASCII)
@@ -211,9 +212,16 @@ def at_cells(problem: Problem, form: Form) -> Problem:
         return problem
     names = [(p, n) for p, n in rows_of(form) if form.text(f"columns.{p}.type") != LEFT_OUT]
     faults = [
-        (_field(str(each["field"]), names), _ABOUT.sub("", str(each["message"]))) for each in errors
+        (_field(str(each["field"]), names), _message(str(each["field"]), str(each["message"])))
+        for each in errors
     ]
     return invalid_requests(faults)
+
+
+def _message(place: str, words: str) -> str:
+    """Return what is wrong, as its field says it, which stands for all that is typical."""
+    told = _ABOUT.sub("", words)
+    return f"{match[1]} {told}" if (match := _WITHIN.search(place)) else told
 
 
 def _named(problem: Problem, faults: Sequence[tuple[str, str]]) -> Problem:

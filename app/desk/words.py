@@ -90,13 +90,29 @@ def asked(statistic: Mapping[str, Any]) -> str:
     if isinstance(target, Mapping):
         target = target.get("column")
     names = [statistic["column"]] if "column" in statistic else statistic.get("columns") or ()
-    of = target or ", ".join(names)
+    of = statistic.get("formula") or target or ", ".join(names)
     told = words(statistic["kind"]) + (f" of {of}" if of else "")
-    if statistic.get("features"):
+    if statistic.get("features") and not statistic.get("formula"):
         told += f" on {', '.join(statistic['features'])}"
     if statistic.get("by"):
         told += f" by {', '.join(statistic['by'])}"
     return f"{told}, with conditions" if statistic.get("where") else told
+
+
+_MOST_MEASURED = 20
+
+
+def measured(columns: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the units of columns, as words; no text where none has one.
+
+    >>> measured({"income": {"unit_of_measure": "francs"}, "age": {}})
+    'income in francs'
+    """
+    by_unit: dict[str, list[str]] = {}
+    for name, column in [*columns.items()][:_MOST_MEASURED]:
+        if unit := column.get("unit_of_measure"):
+            by_unit.setdefault(unit, []).append(name)
+    return "; ".join(f"{', '.join(names)} in {unit}" for unit, names in by_unit.items())
 
 
 def drawn(picture: str) -> Markup:
@@ -127,6 +143,7 @@ def noted(note: str | None) -> str:
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "about": about,
     "asked": asked,
+    "measured": measured,
     "drawn": drawn,
     "ident": ident,
     "moment": moment,

@@ -83,6 +83,9 @@ def test_a_question_is_confirmed_paid_for_once_and_shown(
         )  # fmt: skip
         assert confirm.heading == "Release this?"
         assert "Left afterwards 9.5" in confirm.text
+        assert "mean of income" in confirm.text
+        back = dict(somebody.open(confirm.links()["Back"]).form("Preview").form_values())
+        assert (back["epsilon"], back["purpose"]) == ("0.5", "Table <1>"), "nothing is lost"
         assert spent(admin, own) == "0"
         shown = somebody.send(confirm, "Release")
         again = somebody.send(confirm, "Release")

@@ -24,6 +24,7 @@ from app.desk.questions import (
 )
 from app.desk.rendering import page, path_of
 from app.desk.routes import State, Visitor, router_of
+from app.domain.datasets import columns_json
 from app.domain.problems import Problem, invalid_request
 from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
@@ -179,6 +180,7 @@ def _form(
         "kinds": [pair for pair in kinds() if pair[0] in allowed],
         "summary": summary_of(kind),
         "fields": fields,
+        "columns": columns_json(facts.columns),
         "opened": any(form.text(each.name) for each in fields if each.more),
         "mechanisms": mechanisms,
         "norms": norms,

@@ -20,6 +20,7 @@ from app.domain.releases import ReleaseState
 from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
 from app.services.plans.answers import answer_of, etag_of, heading_of, state_called
+from app.services.publishing.published import columns_of
 from app.services.releases.tidy import tidy_csv
 from app.services.scripts.scripts import Language
 from app.web.state import AppState
@@ -86,13 +87,15 @@ async def show_release(request: Request, visitor: Visitor, state: State, release
     answer, again_s, etag = await _answer(visitor, state, release)
     numbers = numbers_of(answer, "The released numbers") if answer["value"] else None
     publication = await state.services.publications.known(release, caller=visitor)
+    facts = state.services.datasets.facts(answer["dataset"])
     return page(
         request,
         "release.html",
         answer=answer,
         numbers=numbers,
         again_s=again_s,
-        name=_name(state, answer["dataset"]),
+        name=_told(facts),
+        columns=columns_of(facts, answer["statistic"]),
         own=answer["requested_by"] == visitor.person,
         etag=etag,
         publication=publication,

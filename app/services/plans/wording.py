@@ -59,6 +59,8 @@ def _subject(statistic: Mapping[str, Any]) -> str:
 
 
 def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
