@@ -39,7 +39,7 @@ class Terms:
         Which offers, as :meth:`Offer.is_meant_by` reads them; none for all.
     """
 
-    epsilon: str = "2"
+    epsilon: str = "1"
     draws: int = 1000
     confidence: float = 0.999
     seconds: float = 240.0

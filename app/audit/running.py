@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,8 +26,10 @@ from app.client import ProblemError, Release
 OnDraws = Callable[[int, int], None]
 """Told how many draws have been made, and of how many at most."""
 
-_AT_ONCE = 16
+_AT_ONCE = 8
 """Offers that are asked at once, each of both data sets."""
+_ENOUGH = 400
+"""How many draws an offer gets before another one has its turn: enough to flag a loud one."""
 _JOBS_AT_ONCE = 3
 """The same of those that the desk draws in the background, few at a time."""
 _BATCH, _MORE = 20, 4
@@ -78,7 +81,8 @@ async def audit(url: str, key: str | None, terms: Terms, on_draws: OnDraws) -> F
     async with Guests(url, key) as guests:
         catalog = [line async for line in guests.admin.catalog()]
         offers = offers_in(catalog, terms.wishes)
-        arms = [_Arm(offer, probe) for offer in offers if (probe := probe_of(offer)) is not None]
+        probes = ((offer, probe_of(offer)) for offer in _mixed(offers))
+        arms = [_Arm(offer, probe) for offer, probe in probes if probe is not None]
         parts = 1 if terms.alone else _most_parts(catalog)
         async with ThrowAways(guests, _costs(arms, terms)) as datasets:
             asking = _Asking(
@@ -135,8 +139,11 @@ class _Asking:
     async def _ask(self, arm: _Arm) -> None:
         going = True
         while going:
-            async with self._turns_of_jobs if arm.is_job else self._turns:
+            is_job = arm.is_job
+            async with self._turns_of_jobs if is_job else self._turns:
                 going = await self._ask_once(arm)
+                while going and arm.is_job == is_job and len(arm.drawn[0]) < _ENOUGH:
+                    going = await self._ask_once(arm)
 
     async def _ask_once(self, arm: _Arm) -> bool:
         """Ask both data sets for some more draws; return whether there may be more after it."""
@@ -191,6 +198,16 @@ class _Asking:
             release = await self._guests.patiently(look)
         value = _value_of(release)
         return [_numbers(part) for part in (value["parts"] if count > 1 else [value])]
+
+
+def _mixed(offers: Sequence[Offer]) -> list[Offer]:
+    """Return the first offer of each mechanism, then the second of each, and so on."""
+    seen: Counter[str] = Counter()
+    order = []
+    for offer in offers:
+        order.append((seen[offer.mechanism], offer))
+        seen[offer.mechanism] += 1
+    return [offer for _, offer in sorted(order, key=lambda each: each[0])]
 
 
 def _value_of(release: Release) -> Mapping[str, Any]:

@@ -60,7 +60,7 @@ def _decimal(_: click.Context, __: click.Parameter, value: str) -> str:
 )
 @click.option(
     "--epsilon",
-    default="2",
+    default="1",
     show_default=True,
     callback=_decimal,
     help="Promised of each draw.",
