@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.contract.service import Service, make_key, running, upload
+from tests.contract.service import Service, lying, make_key, running, upload
 
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(tmp_path_factory.mktemp("contract") / "data") as found:
+    data = tmp_path_factory.mktemp("contract") / "data"
+    with running(data, source_roots=lying(data).rpartition("/")[0]) as found:
         yield found
 
 

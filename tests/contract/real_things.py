@@ -32,7 +32,7 @@ EDIT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def prepared(admin: httpx.Client) -> World:
+def prepared(admin: httpx.Client, *, source: str) -> World:
     """Make the things that requests may name."""
     made = make_key(admin, "analyst")
     analyst = httpx.Client(
@@ -59,7 +59,7 @@ def prepared(admin: httpx.Client) -> World:
     )
     world = World(
         admin=admin, analyst=analyst, curator=curator, dataset=str(dataset["id"]),
-        reviewed=reviewed, answer=answer.json(), person=str(made["person"]),
+        reviewed=reviewed, answer=answer.json(), person=str(made["person"]), source=source,
     )  # fmt: skip
     for asker in (admin, analyst):
         ask(asker, reviewed, MEAN, epsilon=EPSILON)
@@ -77,6 +77,7 @@ class World:
     reviewed: str
     answer: Mapping[str, Any]
     person: str
+    source: str
     _cursors: dict[str, str] = field(default_factory=dict)
 
     def named(self, case: Case) -> Case | None:
@@ -156,6 +157,8 @@ class World:
 
     def _body(self, operation: str, was: Mapping[str, Any]) -> dict[str, Any]:
         if operation == "createDataset":
+            if "source" in was:
+                return {**_declared(was), "source": self.source}
             return {**was, "file": ROWS, "spec": _declared(was["spec"])}
         if operation == "editDataset":
             return {name: EDIT[name] for name in was}

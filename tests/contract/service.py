@@ -79,6 +79,14 @@ def running(data_dir: Path, **settings: Any) -> Iterator[Service]:
         thread.join(30)
 
 
+def lying(data_dir: Path) -> str:
+    """Return the URL of rows that lie in a folder beside a data directory, and nothing else."""
+    folder = data_dir.with_name("lying")
+    folder.mkdir(exist_ok=True)
+    (folder / "rows.csv").write_text(ROWS)
+    return f"file://{folder}/rows.csv"
+
+
 def spec(**changes: Any) -> dict[str, Any]:
     """Return a sound data set spec under a fresh name."""
     return {

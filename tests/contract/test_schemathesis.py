@@ -22,7 +22,7 @@ from schemathesis import Case, GenerationMode
 
 from app.api.openapi.snapshot import snapshot
 from tests.contract.real_things import World, prepared
-from tests.contract.service import ADMIN_KEY, Service
+from tests.contract.service import ADMIN_KEY, Service, lying
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ KEY = {"Authorization": f"Bearer {ADMIN_KEY}"}
 @pytest.fixture(scope="module")
 def world(service: Service) -> Iterator[World]:
     with service.client() as admin:
-        found = prepared(admin)
+        found = prepared(admin, source=lying(service.data_dir))
         with closing(found.analyst), closing(found.curator):
             yield found
 

@@ -24,7 +24,7 @@ from app.domain.problems import Problem
 from app.services.audit import AuditService
 from app.services.datasets.budgets import BudgetService
 from tests.contract.real_things import World, prepared
-from tests.contract.service import ADMIN_KEY, Service, running
+from tests.contract.service import ADMIN_KEY, Service, lying, running
 
 pytestmark = pytest.mark.slow
 
@@ -84,8 +84,10 @@ def sequences(service: Service, world: World, followed: Followed) -> Any:
 def run(directory: Path) -> Followed:
     """Run sequences on a service of their own, since they archive whatever they come upon."""
     followed: Followed = Counter()
-    with running(directory / "data") as service, service.client() as admin:
-        world = prepared(admin)
+    source = lying(directory / "data")
+    roots = {"source_roots": source.rpartition("/")[0]}
+    with running(directory / "data", **roots) as service, service.client() as admin:
+        world = prepared(admin, source=source)
         with closing(world.analyst), closing(world.curator):
             sequences(service, world, followed).run(
                 settings=settings(

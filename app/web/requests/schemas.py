@@ -49,7 +49,7 @@ from app.web.requests.values import (
 from mechanisms.expressions.parsing import LONGEST
 from mechanisms.privacy import MAX_EPSILON_NANOS, MOST_ROWS_OF_ONE, Adjacency, Epsilon
 
-_SPEC: dict[str, JsonValue] = {
+EXAMPLE: dict[str, JsonValue] = {
     "name": "engel",
     "adjacency": "replace_one",
     "columns": {
@@ -154,7 +154,7 @@ class PolicySpec(Request):
 class DatasetSpec(Request):
     """The public description of a data set, declared before anything is read."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_SPEC]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
     name: Name = Field(examples=["engel"])
     """What people call it; no two data sets have one name."""
@@ -165,7 +165,7 @@ class DatasetSpec(Request):
     public), or one has a row more (`add_remove`, the row count is private)."""
     max_rows: int | None = Field(default=None, ge=1, le=10**12, examples=[100_000])
     """Public bound on the row count, required under add_remove."""
-    columns: dict[Name, ColumnSpec] = Field(min_length=1, examples=[_SPEC["columns"]])
+    columns: dict[Name, ColumnSpec] = Field(min_length=1, examples=[EXAMPLE["columns"]])
     """The file's columns that may be asked about, by name; others are not stored."""
     na: Markers = Field(default=(), examples=[["NA", ".", "-99"]])
     """Texts that stand for a missing cell, in every column that has no `na` of its own."""
@@ -182,7 +182,7 @@ class DatasetSpec(Request):
     narrower `lower` and `upper`. They are stored and may be asked about like any other."""
     unit: UnitSpec | None = Field(default=None, examples=[{"column": "person_id", "max_rows": 5}])
     """Who a person is, where one may have several rows. Without it one row is one person."""
-    budget: BudgetSpec | None = Field(default=None, examples=[_SPEC["budget"]])
+    budget: BudgetSpec | None = Field(default=None, examples=[EXAMPLE["budget"]])
     """What its account may spend. Required unless `account` names an existing budget."""
     account: Printable | None = Field(default=None, max_length=100, examples=["acc_2f7c"])
     """Share an earlier data set's account, whose people these are too; `budget` then opens nothing.

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from app.web.requests.schemas import DatasetSpec
+from app.web.requests.schemas import EXAMPLE, DatasetSpec
 
 _LONGEST = 4_000
+_URL = "file:///srv/people/2024/*.parquet"
 
 
 class SourcedDatasetSpec(DatasetSpec):
     """The public description of a data set, and where its rows lie."""
 
-    source: str = Field(max_length=_LONGEST, examples=["file:///srv/people/2024/*.parquet"])
+    model_config = ConfigDict(json_schema_extra={"examples": [{**EXAMPLE, "source": _URL}]})
+
+    source: str = Field(max_length=_LONGEST, examples=[_URL])
     """A `file:///` or `s3://` URL below one of the roots that the operator allows. A star stands
     for any characters of a name, and two as a whole name for any folders. Folders such as
     `year=2024` are columns where such are declared."""
