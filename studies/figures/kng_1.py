@@ -68,7 +68,6 @@ class Sums(ArrayData):
 
 def cells(quick: bool) -> tuple[Cell, ...]:
     """Return the four methods at each n, and the three private ones against least squares."""
-    sizes = range(2, 7 if quick else 8)
     return tuple(
         Cell(
             figure=NAME, panel=panel, method=method, norm=_NORMS.get(method, ""), n=10**power,
@@ -76,7 +75,7 @@ def cells(quick: bool) -> tuple[Cell, ...]:
             measure=errors, data_name="rows",
             cost_s=(20 if quick else 100) * (0.02 + 3e-7 * 10**power * (panel == TRUTH)),
         )
-        for power in sizes
+        for power in range(2, 8)
         for panel in (TRUTH, FIT)
         for method in (NON_PRIVATE, EXPONENTIAL, PERTURBATION, KNG)
         if not (panel == FIT and method == NON_PRIVATE)
