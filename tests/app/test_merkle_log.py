@@ -9,6 +9,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
+import anyio
 import pytest
 from cryptography.exceptions import InvalidSignature
 from hypothesis import given
@@ -182,6 +183,34 @@ def test_nothing_is_proved_of_what_is_not_signed(ledger: Ledger, index: int, siz
         log.inclusion(index, size)
     with pytest.raises(Problem, match=r"not-found|invalid-request"):
         log.consistency(index + 1, size)
+
+
+def test_what_is_left_of_a_long_catch_up_comes_in_at_once(ledger: Ledger) -> None:
+    """And not at the next regular time, which is an hour later."""
+
+    def grants(u: Any) -> None:
+        for _ in range(MOST_OF_PART + 10):
+            u.accounts.grant(ledger.account, 1, principal=CURATOR, reason="more")
+
+    async def scenario() -> None:
+        log = log_of(ledger)
+        async with anyio.create_task_group() as group:
+            group.start_soon(log.keep)
+            await anyio.sleep(0.1)
+            ledger.store.write(grants)
+            await log.catch_up()
+            with anyio.fail_after(60):
+                while not signed_up_to(ledger, MOST_OF_PART + 10):
+                    await anyio.sleep(0.01)
+            group.cancel_scope.cancel()
+
+    anyio.run(scenario)
+
+
+def signed_up_to(ledger: Ledger, least: int) -> bool:
+    with ledger.store.reading() as reader:
+        size = reader.log.size()
+        return size > least and reader.log.checkpoint_of(size) is not None
 
 
 def test_a_long_ledger_comes_in_step_by_step(ledger: Ledger) -> None:

@@ -66,7 +66,7 @@ async def seen(
         lambda: services.releases.get(release, caller=BOB),
         lambda: services.releases.get(release, caller=ADA),
         lambda: ask(services, dataset, idem),
-        lambda: services.derivations.derive(release, Count(), caller=BOB),
+        lambda: services.derivations.derive(release, Count(), together_with=(), caller=BOB),
         lambda: services.reviews.withdraw(release, caller=BOB),
         lambda: services.reviews.decide(
             release, Decision.REJECT, "no", unchanged=lambda _: True, caller=ADA

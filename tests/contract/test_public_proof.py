@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -32,8 +33,14 @@ def page(curator: httpx.Client, analyst: httpx.Client, anonymous_page: httpx.Cli
         f"/v1/releases/{release}/publication", json={"reason": "for all"}, headers={"If-Match": "*"}
     )
     assert made.status_code == 201, made.text
-    found = anonymous_page.get(f"/public/releases/{release}.json")
-    assert found.status_code == 200
+    patience_s = time.monotonic() + 60
+    while True:
+        found = anonymous_page.get(f"/public/releases/{release}.json")
+        assert found.status_code == 200
+        # what other tests have made of late comes into the log before it
+        if "proof" in found.json() or time.monotonic() > patience_s:
+            break
+        time.sleep(0.05)
     assert found.content == anonymous_page.get(f"/public/releases/{release}.json").content
     return found.content
 

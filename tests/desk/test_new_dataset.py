@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import io
+from datetime import date, timedelta
+from random import Random
 from typing import Any
 from uuid import uuid4
 
@@ -36,9 +38,11 @@ def _draft(browsing: Browsing, content: bytes = ROWS, name: str = "people.csv") 
 
 def _rows(number: int = 40) -> bytes:
     """Return rows of people whom no other test has uploaded."""
-    born = [f"{1950 + each % 50}-01-{1 + each % 28:02d}" for each in uuid4().bytes * 3]
-    wards = ("north", "south", "north")
-    rows = [f"{20 + at},true,{wards[at % 3]},{born[at]}\n" for at in range(number)]
+    chance = Random(uuid4().int)
+    born = [date(1950, 1, 1) + timedelta(chance.randrange(18_000)) for _ in range(number)]
+    ages = chance.sample(range(20, 20 + number), number)
+    wards = chance.choices(("north", "south"), k=number)
+    rows = [f"{ages[at]},true,{wards[at]},{born[at]}\n" for at in range(number)]
     return HEADER + "".join(rows).encode()
 
 

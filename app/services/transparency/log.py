@@ -11,6 +11,7 @@ log's own entries are not in it, or it would grow for ever by itself.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 from collections.abc import Sequence
@@ -83,6 +84,7 @@ class LogService:
         self._every_s = every_s
         self._tree = LogTree()
         self._behind = False
+        self._wanted = asyncio.Event()
         self.ledger = store.identity.id
         """The ledger's id."""
         self.origin = origin_of(store.identity.id, store.identity.epoch)
@@ -96,14 +98,21 @@ class LogService:
         """The keys that its checkpoints may be signed with, the present one first."""
 
     async def catch_up(self) -> None:
-        """Bring what there is into the log and sign it; where that is much, the beginning of it."""
+        """Bring what there is into the log and sign it.
+
+        Where that is much, it is the beginning of it; the rest follows at once, and nobody waits.
+        """
         self._behind = await self._step()
+        if self._behind:
+            self._wanted.set()
 
     async def keep(self) -> None:
         """Bring new entries into the log and sign, while somebody serves."""
         while True:
             if not self._behind:
-                await anyio.sleep(self._every_s)
+                with anyio.move_on_after(self._every_s):
+                    await self._wanted.wait()
+            self._wanted.clear()
             # step by step, so that a stopping server waits for no more than one
             self._behind = await self._step()
 
