@@ -89,6 +89,54 @@ Proof.
     erewrite total_same; [exact V |]; intros; simpl; rewrite E; reflexivity.
 Qed.
 
+(* Balls made of balls: what lies in all of them; a ball of some of the coordinates, in any order;
+   and a ball that narrows as a first coordinate, a count, grows. *)
+Definition every (balls : list (nat -> vector -> Prop)) r v := Forall (fun K => K r v) balls.
+Definition of_coordinates (K : nat -> vector -> Prop) (place : nat -> nat) r (v : vector) :=
+  K r (fun i => v (place i)).
+Definition counted (K : nat -> vector -> Prop) (unit_ share : nat) r (v : vector) :=
+  Z.to_nat (Z.abs (v 0)) <= r
+  /\ K (unit_ * r - share * Z.to_nat (Z.abs (v 0))) (fun i => Z.of_nat unit_ * v (S i))%Z.
+
+Theorem all_of_balls_is_a_ball balls : Forall ball balls -> ball (every balls).
+Proof.
+  intros B; split; unfold every; rewrite !Forall_forall in *.
+  - intros r s v L V; rewrite Forall_forall in *; intros K I.
+    apply (grows K (B K I) r); [exact L | exact (V K I)].
+  - intros r s v u V U; rewrite Forall_forall in *; intros K I.
+    apply (adds K (B K I)); [exact (V K I) | exact (U K I)].
+  - intros r v u E; rewrite !Forall_forall; intros V K I.
+    apply (same K (B K I) r v); [exact E | exact (V K I)].
+Qed.
+
+Theorem ball_of_some_coordinates K place : ball K -> ball (of_coordinates K place).
+Proof.
+  intros B; split; unfold of_coordinates.
+  - intros r s v; apply (grows K B).
+  - intros r s v u; apply (adds K B).
+  - intros r v u E; apply (same K B); auto.
+Qed.
+
+Theorem counted_ball_is_a_ball K unit_ share :
+  ball K -> share <= unit_ -> ball (counted K unit_ share).
+Proof.
+  intros B L; split; unfold counted.
+  - intros r s v M [C V]; split; [lia |]; eapply (grows K B); [| exact V]; nia.
+  - intros r s v u [C V] [D U]; unfold plus; split; [lia |].
+    apply (grows K B (unit_ * r - share * Z.to_nat (Z.abs (v 0))
+                      + (unit_ * s - share * Z.to_nat (Z.abs (u 0))))).
+    + assert (T : Z.to_nat (Z.abs (v 0 + u 0)) <= Z.to_nat (Z.abs (v 0)) + Z.to_nat (Z.abs (u 0)))
+        by lia.
+      set (x := Z.to_nat (Z.abs (v 0))) in *; set (y := Z.to_nat (Z.abs (u 0))) in *.
+      set (z := Z.to_nat (Z.abs (v 0 + u 0))) in *.
+      assert (share * z <= share * x + share * y) by nia.
+      assert (share * x <= unit_ * r) by nia; assert (share * y <= unit_ * s) by nia; lia.
+    + eapply (same K B); [| apply (adds K B); [exact V | exact U]].
+      intros i; unfold plus; simpl; lia.
+  - intros r v u E [C V]; rewrite <- !E; split; [exact C |].
+    eapply (same K B); [| exact V]; intros i; simpl; rewrite E; reflexivity.
+Qed.
+
 (* Computed for the comparison with the program: three cells, the size, and whether the hull of a
    histogram of that size holds them; first of all records, then of those that meet conditions. *)
 Open Scope Z_scope.

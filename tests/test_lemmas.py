@@ -6,7 +6,7 @@ import re
 import subprocess
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +14,12 @@ import pytest
 
 from app.domain.ledger import Balance, EntryKind
 from app.domain.problems import Problem
-from mechanisms import privacy
+from mechanisms import accounting, privacy
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.exponential import linear, quantile_regression
 from mechanisms.geometry.histograms import HistogramBall
+from mechanisms.geometry.joint_moments import JointMomentBall
+from mechanisms.geometry.second_moments import SecondMomentBall
 from mechanisms.knorm import integer_noise
 from mechanisms.objectives import losses
 from mechanisms.objectives.gradient_norms import InterceptHullNorm
@@ -135,6 +137,11 @@ def parts(*values: Fraction) -> list[int]:
     return [number for value in values for number in value.as_integer_ratio()]
 
 
+def units(numerator: int, denominator: int) -> list[int]:
+    """Return the whole units that a part of a unit is charged as."""
+    return [accounting.units(Fraction(numerator, denominator) * accounting.RHO_UNIT)]
+
+
 def adjacency(replace: int) -> Adjacency:
     return Adjacency.REPLACE_ONE if replace else Adjacency.ADD_REMOVE
 
@@ -169,6 +176,12 @@ def _scores(twelfths: int, coded: int) -> dict[int, Fraction]:
     return seen
 
 
+def joint_delta(replace: int, *twelfths: int) -> list[int]:
+    """Return Delta of the joint score of one or two levels."""
+    levels = [Fraction(level, 12) for level in twelfths if level]
+    return parts(quantile.joint_sensitivity(levels, adjacency(replace)))
+
+
 def hull_norm(weight: int, first: int, other: int) -> list[int]:
     """Return the norm of a change with an intercept; the weight is in twelfths."""
     change = (Fraction(first, 2), Fraction(other, 2))
@@ -190,6 +203,11 @@ def in_histogram(one: int, two: int, three: int, size: int) -> list[int]:
     return [int(ball.contains((one, two, three), size)) for ball in balls]
 
 
+def in_ball(ball: SecondMomentBall | JointMomentBall, size: int, *point: int) -> list[int]:
+    """Return whether a ball of moments holds a point at this size."""
+    return [int(ball.contains(point, size))]
+
+
 def shares(tenths: int, *weights: int) -> list[int]:
     """Return the shares of epsilon in proportion to some numbers."""
     split = privacy.split(Epsilon(tenths * 10**8), [Fraction(weight) for weight in weights])
@@ -203,11 +221,17 @@ def part_of(tenths: int, rows: int) -> list[int]:
 
 ANSWERS: dict[str, tuple[int, Callable[..., Sequence[int]]]] = {
     "Ledger.steps_table": (5, after_a_step),
+    "Filter.units_table": (2, units),
     "CheckLoss.deltas_table": (2, deltas),
     "CheckLoss.scores_table": (3, score),
     "CheckLoss.hull_table": (3, hull_norm),
+    "JointQuantiles.joint_table": (3, joint_delta),
     "Ratio.rates_table": (3, rates),
     "Balls.histogram_table": (4, in_histogram),
+    "Moments.squares_table": (3, partial(in_ball, SecondMomentBall(1, ((0, 0),)))),
+    "Moments.products_table": (4, partial(in_ball, SecondMomentBall(2, ((0, 1),)))),
+    "Moments.counted_squares_table": (4, partial(in_ball, JointMomentBall(1, ((0, 0),)))),
+    "Moments.counted_products_table": (5, partial(in_ball, JointMomentBall(2, ((0, 1),)))),
     "Composition.shares_table": (4, shares),
     "Groups.parts_table": (2, part_of),
 }
