@@ -26,6 +26,9 @@ MOMENTS = {"kind": "moments", "columns": ["income", "food", "owner"]}
 FROM_MOMENTS = ("linear_regression", *of_moments())
 EPSILON = "0.0001"
 LATER = "2999-01-01T00:00:00Z"
+ASSUMED: dict[str, Any] = {
+    "rows": 1000, "population": {"income": {"mean": 50, "std": 10}}, "r_squared": 0.3
+}  # fmt: skip
 EDIT: dict[str, Any] = {
     "reason": "it was unclear", "description": "rows", "policy": {"reviewers": 2},
     "notices": ["old"], "labels": {"income": "Income"}, "checklist": ["why?"],
@@ -60,6 +63,7 @@ def prepared(admin: httpx.Client, *, source: str) -> World:
     world = World(
         admin=admin, analyst=analyst, curator=curator, dataset=str(dataset["id"]),
         reviewed=reviewed, answer=answer.json(), person=str(made["person"]), source=source,
+        logged=admin.get("/v1/log/checkpoint").raise_for_status().text.split("\n")[1],
     )  # fmt: skip
     for asker in (admin, analyst):
         ask(asker, reviewed, MEAN, epsilon=EPSILON)
@@ -78,6 +82,8 @@ class World:
     answer: Mapping[str, Any]
     person: str
     source: str
+    logged: str
+    """How many entries of the ledger are in the public log, and signed."""
     _cursors: dict[str, str] = field(default_factory=dict)
 
     def named(self, case: Case) -> Case | None:
@@ -153,6 +159,9 @@ class World:
                 first = self.admin.get(path, params={"limit": 1}).json()
                 self._cursors[path] = str(first["next"])
             return self._cursors[path]
+        of_the_log = {"from": "1", "index": "0", "size": self.logged, "to": self.logged}
+        if "/log/" in case.formatted_path and name in of_the_log and was is not None:
+            return of_the_log[name]
         return self.dataset if name == "dataset" and was is not None else was
 
     def _body(self, operation: str, was: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,6 +178,9 @@ class World:
             return {**was, "what": "person", "name": person, "paused": True, "reason": "a test"}
         members: dict[str, Callable[[Any], Any]] = {
             "accuracy": lambda _: 0.5,
+            "assume": lambda generated: {
+                name: ASSUMED[name] for name in generated if name in ASSUMED
+            },
             "assume_rows": lambda _: 40,
             "derive": lambda _: {"double": "income * 2"},
             "epsilon": lambda _: EPSILON,
@@ -183,6 +195,8 @@ class World:
             "person": lambda _: self.person,
             "reason": lambda _: "to be fair",
             "text": lambda _: "a word",
+            # few releases say the same
+            "together_with": lambda _: [],
             "statistic": lambda generated: _statistic(operation, generated["kind"]),
         }
         kept = (name for name, value in was.items() if name not in members or value is None)

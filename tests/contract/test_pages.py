@@ -8,7 +8,7 @@ from html import escape
 import httpx
 import pytest
 
-from app.api.pages.documents import FOLDER, images, lead, library
+from app.api.pages.documents import FOLDER, images, lead, library, tables
 from app.api.pages.markdown import parse, render
 from tests.contract.service import assert_problem
 from tests.documents import ROOT
@@ -44,6 +44,17 @@ def test_every_link_of_a_page_is_answered(anonymous: httpx.Client, path: str) ->
 _TYPES = {"png": "image/png", "svg": "image/svg+xml"}
 
 
+def test_a_table_of_figures_is_shown_and_linked(anonymous: httpx.Client) -> None:
+    page = anonymous.get("/docs/studies").text
+    assert {"studies/kng-1.csv", "studies/peers.csv"} <= tables().keys()
+    for path in tables():
+        answer = anonymous.get(f"/docs/{path}")
+        assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+        assert answer.content == (FOLDER / path).read_bytes()
+    assert 'href="/docs/studies/kng-1.csv"' in page
+    assert anonymous.get("/docs/studies/no.csv").status_code == 404
+
+
 def test_a_picture_is_shown_and_nothing_else(anonymous: httpx.Client) -> None:
     for path in images():
         answer = anonymous.get(f"/docs/{path}")
@@ -61,7 +72,8 @@ def test_the_index_leads_to_every_page(anonymous: httpx.Client) -> None:
             if target not in shown:
                 shown.add(target)
                 waiting.append(target)
-    assert shown == {"/docs/reference", *(page.address for page in PAGES.values())}
+    pages = {page.address for page in PAGES.values()}
+    assert shown == {"/docs/reference", *pages, *(f"/docs/{path}" for path in tables())}
 
 
 @pytest.mark.parametrize(

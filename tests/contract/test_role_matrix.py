@@ -217,6 +217,7 @@ def _ids(world: World, admin: httpx.Client, operation: Call) -> dict[str, str]:
         "key": world.key,
         "name": "quickstart",
         "picture": "ask.png",
+        "table": "kng-1",
         "release": world.release,
     }
     if operation[0] == "DELETE":

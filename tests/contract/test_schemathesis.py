@@ -60,8 +60,9 @@ def answered() -> Iterator[Counter[int]]:
     assert any(200 <= status < 300 for status in found), dict(found)
 
 
+# A stamp needs an authority, which `test_stamps` has and this service has not.
 @pytest.mark.slow
-@SCHEMA.parametrize()
+@SCHEMA.exclude(path="/v1/log/stamp").parametrize()
 @settings(
     max_examples=15,
     deadline=None,

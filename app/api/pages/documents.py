@@ -64,6 +64,12 @@ def images() -> Mapping[str, Path]:
     return {path.relative_to(FOLDER).as_posix(): path for path in pictures}
 
 
+@cache
+def tables() -> Mapping[str, Path]:
+    """Return every table of figures by its path below ``docs``."""
+    return {path.relative_to(FOLDER).as_posix(): path for path in FOLDER.glob("studies/*.csv")}
+
+
 @router.get("/")
 def get_root(request: Request) -> Response:
     """Lead a person to the documents, and a program to the document that it can read."""
@@ -84,6 +90,15 @@ def get_image(picture: str) -> Response:
     if found is None:
         raise Problem("not-found")
     return FileResponse(found, headers={"Cache-Control": "public, max-age=3600"})
+
+
+@router.get("/docs/studies/{table}.csv")
+def get_table(table: str) -> Response:
+    """Show a table of figures; the name is looked up and is never part of a path."""
+    found = tables().get(f"studies/{table}.csv")
+    if found is None:
+        raise Problem("not-found")
+    return FileResponse(found, media_type="text/csv; charset=utf-8")
 
 
 @router.get("/docs/{name:path}")
@@ -113,7 +128,7 @@ def lead(target: str, folder: str) -> str | None:
         return target
     name, mark, anchor = target.partition("#")
     path = posixpath.normpath(posixpath.join(folder, name))
-    if path in images():
+    if path in images() or path in tables():
         return f"/docs/{path}"
     return f"{_address(path)}{mark}{anchor}" if path in library() else None
 
