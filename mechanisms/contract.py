@@ -65,6 +65,14 @@ class Data(Protocol):
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
         """Yield blocks of rows (codes or category indices, int32) in stored order."""
 
+    def map(self, function: Callable[[Block], T], columns: Sequence[str], /) -> Iterator[T]:
+        """Yield the function's result for each of :meth:`blocks`, in their order.
+
+        It may be called in another process or on another machine: the function and its results
+        travel (pickle). Results that are integers, or balls added up in this order, are the same
+        bits wherever they were made.
+        """
+
     def remembered(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int], /) -> T:
         """Return what was made of these data under this key, or make it; it may be forgotten.
 

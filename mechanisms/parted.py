@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
-from typing import Protocol, cast
+from typing import Generic, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,9 +85,30 @@ class Part:
             here = place == self.place
             yield {name: block[name][here] for name in columns}
 
+    def map(self, function: Callable[[Block], T], columns: Sequence[str], /) -> Iterator[T]:
+        """Yield the function's result for each of the blocks."""
+        placing = self.whole.placing
+        wanted = tuple(dict.fromkeys((*columns, *placing.columns)))
+        here = _Here(placing, self.place, tuple(columns), function)
+        return self.whole.data.map(here, wanted)
+
     def remembered(self, key: Hashable, make: Callable[[], T], nbytes: Callable[[T], int], /) -> T:
         """Return what was made of these rows under the key, or make it."""
         return self.whole.remembered((self.place, key), make, nbytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Here(Generic[T]):
+    """A function of a part's rows, as one of all rows."""
+
+    placing: Placing
+    place: int
+    columns: tuple[str, ...]
+    function: Callable[[Block], T]
+
+    def __call__(self, block: Block) -> T:
+        here = self.placing.place(block) == self.place
+        return self.function({name: block[name][here] for name in self.columns})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -172,6 +172,10 @@ class ArrayData:
         for start in range(0, self.rows, _BLOCK_ROWS):
             yield {name: self.codes[name][start : start + _BLOCK_ROWS] for name in columns}
 
+    def map(self, function: Callable[[Block], T], columns: Sequence[str], /) -> Iterator[T]:
+        """Yield the function's result for each of the blocks."""
+        return map(function, self.blocks(columns))
+
     def remembered(self, _key: Hashable, make: Callable[[], T], _size: Callable[[T], int], /) -> T:
         """Make it anew: data in memory remember nothing."""
         return make()

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import Generic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,14 @@ class RowView:
                 wanted.add(name)
                 waiting += self.added[name].reads
         return [name for name in self.added if name in wanted]
+
+    def widened(self, block: Block, columns: Sequence[str], needed: Sequence[str]) -> Block:
+        """Return a block's columns; those ``needed`` that it lacks are computed, in order."""
+        wide = dict(block)
+        for name in needed:
+            if name not in wide:
+                wide[name] = self.added[name].codes(wide)
+        return {name: wide[name] for name in columns}
 
     def over(self, data: Data) -> Data:
         """Return the data as the view shows them."""
@@ -158,7 +167,16 @@ class ViewedData:
         needed = self.view.needed([name for name in columns if name not in known])
         stored = self._stored([*columns, *needed], known)
         for place, block in enumerate(self.data.blocks(stored)):
-            yield self._widened(block, columns, needed, {n: c[place] for n, c in known.items()})
+            held = {name: codes[place] for name, codes in known.items()}
+            yield self.view.widened({**block, **held}, columns, needed)
+
+    def map(self, function: Callable[[Block], T], columns: Sequence[str], /) -> Iterator[T]:
+        """Yield the function's result for each of the blocks."""
+        if any(self._is_kept(name) for name in columns):
+            return map(function, self.blocks(columns))
+        needed = self.view.needed(columns)
+        shown = _Shown(self.view, tuple(columns), tuple(needed), function)
+        return self.data.map(shown, self._stored([*columns, *needed], {}))
 
     def _stored(self, columns: Sequence[str], known: Mapping[str, object]) -> list[str]:
         """Return the stored columns that these are made of; one at least, for the rows' sake."""
@@ -173,19 +191,6 @@ class ViewedData:
 
     def _any_stored(self) -> str:
         return next(name for name in self.view.schema.columns if name not in self.view.added)
-
-    def _widened(
-        self,
-        block: Block,
-        columns: Sequence[str],
-        needed: Sequence[str],
-        known: Mapping[str, NDArray[np.int32]],
-    ) -> Block:
-        wide = {**block, **known}
-        for name in needed:
-            if name not in wide:
-                wide[name] = self.view.added[name].codes(wide)
-        return {name: wide[name] for name in columns}
 
     def remembered(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int], /) -> T:
         """Return what was made of the view under this key, or make it."""
@@ -211,8 +216,21 @@ class ViewedData:
         needed = self.view.needed([name])
         stored = self._stored(needed, {})
         return [
-            self._widened(block, [name], needed, {})[name] for block in self.data.blocks(stored)
+            self.view.widened(block, [name], needed)[name] for block in self.data.blocks(stored)
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown(Generic[T]):
+    """A function of a block of the view, as one of a stored block."""
+
+    view: RowView
+    columns: tuple[str, ...]
+    needed: tuple[str, ...]
+    function: Callable[[Block], T]
+
+    def __call__(self, block: Block) -> T:
+        return self.function(self.view.widened(block, self.columns, self.needed))
 
 
 def added_json(view: RowView, names: Sequence[str]) -> dict[str, dict[str, object]]:

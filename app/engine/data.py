@@ -128,6 +128,10 @@ class VaultData:
         for part in self._stored.parts:
             yield part.read(columns)
 
+    def map(self, function: Callable[[Block], T], columns: Sequence[str], /) -> Iterator[T]:
+        """Yield the function's result for each of the blocks."""
+        return map(function, self.blocks(columns))
+
     def remembered(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int], /) -> T:
         """Return what was made of these rows under this key, or make it and hold it."""
         return self._cache.get((self._key, ("made", key)), make, size)

@@ -106,6 +106,9 @@ class Watched:
         self.passes += 1
         return iter(self.data.blocks(columns))
 
+    def map(self, function: Any, columns: Sequence[str], /) -> Any:
+        return map(function, self.blocks(columns))
+
     def remembered(self, key: Any, make: Any, size: Any) -> Any:
         return self.data.remembered(key, make, size)
 
