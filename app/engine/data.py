@@ -169,8 +169,11 @@ class DataEngine:
         self._cache = _Cache(cache_bytes)
         self._executor = executor or SerialExecutor()
 
-    def open(self, dataset_id: str) -> VaultData:
+    def open(self, dataset_id: str, *, manifest: str | None = None) -> VaultData:
         """Return a stored data set for draws.
+
+        ``manifest`` is the SHA-256 of its manifest, where it is known. Whatever is read later
+        has the digests that this manifest names.
 
         Raises
         ------
@@ -180,9 +183,10 @@ class DataEngine:
 
         def load() -> VaultData:
             with _told_as_unreadable():
-                return VaultData(dataset_id, self._vault.open(dataset_id), self._cache)
+                stored = self._vault.open(dataset_id, manifest=manifest)
+                return VaultData(dataset_id, stored, self._cache)
 
-        return self._cache.get((dataset_id, None), load, VaultData.size)
+        return self._cache.get((dataset_id, ("opened", manifest)), load, VaultData.size)
 
     def require_readable(self, dataset_id: str, manifest: str | None) -> None:
         """Pass for a data set whose files are all there, can be opened, and are what was stored.
@@ -197,7 +201,7 @@ class DataEngine:
         """
         with _told_as_unreadable():
             self._vault.open(dataset_id, manifest=manifest).check()
-        self.open(dataset_id)
+        self.open(dataset_id, manifest=manifest)
 
     def erase(self, dataset_id: str) -> None:
         """Remove a data set from disk and memory; nothing happens when there is none."""

@@ -63,8 +63,8 @@ def charged_draws(order: DrawOrder) -> ChargedDraws:
 
 def answers(draws: ChargedDraws, batch: Batch) -> Answers:
     """Return the signed answers of charged releases, or why there are none."""
-    outcomes = take_steps([draws.steps(record, dataset) for record, dataset in batch])
-    for (record, _), outcome in zip(batch, outcomes, strict=True):
+    outcomes = take_steps([draws.steps(*asked) for asked in batch])
+    for (record, _, _), outcome in zip(batch, outcomes, strict=True):
         if outcome.error is not None:
             _LOG.error("draw failed", extra={"release": record.id, **describe(outcome.error)})
     return [
@@ -72,5 +72,5 @@ def answers(draws: ChargedDraws, batch: Batch) -> Answers:
             record.id,
             outcome.value if outcome.error is None else NoAnswer.for_want_of(outcome.error),
         )
-        for (record, _), outcome in zip(batch, outcomes, strict=True)
+        for (record, _, _), outcome in zip(batch, outcomes, strict=True)
     ]

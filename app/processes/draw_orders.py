@@ -19,8 +19,8 @@ from app.processes.forking import Forks
 from app.services.releases.draws import DrawDiedError
 from app.store import DatasetRecord, KeySource, LedgerIdentity, ReceiptKey, ReleaseRecord
 
-Batch = Sequence[tuple[ReleaseRecord, DatasetRecord]]
-"""Charged releases, each with its data set."""
+Batch = Sequence[tuple[ReleaseRecord, DatasetRecord, str | None]]
+"""Charged releases, each with its data set and the SHA-256 of that one's manifest, if known."""
 
 
 class NoAnswer(Enum):

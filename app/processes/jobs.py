@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from app.domain.errors import ProcessLostError
 from app.processes.channel import pickled, unpickled
 from app.processes.crews import Crew
-from app.processes.draw_orders import FORKS, Answers, DrawOrder, NoAnswer, answer_of
+from app.processes.draw_orders import FORKS, Answers, Batch, DrawOrder, NoAnswer, answer_of
 from app.services.releases.draws import DrawDiedError, NoDrawProcessError
 from app.store import DatasetRecord, ReleaseRecord
 
@@ -44,7 +44,9 @@ class JobProcesses:
         self._lock = threading.Lock()
         self._stopped = False
 
-    async def draw(self, record: ReleaseRecord, dataset: DatasetRecord) -> bytes | None:
+    async def draw(
+        self, record: ReleaseRecord, dataset: DatasetRecord, manifest: str | None
+    ) -> bytes | None:
         """Return the signed answer of a charged release, or None when its draw failed.
 
         Raises
@@ -59,12 +61,14 @@ class JobProcesses:
         if self._stopped:
             raise DrawDiedError
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._draw, record, dataset)
+        return await loop.run_in_executor(
+            self._threads, self._draw, dataset.id, [(record, dataset, manifest)]
+        )
 
-    def _draw(self, record: ReleaseRecord, dataset: DatasetRecord) -> bytes | None:
-        process = self._take(dataset.id)
+    def _draw(self, dataset: str, batch: Batch) -> bytes | None:
+        process = self._take(dataset)
         try:
-            answered = self._ask(process, record, dataset)
+            answered = self._ask(process, batch)
         except BaseException:
             with self._lock:
                 self._all.discard(process)
@@ -89,14 +93,12 @@ class JobProcesses:
         except ProcessLostError:
             raise DrawDiedError from None
 
-    def _ask(
-        self, process: _Process, record: ReleaseRecord, dataset: DatasetRecord
-    ) -> bytes | NoAnswer:
+    def _ask(self, process: _Process, batch: Batch) -> bytes | NoAnswer:
         try:
             if not process.ready:
                 process.channel.recv_bytes()
                 process.ready = True
-            process.channel.send_bytes(pickled([(record, dataset)]))
+            process.channel.send_bytes(pickled(batch))
             answers: Answers = unpickled(process.channel.recv_bytes())
         except (OSError, EOFError):
             if process.ready or self._stopped:

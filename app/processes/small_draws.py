@@ -69,7 +69,12 @@ class SmallDraws:
         return False
 
     async def draw(
-        self, record: ReleaseRecord, dataset: DatasetRecord, *, expected_ms: float
+        self,
+        record: ReleaseRecord,
+        dataset: DatasetRecord,
+        manifest: str | None,
+        *,
+        expected_ms: float,
     ) -> bytes | None:
         """Return the signed answer of a charged release, or None when its draw failed.
 
@@ -87,7 +92,7 @@ class SmallDraws:
         channel = await self._channel()
         if channel.retired:  # its data have been erased meanwhile
             channel = await self._channel()
-        return await channel.ask(record, dataset, expected_ms)
+        return await channel.ask(record, dataset, manifest, expected_ms=expected_ms)
 
     def forget(self, dataset: str) -> None:
         """Forget what has been read of a data set; any thread may ask for it."""
@@ -184,6 +189,7 @@ class _Asked:
 
     record: ReleaseRecord
     dataset: DatasetRecord
+    manifest: str | None
     expected_ms: float
     waiter: asyncio.Future[bytes | None]
 
@@ -212,7 +218,12 @@ class _Channel(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def ask(
-        self, record: ReleaseRecord, dataset: DatasetRecord, expected_ms: float
+        self,
+        record: ReleaseRecord,
+        dataset: DatasetRecord,
+        manifest: str | None,
+        *,
+        expected_ms: float,
     ) -> asyncio.Future[bytes | None]:
         """Have a release drawn, together with what else this turn of the event loop asks for.
 
@@ -226,7 +237,7 @@ class _Channel(asyncio.Protocol):
         if not self._waiting:
             self._loop.call_soon(self._hand_over)
         waiter: asyncio.Future[bytes | None] = self._loop.create_future()
-        self._waiting.append(_Asked(record, dataset, expected_ms, waiter))
+        self._waiting.append(_Asked(record, dataset, manifest, expected_ms, waiter))
         self.datasets.add(dataset.id)
         return waiter
 
@@ -285,7 +296,10 @@ class _Channel(asyncio.Protocol):
             return
         try:
             frames = [
-                (batch, _frame_of([(asked.record, asked.dataset) for asked in batch]))
+                (
+                    batch,
+                    _frame_of([(asked.record, asked.dataset, asked.manifest) for asked in batch]),
+                )
                 for batch in packed(self._waiting, most_ms=_MOST_MS)
             ]
         except Exception as error:  # out of memory, say: who waits is told as of a lost process

@@ -273,6 +273,7 @@ def _build_drawing(
     draws = DrawService(
         store=store,
         datasets=data.datasets,
+        readable=data.readable,
         plans=plans,
         charged_draws=ChargedDraws(data.plane, receipts),
         threads=settings.draw_threads,

@@ -26,6 +26,7 @@ from app.services.plans.answers import plan_json
 from app.services.plans.charged_plan import PlanChangedError, as_charged, require_charged_plan
 from app.services.plans.plans import make_offer
 from app.services.plans.questions import Question, read_question
+from app.services.releases import put_off
 from app.services.releases.charged_draws import ChargedDraws
 from app.store import DatasetRecord, Debit, ReleaseRecord, Store
 from app.web.requests.schemas import DatasetSpec
@@ -81,9 +82,12 @@ class Here:
         )
         self._draws = charged_draws(unpickled(pickled(order)))
 
-    async def draw(self, record: ReleaseRecord, dataset: DatasetRecord) -> bytes | None:
+    async def draw(
+        self, record: ReleaseRecord, dataset: DatasetRecord, manifest: str | None
+    ) -> bytes | None:
         assert self._draws is not None
-        [(_, answered)] = await asyncio.to_thread(answers, self._draws, [(record, dataset)])
+        batch = [(record, dataset, manifest)]
+        [(_, answered)] = await asyncio.to_thread(answers, self._draws, batch)
         return answer_of(answered)
 
     async def stop(self) -> None:
@@ -187,6 +191,39 @@ def test_a_release_whose_plan_is_the_same_is_drawn(
             done = await final(services, left.id)
             assert done.state is ReleaseState.RELEASED
             assert json.loads(done.result or b"")["mechanism"] == "kng"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("job", [False, True], ids=["thread", "process"])
+def test_rows_put_in_place_after_the_charge_are_not_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: bool
+) -> None:
+    """Every file fits the manifest, but this is not the one that the ledger has.
+
+    Once the data set's own is back, its release is drawn.
+    """
+    monkeypatch.setattr(put_off, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(put_off, "LONGEST_PAUSE_S", 0.05)
+    monkeypatch.setattr(put_off, "TRIES_PER_ATTEMPT", 10**6)
+
+    async def scenario() -> None:
+        async with serve(tmp_path) as (store, services):
+            dataset = await new_dataset(services, PURE)
+            left = await leave(services, store, dataset, job=job)
+        manifest = tmp_path / "datasets" / dataset / "manifest.json"
+        own = manifest.read_bytes()
+        manifest.write_bytes(own + b" ")
+        async with serve(tmp_path) as (_, services):
+            services.jobs.start()
+            async with asyncio.timeout(60):
+                while services.readable.unreadable == 0:
+                    await asyncio.sleep(0.01)
+            found = await services.releases.get(left.id, caller=BOB)
+            assert (found.state, found.result) == (ReleaseState.DEBITED, None)
+            manifest.write_bytes(own)
+            done = await final(services, left.id)
+            assert done.state is ReleaseState.RELEASED
 
     asyncio.run(scenario())
 

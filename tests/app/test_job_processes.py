@@ -95,6 +95,8 @@ def test_a_job_is_drawn_in_a_process_that_may_die(
             assert spawned._all.isdisjoint({process})
             # what the process cannot read is put off, and the process goes on
             facts = services.datasets.facts(dataset)
+            with pytest.raises(DataUnreadableError):  # other rows than those of the ledger
+                await spawned.draw(second, facts.record, "0" * 64)
             services.erasing.plane.erase(dataset)
             put_off = (await ask(services, dataset, "c")).id
             while services.readable.unreadable == 0:
@@ -102,12 +104,12 @@ def test_a_job_is_drawn_in_a_process_that_may_die(
             found = await services.releases.get(put_off, caller=BOB)
             assert (found.state, found.attempts) == (ReleaseState.DEBITED, 1)
             with pytest.raises(DataUnreadableError):
-                await spawned.draw(second, facts.record)
+                await spawned.draw(second, facts.record, None)
             assert store.verify().ok
             with store.reading() as reader:
                 assert len(reader.releases.list(principal=BOB.person)) == 3
         with pytest.raises(DrawDiedError):
-            await spawned.draw(second, facts.record)
+            await spawned.draw(second, facts.record, None)
 
     asyncio.run(scenario())
 

@@ -183,11 +183,11 @@ class Timed(Fake):
     draws_s: float = 0.0
     begun: dict[str, float] = field(default_factory=dict)
 
-    async def draw(self, record: ReleaseRecord, dataset: Any) -> bytes | None:
+    async def draw(self, record: ReleaseRecord, dataset: Any, manifest: Any) -> bytes | None:
         self.begun[record.id] = time.monotonic()
         if record.principal == BOB.person:
             await asyncio.sleep(self.draws_s)
-        return await super().draw(record, dataset)
+        return await super().draw(record, dataset, manifest)
 
 
 INSERT_PAUSE = """

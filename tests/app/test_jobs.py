@@ -62,7 +62,9 @@ class Fake:
     def __post_init__(self) -> None:
         self.going.set()
 
-    async def draw(self, record: ReleaseRecord, dataset: DatasetRecord) -> bytes | None:
+    async def draw(
+        self, record: ReleaseRecord, dataset: DatasetRecord, manifest: str | None
+    ) -> bytes | None:
         assert dataset.id == record.dataset
         self.drawn.append(record.id)
         self.at_once += 1

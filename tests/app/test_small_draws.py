@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.errors import DataUnreadableError
 from app.domain.releases import ReleaseState
 from app.processes import small_draws
 from app.processes.channel import framed, pickled
@@ -246,7 +247,7 @@ def test_an_answer_is_told_to_nobody_but_who_asked_for_it(tmp_path: Path) -> Non
             _, channel = await loop.create_connection(
                 lambda: small_draws._Channel(loop, lambda: failed.append(True)), sock=ours
             )
-            asked = [channel.ask(each, public, 1.0) for each in (one, other)]
+            asked = [channel.ask(each, public, None, expected_ms=1.0) for each in (one, other)]
             await asyncio.sleep(0.05)
             with theirs:
                 theirs.sendall(framed(pickled([(other.id, b"{}"), (one.id, b"{}")])))
@@ -254,7 +255,7 @@ def test_an_answer_is_told_to_nobody_but_who_asked_for_it(tmp_path: Path) -> Non
             assert [type(each) for each in told] == [DrawDiedError, DrawDiedError]
             assert failed == [True]
             with pytest.raises(NoDrawProcessError):
-                channel.ask(one, public, 1.0)
+                channel.ask(one, public, None, expected_ms=1.0)
 
     asyncio.run(scenario())
 
@@ -296,10 +297,12 @@ def test_it_draws_what_was_charged_for_or_nothing(tmp_path: Path) -> None:
             other = drawn._replace(plan=json.dumps({**plan, "mechanism": "kng"}))
             worse = drawn._replace(request=question("0.2").canonical)
             for record in (cheaper, other, worse):
-                assert await small.draw(record, public, expected_ms=1) is None
-            again = await small.draw(drawn, public, expected_ms=1)
+                assert await small.draw(record, public, None, expected_ms=1) is None
+            again = await small.draw(drawn, public, None, expected_ms=1)
             assert again is not None
             assert json.loads(again)["epsilon"] == "0.1"
+            with pytest.raises(DataUnreadableError):  # other rows than those of the ledger
+                await small.draw(drawn, public, "0" * 64, expected_ms=1)
 
     asyncio.run(scenario())
 

@@ -129,8 +129,8 @@ class Intake(Protocol):
 class DataPlane(Protocol):
     """Where rows live, as far as the use cases know it."""
 
-    def open(self, dataset_id: str) -> Data:
-        """Return a stored data set for draws."""
+    def open(self, dataset_id: str, *, manifest: str | None = None) -> Data:
+        """Return a stored data set for draws; ``manifest`` is the SHA-256 that its manifest has."""
 
     def erase(self, dataset_id: str) -> None:
         """Remove a data set's rows; nothing happens when there are none."""

@@ -80,6 +80,12 @@ class ReadableData:
         """Return how many data sets are known that cannot be read."""
         return len(self._unreadable)
 
+    async def manifest(self, dataset: str) -> str | None:
+        """Return the SHA-256 of a data set's manifest, as the ledger has it; None: it has none."""
+        if dataset not in self._manifests:
+            await anyio.to_thread.run_sync(self._manifest, dataset)
+        return self._manifests[dataset]
+
     async def require(self, dataset: str) -> None:
         """Pass for a data set that can be read.
 
@@ -134,10 +140,13 @@ class ReadableData:
             self._sound_until[dataset] = self._clock() + SOUND_S
 
     def _require(self, dataset: str) -> None:
+        self._plane.require_readable(dataset, self._manifest(dataset))
+
+    def _manifest(self, dataset: str) -> str | None:
         if dataset not in self._manifests:
             with self._store.reading() as reader:
                 self._manifests[dataset] = reader.datasets.manifest(dataset)
-        self._plane.require_readable(dataset, self._manifests[dataset])
+        return self._manifests[dataset]
 
     async def _unless_archived(self, dataset: str) -> None:
         """Pass for a data set that should have its rows; another process may have erased them."""

@@ -64,32 +64,44 @@ class ChargedDraws:
         self._planned: OrderedDict[tuple[DatasetRecord, str, str, int], ReadyDraw] = OrderedDict()
 
     def steps(
-        self, record: ReleaseRecord, dataset: DatasetRecord, ready: ReadyDraw | None = None
+        self,
+        record: ReleaseRecord,
+        dataset: DatasetRecord,
+        manifest: str | None,
+        ready: ReadyDraw | None = None,
     ) -> Sequence[Step]:
         """Return the steps of a draw: its numbers, its answer, its signed answer.
 
         They are for :func:`app.services.releases.batches.take_steps`. The first raises
         :class:`~app.services.plans.charged_plan.PlanChangedError` where the release would
-        not be drawn as what it was charged for; nothing has been read then.
+        not be drawn as what it was charged for, and
+        :class:`~app.domain.errors.DataUnreadableError` where the files are not those that were
+        registered; nothing has been read then.
 
         Parameters
         ----------
-        record, dataset
-            The release and its data set, as the ledger has them.
+        record, dataset, manifest
+            The release, its data set, and the SHA-256 of that one's manifest, as the ledger
+            has them; None: a data set of an earlier version, which has no such entry.
         ready
             What the release was charged by, where that is known here.
         """
         return (
-            partial(self._draw, record, dataset, ready),
+            partial(self._draw, record, dataset, manifest, ready),
             partial(_answer, record),
             partial(self._receipts.attach, record),
         )
 
     def _draw(
-        self, record: ReleaseRecord, dataset: DatasetRecord, ready: ReadyDraw | None, _before: None
+        self,
+        record: ReleaseRecord,
+        dataset: DatasetRecord,
+        manifest: str | None,
+        ready: ReadyDraw | None,
+        _before: None,
     ) -> tuple[ReadyDraw, Outcome]:
         ready = ready or self._ready(record, dataset)
-        return ready, run(ready.plan, self._plane.open(dataset.id))
+        return ready, run(ready.plan, self._plane.open(dataset.id, manifest=manifest))
 
     def _ready(self, record: ReleaseRecord, dataset: DatasetRecord) -> ReadyDraw:
         """Return how a release is drawn, if that is what it was charged for."""

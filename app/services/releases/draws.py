@@ -20,6 +20,7 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState, may_be_redrawn
 from app.logs import describe
 from app.services.datasets.datasets import DatasetFacts, DatasetService
+from app.services.datasets.readable import ReadableData
 from app.services.plans.charged_plan import as_charged, told_as_charged
 from app.services.plans.deadlines import batched_ms
 from app.services.plans.plans import PlanService, make_plan
@@ -50,7 +51,12 @@ class SmallDrawProcess(Protocol):
         """Begin the process where there is none; return whether a draw need not wait for it."""
 
     async def draw(
-        self, record: ReleaseRecord, dataset: DatasetRecord, *, expected_ms: float
+        self,
+        record: ReleaseRecord,
+        dataset: DatasetRecord,
+        manifest: str | None,
+        *,
+        expected_ms: float,
     ) -> bytes | None:
         """Return the signed answer of a charged release, or None when its draw failed.
 
@@ -76,7 +82,7 @@ class DrawService:
 
     Parameters
     ----------
-    store, datasets, plans, charged_draws
+    store, datasets, readable, plans, charged_draws
         What it works with.
     threads
         How many draws that take long run at once; see :class:`Batches`.
@@ -91,6 +97,7 @@ class DrawService:
         *,
         store: Store,
         datasets: DatasetService,
+        readable: ReadableData,
         plans: PlanService,
         charged_draws: ChargedDraws,
         threads: int,
@@ -101,6 +108,7 @@ class DrawService:
         self.small_draws = small_draws
         self._store = store
         self._datasets = datasets
+        self._readable = readable
         self._plans = plans
         self._charged_draws = charged_draws
         self._batches = Batches(threads=threads, name="draw")
@@ -116,10 +124,11 @@ class DrawService:
             The data could not be read, or the outcome not be written.
         """
         expected_ms = batched_ms(plan)
+        manifest = await self._readable.manifest(record.dataset)
         small = self.small_draws
         if small is not None and is_small(question, facts, expected_ms) and small.prepare():
             try:
-                answer = await small.draw(record, facts.record, expected_ms=expected_ms)
+                answer = await small.draw(record, facts.record, manifest, expected_ms=expected_ms)
                 return await self.finish(record, answer)
             except NoDrawProcessError:
                 pass  # it is drawn here
@@ -131,7 +140,8 @@ class DrawService:
         ready = ReadyDraw(facts, question, plan)
         try:
             result = await self._batches.submit(
-                *self._charged_draws.steps(record, facts.record, ready), expected_ms=expected_ms
+                *self._charged_draws.steps(record, facts.record, manifest, ready),
+                expected_ms=expected_ms,
             )
         except StorageError:
             raise

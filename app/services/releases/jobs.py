@@ -52,8 +52,12 @@ class JobDrawing(Protocol):
     def count(self) -> int:
         """Return how many draw at once."""
 
-    async def draw(self, record: ReleaseRecord, dataset: DatasetRecord) -> bytes | None:
+    async def draw(
+        self, record: ReleaseRecord, dataset: DatasetRecord, manifest: str | None
+    ) -> bytes | None:
         """Return the signed answer of a charged release, or None when its draw failed.
+
+        ``manifest`` is the SHA-256 of the data set's manifest, as the ledger has it.
 
         Raises
         ------
@@ -270,12 +274,13 @@ class JobRunner:
     async def _draw(self, record: ReleaseRecord) -> None:
         try:
             facts = await anyio.to_thread.run_sync(self._datasets.facts, record.dataset)
+            manifest = await self._readable.manifest(record.dataset)
         except Problem as error:
             await self.draws.void(record, error)
             return
         while record.state is ReleaseState.DEBITED:
             try:
-                answer = await self._processes.draw(record, facts.record)
+                answer = await self._processes.draw(record, facts.record, manifest)
             except NoDrawProcessError:  # nothing was begun: that is no attempt
                 raise
             except DrawDiedError:
