@@ -47,11 +47,19 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files in order; the tests of one file keep theirs."""
+    """Put the files in order; the tests of one file keep theirs, and each has a name of its own."""
+    require_own_ids([item.nodeid for item in items])
     seconds = json.loads(DURATIONS.read_text("utf-8"))
     files = list(dict.fromkeys(file_of(item.nodeid) for item in items))
     place = {name: at for at, name in enumerate(longest_first(files, seconds))}
     items.sort(key=lambda item: place[file_of(item.nodeid)])
+
+
+def require_own_ids(ids: list[str]) -> None:
+    """Refuse tests of one id: where several processes share the tests, only the first would run."""
+    shared = [name for name, times in Counter(ids).items() if times > 1]
+    if shared:
+        raise pytest.UsageError(f"several tests have one id: {', '.join(shared)}")
 
 
 def file_of(nodeid: str) -> str:

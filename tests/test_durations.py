@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.conftest import DURATIONS, longest_first
+import pytest
+
+from tests.conftest import DURATIONS, longest_first, require_own_ids
 
 ROOT = Path(__file__).parent.parent
 
@@ -13,6 +15,12 @@ ROOT = Path(__file__).parent.parent
 def test_the_longest_comes_first_and_a_new_one_before_all() -> None:
     seconds = {"short": 1.0, "long": 9.0}
     assert longest_first(["short", "long", "new"], seconds) == ["new", "long", "short"]
+
+
+def test_tests_of_one_id_are_refused() -> None:
+    require_own_ids(["a.py::test[1]", "a.py::test[2]"])
+    with pytest.raises(pytest.UsageError, match=r"one id: a\.py::test$"):
+        require_own_ids(["a.py::test", "a.py::other", "a.py::test"])
 
 
 def test_every_file_has_a_duration_and_none_is_gone() -> None:

@@ -193,6 +193,7 @@ class World:
             "norm": lambda _: "auto",
             "note": lambda _: "a mistake",
             "person": lambda _: self.person,
+            "purpose": lambda _: "a table",
             "reason": lambda _: "to be fair",
             "text": lambda _: "a word",
             # few releases say the same
