@@ -17,6 +17,7 @@ from app.cli.refusals import REFUSED, extra_lines
 from app.cli.remote import as_json_option, connected, parsed
 from app.cli.reports import report_lines
 from app.client import Dataset, ReleaseDesk
+from app.client.progress import Reading
 from app.domain.problems import Problem
 from app.domain.upload_reports import UploadReport
 from app.settings import Settings
@@ -117,6 +118,7 @@ def _read(file: Path, spec: bytes) -> UploadReport:
         What a service would refuse in the spec, or in the file.
     """
     from app.uploads.ingest import ingest  # noqa: PLC0415
+    from app.uploads.parquet_file import MAGIC as PARQUET  # noqa: PLC0415
     from app.uploads.people.taking import PeopleRows  # noqa: PLC0415
     from app.uploads.prf import Prf  # noqa: PLC0415
     from app.uploads.row_digests import KEY_BYTES  # noqa: PLC0415
@@ -124,12 +126,18 @@ def _read(file: Path, spec: bytes) -> UploadReport:
 
     columns = spec_in(spec, Settings.model_fields["max_columns"].default).columns
     report = UploadReport()
-    with file.open("rb") as stream, tempfile.TemporaryDirectory() as scratch:
+    with (
+        file.open("rb") as stream,
+        tempfile.TemporaryDirectory() as scratch,
+        Reading(file) as bar,
+    ):
+        in_order = stream.read(len(PARQUET)) != PARQUET
+        stream.seek(0)
         ids = Prf(secrets.token_bytes(KEY_BYTES))
         blocks: Iterable[Any] = ingest(stream, columns, report=report, ids=ids)
         people = None if columns.unit is None else PeopleRows(columns, ids, Path(scratch))
         for _ in blocks if people is None else people.taken(blocks):
-            pass
+            bar(report.rows, stream.tell() if in_order else None)
         if people is not None:
             people.tell(report)
     return report

@@ -14,6 +14,7 @@ from app.cli.caution import CAUTION, require_worth
 from app.cli.refusals import REFUSED, refusals
 from app.client import ReleaseDesk, check_page, check_receipt
 from app.client.answers import Answer, Numbers
+from app.client.progress import expected_words
 from app.client.public_pages import is_page
 from app.client.tables import lines_of
 from app.settings import PREFIX
@@ -300,6 +301,8 @@ def releases_preview(
     asked = parsed(statistic, "STATISTIC")
     seen = desk.preview(dataset, asked, epsilon=epsilon, **choice, **options)
     _say_worth(seen.usefulness)
+    if seen.job is not None:
+        click.echo(f"a job: {expected_words(seen.job)}", err=True)
     print_numbers(seen, seen.model_dump_json(), as_table=as_table)
 
 

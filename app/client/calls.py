@@ -34,6 +34,7 @@ from app.client.models import (
     Release,
     Verification,
 )
+from app.client.progress import Line as Told
 from app.client.progress import OnWait, Sending
 from app.client.publishing import publishing
 from app.client.questions import Amount, Question, amount, question
@@ -80,12 +81,15 @@ class Calls(ReviewCalls, LogCalls, Generic[D]):
     def register(self, source: str, spec: Mapping[str, object]) -> Steps[D]:
         """Register rows where they lie, below a root that the operator allows (curators).
 
-        ``source`` is a URL such as ``file:///srv/people/*.parquet``.
+        ``source`` is a URL such as ``file:///srv/people/*.parquet``. It is waited for as an upload
+        is.
         """
         body = {**spec, "source": source}
-        response = yield from self.line.send(
-            "POST", "/v1/datasets", json=body, timeout=_WHILE_A_FILE_IS_READ
-        )
+        with Told() as told:
+            told.keep_saying(f"the service reads {source}")
+            response = yield from self.line.send(
+                "POST", "/v1/datasets", json=body, timeout=_WHILE_A_FILE_IS_READ
+            )
         return self._dataset(response.json())
 
     @Listing

@@ -59,8 +59,8 @@ class Pause(Answer):
 class Preview(Numbers):
     """What a release would cost and how noisy it would be; no data was read.
 
-    ``review`` says whether it would await a curator's approval, ``job`` by when a
-    release that is drawn in the background is shown; None: it is answered at once.
+    ``review`` says whether it would await a curator's approval, ``job`` about how long a release
+    takes that is drawn in the background, and by when it is shown; None: it is answered at once.
     ``expected_error`` has the shape of the value, and ``usefulness`` a verdict and its reason.
     """
 
@@ -99,7 +99,7 @@ class Release(Numbers):
     ``value`` is None while a release is not ``released``. ``noise`` is None
     where the law of the noise depends on the data. ``usefulness`` holds a verdict, ``good``,
     ``weak`` or ``noise``, and its reason in a ``sentence``. ``review`` says why one that
-    needed a review was not approved.
+    needed a review was not approved. ``job`` says how long one takes that is not drawn yet.
     """
 
     id: str
@@ -113,6 +113,7 @@ class Release(Numbers):
     guarantee: dict[str, Any] | None = None
     requested_by: str | None = None
     review: dict[str, Any] | None = None
+    job: dict[str, Any] | None = None
     body: bytes = field(default=b"", repr=False)
 
 

@@ -9,6 +9,10 @@ class ProcessLostError(Exception):
     """A process of ours failed or died; what there is to say is in its own log."""
 
 
+class StoppedError(ProcessLostError):
+    """Work was ended because nobody wants it any more; nothing is left of it."""
+
+
 class StorageError(Exception):
     """A disk, a file or memory does not do what it should. It may be over soon."""
 

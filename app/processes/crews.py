@@ -124,5 +124,15 @@ class Crew:
         with self._lock:
             self._closed = True
             for channel in self._channels:
-                with socket.socket(fileno=os.dup(channel.fileno())) as end:
-                    end.shutdown(socket.SHUT_RDWR if at_once else socket.SHUT_WR)
+                _shut(channel, at_once=at_once)
+
+    def give_up(self, channel: Connection) -> None:
+        """End a process that is at work; what waits for it hears that it is lost, once it is."""
+        with self._lock:
+            if channel in self._channels:
+                _shut(channel, at_once=False)
+
+
+def _shut(channel: Connection, *, at_once: bool) -> None:
+    with socket.socket(fileno=os.dup(channel.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR if at_once else socket.SHUT_WR)

@@ -21,6 +21,7 @@ import atexit
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -38,6 +39,7 @@ from app.processes.forking import Forks
 from app.processes.upload_orders import StoringOrder
 from app.processes.upload_reading import SHARED
 from app.services.datasets.lineage import Digested, Verdict
+from app.uploads.intake import Stop
 from app.uploads.reading_task import ReadingTask
 from app.uploads.sources.objects import ObjectAccess
 from app.uploads.storing import Ingested, Writer
@@ -76,7 +78,9 @@ class StoringProcesses:
         self._common: dict[str, Any] = {"log_level": log_level, "memory_bytes": memory_bytes}
         self._crew = Crew(FORKS)
 
-    def take_in(self, writer: Writer, content: BinaryIO | Source, task: ReadingTask) -> Ingested:
+    def take_in(
+        self, writer: Writer, content: BinaryIO | Source, task: ReadingTask, stop: Stop
+    ) -> Ingested:
         """Have an upload read, and its files written; they are not to be seen yet.
 
         Raises
@@ -85,7 +89,7 @@ class StoringProcesses:
             ``invalid-upload`` or ``too-large``; see :mod:`app.processes.upload_reading`. Of a
             source ``source-unreadable`` or ``source-changed`` too.
         ProcessLostError
-            It was not stored.
+            It was not stored; StoppedError, if ``stop`` was asked to.
         """
 
         def attempt(spare: bool) -> tuple[dict[str, Any], bytes | None]:
@@ -106,7 +110,8 @@ class StoringProcesses:
                 reading = SHARED.reading(content, task, scratch=writer.directory, spare=spare)
                 with reading as blocks:
                     channel = self._start(order, blocks.fileno())
-            return self._finish(channel)
+            with stop.ends(partial(self._crew.give_up, channel)):
+                return self._finish(channel)
 
         outcome, digests = self._crew.in_spare_time(attempt)
         report = UploadReport.of(outcome["report"], outcome["report"]["columns"])

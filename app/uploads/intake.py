@@ -6,11 +6,14 @@ they can do (the protocols below); the composition root puts them together.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import BinaryIO, Generic, Protocol, TypeVar
 
 from app.domain.datasets import ColumnsSpec
+from app.domain.errors import StoppedError
 from app.domain.sources import Source
 from app.uploads.limits import Limits
 from app.uploads.reading_task import ReadingTask
@@ -20,6 +23,51 @@ WriterT = TypeVar("WriterT", bound=Writer)
 
 _FAR_SILENCE_S = 3_600.0
 """How long a reader may be silent that waits for files from afar."""
+
+
+class Stop:
+    """Ends the storing of one upload early; any thread may ask for that, at any time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked = False
+        self._end: Callable[[], None] | None = None
+
+    def ask(self) -> None:
+        """Have what is under way ended, and nothing else begun."""
+        with self._lock:
+            self._asked, end = True, self._end
+        if end is not None:
+            end()
+
+    @contextmanager
+    def ends(self, end: Callable[[], None]) -> Iterator[None]:
+        """Run a block that ``end`` makes fail.
+
+        Raises
+        ------
+        StoppedError
+            It was asked for, before or meanwhile.
+        """
+        self.check()
+        with self._lock:
+            self._end = end
+        try:
+            self.check()  # it may have been asked for just before
+            yield
+        except Exception:
+            self.check()
+            raise
+        finally:
+            with self._lock:
+                self._end = None
+
+    def check(self) -> None:
+        """Raise :class:`StoppedError` if it was asked for."""
+        with self._lock:
+            asked = self._asked
+        if asked:
+            raise StoppedError("the upload was given up")
 
 
 class Vault(Protocol[WriterT]):
@@ -34,7 +82,7 @@ class Storing(Protocol):
     """Has an upload read, and writes its files."""
 
     def take_in(
-        self, writer: Writer, content: BinaryIO | Source, task: ReadingTask
+        self, writer: Writer, content: BinaryIO | Source, task: ReadingTask, stop: Stop, /
     ) -> Ingested: ...
     def close(self) -> None: ...
 
@@ -67,7 +115,13 @@ class Intake(Generic[WriterT]):
         self._limits = limits or Limits()
         self._lineage_key = lineage_key
 
-    def store(self, dataset_id: str, content: BinaryIO | Source, spec: ColumnsSpec) -> Ingested:
+    def store(
+        self,
+        dataset_id: str,
+        content: BinaryIO | Source,
+        spec: ColumnsSpec,
+        stop: Stop | None = None,
+    ) -> Ingested:
         """Store an upload, or what lies at a source, whole or not at all.
 
         Raises
@@ -75,6 +129,8 @@ class Intake(Generic[WriterT]):
         Problem
             ``invalid-upload`` or ``too-large``, as :func:`app.uploads.ingest.ingest`; of a
             source ``source-unreadable`` or ``source-changed`` too.
+        StoppedError
+            ``stop`` was asked to.
         """
         limits = self._limits
         if isinstance(content, Source):
@@ -82,7 +138,7 @@ class Intake(Generic[WriterT]):
         with self._vault.writer(dataset_id) as writer:
             task = ReadingTask.of(spec, limits, lineage_key=self._lineage_key)
             task = replace(task, fed=isinstance(content, Source))
-            ingested = self._storing.take_in(writer, content, task)
+            ingested = self._storing.take_in(writer, content, task, stop or Stop())
             self._vault.publish(writer)
         return ingested
 

@@ -66,7 +66,8 @@ def test_every_question_costs_what_it_always_did(known: Mapping[str, Any]) -> No
         where = Schema(COLUMNS, Adjacency(adjacency), rows if adjacency == REPLACE else None, rows)
         plan = planned(question.statistic, where, question.mechanism)
         assert plan.expected_ms == pytest.approx(draw_ms, rel=1e-11)
-        assert job_of(plan) == (None if deadline_s is None else Job(deadline_s))
+        job = job_of(plan)
+        assert (None if job is None else job.deadline_s) == deadline_s
         assert question.planning_ms(where) == pytest.approx(planning_ms, rel=1e-11)
 
 
@@ -157,7 +158,7 @@ def test_what_the_box_engine_draws_is_a_job_however_small() -> None:
     assert {(proof.mechanism, proof.statistic.kind) for proof in small} == drawn
     for proof in small:
         known = schema(proof, REPLACE, 10)
-        assert job_of(planned(proof.statistic, known, proof.mechanism)) == Job(2)
+        assert job_of(planned(proof.statistic, known, proof.mechanism)) == Job(2, 1)
     for proof in PROOFS:
         plan = planned(proof.statistic, schema(proof, proof.adjacencies[0], 10), proof.mechanism)
         assert plan.drawn_on_boxes == (proof in small)
@@ -167,8 +168,8 @@ def test_what_is_drawn_on_boxes_is_a_job_whatever_it_expects() -> None:
     proof = next(proof for proof in PROOFS if proof.statistic.kind == "mean")
     short = planned(proof.statistic, schema(proof, REPLACE, 10))
     assert job_of(short) is None
-    assert job_of(replace(short, drawn_on_boxes=True)) == Job(2)
-    assert job_of(replace(short, expected_ms=2 * LONGEST_INLINE_MS)) == Job(2)
+    assert job_of(replace(short, drawn_on_boxes=True)) == Job(2, 1)
+    assert job_of(replace(short, expected_ms=2 * LONGEST_INLINE_MS)) == Job(2, 1)
 
 
 def test_deadlines_are_powers_of_two_with_an_end() -> None:

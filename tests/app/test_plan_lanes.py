@@ -163,7 +163,7 @@ def test_what_is_costly_to_plan_is_a_job_however_short_its_draw(
             facts = (await services.datasets.create(new, rows, caller=ADA))[0].facts
             assert make_offer(facts, small).job is None
             offer = make_offer(facts, large)
-            assert offer.job == Job(2)
+            assert offer.job == Job(2, 1)
             assert offer.drawn_here().expected_ms < LONGEST_INLINE_MS
             left = await leave_debited(services, store, facts.id, "left", asked=large)
             services.jobs.start()
@@ -274,7 +274,7 @@ def test_costly_plans_wait_apart_and_not_without_bound(tmp_path: Path, held: Hel
             for task in waiting:
                 record = await task
                 assert (record.state, record.worker) == (ReleaseState.DEBITED, None)
-                assert job_of_record(record) == Job(2), "what is costly to plan is a job"
+                assert job_of_record(record) == Job(2, 1), "what is costly to plan is a job"
             assert (await _preview(services, dataset, costly("3")))["cost"] == "3"
             preview = await _preview(services, dataset, question("1"), accuracy=0.1)
             assert preview["accuracy"] is not None

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from app.domain.errors import ProcessLostError
+from app.domain.errors import ProcessLostError, StoppedError
 from app.domain.problems import Problem
 from app.processes import uploads as upload_processes
 from app.processes.upload_reading import SHARED
 from app.processes.uploads import StoringProcesses
 from app.services.datasets.lineage import Digested, Verdict, compare
+from app.uploads.intake import Stop
 from app.uploads.limits import Limits
 from app.uploads.row_digests import RowDigests
 from app.vault.lineage import LineageFiles, Origin
@@ -75,14 +76,15 @@ def storing_process() -> int:
 class Upload(threading.Thread):
     """A long upload under way, and what became of it."""
 
-    def __init__(self, data: DataHere) -> None:
+    def __init__(self, data: DataHere, stop: Stop | None = None) -> None:
         super().__init__()
         self._data = data
+        self._given_up = stop
         self.failure: BaseException | None = None
 
     def run(self) -> None:
         try:
-            self._data.store("ds_1", io.BytesIO(LONG), NUMBER)
+            self._data.store("ds_1", io.BytesIO(LONG), NUMBER, self._given_up)
         except Exception as error:
             self.failure = error
 
@@ -135,6 +137,23 @@ def test_a_storing_process_that_is_killed_leaves_nothing(
     upload.join()
     assert isinstance(upload.failure, ProcessLostError)
     assert list((tmp_path / "staging").iterdir()) == files_below(tmp_path) == []
+    assert data.store("ds_1", io.BytesIO(b"x\n1\n"), NUMBER).rows == 1
+
+
+def test_an_upload_that_is_given_up_leaves_nothing(
+    tmp_path: Path, storing: StoringProcesses
+) -> None:
+    data, stop = engine(tmp_path, storing), Stop()
+    upload = Upload(data, stop)
+    upload.start()
+    wait(lambda: list(tmp_path.glob("staging/*/part-*")))
+    stop.ask()
+    upload.join()
+    assert isinstance(upload.failure, StoppedError)
+    assert list((tmp_path / "staging").iterdir()) == files_below(tmp_path) == []
+    late = Upload(data, stop)
+    late.run()
+    assert isinstance(late.failure, StoppedError), "nothing is begun any more"
     assert data.store("ds_1", io.BytesIO(b"x\n1\n"), NUMBER).rows == 1
 
 

@@ -18,7 +18,7 @@ from app.domain.problems import Problem
 from app.engine.data import DataEngine
 from app.engine.schema import schema_of
 from app.processes.upload_reading import SHARED, UploadReader, checked_blocks
-from app.uploads.intake import Intake, Storing
+from app.uploads.intake import Intake, Stop, Storing
 from app.uploads.limits import Limits
 from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.storing import Ingested, Writer, write_files
@@ -64,7 +64,8 @@ def read_upload(
 class StoringHere:
     """Takes uploads in within this process, but for the reading."""
 
-    def take_in(self, writer: Writer, stream: BinaryIO, task: ReadingTask) -> Ingested:
+    def take_in(self, writer: Writer, stream: BinaryIO, task: ReadingTask, stop: Stop) -> Ingested:
+        stop.check()
         with SHARED.reading(stream, task, scratch=writer.directory) as channel:
             spec, tally = task.spec(), Tally()
             blocks = checked_blocks(channel, task, spec, tally)

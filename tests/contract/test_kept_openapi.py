@@ -80,6 +80,9 @@ ADDED = (
     r"/components/schemas/PreviewAnswer/properties/(expected_error|possible_range)",
     r'/components/schemas/PreviewAnswer/required\["(assume|expected_error|possible_range)"\]',
     r'/components/schemas/PreviewAnswer/required\["usefulness"\]',
+    # about how long a job takes
+    r"/components/schemas/JobAnswer/properties/expected_s",
+    r"/components/schemas/ReleaseAnswer/properties/job",
     # releases of rows that nobody gave
     r"/components/schemas/DryRun(Answer|Request)",
     r"/paths//v1/datasets/\{dataset\}/dry-runs(/rows)?",

@@ -136,7 +136,7 @@ def test_only_what_costs_strictly_more_is_reviewed(people: People) -> None:
 
     within, above = preview("0.1"), preview("0.100000001")
     assert (within["review"], within["job"]) == (False, None)
-    assert (above["review"], above["job"]) == (True, {"deadline_s": 2})
+    assert (above["review"], above["job"]) == (True, {"deadline_s": 2, "expected_s": 1})
     assert ask(people.ann, dataset, epsilon="0.1").status_code == 201
     wait(people.ann, dataset, epsilon="0.100000001")
 

@@ -7,6 +7,7 @@ import io
 import json
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -335,6 +336,41 @@ def test_archiving_erases_rows_and_keeps_the_rest(
     assert curator.post(f"/v1/datasets/{dataset}/archive").status_code == 200
     with service.client(make_key(admin, "analyst")["secret"]) as analyst:
         assert analyst.get(f"/v1/datasets/{dataset}").json()["status"] == "archived"
+
+
+@pytest.mark.slow
+def test_a_client_that_leaves_while_the_file_is_read_leaves_nothing(
+    service: Service, curator: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    host, port = service.url.removeprefix("http://").split(":")
+    known = len(curator.get("/v1/datasets").json()["items"])
+    number = {"x": {"type": "number", "lower": 0, "upper": 2}}
+    sent = httpx.Request(
+        "POST",
+        f"{service.url}/v1/datasets",
+        headers=curator.headers,
+        files={
+            "file": ("f", b"x\n" + b"1\n" * 6_000_000),
+            "spec": (None, json.dumps(spec(columns=number))),
+        },
+    )
+    body = sent.read()
+    lines = [f"{name}: {value}" for name, value in sent.headers.items()]
+    head = "\r\n".join(("POST /v1/datasets HTTP/1.1", *lines, "", ""))
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(head.encode() + body)
+        until(lambda: list(service.data_dir.glob("staging/*/part-*")))
+    until(lambda: not list(service.data_dir.glob("staging/*")))
+    assert len(curator.get("/v1/datasets").json()["items"]) == known
+    assert not [each for each in caplog.records if each.getMessage() == "request failed"]
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_client_that_leaves_half_way_leaves_nothing(

@@ -111,6 +111,17 @@ class ReviewAnswer(Answer):
     """Whether both reviewers have voted, and unlike; absent in the first turn until they have."""
 
 
+class JobAnswer(Answer):
+    """A release that is drawn in the background."""
+
+    deadline_s: int
+    """Its outcome is shown this many seconds after the charge, or at the next doubling of that
+    time."""
+    expected_s: int | None = None
+    """About how many seconds its draw takes, once its turn has come: reckoned from the question and
+    public facts, never from the data. Null of one that an earlier version planned."""
+
+
 class ReleaseAnswer(Answer):
     """A release. `value` is null while it has no result."""
 
@@ -149,6 +160,8 @@ class ReleaseAnswer(Answer):
     """Further public facts of the draw."""
     reason: str
     """Why this mechanism and norm."""
+    job: JobAnswer | None = Field(default=None, exclude_if=lambda job: job is None)
+    """How long a job takes; absent where it is none, or has ended."""
     requested_by: str
     """The person who asked."""
     created_at: str
@@ -228,14 +241,6 @@ class ChargeAnswer(Answer):
     """How much."""
     unit: Literal["epsilon", "rho"]
     """What it is counted in."""
-
-
-class JobAnswer(Answer):
-    """A release that is drawn in the background."""
-
-    deadline_s: int
-    """Its outcome is shown this many seconds after the charge, or at the next doubling of that
-    time."""
 
 
 class AssumeAnswer(Answer):

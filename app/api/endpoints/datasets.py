@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import Response
@@ -22,6 +23,7 @@ from app.domain.upload_reports import UploadReport
 from app.services.datasets.datasets import DatasetView
 from app.services.people.keys import Caller
 from app.web.requests.bodies import made_of, sourced_spec_in, spec_in
+from app.web.requests.leaving import gone
 from app.web.requests.reviews import DatasetEdit
 from app.web.requests.schemas import DatasetSpec
 from app.web.requests.sources import SourcedDatasetSpec
@@ -101,7 +103,9 @@ async def _uploaded(
     async with receive_upload(request, directory=settings.data_dir, limits=limits) as upload:
         most = settings.max_columns
         new = await made_of(upload.spec, caller.person, services.reading, spec_in, most)
-        return await services.datasets.create(new, upload.file, caller=caller)
+        return await services.datasets.create(
+            new, upload.file, caller=caller, leaving=partial(gone, request)
+        )
 
 
 async def _registered(
@@ -109,7 +113,9 @@ async def _registered(
 ) -> tuple[DatasetView, UploadReport]:
     body, services, most = await json_bytes(request), state.services, state.settings.max_columns
     new, url = await made_of(body, caller.person, services.reading, sourced_spec_in, most)
-    return await services.datasets.create(new, services.sources.located(url), caller=caller)
+    return await services.datasets.create(
+        new, services.sources.located(url), caller=caller, leaving=partial(gone, request)
+    )
 
 
 @router.get(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.answers.dry_runs import DryRunAnswer, dry_run_answer, rows_answer
 from app.api.answers.problems import documented
 from app.api.dependencies import Analyst, Id, State, json_body
 from app.api.endpoint import router_of
+from app.web.requests.leaving import while_there
 from app.web.requests.questions import DryRunRequest
 
 router = router_of("/v1/datasets/{dataset}", "releases")
@@ -24,6 +26,7 @@ router = router_of("/v1/datasets/{dataset}", "releases")
     ),
 )  # fmt: skip
 async def dry_run_release(
+    request: Request,
     caller: Analyst,
     dataset: Id,
     body: Annotated[DryRunRequest, json_body(DryRunRequest)],
@@ -33,9 +36,10 @@ async def dry_run_release(
 
     The same request has the same answer.
     """
-    run = await state.services.dry_runs.run(
+    running = state.services.dry_runs.run(
         dataset, body.question, body.assume.assumptions, caller=caller
     )
+    run = await while_there(request, running)
     return dry_run_answer(run)
 
 

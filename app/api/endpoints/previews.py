@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from starlette.requests import Request
+
 from app.api.answers.problems import documented
 from app.api.answers.releases import PreviewAnswer, preview_answer
 from app.api.dependencies import Analyst, Id, State, json_body
 from app.api.endpoint import router_of
+from app.web.requests.leaving import while_there
 from app.web.requests.questions import PreviewRequest
 
 router = router_of("/v1/datasets/{dataset}", "releases")
@@ -22,6 +25,7 @@ router = router_of("/v1/datasets/{dataset}", "releases")
     ),
 )  # fmt: skip
 async def preview_release(
+    request: Request,
     caller: Analyst,
     dataset: Id,
     body: Annotated[PreviewRequest, json_body(PreviewRequest)],
@@ -34,7 +38,9 @@ async def preview_release(
     """
     previews, question = state.services.previews, body.question
     if not body.priced:
-        preview, _ = await previews.preview_within(dataset, question, body.wish, caller=caller)
+        weighing = previews.preview_within(dataset, question, body.wish, caller=caller)
+        preview, _ = await while_there(request, weighing)
     else:
-        preview = await previews.preview(dataset, question, body.wish, caller=caller)
+        weighed = previews.preview(dataset, question, body.wish, caller=caller)
+        preview = await while_there(request, weighed)
     return preview_answer(preview)

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api.answers.problems import problem_response
 from app.api.counts import Counts
 from app.api.serving.origins import OtherOrigins
-from app.domain.errors import is_of_storage
+from app.domain.errors import StoppedError, is_of_storage
 from app.domain.problems import Problem, storage_problem
 from app.logs import describe
 
@@ -82,7 +82,7 @@ class RequestContext:
 
         try:
             await self._app(scope, receive, send_with_headers)
-        except ClientDisconnect:
+        except (ClientDisconnect, StoppedError):
             status = 499  # for the log alone: nobody is left to be answered
         except Exception as error:  # the boundary: nothing passes it
             _LOG.error("request failed", extra={"request_id": request_id, **describe(error)})

@@ -30,6 +30,7 @@ from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
 from app.services.plans.questions import KINDS
 from app.web.requests.bodies import made_of, request_in
+from app.web.requests.leaving import while_there
 from app.web.requests.questions import PreviewRequest
 from app.web.state import AppState
 from mechanisms.foresight.assumptions import Assumptions
@@ -53,10 +54,12 @@ async def show_form(request: Request, visitor: Visitor, state: State, dataset: s
     if not form.text("act"):
         return _form(request, facts, form)
     try:
-        found, form = await _seen(visitor, state, facts, form)
+        found, form = await while_there(request, _seen(visitor, state, facts, form))
         if form.text("act") == "release":
             return page(request, "confirm.html", facts=facts, seen=found, kept=_kept(form))
-        tried = await _tried(visitor, state, facts, form) if form.text("act") == "try" else None
+        tried = None
+        if form.text("act") == "try":
+            tried = await while_there(request, _tried(visitor, state, facts, form))
     except Problem as problem:
         told = at_fields(problem)
         if fragment:

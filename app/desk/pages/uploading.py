@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, BinaryIO
 
 from starlette.concurrency import run_in_threadpool
@@ -24,6 +25,7 @@ from app.services.plans.questions import POLICY_KINDS
 from app.uploads.drafts import Draft, drafted, header_of
 from app.uploads.trouble import UnreadableError
 from app.web.requests.bodies import made_of, spec_in
+from app.web.requests.leaving import gone
 from app.web.requests.uploads import SentForm, UploadLimits, receive_form
 from app.web.state import AppState
 
@@ -136,7 +138,7 @@ async def upload(request: Request, visitor: CuratorVisitor, state: State) -> Res
                 new = await _declared(state, visitor, form)
                 if not sent.file_name:
                     raise invalid_request("file", "is required: choose it again")
-                view, report = await _created(state, visitor, form, new, sent.file)
+                view, report = await _created(request, visitor, form, new, sent.file)
                 read[view.facts.id] = report
                 return address(path_of("datasets", view.facts.id), done="uploaded")
 
@@ -150,11 +152,14 @@ async def upload(request: Request, visitor: CuratorVisitor, state: State) -> Res
 
 
 async def _created(
-    state: AppState, visitor: Caller, form: Form, new: NewDataset, file: BinaryIO
+    request: Request, visitor: Caller, form: Form, new: NewDataset, file: BinaryIO
 ) -> tuple[DatasetView, UploadReport]:
     """Take in a data set; what it is refused for is told by the form's fields."""
+    state: AppState = request.state.app
     try:
-        return await state.services.datasets.create(new, file, caller=visitor)
+        return await state.services.datasets.create(
+            new, file, caller=visitor, leaving=partial(gone, request)
+        )
     except Problem as problem:
         raise declaring.at_cells(problem, form) from None
 

@@ -23,15 +23,20 @@ if (question) {
   const region = document.getElementById("preview");
   let timer = 0;
   let latest = 0;
+  let asking = new AbortController();
   const look = async () => {
     const turn = ++latest;
+    asking.abort(); // the service gives up what nobody waits for
+    asking = new AbortController();
     const filled = new URLSearchParams(new FormData(question));
     if (!filled.get("epsilon") && !filled.get("accuracy")) return;
     filled.set("act", "preview");
     filled.set("part", "preview");
     region.setAttribute("aria-busy", "true");
     try {
-      const answer = await fetch(`${question.dataset.preview}?${filled}`);
+      const answer = await fetch(`${question.dataset.preview}?${filled}`, {
+        signal: asking.signal,
+      });
       if (turn === latest && !answer.redirected) region.innerHTML = await answer.text();
     } catch {
       // the button still works
@@ -104,23 +109,40 @@ async function send(form, button) {
   }
   const progress = form.querySelector("progress");
   const words = form.querySelector("[role=status]:not(.notice)");
+  const numbers = form.querySelector("[data-numbers]"); // not read out at every change
+  const cancel = form.querySelector("[data-cancels]");
   const request = new XMLHttpRequest();
   request.open("POST", button.formAction);
   request.onload = () => show(request, form);
-  request.onerror = () => {
+  const ended = (said) => {
     delete form.dataset.sent;
     progress.hidden = true;
-    words.textContent = "The service cannot be reached. Nothing is lost here: try again.";
+    cancel.hidden = true;
+    words.textContent = said;
+    numbers.textContent = "";
   };
+  request.onerror = () =>
+    ended("The service cannot be reached. Nothing is lost here: try again.");
+  request.onabort = () => ended("Cancelled. Nothing of the file is kept.");
   if (button.dataset.sends === "file") {
+    const megabytes = (bytes) => Math.round(bytes / 1e6).toLocaleString("en");
+    const began = Date.now();
     progress.hidden = false;
+    cancel.hidden = false;
+    cancel.onclick = () => request.abort();
     words.textContent = "The file is sent.";
     request.upload.onprogress = (event) => {
-      if (event.lengthComputable) progress.value = event.loaded / event.total;
+      if (!event.lengthComputable) return;
+      progress.value = event.loaded / event.total;
+      numbers.textContent = `${megabytes(event.loaded)} of ${megabytes(event.total)} MB`;
     };
     request.upload.onload = () => {
       progress.removeAttribute("value");
       words.textContent = "The file is read.";
+      const clock = setInterval(() => {
+        numbers.textContent = `${Math.round((Date.now() - began) / 1000)} s`;
+      }, 1000);
+      request.onloadend = () => clearInterval(clock);
     };
   }
   request.send(filled);

@@ -27,6 +27,7 @@ from app.services.datasets.accounts import delta_of, origin_of
 from app.services.datasets.lineage import Comparison, LineageService, require_unrelated
 from app.services.datasets.policies import policy_json, read_policy
 from app.services.datasets.refusals import OverlapRefusals
+from app.services.datasets.storing import Intake, Leaving, Stored, stored_while_there
 from app.services.datasets.unfinished import UnfinishedUploads
 from app.services.people.keys import Caller
 from app.store import (
@@ -97,35 +98,6 @@ class DatasetView:
     balance: Balance
 
 
-class Stored(Protocol):
-    """What an upload came to."""
-
-    @property
-    def rows(self) -> int:
-        """Return how many rows were stored."""
-
-    @property
-    def report(self) -> UploadReport:
-        """Return the counts for the uploader."""
-
-    @property
-    def digests(self) -> bytes | None:
-        """Return the row digests, None where none are kept."""
-
-
-class Intake(Protocol):
-    """What takes uploads in, as far as the use cases know it."""
-
-    def store(self, dataset_id: str, content: BinaryIO | Source, spec: ColumnsSpec) -> Stored:
-        """Store an upload, or what lies at a source, whole or not at all."""
-
-    def manifest(self, dataset_id: str) -> str:
-        """Return the SHA-256 of a stored upload's manifest."""
-
-    def close(self) -> None:
-        """End the uploads that are being taken in."""
-
-
 class DataPlane(Protocol):
     """Where rows live, as far as the use cases know it."""
 
@@ -160,9 +132,16 @@ class DatasetService:
         self._facts: dict[str, DatasetFacts] = {}
 
     async def create(
-        self, new: NewDataset, content: BinaryIO | Source, *, caller: Caller
+        self,
+        new: NewDataset,
+        content: BinaryIO | Source,
+        *,
+        caller: Caller,
+        leaving: Leaving = None,
     ) -> tuple[DatasetView, UploadReport]:
         """Store an upload or a source, open its budget, and say how it was read: here only.
+
+        It is given up, and nothing is left of it, when whoever sends it leaves before it is read.
 
         Raises
         ------
@@ -171,14 +150,16 @@ class DatasetService:
             ``invalid-request`` (an account it cannot have), what ingest
             refuses, ``overlapping-dataset``, ``too-few-rows``, ``too-many-overlaps`` or
             ``lineage-lost``.
+        StoppedError
+            ``leaving`` has come to its end while the rows were read and stored.
         """
         if new.overlap_reason is not None:
             caller.require(Role.ADMIN)
         origin = await anyio.to_thread.run_sync(self._check_free, new, caller.person)
         dataset = new_id("ds")
         async with self._unfinished.begun(dataset):
-            stored = await anyio.to_thread.run_sync(
-                self._intake.store, dataset, content, new.columns, limiter=self._turns
+            stored = await stored_while_there(
+                self._intake, dataset, content, new.columns, leaving=leaving, turns=self._turns
             )
             await self._admit(dataset, new, stored, caller, origin=origin)
         _LOG.info("data set created", extra={"dataset": dataset})

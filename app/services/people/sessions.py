@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio.to_thread
 
+from app.domain.errors import StoppedError
 from app.domain.problems import Problem
 from app.services.people.keys import Caller, KeyService, secret_hash
 from app.store import Store, UnitOfWork
@@ -98,8 +99,8 @@ class SessionService:
     async def once(self, form: str, *, caller: Caller, act: Callable[[], Awaitable[str]]) -> str:
         """Act on a form, unless it was acted on; return the address where the act is shown.
 
-        ``form`` is the key that was made when the form was shown. A form whose act was refused
-        may be sent again. One whose act was cut off by a crash is not acted on again.
+        ``form`` is the key that was made when the form was shown. A form whose act was refused or
+        stopped may be sent again. One whose act was cut off by a crash is not acted on again.
 
         Raises
         ------
@@ -112,7 +113,7 @@ class SessionService:
             return shown
         try:
             location = await act()
-        except Problem:
+        except (Problem, StoppedError):
             await self._store.awrite(lambda work: work.forms.forget(person, form))
             raise
         await self._store.awrite(lambda work: work.forms.done(person, form, location=location))

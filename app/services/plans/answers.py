@@ -12,6 +12,7 @@ from typing import Any
 from app.domain.hashing import sha256_hex
 from app.domain.releases import GIVEN_BACK, UNDECIDED, ReleaseState
 from app.services.datasets.datasets import DatasetFacts
+from app.services.plans.deadlines import Job
 from app.services.plans.foretold import usefulness_before, usefulness_of
 from app.services.plans.questions import Question
 from app.store import ReleaseRecord
@@ -211,6 +212,7 @@ def unfinished_answer(record: ReleaseRecord) -> bytes:
         "grid": plan["grid"],
         "details": plan["details"],
         "reason": plan["reason"],
+        **_job(record, plan),
         "requested_by": record.principal,
         "created_at": _second(record.created_at),
         "released_at": None,
@@ -219,6 +221,14 @@ def unfinished_answer(record: ReleaseRecord) -> bytes:
         "receipt": None,
     }
     return _bytes(answer)
+
+
+def _job(record: ReleaseRecord, plan: Mapping[str, Any]) -> dict[str, object]:
+    """Return the member that only a job has, until it has ended."""
+    job = plan.get("job")
+    if job is None or record.state not in (*UNDECIDED, ReleaseState.DEBITED):
+        return {}
+    return {"job": Job.of_json(job).to_json()}
 
 
 def _review_json(record: ReleaseRecord) -> dict[str, object] | None:

@@ -11,7 +11,9 @@ on the noise, and for some statistics on the data, and changes nothing here.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from mechanisms.contract import Plan
 
@@ -27,26 +29,37 @@ _MARGIN = 8
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A release that is drawn in the background, and the first moment it may be shown."""
+    """A release that is drawn in the background, and the first moment it may be shown.
+
+    ``expected_s`` is about how long its draw takes, by the same public facts; None where an
+    earlier version planned it.
+    """
 
     deadline_s: int
+    expected_s: int | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return the job as JSON-ready fields."""
-        return {"deadline_s": self.deadline_s}
+        return {"deadline_s": self.deadline_s, "expected_s": self.expected_s}
+
+    @classmethod
+    def of_json(cls, told: Mapping[str, Any]) -> Job:
+        """Return the inverse of :meth:`to_json`."""
+        return cls(told["deadline_s"], told.get("expected_s"))
 
 
-def job_of(plan: Plan, *, later: bool = False) -> Job | None:
+def job_of(plan: Plan, *, later: bool = False, planning_ms: float = 0.0) -> Job | None:
     """Return the job a release is, or None when it is drawn while its client waits.
 
     What is drawn on boxes is one however short it is expected to be, as data can make it
     hundreds of times longer. ``later``: no client waits for the draw of this one, however
     short. So it is with one that is reviewed first, and with one whose plan, which the
-    draw needs again, takes long.
+    draw needs again, takes long: ``planning_ms``.
     """
     if not (later or plan.drawn_on_boxes or plan.expected_ms > LONGEST_INLINE_MS):
         return None
-    return Job(_deadline_s(plan.expected_ms))
+    expected_s = max(1, math.ceil((plan.expected_ms + planning_ms) / 1000))
+    return Job(_deadline_s(plan.expected_ms), expected_s)
 
 
 def batched_ms(plan: Plan) -> float:

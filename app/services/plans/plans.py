@@ -322,7 +322,7 @@ def make_offer(facts: DatasetFacts, question: Question) -> Offer:
     plan = make_plan(facts, question)
     reviewed = facts.policy.review.covers(question.epsilon)
     later = reviewed or is_costly(facts, question)
-    job = job_of(plan, later=later)
+    job = job_of(plan, later=later, planning_ms=question.planning_ms(facts.schema))
     kept = {
         **plan_json(plan, question.epsilon),
         "job": None if job is None else job.to_json(),

@@ -87,7 +87,7 @@ class PublicMoments:
 def job_of_record(record: ReleaseRecord) -> Job | None:
     """Return the job that a stored release was made as, or None."""
     job = json.loads(record.plan).get("job")
-    return None if job is None else Job(job["deadline_s"])
+    return None if job is None else Job.of_json(job)
 
 
 def _ms(moment: str) -> int:

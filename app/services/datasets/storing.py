@@ -1,0 +1,83 @@
+"""Storing what a curator sends, for as long as they wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, BinaryIO, Protocol
+
+import anyio
+import anyio.to_thread
+
+from app.domain.datasets import ColumnsSpec
+from app.domain.sources import Source
+from app.domain.upload_reports import UploadReport
+from app.uploads.intake import Stop
+
+Leaving = Callable[[], Coroutine[Any, Any, None]] | None
+"""What comes to its end when whoever sends an upload has gone; None: nobody can."""
+
+
+class Stored(Protocol):
+    """What an upload came to."""
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows were stored."""
+
+    @property
+    def report(self) -> UploadReport:
+        """Return the counts for the uploader."""
+
+    @property
+    def digests(self) -> bytes | None:
+        """Return the row digests, None where none are kept."""
+
+
+class Intake(Protocol):
+    """What takes uploads in, as far as the use cases know it."""
+
+    def store(
+        self, dataset_id: str, content: BinaryIO | Source, spec: ColumnsSpec, stop: Stop, /
+    ) -> Stored:
+        """Store an upload, or what lies at a source, whole or not at all."""
+
+    def manifest(self, dataset_id: str) -> str:
+        """Return the SHA-256 of a stored upload's manifest."""
+
+    def close(self) -> None:
+        """End the uploads that are being taken in."""
+
+
+async def stored_while_there(
+    intake: Intake,
+    dataset: str,
+    content: BinaryIO | Source,
+    columns: ColumnsSpec,
+    *,
+    leaving: Leaving,
+    turns: anyio.CapacityLimiter,
+) -> Stored:
+    """Store an upload when its turn comes, unless whoever sends it leaves before it is stored.
+
+    Raises
+    ------
+    Problem
+        What the intake refuses.
+    StoppedError
+        They have left; nothing is stored.
+    """
+    stop = Stop()
+
+    async def stop_then() -> None:
+        if leaving is not None:
+            await leaving()
+            stop.ask()
+
+    left = asyncio.ensure_future(stop_then())
+    try:
+        return await anyio.to_thread.run_sync(
+            intake.store, dataset, content, columns, stop, limiter=turns
+        )
+    finally:
+        left.cancel()

@@ -1,0 +1,42 @@
+"""Whether the client who asks is still there: what costs nothing yet ends when it has gone.
+
+A release is no such thing. What is charged is drawn and kept, whoever waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+
+T = TypeVar("T")
+
+
+async def gone(request: Request) -> None:
+    """Return when the client has closed the connection; its body has been received before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return what some work comes to, and give it up once nobody waits for it any more.
+
+    Work that waits for its turn leaves the queue. A calculation under way is finished first.
+
+    Raises
+    ------
+    ClientDisconnect
+        The client has gone.
+    """
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(gone(request))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.wait((working, leaving))
