@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.domain.sources import InvalidSourceError, Root, roots_of
+from app.engine.choice import NoClusterError, Passes
 from app.settings import PREFIX, Settings, SettingsError
 from app.store import (
     Anchor,
@@ -134,6 +135,32 @@ def source_roots(settings: Settings) -> tuple[Root, ...]:
             if any(each.is_relative_to(folder) or folder.is_relative_to(each) for each in own):
                 raise SettingsError(f"{PREFIX}SOURCE_ROOTS: the service's own files lie there")
     return roots
+
+
+def passes_of(settings: Settings) -> Passes:
+    """Return where passes over rows are made."""
+    key = settings.dask_tls_key
+    return Passes(
+        processes=settings.executor_processes,
+        scheduler=settings.dask_scheduler,
+        authority=settings.dask_tls_ca,
+        certificate=settings.dask_tls_cert,
+        key="" if key is None else key.get_secret_value(),
+    )
+
+
+def require_passes(settings: Settings) -> None:
+    """Pass where passes over rows can be made, as far as can be told beforehand.
+
+    Raises
+    ------
+    SettingsError
+        They cannot.
+    """
+    try:
+        passes_of(settings).require()
+    except NoClusterError as error:
+        raise SettingsError(f"{PREFIX}DASK_SCHEDULER: {error}") from None
 
 
 def warn_of_shared_device(settings: Settings) -> None:

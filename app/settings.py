@@ -8,10 +8,11 @@ container secrets arrive. Naming both is refused.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -28,11 +29,20 @@ _ORIGIN = r"https?://([a-z0-9.-]+|\[[0-9a-f:]+\])(:[0-9]{1,5})?"
 _ORIGINS = rf"^(\*|{_ORIGIN}(\s*,\s*{_ORIGIN})*)?$"
 """As browsers send origins: a scheme, a host in small letters and no path."""
 _STORE = r"^(https://[a-z0-9.-]+|http://(127\.0\.0\.1|localhost|\[::1\]))?(:[0-9]{1,5})?$"
+_CLUSTER = (
+    r"^(tls://([A-Za-z0-9.-]+|\[[0-9a-fA-F:]+\]):[0-9]{1,5}"
+    r"|tcp://(127(\.[0-9]{1,3}){3}|localhost|\[::1\]):[0-9]{1,5})?$"
+)
+"""What goes over a network goes by TLS."""
 _TOGETHER = (
     ("webhook_url", "webhook_secret"),
     ("smtp_url", "smtp_sender"),
     ("s3_access_key_id", "s3_secret_access_key"),
     ("s3_session_token", "s3_access_key_id"),
+    ("dask_tls_ca", "dask_tls_cert"),
+    ("dask_tls_cert", "dask_tls_key"),
+    ("dask_tls_key", "dask_tls_ca"),
+    ("dask_tls_ca", "dask_scheduler"),
 )
 """What is no use without another one."""
 
@@ -288,6 +298,30 @@ class Settings(BaseSettings):
         "are processors, but at most 8. Where there are two or more, one draws short jobs only. "
         "With 0 jobs are left to `release-desk worker`, which needs PostgreSQL.",
     )
+    executor_processes: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Processes among which each process that draws from rows, or sketches an "
+        "upload, divides its passes over the parts; with 1 it makes them itself.",
+    )
+    dask_scheduler: str = Field(
+        default="",
+        description="Dask scheduler whose workers make passes over rows in place of "
+        "`executor_processes`, as `tls://scheduler.example.org:8786`; `tcp://` on this machine "
+        "alone. They need the data directory at the same path. Needs the extra `dask`.",
+    )
+    dask_tls_ca: str = Field(
+        default="",
+        description="Certificate (PEM) of the authority that signs for this cluster and for "
+        "nothing else; name its file. `tls://` needs it and the next two.",
+    )
+    dask_tls_cert: str = Field(
+        default="", description="Certificate (PEM) that the cluster knows the service by."
+    )
+    dask_tls_key: SecretStr | None = Field(
+        default=None, min_length=1, description="The private key (PEM) of that certificate."
+    )
     max_unfinished_jobs: int = Field(
         default=100,
         ge=1,
@@ -388,11 +422,20 @@ class Settings(BaseSettings):
         description="How long a stopping service waits for charged releases to finish, in seconds.",
     )
 
+    @field_validator("dask_scheduler", mode="before")
+    @classmethod
+    def _by_tls(cls, value: str) -> str:
+        if re.fullmatch(_CLUSTER, value) is None:
+            raise SettingsError("this is tls://host:port, or tcp://127.0.0.1:port on this machine")
+        return value
+
     @model_validator(mode="after")
     def _complete(self) -> Self:
         for given, needed in _TOGETHER:
             if getattr(self, given) and not getattr(self, needed):
                 raise SettingsError(f"{given} needs {needed}")
+        if self.dask_scheduler.startswith("tls:") and not self.dask_tls_ca:
+            raise SettingsError("dask_scheduler needs dask_tls_ca for tls://")
         return self
 
     @classmethod

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 from fractions import Fraction
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from flint import arb
 
@@ -64,6 +64,10 @@ class SystemBits:
         self._buffer >>= count
         self._left -= count
         return value
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to travel: bits that another process has could be drawn twice."""
+        raise TypeError("random bits are drawn where they are used")
 
 
 class Randomness:

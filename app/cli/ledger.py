@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +12,7 @@ import click
 from app.cli.local import local, settings_of_environment
 from app.cli.refusals import REFUSED
 from app.cli.remote import as_json_option
+from app.settings import PREFIX
 
 if TYPE_CHECKING:
     from app.store import Findings, Reader
@@ -140,13 +142,14 @@ def audit_verify(signatures: bool, full: bool, as_json: bool) -> None:
     default=2,
     show_default=True,
     type=click.IntRange(1, 64),
-    help="Processes that read the rows.",
+    help=f"Processes that read the rows, where {PREFIX}DASK_SCHEDULER names no cluster.",
 )
 def audit_data(processes: int) -> None:
     """Hash every stored file, row digests too, and sum all rows anew; exits 1 on any fault.
 
     Reads all rows. Works beside a running service, and without one.
     """
+    from app.places import passes_of  # noqa: PLC0415
     from app.services.audit import (  # noqa: PLC0415
         check_lineage,
         check_manifests,
@@ -159,7 +162,8 @@ def audit_data(processes: int) -> None:
         directory = settings.data_dir
         if not directory.is_dir():
             raise click.ClickException("there is no data directory")
-        for dataset, fault in check_stored_data(directory, processes=processes):
+        passes = replace(passes_of(settings), processes=processes)
+        for dataset, fault in check_stored_data(directory, passes):
             click.echo(f"{dataset} ok" if fault is None else f"{dataset} BROKEN: {fault}")
             broken = broken or fault is not None
         for dataset in check_lineage(directory, settings.resolved_database_url):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import click
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from app.cli.unknown_settings import unknown_settings
 from app.settings import PREFIX, Settings, SettingsError
@@ -34,8 +35,15 @@ def settings_of_environment() -> Settings:
         raise click.ClickException(str(error)) from None
     except ValidationError as error:
         # The values stay out of the message: one of them may be a key.
-        faults = (f"{PREFIX}{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
-        raise click.ClickException("wrong settings: " + "; ".join(faults)) from None
+        faults = "; ".join(map(_fault, error.errors()))
+        raise click.ClickException(f"wrong settings: {faults}") from None
+
+
+def _fault(error: ErrorDetails) -> str:
+    """Return what is wrong with a setting, or with several together."""
+    own = error.get("ctx", {}).get("error")
+    told = str(own) if isinstance(own, SettingsError) else error["msg"]
+    return f"{PREFIX}{str(error['loc'][0]).upper()}: {told}" if error["loc"] else told
 
 
 def _check_names() -> None:
@@ -83,6 +91,16 @@ def check_room(settings: Settings) -> None:
         check_directory(database.parent, "the database's directory", f"{PREFIX}DATABASE_URL")
         directory, _ = anchor_place(settings)
         check_directory(directory, "the anchor's directory", f"{PREFIX}ANCHOR_DIR")
+
+
+def check_passes(settings: Settings) -> None:
+    """Refuse to begin where passes over rows cannot be made."""
+    from app.places import require_passes  # noqa: PLC0415
+
+    try:
+        require_passes(settings)
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from None
 
 
 def check_directory(directory: Path, what: str, chosen_by: str) -> None:

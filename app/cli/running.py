@@ -13,6 +13,7 @@ import click
 
 from app.cli.local import (
     check_directory,
+    check_passes,
     check_room,
     listening,
     local,
@@ -118,6 +119,7 @@ def worker(processes: int | None) -> None:
     elif settings.job_processes == 0:
         raise click.UsageError(f"{PREFIX}JOB_PROCESSES is 0: name a number with --processes")
     with local():
+        check_passes(settings)
         check_room(settings)
         click.echo("drawing jobs; Ctrl-C stops it")
         run_worker(settings)
@@ -168,5 +170,6 @@ def _migrate(settings: Settings) -> None:
     from app.places import open_store  # noqa: PLC0415
 
     with local():
+        check_passes(settings)
         check_room(settings)
         open_store(settings).close()

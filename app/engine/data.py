@@ -82,10 +82,12 @@ class VaultData:
     and the rows when they are asked for.
     """
 
-    def __init__(self, key: str, stored: Stored, cache: _Cache) -> None:
+    def __init__(self, key: str, stored: Stored, cache: _Cache, executor: Executor) -> None:
         self._key = key
         self._stored = stored
         self._cache = cache
+        # what has one part is not worth a journey
+        self._executor = executor if len(stored.parts) > 1 else SerialExecutor(keep_bytes=0)
         self.columns = stored_columns(stored)
         summary = json.loads(stored.attached[SUMMARY].read())
         gram = stored.attached.get(GRAM)
@@ -129,8 +131,8 @@ class VaultData:
             yield part.read(columns)
 
     def map(self, function: Callable[[Block], T], columns: Sequence[str], /) -> Iterator[T]:
-        """Yield the function's result for each of the blocks."""
-        return map(function, self.blocks(columns))
+        """Yield the function's result for each of the blocks, wherever passes are made."""
+        return self._executor.map(function, self._executor.keep(self._stored.parts, columns))
 
     def remembered(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int], /) -> T:
         """Return what was made of these rows under this key, or make it and hold it."""
@@ -151,7 +153,7 @@ class DataEngine:
     cache_bytes
         Memory for opened sketches.
     executor
-        Where checks are computed.
+        Where passes over rows are made, for draws and checks; in the calling thread by default.
     erased
         Called with a data set's id after it is erased: who else may remember something of it.
     """
@@ -167,7 +169,7 @@ class DataEngine:
         self._erased = erased
         self._vault = vault
         self._cache = _Cache(cache_bytes)
-        self._executor = executor or SerialExecutor()
+        self._executor = executor or SerialExecutor(keep_bytes=0)
 
     def open(self, dataset_id: str, *, manifest: str | None = None) -> VaultData:
         """Return a stored data set for draws.
@@ -184,7 +186,7 @@ class DataEngine:
         def load() -> VaultData:
             with _told_as_unreadable():
                 stored = self._vault.open(dataset_id, manifest=manifest)
-                return VaultData(dataset_id, stored, self._cache)
+                return VaultData(dataset_id, stored, self._cache, self._executor)
 
         return self._cache.get((dataset_id, ("opened", manifest)), load, VaultData.size)
 
@@ -222,7 +224,7 @@ class DataEngine:
         """
         stored = self._vault.open(dataset_id)
         stored.verify()
-        data = VaultData(dataset_id, stored, _Cache(0))
+        data = VaultData(dataset_id, stored, _Cache(0), self._executor)
         kept = self._executor.keep(stored.parts, list(data.columns))
         results = self._executor.map(partial(Sketch.from_block, columns=data.columns), kept)
         sketch = reduce(Sketch.merge, results, Sketch.empty(data.columns))

@@ -2,21 +2,26 @@
 
 ``keep`` names the parts and columns that passes will be made over, so that
 their blocks stay in memory as far as they fit; ``map`` makes one pass and
-yields a result per part, in the order of the parts. Sums of such results are
-the same bits wherever they were computed, as long as the results are integers.
+yields a result per part, in the order of the parts. ``each`` is a pass over
+other things than parts. Sums of such results are the same bits wherever they
+were computed, as long as the results are integers.
+
+Passes are made here (:class:`SerialExecutor`), in processes beside this one
+(:mod:`app.engine.processes`), or on other machines (:mod:`app.engine.dask`).
+:mod:`app.engine.choice` says where.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Protocol, TypeVar
 
 from mechanisms.contract import Block
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 DEFAULT_KEEP_BYTES = 1 << 28
@@ -36,38 +41,65 @@ class Kept:
     parts: tuple[Part, ...]
     columns: tuple[str, ...]
 
+    @classmethod
+    def of(cls, parts: Sequence[Part], columns: Sequence[str]) -> Kept:
+        """Return them as they travel."""
+        return cls(tuple(parts), tuple(columns))
+
 
 class Executor(Protocol):
-    """Where passes are made."""
+    """Where passes are made; several threads may each make one."""
 
-    def keep(self, parts: Sequence[Part], columns: Sequence[str]) -> Kept:
+    def keep(self, parts: Sequence[Part], columns: Sequence[str], /) -> Kept:
         """Name what passes will be made over."""
 
-    def map(self, function: Callable[[Block], Result], kept: Kept) -> Iterator[Result]:
-        """Yield the function's result for each part's block, in the order of the parts."""
+    def map(self, function: Callable[[Block], Result], kept: Kept, /) -> Iterator[Result]:
+        """Yield the function's result for each part's block, in the order of the parts.
+
+        Raises
+        ------
+        DataUnreadableError
+            A part could not be read, or who read it was lost too often. What the results before
+            told is nobody's.
+        """
+
+    def each(
+        self, function: Callable[[Item], Result], items: Iterable[Item], /
+    ) -> Iterator[Result]:
+        """Yield the function's result for each item, in their order; raises what ``map`` does."""
 
     def close(self) -> None:
-        """Let go of memory and processes."""
+        """Let go of memory and processes; a later pass begins new ones."""
 
 
-class _Blocks:
+class Blocks:
     """The blocks read last, up to so many bytes."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
+        self._lock = Lock()
         self._blocks: OrderedDict[tuple[Part, tuple[str, ...]], Block] = OrderedDict()
 
+    @property
+    def nbytes(self) -> int:
+        """Return how many bytes are held."""
+        return self._bytes
+
     def get(self, part: Part, columns: tuple[str, ...]) -> Block:
+        """Return a part's block, read now unless it is held."""
         key = (part, columns)
-        if key in self._blocks:
-            self._blocks.move_to_end(key)
-            return self._blocks[key]
+        with self._lock:
+            if key in self._blocks:
+                self._blocks.move_to_end(key)
+                return self._blocks[key]
         block = part.read(columns)
-        self._blocks[key] = block
-        self._bytes += _size(block)
-        while self._bytes > self._max_bytes:
-            self._bytes -= _size(self._blocks.popitem(last=False)[1])
+        with self._lock:
+            if key not in self._blocks:
+                self._blocks[key] = block
+                self._bytes += _size(block)
+            while self._bytes > self._max_bytes:
+                self._bytes -= _size(self._blocks.popitem(last=False)[1])
         return block
 
 
@@ -76,96 +108,33 @@ def _size(block: Block) -> int:
 
 
 class SerialExecutor:
-    """Makes passes in the calling thread; not to be shared between threads."""
-
-    def __init__(self, *, keep_bytes: int = DEFAULT_KEEP_BYTES) -> None:
-        self._keep_bytes = keep_bytes
-        self._blocks = _Blocks(keep_bytes)
-
-    def keep(self, parts: Sequence[Part], columns: Sequence[str]) -> Kept:
-        """Name what passes will be made over."""
-        return Kept(tuple(parts), tuple(columns))
-
-    def map(self, function: Callable[[Block], Result], kept: Kept) -> Iterator[Result]:
-        """Yield the function's result for each part's block, in the order of the parts."""
-        for part in kept.parts:
-            yield function(self._blocks.get(part, kept.columns))
-
-    def close(self) -> None:
-        """Let go of the kept blocks."""
-        self._blocks = _Blocks(self._keep_bytes)
-
-
-class ProcessExecutor:
-    """Makes passes in worker processes; functions and results must be picklable.
-
-    A part always goes to the same worker, which keeps its block.
+    """Makes passes in the calling thread.
 
     Parameters
     ----------
-    workers
-        Number of processes.
     keep_bytes
-        Memory for kept blocks, all workers together.
+        Memory for kept blocks.
     """
 
-    def __init__(self, *, workers: int, keep_bytes: int = DEFAULT_KEEP_BYTES) -> None:
-        self._keep_bytes = keep_bytes // workers
-        self._pools: list[ProcessPoolExecutor | None] = [None] * workers
+    def __init__(self, *, keep_bytes: int = DEFAULT_KEEP_BYTES) -> None:
+        self._keep_bytes = keep_bytes
+        self.blocks = Blocks(keep_bytes)
 
-    def keep(self, parts: Sequence[Part], columns: Sequence[str]) -> Kept:
+    def keep(self, parts: Sequence[Part], columns: Sequence[str], /) -> Kept:
         """Name what passes will be made over."""
-        return Kept(tuple(parts), tuple(columns))
+        return Kept.of(parts, columns)
 
-    def map(self, function: Callable[[Block], Result], kept: Kept) -> Iterator[Result]:
-        """Yield the function's result for each part's block, in the order of the parts.
+    def map(self, function: Callable[[Block], Result], kept: Kept, /) -> Iterator[Result]:
+        """Yield the function's result for each part's block, in the order of the parts."""
+        for part in kept.parts:
+            yield function(self.blocks.get(part, kept.columns))
 
-        Raises
-        ------
-        BrokenExecutor
-            A worker died; the next pass starts new ones.
-        """
-        waiting: deque[Future[Result]] = deque()
-        try:
-            for index, part in enumerate(kept.parts):
-                if len(waiting) >= 2 * len(self._pools):
-                    yield waiting.popleft().result()
-                pool = self._pool(index % len(self._pools))
-                waiting.append(pool.submit(_apply, function, part, kept.columns))
-            while waiting:
-                yield waiting.popleft().result()
-        except BrokenExecutor:
-            self.close()
-            raise
-        finally:
-            for future in waiting:
-                future.cancel()
+    def each(
+        self, function: Callable[[Item], Result], items: Iterable[Item], /
+    ) -> Iterator[Result]:
+        """Yield the function's result for each item, in their order."""
+        return map(function, items)
 
     def close(self) -> None:
-        """Stop the workers."""
-        for pool in self._pools:
-            if pool is not None:
-                pool.shutdown(cancel_futures=True)
-        self._pools = [None] * len(self._pools)
-
-    def _pool(self, index: int) -> ProcessPoolExecutor:
-        pool = self._pools[index]
-        if pool is None:
-            # a forked child of a threaded process could inherit a held lock
-            context = multiprocessing.get_context("spawn")
-            pool = ProcessPoolExecutor(
-                1, mp_context=context, initializer=_start, initargs=(self._keep_bytes,)
-            )
-            self._pools[index] = pool
-        return pool
-
-
-_worker_blocks: list[_Blocks] = []
-
-
-def _start(keep_bytes: int) -> None:
-    _worker_blocks.append(_Blocks(keep_bytes))
-
-
-def _apply(function: Callable[[Block], Result], part: Part, columns: tuple[str, ...]) -> Result:
-    return function(_worker_blocks[0].get(part, columns))
+        """Let go of the kept blocks."""
+        self.blocks = Blocks(self._keep_bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.places import passes_of
 from app.processes.calculations import CalculatingProcesses
 from app.processes.draw_orders import DrawOrder
 from app.processes.jobs import JobProcesses
@@ -32,7 +33,8 @@ def build_processes(
     process has them loaded before it is forked.
     """
     where: dict[str, Any] = {"data_dir": settings.data_dir, "log_level": settings.log_level}
-    order = DrawOrder.of(identity=store.identity, key=store.key, **where)
+    passes = passes_of(settings)
+    order = DrawOrder.of(identity=store.identity, key=store.key, passes=passes, **where)
     return HelperProcesses(
         uploads=StoringProcesses(
             memory_bytes=settings.upload_memory_bytes, access=_access(settings), **where

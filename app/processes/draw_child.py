@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from app.engine.data import DataEngine
+from app.engine.executor import DEFAULT_KEEP_BYTES
 from app.logs import describe
 from app.processes.channel import pickled, unpickled
 from app.processes.child import prepare
@@ -58,7 +59,9 @@ def charged_draws(order: DrawOrder) -> ChargedDraws:
     """Return what draws from the order's vault and signs with its key."""
     key, identity = key_of(order.key), order.identity
     signer = Signer(ledger=identity.id, epoch=identity.epoch, key=key)
-    return ChargedDraws(DataEngine(Vault(Path(order.data_dir))), signer)
+    # blocks may be kept: once they are erased this process ends, and those that it began
+    executor = order.passes.executor(keep_bytes=DEFAULT_KEEP_BYTES)
+    return ChargedDraws(DataEngine(Vault(Path(order.data_dir)), executor=executor), signer)
 
 
 def answers(draws: ChargedDraws, batch: Batch) -> Answers:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
 
 from app.domain.errors import DataUnreadableError, SignerLostError
+from app.engine.choice import Passes
 from app.processes.forking import Forks
 from app.services.releases.draws import DrawDiedError
 from app.store import DatasetRecord, KeySource, LedgerIdentity, ReceiptKey, ReleaseRecord
@@ -75,7 +76,7 @@ atexit.register(FORKS.close)
 
 @dataclass(frozen=True, slots=True)
 class DrawOrder:
-    """Where a process reads, whose answers it signs, and how much it logs.
+    """Where a process reads and makes passes, whose answers it signs, and how much it logs.
 
     It gets the signing key itself, or the program that signs: the file may hold another by now.
     """
@@ -84,10 +85,17 @@ class DrawOrder:
     identity: LedgerIdentity
     key: KeySource
     log_level: str
+    passes: Passes = field(default_factory=Passes)
 
     @classmethod
     def of(
-        cls, *, data_dir: Path, identity: LedgerIdentity, key: ReceiptKey, log_level: str
+        cls,
+        *,
+        data_dir: Path,
+        identity: LedgerIdentity,
+        key: ReceiptKey,
+        log_level: str,
+        passes: Passes,
     ) -> DrawOrder:
         """Return the order for the vault in a directory and the ledger's present key."""
-        return cls(str(data_dir.absolute()), identity, key.source, log_level)
+        return cls(str(data_dir.absolute()), identity, key.source, log_level, passes)

@@ -13,8 +13,8 @@ from pathlib import Path
 import anyio.to_thread
 
 from app.domain.ledger import Entry
+from app.engine.choice import Passes
 from app.engine.data import DataEngine
-from app.engine.executor import ProcessExecutor
 from app.logs import describe
 from app.services.datasets.datasets import DatasetService
 from app.store import Store, StoreError, Verification, inspecting, read_past
@@ -133,13 +133,13 @@ def check_manifests(data_dir: Path, url: str) -> Iterator[str]:
             yield dataset
 
 
-def check_stored_data(data_dir: Path, *, processes: int) -> Iterator[tuple[str, str | None]]:
+def check_stored_data(data_dir: Path, passes: Passes) -> Iterator[tuple[str, str | None]]:
     """Hash every stored file and compute every sketch anew from the rows.
 
     Works beside a running service. Yields each data set's id, and the name of
     what is wrong with it, or None.
     """
-    vault, executor = Vault(data_dir), ProcessExecutor(workers=processes)
+    vault, executor = Vault(data_dir), passes.executor()
     engine = DataEngine(vault, executor=executor)
     try:
         for dataset in vault.published():

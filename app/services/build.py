@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from app.engine.data import DataEngine
-from app.places import shares_device, source_roots, written_directories
+from app.places import passes_of, shares_device, source_roots, written_directories
 from app.services.archiving import ArchivingService
 from app.services.audit import AuditService
 from app.services.catalog import CatalogService
@@ -218,6 +218,7 @@ def _build_data(settings: Settings, store: Store, processes: HelperProcesses, wo
     readers = (processes.jobs, processes.small_draws)
     plane = DataEngine(
         vault,
+        executor=passes_of(settings).executor(),
         erased=[each.forget for each in readers if each is not None],
     )
     intake = Intake(

@@ -15,7 +15,7 @@ from app.domain.problems import Problem
 from app.domain.upload_reports import ColumnCounts, UploadReport
 from app.engine import sketch_files
 from app.engine.data import MismatchError
-from app.engine.executor import ProcessExecutor
+from app.engine.processes import ProcessExecutor
 from app.engine.schema import schema_of
 from app.uploads import sketching, storing
 from app.uploads.limits import Limits

@@ -17,6 +17,7 @@ from sqlalchemy import select, text, update
 from app.domain.ledger import GENESIS, SECOND_FORM, Entry, chain_hash
 from app.domain.problems import Problem
 from app.domain.roles import Acting, Role
+from app.engine.choice import Passes
 from app.services.audit import check_manifests, check_stored_data
 from app.settings import Settings
 from app.store import Debit, Standing, Store
@@ -302,7 +303,7 @@ def test_other_rows_with_a_fitting_manifest_are_found(tmp_path: Path) -> None:
     shutil.copytree(others, ours)
     manifest = ours / "manifest.json"
     manifest.write_text(manifest.read_text().replace(kept[1], kept[0]))
-    assert dict(check_stored_data(tmp_path, processes=1)) == dict.fromkeys(kept)
+    assert dict(check_stored_data(tmp_path, Passes())) == dict.fromkeys(kept)
     assert [*check_manifests(tmp_path, url)] == kept[:1]
 
     async def asked() -> None:

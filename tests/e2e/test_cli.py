@@ -72,6 +72,27 @@ def test_jobs_are_not_left_to_workers_that_cannot_be(
     assert not offline.exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("WEBHOOK_URL", "https://example.org", "webhook_url needs webhook_secret"),
+        ("DASK_SCHEDULER", "tcp://192.0.2.1:8786", "RELEASE_DESK_DASK_SCHEDULER: this is tls://"),
+        ("DASK_SCHEDULER", "tls://192.0.2.1:8786", "dask_scheduler needs dask_tls_ca"),
+        ("DASK_SCHEDULER", "tcp://127.0.0.1:9", "no Dask scheduler answers there"),
+    ],
+)
+def test_a_wrong_setting_is_said_in_a_sentence_before_anything_is_made(
+    offline: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str
+) -> None:
+    monkeypatch.setattr("app.engine.dask.CONNECT_S", 0.5)
+    monkeypatch.setenv(f"RELEASE_DESK_{name}", value)
+    refused = invoke("serve", "--port", "0")
+    assert refused.exit_code == 1
+    assert told in refused.output
+    assert refused.output.count("\n") == 1
+    assert not offline.exists()
+
+
 def commands(group: click.Group = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     for name, command in group.commands.items():
         yield (*path, name)
