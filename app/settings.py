@@ -10,67 +10,23 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
-from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.descriptors import most_connections
-
-PREFIX = "RELEASE_DESK_"
-
-
-class SettingsError(ValueError):
-    """A setting is contradictory or its file cannot be read; names settings, never values."""
-
-
-_ORIGIN = r"https?://([a-z0-9.-]+|\[[0-9a-f:]+\])(:[0-9]{1,5})?"
-_ORIGINS = rf"^(\*|{_ORIGIN}(\s*,\s*{_ORIGIN})*)?$"
-"""As browsers send origins: a scheme, a host in small letters and no path."""
-_STORE = r"^(https://[a-z0-9.-]+|http://(127\.0\.0\.1|localhost|\[::1\]))?(:[0-9]{1,5})?$"
-_CLUSTER = (
-    r"^(tls://([A-Za-z0-9.-]+|\[[0-9a-fA-F:]+\]):[0-9]{1,5}"
-    r"|tcp://(127(\.[0-9]{1,3}){3}|localhost|\[::1\]):[0-9]{1,5})?$"
+from app.setting_rules import (
+    CLUSTER,
+    ORIGINS,
+    PREFIX,
+    STORE,
+    TOGETHER,
+    FileSource,
+    SettingsError,
 )
-"""What goes over a network goes by TLS."""
-_TOGETHER = (
-    ("webhook_url", "webhook_secret"),
-    ("smtp_url", "smtp_sender"),
-    ("s3_access_key_id", "s3_secret_access_key"),
-    ("s3_session_token", "s3_access_key_id"),
-    ("dask_tls_ca", "dask_tls_cert"),
-    ("dask_tls_cert", "dask_tls_key"),
-    ("dask_tls_key", "dask_tls_ca"),
-    ("dask_tls_ca", "dask_scheduler"),
-)
-"""What is no use without another one."""
 
-
-class _FileSource(PydanticBaseSettingsSource):
-    """Settings whose value is the content of the file named by ``..._FILE``."""
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Return the content of the setting's file, or None when none is named."""
-        del field
-        name = f"{PREFIX}{field_name.upper()}"
-        path = os.environ.get(f"{name}_FILE")
-        if path is None:
-            return None, field_name, False
-        if name in os.environ:
-            raise SettingsError(f"set either {name} or {name}_FILE, not both")
-        try:
-            return Path(path).read_text("utf-8").strip(), field_name, False
-        except (OSError, UnicodeDecodeError):
-            raise SettingsError(f"the file named by {name}_FILE cannot be read") from None
-
-    def __call__(self) -> dict[str, Any]:
-        """Return every setting that comes from a file."""
-        found = {
-            name: self.get_field_value(field, name)[0]
-            for name, field in self.settings_cls.model_fields.items()
-        }
-        return {name: value for name, value in found.items() if value is not None}
+__all__ = ["PREFIX", "Settings", "SettingsError"]
 
 
 class Settings(BaseSettings):
@@ -234,7 +190,7 @@ class Settings(BaseSettings):
     )
     s3_endpoint: str = Field(
         default="",
-        pattern=_STORE,
+        pattern=STORE,
         description="Where the object store is that has the roots in buckets; `http` on this "
         "machine alone. By default Amazon's of the region. Needs the extra `s3`.",
     )
@@ -388,7 +344,7 @@ class Settings(BaseSettings):
     )
     cors_origins: str = Field(
         default="",
-        pattern=_ORIGINS,
+        pattern=ORIGINS,
         description="Sites whose pages may read answers in a browser, as origins such as "
         "`https://notes.example.org` with commas between them, or `*` for every site. By default "
         "none may. No cookies are sent along: a page needs a key of its own.",
@@ -425,13 +381,13 @@ class Settings(BaseSettings):
     @field_validator("dask_scheduler", mode="before")
     @classmethod
     def _by_tls(cls, value: str) -> str:
-        if re.fullmatch(_CLUSTER, value) is None:
+        if re.fullmatch(CLUSTER, value) is None:
             raise SettingsError("this is tls://host:port, or tcp://127.0.0.1:port on this machine")
         return value
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        for given, needed in _TOGETHER:
+        for given, needed in TOGETHER:
             if getattr(self, given) and not getattr(self, needed):
                 raise SettingsError(f"{given} needs {needed}")
         if self.dask_scheduler.startswith("tls:") and not self.dask_tls_ca:
@@ -449,7 +405,7 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Read arguments first, then the environment, then files the environment names."""
         del dotenv_settings, file_secret_settings
-        return init_settings, env_settings, _FileSource(settings_cls)
+        return init_settings, env_settings, FileSource(settings_cls)
 
     @property
     def resolved_draw_process(self) -> bool:

@@ -76,3 +76,7 @@ class Passes:
 
         tls = (self.authority, self.certificate, self.key) if self.authority else None
         return DaskExecutor(self.scheduler, tls)
+
+
+HERE = Passes()
+"""In the process that asks."""

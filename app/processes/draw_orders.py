@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
 from app.domain.errors import DataUnreadableError, SignerLostError
-from app.engine.choice import Passes
+from app.engine.choice import HERE, Passes
 from app.processes.forking import Forks
 from app.services.releases.draws import DrawDiedError
 from app.store import DatasetRecord, KeySource, LedgerIdentity, ReceiptKey, ReleaseRecord
@@ -85,7 +85,7 @@ class DrawOrder:
     identity: LedgerIdentity
     key: KeySource
     log_level: str
-    passes: Passes = field(default_factory=Passes)
+    passes: Passes = HERE
 
     @classmethod
     def of(
@@ -95,7 +95,7 @@ class DrawOrder:
         identity: LedgerIdentity,
         key: ReceiptKey,
         log_level: str,
-        passes: Passes,
+        passes: Passes = HERE,
     ) -> DrawOrder:
         """Return the order for the vault in a directory and the ledger's present key."""
         return cls(str(data_dir.absolute()), identity, key.source, log_level, passes)
