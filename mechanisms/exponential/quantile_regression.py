@@ -18,25 +18,26 @@ neighbours as h and h'.
 
 The draw is exact (:mod:`mechanisms.samplers.boxes`, and where distinct rows are few
 :mod:`mechanisms.samplers.polytopes`: a choice of cost only); nothing of it but theta is released.
+No number of rows is refused: those that cannot be held are read in passes
+(:class:`mechanisms.statistics.designs.boxes.RegressionRows`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 from mechanisms.contract import Alternative, Data, Outcome, Plan, no_noise
 from mechanisms.domain import Schema
 from mechanisms.exponential.theorem import THEOREM
-from mechanisms.objectives.check_loss import LossLaw, trials
+from mechanisms.objectives.check_loss import LossLaw
 from mechanisms.objectives.losses import largest_weight
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.boxes import expected_ms
 from mechanisms.samplers.envelopes import first_kept
-from mechanisms.statistics.designs.boxes import read_records, require_drawable
+from mechanisms.statistics.designs.boxes import RegressionRows, require_dimension
 from mechanisms.statistics.designs.grids import grid_bits
-from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.quantile_regression import QuantileRegression
 
 
@@ -59,19 +60,22 @@ def calibrate_quantile_regression(
     Raises
     ------
     InvalidStatisticError
-        The statistic has more than 4 coefficients, or the data
-        set may have too many rows for an exact draw.
+        The statistic has more than 4 coefficients.
     """
     scaling = statistic.scaling(schema)
-    require_drawable(scaling.dimension, schema, epsilon)
+    require_dimension(scaling.dimension)
     delta = loss_sensitivity(statistic.exact_tau, statistic.exact_bound)
     drawn = LossDraw(
-        scaling=scaling,
         tau=statistic.exact_tau,
         rate=loss_rate(
             epsilon.fraction, statistic.exact_tau, statistic.exact_bound, schema.adjacency
         ),
-        bound=statistic.exact_bound,
+        rows=RegressionRows(
+            scaling=scaling,
+            bound=statistic.exact_bound,
+            bits=grid_bits(statistic.exact_bound, epsilon.fraction * schema.row_bound),
+            most=schema.row_bound,
+        ),
     )
     return Plan(
         mechanism="exponential",
@@ -84,11 +88,11 @@ def calibrate_quantile_regression(
             theorem=THEOREM,
             rho=bounded_range_rho(epsilon),
         ),
-        grid=scaling.grid(drawn.step),
+        grid=scaling.grid(drawn.rows.step),
         reason="The baseline: the loss itself as the score; drawn exactly on boxes.",
         draw=drawn,
         preview=no_noise,
-        expected_ms=expected_ms(dimension=scaling.dimension, rows=schema.row_bound),
+        expected_ms=drawn.rows.expected_ms,
         time_depends_on_data=True,
         drawn_on_boxes=True,
         alternatives=(
@@ -100,7 +104,7 @@ def calibrate_quantile_regression(
         ),
         details={
             "tau": float(drawn.tau),
-            "bound": float(drawn.bound),
+            "bound": float(drawn.rows.bound),
             "base_measure": "counting measure on the grid",
             "coefficients": scaling.dimension,
             "noise": "Not stated: an exact draw from the exponential mechanism's law, whose spread "
@@ -113,19 +117,12 @@ def calibrate_quantile_regression(
 class LossDraw:
     """Draws scaled coefficients exactly and returns them in column units."""
 
-    scaling: RegressionScaling
     tau: Fraction
     rate: Fraction
-    bound: Fraction
+    rows: RegressionRows
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
-        records = read_records(self.scaling, data, bound=self.bound)
-        law = LossLaw(records, tau=self.tau, rate=self.rate)
-        point = first_kept(trials(law), randomness)
-        return self.scaling.released([index * self.step for index in point])
-
-    @property
-    def step(self) -> Fraction:
-        """Return the grid's step in scaled units."""
-        return Fraction(1, 1 << grid_bits(self.bound))
+        make = partial(LossLaw, tau=self.tau, rate=self.rate)
+        point = first_kept(self.rows.trials(data, make, self.rate), randomness)
+        return self.rows.scaling.released([index * self.rows.step for index in point])

@@ -28,29 +28,29 @@ cube its exponent is at least as steep everywhere (Awan & Slavkovic, Theorem 4.5
 an intercept, under add-remove or at tau = 1/2 the hull is the cube itself.
 
 **Run time** depends on the data: a service that must hide it answers at public times. It
-grows with rows and coefficients, so more rows than ``MOST_ROWS`` of
-:mod:`mechanisms.statistics.designs.boxes` are refused, by the public row count or bound.
+grows with rows and coefficients, in proportion to the rows at most where they are many. No number
+of rows is refused: those that cannot be held are read in passes
+(:class:`mechanisms.statistics.designs.boxes.RegressionRows`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 from mechanisms.contract import Data, Outcome, Plan, no_noise
 from mechanisms.domain import Schema
 from mechanisms.exact.decimals import decimal_text
 from mechanisms.kng.theorem import THEOREM
-from mechanisms.objectives.check_loss import GradientLaw, trials
+from mechanisms.objectives.check_loss import GradientLaw
 from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHullNorm, Linf
 from mechanisms.objectives.losses import gradient_sensitivity, largest_weight
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.boxes import expected_ms
 from mechanisms.samplers.envelopes import first_kept
-from mechanisms.statistics.designs.boxes import read_records, require_drawable
+from mechanisms.statistics.designs.boxes import RegressionRows, require_dimension
 from mechanisms.statistics.designs.grids import grid_bits
-from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.quantile_regression import QuantileRegression
 
 
@@ -62,11 +62,10 @@ def calibrate_quantile_regression(
     Raises
     ------
     InvalidStatisticError
-        The statistic has more than 4 coefficients, or the data
-        set may have too many rows for an exact draw.
+        The statistic has more than 4 coefficients.
     """
     scaling = statistic.scaling(schema)
-    require_drawable(scaling.dimension, schema, epsilon)
+    require_dimension(scaling.dimension)
     tau = statistic.exact_tau
     weight = largest_weight(tau)
     hull = (
@@ -77,11 +76,17 @@ def calibrate_quantile_regression(
     by_hull = hull and norm != "linf"
     delta = Fraction(1) if by_hull else gradient_sensitivity(tau, schema.adjacency)
     drawn = QuantileRegressionDraw(
-        scaling=scaling,
         tau=tau,
         norm=InterceptHullNorm(weight) if by_hull else Linf(),
         rate=epsilon.fraction / (2 * delta),
-        bound=statistic.exact_bound,
+        rows=RegressionRows(
+            scaling=scaling,
+            bound=statistic.exact_bound,
+            bits=grid_bits(statistic.exact_bound, epsilon.fraction * schema.row_bound),
+            most=schema.row_bound,
+            # in one dimension ties share one weight, which is the private quantile
+            spread=scaling.dimension > 1,
+        ),
     )
     return _plan(drawn, schema, epsilon, delta, by_hull=by_hull, asked=norm)
 
@@ -90,29 +95,16 @@ def calibrate_quantile_regression(
 class QuantileRegressionDraw:
     """Draws scaled coefficients exactly and returns them in column units."""
 
-    scaling: RegressionScaling
     tau: Fraction
     norm: GradientNorm
     rate: Fraction
-    bound: Fraction
-
-    def law(self, data: Data) -> GradientLaw:
-        """Return the exact law of the scaled coefficients; private."""
-        # in one dimension ties share one weight, which is the private quantile
-        spread = self.scaling.dimension > 1
-        records = read_records(self.scaling, data, bound=self.bound, spread=spread)
-        return GradientLaw(records, tau=self.tau, rate=self.rate, norm=self.norm)
+    rows: RegressionRows
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
-        law = self.law(data)
-        point = first_kept(trials(law), randomness)
-        return self.scaling.released([index * self.step for index in point])
-
-    @property
-    def step(self) -> Fraction:
-        """Return the grid's step in scaled units."""
-        return Fraction(1, 1 << grid_bits(self.bound))
+        make = partial(GradientLaw, tau=self.tau, rate=self.rate, norm=self.norm)
+        point = first_kept(self.rows.trials(data, make, self.rate), randomness)
+        return self.rows.scaling.released([index * self.rows.step for index in point])
 
 
 def _plan(
@@ -136,18 +128,18 @@ def _plan(
             theorem=THEOREM,
             rho=bounded_range_rho(epsilon),
         ),
-        grid=drawn.scaling.grid(drawn.step),
+        grid=drawn.rows.scaling.grid(drawn.rows.step),
         reason=_REASONS[by_hull] + "; drawn exactly on boxes, no Markov chain.",
         draw=drawn,
         preview=no_noise,
-        expected_ms=expected_ms(dimension=drawn.scaling.dimension, rows=schema.row_bound),
+        expected_ms=drawn.rows.expected_ms,
         time_depends_on_data=True,
         drawn_on_boxes=True,
         details={
             "tau": float(drawn.tau),
-            "bound": float(drawn.bound),
+            "bound": float(drawn.rows.bound),
             "base_measure": "counting measure on the grid",
-            "coefficients": drawn.scaling.dimension,
+            "coefficients": drawn.rows.scaling.dimension,
             "noise": "Not stated: an exact draw from the K-norm gradient law, whose spread depends "
             "on the data; it shrinks as 1 / (rows * epsilon) where targets are dense.",
         },

@@ -15,15 +15,26 @@ from mechanisms.objectives.check_loss.cells import GradientCells, LossCells, tri
 from mechanisms.objectives.check_loss.gradient import GradientLaw
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.objectives.check_loss.loss import LossLaw
-from mechanisms.objectives.check_loss.records import Records
+from mechanisms.objectives.check_loss.passes import MakeLaw, Reader
+from mechanisms.objectives.check_loss.records import Grid, Records
+from mechanisms.objectives.check_loss.stored import Limits, Run, StoredRows, survey
+from mechanisms.objectives.check_loss.stored_law import StoredLaw
 
 __all__ = [
     "CheckLossLaw",
     "GradientCells",
     "GradientLaw",
+    "Grid",
+    "Limits",
     "LossCells",
     "LossLaw",
+    "MakeLaw",
+    "Reader",
     "Records",
+    "Run",
+    "StoredLaw",
+    "StoredRows",
     "Undecided",
+    "survey",
     "trials",
 ]

@@ -140,7 +140,7 @@ class LossCells:
     def _cut(
         self, index: NDArray[np.int32], distance: Floats, places: Floats, reached: Floats
     ) -> Cut | None:
-        slope = (reached - float(self.law.tau) * self.law.total)[:-1]
+        slope = (reached - self.law.pull)[:-1]
         along = places @ slope
         spread = float(along.max() - along.min()) / 2
         bent = np.minimum(distance.max(axis=0), -distance.min(axis=0))

@@ -23,18 +23,16 @@ from fractions import Fraction
 from itertools import product
 
 import numpy as np
-from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
 from mechanisms.exact.arrays import Floats
-from mechanisms.exact.balls import rational
 from mechanisms.exact.floats import SPACING
-from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
+from mechanisms.objectives.check_loss.law import CheckLossLaw, Rest, Undecided
 from mechanisms.objectives.check_loss.narrowing import near_minimiser
 from mechanisms.objectives.check_loss.records import Records
 from mechanisms.objectives.gradient_norms import GradientNorm
-from mechanisms.samplers.boxes import Children, Space, Start
+from mechanisms.samplers.boxes import Space, Start
 
 _SUM_ERROR = 2.0**-28  # of sums over fewer than 2**22 records, relative to their sizes
 _FEW_RECORDS = 6  # all 2**6 subsets of them are tried at once
@@ -58,12 +56,20 @@ class GradientLaw(CheckLossLaw):
         ``epsilon / (2 Delta)``.
     norm
         The norm of the gradient, in scaled units.
+    rest
+        Sums over the rows that are no records.
     """
 
     def __init__(
-        self, records: Records, *, tau: Fraction, rate: Fraction, norm: GradientNorm
+        self,
+        records: Records,
+        *,
+        tau: Fraction,
+        rate: Fraction,
+        norm: GradientNorm,
+        rest: Rest | None = None,
     ) -> None:
-        super().__init__(records, tau, rate)
+        super().__init__(records, tau, rate, rest)
         self.norm = norm
         d, shear = records.x.shape[1], records.space.shear
         leaning = np.abs(shear - np.eye(d)).max(axis=0) > _LEANING
@@ -74,7 +80,7 @@ class GradientLaw(CheckLossLaw):
 
     def start(self, space: Space) -> list[Start[Undecided]]:
         """Return boxes that cover Theta, most records decided on the one at the minimiser."""
-        return near_minimiser(self, space)
+        return near_minimiser(self, Start(space.root(), self.floor, self.root()))
 
     def gather(
         self,
@@ -102,14 +108,20 @@ class GradientLaw(CheckLossLaw):
         """Return 0: the norm at the minimiser is no bound elsewhere."""
         return 0.0
 
-    def split(self, known: Undecided, centres: Floats, half: Floats) -> Children[Undecided]:
+    def bounds(
+        self,
+        indices: Sequence[NDArray[np.int32]],
+        reached: Floats,
+        gathered: Floats,
+        centres: Floats,  # noqa: ARG002
+        half: Floats,  # noqa: ARG002
+    ) -> Floats:
         """Bound the norm on boxes from bounds of the gradient g along some directions.
 
         For any w with dual norm h(w), ``||g|| >= |w'g| / h(w)``. Besides theta's coordinates w is
         each of u's, in which open records far from the others weigh little.
         """
-        indices, reached, gathered = self.decide(known, centres, half)
-        return Children(self.least(indices, reached, gathered), self.knowledge(indices, reached))
+        return self.least(indices, reached, gathered)
 
     def least(
         self, indices: Sequence[NDArray[np.int32]], reached: Floats, gathered: Floats
@@ -117,9 +129,9 @@ class GradientLaw(CheckLossLaw):
         """Return lower bounds of E where :meth:`decide` has found open and reached records."""
         above, below = np.hsplit(gathered, 2)
         d = len(self.directions)
-        settled = reached[:, :d] - float(self.tau) * self.total[:d]
-        # the float of tau, products and sums: within some u of the sizes added
-        sizes = (np.abs(self.total[:d]) + np.abs(reached[:, :d])) @ np.abs(self.directions)
+        settled = reached[:, :d] - self.pull[:d]
+        # the float of the pull, products and sums: within some u of the sizes added
+        sizes = (np.abs(self.pull[:d]) + np.abs(reached[:, :d])) @ np.abs(self.directions)
         rounding = (d + 4) * SPACING * sizes + _SUM_ERROR * (above - below)
         along = settled @ self.directions
         # Open records may count or not: the interval of g along w, and its distance from 0.
@@ -133,26 +145,17 @@ class GradientLaw(CheckLossLaw):
                 norms[box] = max(norms[box], exact)
         return np.asarray(norms / CODE_MAX * float(self.rate) * (1 - 16 * SPACING))
 
-    def exponent(self, known: Undecided, point: Sequence[int], bits: int) -> arb:  # noqa: ARG002
-        """Return rate * N(theta), from integers."""
-        exact = self.rate * self.gradient_norm(known, point)
-        return rational(exact)
-
-    def gradient_norm(self, known: Undecided, point: Sequence[int]) -> Fraction:
+    def of_sums(
+        self, point: Sequence[int], reached: Sequence[int], tied: Sequence[int]
+    ) -> Fraction:
         """Return N(theta), exactly."""
-        position = self.records.position(known.index, point)
         d = len(point)
-        tied = self._sum(known.index[position == 0])
-        reached = known.reached[:d] + self._sum(known.index[position > 0])
         start = [
-            (int(sums) - self.tau * int(total)) / CODE_MAX
-            for sums, total in zip(reached, self.total[:d], strict=True)
+            (each - pull) / CODE_MAX
+            for each, pull in zip(reached[:d], self.exact_pull[:d], strict=True)
         ]
-        whole = [s + Fraction(int(t), CODE_MAX) for s, t in zip(start, tied, strict=True)]
+        whole = [s + Fraction(t, CODE_MAX) for s, t in zip(start, tied[:d], strict=True)]
         if d == 1:
             smallest = max(min(start[0], whole[0]), -max(start[0], whole[0]), Fraction(0))
             return self.norm.of([smallest])
         return self.norm.of(whole)
-
-    def _sum(self, index: NDArray[np.int32]) -> Floats:
-        return np.asarray(self.xy[index, :-1].sum(axis=0))

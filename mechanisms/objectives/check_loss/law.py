@@ -3,6 +3,13 @@
 *Knowledge of a box*: the indices of the records not certainly reached and not certainly
 missed everywhere on it, and exact integer sums over the reached ones. A record is decided
 in floats with a certified margin; sums of codes in float64 are exact (below 2**53).
+
+*Rows that are no records.* A law may be asked about one box only, and hold the records that are
+open there. Of the other rows it has exact sums, as integers of any size. All of them enter by
+
+    pull = tau sum of all (x_i, y_i) - sum of the (x_i, y_i) of rows that are reached and not held,
+
+so that the gradient is the reached records' sum less the pull.
 """
 
 from __future__ import annotations
@@ -13,9 +20,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.exact.arrays import Floats
+from mechanisms.exact.balls import rational
 from mechanisms.exact.floats import SPACING
 from mechanisms.objectives.check_loss.records import Records
 from mechanisms.samplers.boxes import Children
@@ -37,23 +46,56 @@ class Undecided:
         return self.index.nbytes + self.reached.nbytes + self.width.nbytes + 500
 
 
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Exact sums of (x, y) over rows that are not held: over all of them, and the reached ones.
+
+    Each of them is decided alike everywhere on the boxes that a law is asked about.
+    """
+
+    total: tuple[int, ...]
+    reached: tuple[int, ...]
+
+
 class CheckLossLaw(ABC):
     """What the two laws share: which records are decided where, and a start near the minimiser."""
 
     floor = 0.0
     gathers: int
 
-    def __init__(self, records: Records, tau: Fraction, rate: Fraction) -> None:
+    def __init__(
+        self, records: Records, tau: Fraction, rate: Fraction, rest: Rest | None = None
+    ) -> None:
         self.records = records
         self.tau = tau
         self.rate = rate
         rows = np.column_stack([records.x, records.y]) * records.counts[:, None]
         self.xy = rows.astype(np.float64)  # sums over records stay integers below 2**53: exact
-        self.total = self.xy.sum(axis=0)
+        none = (0,) * self.xy.shape[1]
+        self.rest = rest or Rest(none, none)
+        held = map(int, self.xy.sum(axis=0))
+        self.exact_pull = [
+            tau * (own + others) - reached
+            for own, others, reached in zip(held, self.rest.total, self.rest.reached, strict=True)
+        ]
+        self.pull = np.array([float(each) for each in self.exact_pull])
 
-    @abstractmethod
     def split(self, known: Undecided, centres: Floats, half: Floats) -> Children[Undecided]:
         """Bound E on boxes, as :class:`~mechanisms.samplers.boxes.law.BoxLaw` says."""
+        indices, reached, gathered = self.decide(known, centres, half)
+        low = self.bounds(indices, reached, gathered, centres, half)
+        return Children(low, self.knowledge(indices, reached))
+
+    @abstractmethod
+    def bounds(
+        self,
+        indices: Sequence[NDArray[np.int32]],
+        reached: Floats,
+        gathered: Floats,
+        centres: Floats,
+        half: Floats,
+    ) -> Floats:
+        """Return lower bounds of E on boxes, from what :meth:`decide` has found there."""
 
     @abstractmethod
     def gather(
@@ -81,6 +123,16 @@ class CheckLossLaw(ABC):
         """
 
     @abstractmethod
+    def of_sums(
+        self, point: Sequence[int], reached: Sequence[int], tied: Sequence[int]
+    ) -> Fraction:
+        """Return E over ``rate`` at a point theta, exactly.
+
+        ``reached`` and ``tied`` are the sums of (x, y) over the records beyond their targets there
+        and on them; of the rows that are not held the pull speaks.
+        """
+
+    @abstractmethod
     def least_at(self, known: Undecided, point: Floats) -> float:
         """Return a lower bound of E at the point u that rays start from, if it bounds E on them."""
 
@@ -89,6 +141,17 @@ class CheckLossLaw(ABC):
         rows, d = self.records.x.shape
         index = np.arange(rows, dtype=np.int32)
         return Undecided(index, np.zeros(d + 1), np.abs(self.records.z).sum(axis=0))
+
+    def value(self, known: Undecided, point: Sequence[int]) -> Fraction:
+        """Return E over ``rate`` at a grid point theta of the box known, exactly."""
+        position = self.records.position(known.index, point)
+        beyond = known.reached + self.xy[known.index[position > 0]].sum(axis=0)
+        tied = self.xy[known.index[position == 0]].sum(axis=0)
+        return self.of_sums(point, [int(each) for each in beyond], [int(each) for each in tied])
+
+    def exponent(self, known: Undecided, point: Sequence[int], bits: int) -> arb:  # noqa: ARG002
+        """Return a ball around E, from integers."""
+        return rational(self.rate * self.value(known, point))
 
     def widths(self, known: Undecided) -> Floats | None:
         """Return how far a unit of each coordinate moves the open records."""

@@ -28,22 +28,29 @@ from mechanisms.domain import CODE_MAX
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.floats import SPACING
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
-from mechanisms.samplers.boxes import Box, Space, Start
+from mechanisms.samplers.boxes import Box, Start
 from mechanisms.samplers.boxes.faces import Patches, box_around, inner_faces, patches
 
 _FEW_ROWS = 2000  # with fewer the engine itself is as quick
-_SAMPLE_ROWS = 20_000  # a start from so many rows is close enough
+_SAMPLE_ROWS = 20_000  # a start from so many records is close enough
 _TAIL_NATS = 30.0  # what lies outside then weighs exp(-30) of the whole
 _WIDENINGS = 3  # a doubling of the reach each
 _ENOUGH = 0.75  # of the nats wanted: then no wider box is tried
+_SHRINKING = (0.5, 0.2, 0.1, 0.05, 0.02)  # widths of kernels, of the residuals' own scale
+_NARROWEST = 1e-11  # residuals in floats are right to some units of 1e-16
+_ERRORS = 6.0  # standard errors of a sample's fit that a box reaches out
 _MATRIX_ENTRIES = 4_000_000  # keeps the table of patches and records small
 _MARGIN = 2.0**-30  # relative room for the float operations of a bound
 
 
-def near_minimiser(law: CheckLossLaw, space: Space) -> list[Start[Undecided]]:
-    """Return boxes that cover Theta: one around the minimiser, and what lies outside of it."""
-    root = Start(space.root(), law.floor, law.root())
-    hint = _search(law) if len(law.records.y) > _FEW_ROWS else None
+def near_minimiser(
+    law: CheckLossLaw, root: Start[Undecided], theta: Box | None = None
+) -> list[Start[Undecided]]:
+    """Return boxes that cover one known: that around the minimiser, and what lies outside of it.
+
+    The last one's bound holds outside of the one known as well, in ``theta`` if that is given.
+    """
+    hint = search(law, root) if len(law.records.y) > _FEW_ROWS else None
     if hint is None:
         return [root]
     parts = [root]
@@ -51,43 +58,57 @@ def near_minimiser(law: CheckLossLaw, space: Space) -> list[Start[Undecided]]:
         box = box_around(hint.point, hint.reach * 2.0**widening + 2, root.box)
         if box is None:
             break
-        parts = _parts(law, root, box, hint.point)
-        if parts[-1].exponent - parts[0].exponent >= hint.nats * _ENOUGH:
+        parts = _parts(law, root, box, theta or root.box, hint.point)
+        if is_enough(hint, parts[0].exponent, parts[-1].exponent):
             break
     return parts
 
 
+def is_enough(hint: Hint, inside: float, outside: float) -> bool:
+    """Say whether a box is so wide that little is left to win by a wider one."""
+    return outside - inside >= hint.nats * _ENOUGH
+
+
 def _parts(
-    law: CheckLossLaw, root: Start[Undecided], box: Box, point: Floats
+    law: CheckLossLaw, root: Start[Undecided], box: Box, theta: Box, point: Floats
 ) -> list[Start[Undecided]]:
     """Return the box with what is known there, and what is outside with its bound."""
     half = np.array(box.sides) / 2
     centre = np.array(box.lower) + half
     child = law.split(root.known, centre[None, :], half)
     known = child.knowledge[0]
-    slabs = root.box.less(box)
-    inside = (np.abs(point - centre) < half).all()
-    faces = inner_faces(box, root.box)
-    outside = law.floor
-    if inside and faces:
-        outside = _least_outside(_Losses(law, known, point), patches(box, faces))
+    outside = least_outside(law, Start(box, law.floor, known), theta, point)
     return [
-        Start(box, max(law.floor, float(child.exponents[0])), known),
-        *(Start(slab, outside, root.known) for slab in slabs),
+        Start(box, max(law.floor, root.exponent, float(child.exponents[0])), known),
+        *(Start(slab, max(outside, root.exponent), root.known) for slab in root.box.less(box)),
     ]
 
 
+def least_outside(law: CheckLossLaw, inner: Start[Undecided], outer: Box, point: Floats) -> float:
+    """Return a certified lower bound of E on what of a box lies outside of an inner one."""
+    half = np.array(inner.box.sides) / 2
+    inside = (np.abs(point - np.array(inner.box.lower) - half) < half).all()
+    faces = inner_faces(inner.box, outer)
+    if not (inside and faces):
+        return law.floor
+    return _least_outside(_Losses(law, inner.known, point), patches(inner.box, faces))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class _Hint:
-    """A point (in u, grid steps), reaches that should be enough, and the nats wanted outside."""
+class Hint:
+    """A point (in u, grid steps), reaches that should be enough, and the nats wanted outside.
+
+    ``error`` is the part of the reaches that allows for a sample's error.
+    """
 
     point: Floats
     reach: Floats
     nats: float
+    error: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Smoothed:
+class Smoothed:
     """The loss smoothed by a logistic kernel, in floats: some records, and the others' gradient."""
 
     z: Floats
@@ -96,7 +117,21 @@ class _Smoothed:
     tau: float
     settled: Floats
 
-    def descend(self, u: Floats, width: float) -> tuple[Floats, Floats]:
+    @classmethod
+    def of(cls, law: CheckLossLaw, each: int = 1) -> Smoothed:
+        """Return a law's records, each for so many, and the rest's gradient."""
+        records = law.records
+        away = zip(law.rest.reached, law.rest.total, strict=True)
+        settled = [float((reached - law.tau * total) / CODE_MAX) for reached, total in away]
+        return cls(
+            z=records.z / CODE_MAX,
+            y=records.y / CODE_MAX,
+            counts=np.asarray(records.counts * float(each)),
+            tau=float(law.tau),
+            settled=np.array(settled[:-1]) @ records.space.shear,
+        )
+
+    def descend(self, u: Floats, width: float, limit: float) -> tuple[Floats, Floats]:
         """Return u and the Hessian after a few damped Newton steps at one kernel width."""
         for _ in range(3):
             p = expit((self.z @ u - self.y) / width)
@@ -105,15 +140,29 @@ class _Smoothed:
             hessian = (self.z * weights[:, None]).T @ self.z
             ridge = 1e-6 * (np.trace(hessian) + 1e-9) * np.eye(len(u))
             step = np.linalg.solve(hessian + ridge, gradient)
-            u = u - step / max(1.0, float(np.abs(step).max()))
+            u = u - step / max(1.0, float(np.abs(step).max()) / limit)
         return u, hessian
 
-    def every(self, stride: int) -> _Smoothed:
-        """Return a sample."""
-        part = slice(None, None, stride)
-        return replace(self, z=self.z[part], y=self.y[part], counts=self.counts[part])
+    def fit(self, u: Floats, scale: float) -> tuple[Floats, Floats]:
+        """Return the minimiser and the Hessian there, from u; residuals are of about this scale."""
+        sample = self.every(max(1, len(self.y) // _SAMPLE_ROWS))
+        for share in _SHRINKING:
+            u, hessian = sample.descend(u, share * scale, scale)
+        near = self.near(u, 10 * _SHRINKING[-1] * scale)
+        width = _SHRINKING[-1] * scale
+        # Narrower kernels fit the kink better, while enough records still lie under them.
+        while width > _NARROWEST and (np.abs(near.z @ u - near.y) < width).sum() > 40 * len(u):
+            width /= 2
+            u, hessian = near.descend(u, width, scale)
+        return u, hessian
 
-    def near(self, u: Floats, distance: float) -> _Smoothed:
+    def every(self, stride: int) -> Smoothed:
+        """Return a sample, each of its records for so many."""
+        part = slice(None, None, stride)
+        counts = self.counts[part] * stride
+        return replace(self, z=self.z[part], y=self.y[part], counts=counts)
+
+    def near(self, u: Floats, distance: float) -> Smoothed:
         """Return the records near the fit, the others' gradient settled."""
         residual = self.z @ u - self.y
         near = np.abs(residual) < distance
@@ -123,37 +172,33 @@ class _Smoothed:
             z=self.z[near],
             y=self.y[near],
             counts=self.counts[near],
-            settled=far @ self.z[~near],
+            settled=self.settled + far @ self.z[~near],
         )
 
 
-def _search(law: CheckLossLaw) -> _Hint | None:
-    """Minimise the loss smoothed by kernels of shrinking width, in floats."""
-    records, d = law.records, law.records.x.shape[1]
-    every = _Smoothed(
-        z=records.z / CODE_MAX,
-        y=records.y / CODE_MAX,
-        counts=records.counts.astype(np.float64),
-        tau=float(law.tau),
-        settled=np.zeros(d),
-    )
-    u = np.zeros(d)
-    sample = every.every(max(1, len(records.y) // _SAMPLE_ROWS))
-    for width in (0.5, 0.2, 0.1, 0.05, 0.02):
-        u, hessian = sample.descend(u, width)
-    near = every.near(u, 0.2)
-    width = 0.02
-    # Narrower kernels fit the kink better, while enough records still lie under them.
-    while width > 1e-7 and (np.abs(near.z @ u - near.y) < width).sum() > 40 * d:
-        width /= 2
-        u, hessian = near.descend(u, width)
+def search(law: CheckLossLaw, within: Start[Undecided], each: int = 1) -> Hint | None:
+    """Minimise the loss smoothed by kernels of shrinking width, in floats.
+
+    ``each`` says for how many rows a record stands, where records are a sample.
+    """
+    records = law.records
+    scale = 2.0**records.grid_bits
+    smoothed = Smoothed.of(law, each)
+    half = np.array(within.box.sides) / 2 / scale
+    centre = np.array(within.box.lower) / scale + half
+    if not len(smoothed.y):
+        return None
+    reach = np.abs(smoothed.z) @ half
+    u, hessian = smoothed.fit(centre, min(1.0, float(np.quantile(reach, 0.9))))
     curvature = np.diag(hessian)
     if not np.isfinite(u).all() or not (curvature > 0).all():
         return None
-    scale = 2.0**records.grid_bits
     widest = 2 * records.space.radius / scale
     reach, nats = law.wanted(curvature, widest, _TAIL_NATS)
-    return _Hint(point=u * scale, reach=reach * scale, nats=nats)
+    error = np.zeros(len(u))
+    if each > 1:  # a fit of m records is off by about the root of their squares over the curvature
+        error = _ERRORS * each * np.sqrt(records.counts @ (smoothed.z / 2) ** 2) / curvature
+    return Hint(point=u * scale, reach=(reach + error) * scale, nats=nats, error=error * scale)
 
 
 def _least_outside(losses: _Losses, boundary: Patches) -> float:
@@ -180,8 +225,8 @@ class _Losses:
         self.point, self.tau, self.shear = point, float(law.tau), records.space.shear
         open_sums = law.xy[known.index].sum(axis=0)[:d]
         # the decided records' gradient, and a few units in the last place of its parts
-        self.settled = known.reached[:d] - self.tau * (law.total[:d] - open_sums)
-        sizes = np.abs(law.total[:d]) + np.abs(known.reached[:d]) + np.abs(open_sums)
+        self.settled = known.reached[:d] - law.pull[:d] + self.tau * open_sums
+        sizes = np.abs(law.pull[:d]) + np.abs(known.reached[:d]) + np.abs(open_sums)
         self.settled_error = 32 * SPACING * sizes
         self.z, self.target = records.z[known.index], records.target[known.index]
         self.counts = records.counts[known.index].astype(np.float64)

@@ -27,6 +27,15 @@ from mechanisms.samplers.boxes import Space
 _SPREAD_BITS = 20  # a target is lowered by one of 2**20 amounts: few of them tie
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Grid:
+    """Theta's grid, of steps 2**-bits; its boxes' coordinates; whether targets are spread on it."""
+
+    space: Space
+    bits: int
+    spread: bool = False
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Records:
     """Distinct integer records on a grid of theta: codes (n x d), targets (n), counts (n).
@@ -50,19 +59,24 @@ class Records:
     ) -> Records:
         """Prepare records; the coordinates follow their correlations (a matter of cost)."""
         rows, counts = distinct_rows(np.column_stack([x, y]))
-        x, y = np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, -1])
-        threshold = y << grid_bits
-        if spread:
-            threshold -= _spread(rows, grid_bits)
-        floats = x.astype(np.float64)
+        floats = rows[:, :-1].astype(np.float64)
         space = Space.uncorrelated((floats * counts[:, None]).T @ floats, radius)
+        return cls.on(Grid(space=space, bits=grid_bits, spread=spread), rows, counts)
+
+    @classmethod
+    def on(cls, grid: Grid, rows: Integers, counts: Integers) -> Records:
+        """Prepare rows (x, y), each as often as it counts."""
+        x, y = np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, -1])
+        threshold = y << grid.bits
+        if grid.spread:
+            threshold -= _spread(rows, grid.bits)
         return cls(
             x=x,
             y=y,
             counts=counts,
-            grid_bits=grid_bits,
-            space=space,
-            z=floats @ space.shear,
+            grid_bits=grid.bits,
+            space=grid.space,
+            z=x.astype(np.float64) @ grid.space.shear,
             threshold=threshold,
             target=threshold.astype(np.float64),
         )

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from mechanisms.contract import Data, InvalidStatisticError
+from mechanisms.contract import Block, Data, InvalidStatisticError
 from mechanisms.domain import CODE_MAX, Schema
-from mechanisms.objectives.check_loss import Records
+from mechanisms.exact.arrays import Floats
+from mechanisms.objectives.check_loss import (
+    Grid,
+    Limits,
+    MakeLaw,
+    Records,
+    Run,
+    StoredLaw,
+    StoredRows,
+    survey,
+    trials,
+)
 from mechanisms.privacy import PrivacyLoss
-from mechanisms.statistics.designs.grids import grid_bits
+from mechanisms.samplers.boxes import Cover, Space, expected_ms
+from mechanisms.samplers.envelopes import Trial
 from mechanisms.statistics.designs.rows import scaled_codes
 from mechanisms.statistics.designs.scaling import RegressionScaling
 
 MAX_DIMENSION = 4  # the number of boxes grows too fast beyond
+HELD_ROWS = 1 << 20  # a quarter of a gigabyte, with four coefficients
+_MS_PER_CODE = 5e-5  # three passes, with what it takes to read a code and scale it
+SAMPLE_ROWS = 1 << 17  # or up to twice as many: a start from so many is off by little
 # By the number of coefficients: more rows would take too long.
 MOST_ROWS = {1: 4_000_000, 2: 2_000_000, 3: 1_000_000, 4: 200_000}
 
@@ -55,24 +72,101 @@ def require_drawable(dimension: int, schema: Schema, epsilon: PrivacyLoss) -> No
         )
 
 
-def read_records(
-    scaling: RegressionScaling, data: Data, *, bound: Fraction, spread: bool = False
-) -> Records:
-    """Return the scaled integer records of a regression with a number target; private."""
-    columns = (*scaling.features, *((scaling.target,) if scaling.target else ()))
-    blocks = [
-        np.column_stack([scaled_codes(column, block[column.name]) for column in columns])
-        for block in data.blocks(scaling.columns)
-    ]
-    rows = np.concatenate(blocks) if blocks else np.zeros((0, len(columns)), dtype=np.int64)
-    x, y = rows[:, :-1], np.ascontiguousarray(rows[:, -1])
-    if scaling.intercept:
-        x = np.column_stack([np.full(len(rows), CODE_MAX, dtype=np.int64), x])
-    bits = grid_bits(bound)
-    return Records.build(
-        np.ascontiguousarray(x),
-        y,
-        grid_bits=bits,
-        radius=int(bound * (1 << bits)),
-        spread=spread,
-    )
+def require_dimension(dimension: int) -> None:
+    """Raise :class:`InvalidStatisticError` for more coefficients than boxes can follow."""
+    if dimension > MAX_DIMENSION:
+        raise InvalidStatisticError(
+            f"exact draws on boxes reach at most {MAX_DIMENSION} coefficients, the intercept "
+            "included; use objective_perturbation",
+            field_name="features",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledRows:
+    """Reads the columns of (x, y) of a block of rows as scaled integers."""
+
+    scaling: RegressionScaling
+
+    @property
+    def columns(self) -> int:
+        """Return how many columns there are."""
+        return self.scaling.dimension + (self.scaling.target is not None)
+
+    def __call__(self, block: Block) -> Floats:
+        """Return them, (d + 1) x n, exact in float64."""
+        scaling = self.scaling
+        read = (*scaling.features, *((scaling.target,) if scaling.target else ()))
+        columns = [scaled_codes(column, block[column.name]) for column in read]
+        found = np.empty((self.columns, len(columns[0])))
+        if scaling.intercept:
+            found[0] = CODE_MAX
+        for place, column in enumerate(columns, start=int(scaling.intercept)):
+            found[place] = column
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegressionRows:
+    """The rows of a regression with a number target: at most ``most``, by public facts.
+
+    Few rows are held in memory. Of more, sums are made in passes, and only those are held whose
+    residuals are near 0 about the minimiser. Which way is taken depends on ``most`` alone.
+    """
+
+    scaling: RegressionScaling
+    bound: Fraction
+    bits: int
+    most: int
+    spread: bool = False
+    held: int = HELD_ROWS
+    sample: int = SAMPLE_ROWS
+
+    @property
+    def step(self) -> Fraction:
+        """Return the grid's step in scaled units."""
+        return Fraction(1, 1 << self.bits)
+
+    @property
+    def expected_ms(self) -> float:
+        """Return about how long a draw takes: that of one from memory, and passes over the rows."""
+        passes_ms = _MS_PER_CODE * self.most * (self.scaling.dimension + 1)
+        return expected_ms(dimension=self.scaling.dimension, rows=self.most) + passes_ms
+
+    @property
+    def radius(self) -> int:
+        """Return Theta's radius, in grid steps."""
+        return int(self.bound * (1 << self.bits))
+
+    def trials(self, data: Data, make: MakeLaw, rate: Fraction) -> Sequence[Trial]:
+        """Return the envelopes to draw by in turns, of ``exp(-rate value(theta))``; private."""
+        if self.most <= self.held:
+            return trials(make(self.records(data)))
+        limits = Limits(rows=self.most, held=self.held, sample=self.sample)
+        read, run = ScaledRows(self.scaling), self._run(data)
+        surveyed = survey(run, read, columns=read.columns, stride=limits.stride)
+        space = Space.uncorrelated(surveyed.gram[:-1, :-1].astype(np.float64), self.radius)
+        grid = Grid(space=space, bits=self.bits, spread=self.spread)
+        if surveyed.few is not None:
+            return trials(make(Records.on(grid, surveyed.few.rows, surveyed.few.counts)))
+        rows = StoredRows(
+            run=run, read=read, make=make, grid=grid, limits=limits, surveyed=surveyed
+        )
+        return [Cover(StoredLaw(rows, rate), space)]
+
+    def _run(self, data: Data) -> Run:
+        names = self.scaling.columns
+        return lambda function: data.map(function, names)
+
+    def records(self, data: Data) -> Records:
+        """Return the scaled integer records of all rows; private."""
+        read = ScaledRows(self.scaling)
+        blocks = [read(block).astype(np.int64) for block in data.blocks(self.scaling.columns)]
+        columns = np.hstack([np.zeros((read.columns, 0), dtype=np.int64), *blocks])
+        return Records.build(
+            np.ascontiguousarray(columns[:-1].T),
+            columns[-1],
+            grid_bits=self.bits,
+            radius=self.radius,
+            spread=self.spread,
+        )

@@ -1,0 +1,110 @@
+"""Rows that are too many to hold: the box around the minimiser whose open records are held.
+
+A fit of a sample is off by some standard errors. A box that reaches so far out leaves few of all
+rows open. If they are still too many to hold, a sample of them with the exact sums of the others
+gives a fit that is better by the root of the sample, and so on. The box is wide enough when what
+lies outside is certain to weigh little; else it is taken wider. Where epsilon is so small that too
+many records stay open, it is narrower, and a draw may fall outside of it.
+
+All of it are hints but the sums and bounds on boxes. Where hints fail, Theta is left unread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mechanisms.exact.arrays import Floats
+from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
+from mechanisms.objectives.check_loss.narrowing import (
+    Hint,
+    is_enough,
+    least_outside,
+    near_minimiser,
+    search,
+)
+from mechanisms.objectives.check_loss.passes import Sifted
+from mechanisms.objectives.check_loss.stored import StoredRows
+from mechanisms.samplers.boxes import Box, Start
+from mechanisms.samplers.boxes.faces import box_around
+
+_STAGES = 10  # passes for a start at most; one or two are usual
+_WIDER = 4.0  # times a box: the next one, where its fit lies outside
+_FILLED = 0.5  # of what can be held: where that is too little, a narrower box is taken
+_LEAST = 1 / 64  # of the reach wanted: narrower, a box has too little of the mass
+_INSIDE = 0.9  # of a box: a fit nearer to its edge may lie outside of it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Near:
+    """The law of the records held, boxes that cover theirs, and a bound of E outside of it."""
+
+    law: CheckLossLaw
+    box: Box
+    parts: list[Start[Undecided]]
+    outside: float
+
+
+def approach(rows: StoredRows) -> Near | None:
+    """Return the box near the minimiser, or None where no box with few open rows is found."""
+    root = rows.grid.space.root()
+    hint, narrowed, wider = _first(rows, root), False, 2.0
+    for _ in range(_STAGES):
+        around = None if hint is None else box_around(hint.point, hint.reach + 2, root)
+        box = around or root
+        half = np.array(box.sides) / 2
+        [found], sample, stride = rows.sift((np.array(box.lower) + half)[None, :], half)
+        if found.table is not None:
+            near = _held(rows, found, box, hint)
+            enough = hint and is_enough(hint, near.parts[0].exponent, near.outside)
+            if box == root or enough or narrowed:
+                return near
+            wider *= wider
+            hint = _again(search(near.law, Start(box, 0.0, near.law.root())) or hint, half * wider)
+            continue
+        law = rows.sampled(sample, rows.rest(found))
+        fitted = search(law, Start(box, 0.0, law.root()), stride)
+        hint = _inside(fitted, box) if fitted else None
+        if hint is None:
+            return None
+        room = half * (_FILLED * rows.limits.held / max(1, len(sample) * stride))
+        reach = np.minimum(hint.reach, np.maximum(hint.error, room))
+        if (reach < _LEAST * hint.reach).any():
+            return None
+        narrowed = bool((reach < hint.reach).any())
+        hint = replace(hint, reach=reach)
+    return None
+
+
+def _first(rows: StoredRows, root: Box) -> Hint | None:
+    """Return the fit of the sample of all rows."""
+    law = rows.sampled(rows.surveyed.sample)
+    return search(law, Start(root, 0.0, law.root()), rows.limits.stride)
+
+
+def _held(rows: StoredRows, found: Sifted, box: Box, hint: Hint | None) -> Near:
+    """Return what is known near the minimiser once open rows are held."""
+    assert found.table is not None
+    law, root = rows.held(found, found.table), rows.grid.space.root()
+    whole = Start(box, law.floor, law.root())
+    parts = near_minimiser(law, whole, root)
+    if len(parts) > 1:
+        outside = parts[-1].exponent
+    else:
+        outside = law.floor if hint is None else least_outside(law, whole, root, hint.point)
+    return Near(law, box, parts, outside)
+
+
+def _inside(hint: Hint, box: Box) -> Hint:
+    """Return a fit; a wider one if it is not well inside the box it comes from."""
+    half = np.array(box.sides) / 2
+    away = np.abs(hint.point - np.array(box.lower) - half)
+    if (away <= _INSIDE * half).all():
+        return hint
+    return replace(hint, reach=np.maximum(hint.reach, _WIDER * half))
+
+
+def _again(hint: Hint | None, half: Floats) -> Hint | None:
+    """Return a hint for a wider box."""
+    return hint and replace(hint, reach=np.maximum(hint.reach, half))
