@@ -90,10 +90,12 @@ class StoredRows:
     def sift(self, centres: Floats, half: Floats) -> tuple[list[Sifted], Integers, int]:
         """Decide all rows on the boxes ``|u - centre| <= half`` (k x d and d), in one pass.
 
-        Returns what is found on each, with its open rows where they can be held; a sample of
-        those open on the first one; and for how many rows one of the sample stands.
+        Returns what is found on each, with its open rows where they can be held (those of several
+        boxes take half of what those of one may); a sample of those open on the first one; and for
+        how many rows one of the sample stands.
         """
-        boxes, most = len(centres), self.limits.held // len(centres)
+        boxes = len(centres)
+        most = self.limits.held if boxes == 1 else self.limits.held // (2 * boxes)
         opened = self._open(centres, half)
         stride = self.limits.stride_of(len(opened[0]) * self.limits.stride)
         wanted = tuple(most * self._worth_holding(rows, most) for rows in opened)

@@ -34,7 +34,10 @@ _RECORD_BYTES = 240  # of a record that is held, with four coefficients
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """A box whose open records are in memory, and its share of the bytes they take."""
+    """A box whose open records are in memory, and its share of the bytes they take.
+
+    Those of a draw's first box are there whatever becomes of its parts, and are no part's.
+    """
 
     law: CheckLossLaw
     known: Undecided
@@ -62,12 +65,11 @@ class StoredLaw:
         root, near = space.root(), approach(self.rows)
         if near is None:
             return [Start(root, self.floor, None)]
-        share = _RECORD_BYTES * len(near.law.records.y) // len(near.parts)
         parts: list[Start[Held | None]] = [
             Start(slab, near.outside, None) for slab in root.less(near.box)
         ]
         for part in near.parts:
-            parts.append(Start(part.box, part.exponent, Held(near.law, part.known, share)))
+            parts.append(Start(part.box, part.exponent, Held(near.law, part.known, share=0)))
         return parts
 
     def widths(self, known: Held | None) -> Floats | None:

@@ -130,8 +130,10 @@ class RegressionRows:
     @property
     def expected_ms(self) -> float:
         """Return about how long a draw takes: that of one from memory, and passes over the rows."""
-        passes_ms = _MS_PER_CODE * self.most * (self.scaling.dimension + 1)
-        return expected_ms(dimension=self.scaling.dimension, rows=self.most) + passes_ms
+        once = expected_ms(dimension=self.scaling.dimension, rows=self.most)
+        if self.most <= self.held:
+            return once
+        return once + _MS_PER_CODE * self.most * (self.scaling.dimension + 1)
 
     @property
     def radius(self) -> int:
