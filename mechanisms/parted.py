@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Generic, Protocol, cast
 
@@ -28,6 +28,8 @@ from mechanisms.sketches import Ordered, exact_gram, merge_ordered
 _KEY_BITS = CODE_BITS + 2  # a code of [-F, F], moved to start at 0
 
 Gram = list[list[int]]
+Places = NDArray[np.uint16]
+Counted = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class Placing(Protocol):
@@ -125,11 +127,16 @@ class _Whole:
             self.known[key] = self.data.remembered((self.placing.key, key), make, nbytes)
         return cast(T, self.known[key])
 
-    def blocks(self, columns: Sequence[str]) -> Iterator[tuple[Block, NDArray[np.uint16]]]:
+    def blocks(self, columns: Sequence[str]) -> Iterator[tuple[Block, Places]]:
         """Yield blocks of rows with the place of each row."""
         wanted = tuple(dict.fromkeys((*columns, *self.placing.columns)))
         for block in self.data.blocks(wanted):
             yield block, self.placing.place(block)
+
+    def map(self, function: Callable[[Block, Places], T], columns: Sequence[str]) -> Iterator[T]:
+        """Yield the function's result for each block and the places of its rows."""
+        wanted = tuple(dict.fromkeys((*columns, *self.placing.columns)))
+        return self.data.map(_Placed(self.placing, function), wanted)
 
     def counts(self) -> NDArray[np.int64]:
         return self.remembered("rows", self._counts, lambda made: made.nbytes)
@@ -155,29 +162,21 @@ class _Whole:
     def _counts(self) -> NDArray[np.int64]:
         size = self.placing.cells + 1
         counts = np.zeros(size, dtype=np.int64)
-        for _, place in self.blocks(()):
-            counts += np.bincount(place, minlength=size)
+        for some in self.map(partial(_rows_each, size), ()):
+            counts += some
         return counts
 
     def _grams(self, columns: tuple[str, ...]) -> list[Gram]:
         size = self.placing.cells + 1
         empty = exact_gram([np.zeros(0, dtype=np.int32)] * len(columns), 0)
         totals = [empty] * size
-        for block, place in self.blocks(columns):
-            order = np.argsort(place, kind="stable")
-            codes = [block[name][order] for name in columns]
-            ends = np.cumsum(np.bincount(place, minlength=size)).tolist()
-            for cell, (low, high) in enumerate(pairwise([0, *ends])):
-                if low < high:
-                    run = [column[low:high] for column in codes]
-                    totals[cell] = totals[cell] + exact_gram(run, high - low)
+        for some in self.map(partial(_grams_each, size, columns), columns):
+            for cell, gram in some.items():
+                totals[cell] = totals[cell] + gram
         return [[[int(entry) for entry in row] for row in total] for total in totals]
 
     def _ordered(self, column: str) -> list[Ordered]:
-        found = [
-            _distinct((place.astype(np.int64) << _KEY_BITS) + (block[column] + CODE_MAX))
-            for block, place in self.blocks((column,))
-        ]
+        found = self.map(partial(_codes_each, column), (column,))
         nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         keys, counts = reduce(_merged, found, nothing)
         codes = ((keys & ((1 << _KEY_BITS) - 1)) - CODE_MAX).astype(np.int32)
@@ -188,13 +187,48 @@ class _Whole:
     def _categories(self, column: str) -> NDArray[np.int64]:
         size, values = self.placing.cells + 1, len(self.data.category_counts(column))
         counts = np.zeros(size * values, dtype=np.int64)
-        for block, place in self.blocks((column,)):
-            cell = place.astype(np.int64) * values + block[column]
-            counts += np.bincount(cell, minlength=len(counts))
+        for some in self.map(partial(_values_each, column, values, len(counts)), (column,)):
+            counts += some
         return counts.reshape(size, values)
 
 
-Counted = tuple[NDArray[np.int64], NDArray[np.int64]]
+@dataclass(frozen=True, slots=True)
+class _Placed(Generic[T]):
+    """A function of a block and the places of its rows, as one of the block alone."""
+
+    placing: Placing
+    function: Callable[[Block, Places], T]
+
+    def __call__(self, block: Block) -> T:
+        return self.function(block, self.placing.place(block))
+
+
+def _rows_each(size: int, _: Block, place: Places) -> NDArray[np.int64]:
+    return np.bincount(place, minlength=size)
+
+
+def _grams_each(
+    size: int, columns: Sequence[str], block: Block, place: Places
+) -> dict[int, NDArray[np.object_]]:
+    """Return the matrices of the parts that have rows here."""
+    order = np.argsort(place, kind="stable")
+    codes = [block[name][order] for name in columns]
+    ends = np.cumsum(np.bincount(place, minlength=size)).tolist()
+    return {
+        cell: exact_gram([column[low:high] for column in codes], high - low)
+        for cell, (low, high) in enumerate(pairwise([0, *ends]))
+        if low < high
+    }
+
+
+def _codes_each(column: str, block: Block, place: Places) -> Counted:
+    return _distinct((place.astype(np.int64) << _KEY_BITS) + (block[column] + CODE_MAX))
+
+
+def _values_each(
+    column: str, values: int, size: int, block: Block, place: Places
+) -> NDArray[np.int64]:
+    return np.bincount(place.astype(np.int64) * values + block[column], minlength=size)
 
 
 def _distinct(keys: NDArray[np.int64]) -> Counted:

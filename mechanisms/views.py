@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Generic
 
 import numpy as np
@@ -137,9 +137,8 @@ class ViewedData:
 
     def _gram(self, columns: Sequence[str]) -> list[list[int]]:
         total = exact_gram([np.zeros(0, dtype=np.int32) for _ in columns], 0)
-        for block in self.blocks(columns):
-            codes = [block[name] for name in columns]
-            total = total + exact_gram(codes, len(codes[0]))
+        for some in self.map(partial(_gram_of, tuple(columns)), columns):
+            total = total + some
         return [[int(entry) for entry in row] for row in total]
 
     def ordered(self, column: str) -> Ordered:
@@ -154,7 +153,7 @@ class ViewedData:
 
     def _ordered(self, column: str) -> Ordered:
         facts = {column: self.view.schema.columns[column]}
-        sketches = (Sketch.from_block(block, facts) for block in self.blocks([column]))
+        sketches = self.map(partial(Sketch.from_block, columns=facts), [column])
         return reduce(Sketch.merge, sketches, Sketch.empty(facts)).ordered[column]
 
     def category_counts(self, column: str) -> NDArray[np.int64]:
@@ -218,6 +217,11 @@ class ViewedData:
         return [
             self.view.widened(block, [name], needed)[name] for block in self.data.blocks(stored)
         ]
+
+
+def _gram_of(columns: Sequence[str], block: Block) -> NDArray[np.object_]:
+    codes = [block[name] for name in columns]
+    return exact_gram(codes, len(codes[0]))
 
 
 @dataclass(frozen=True, slots=True)

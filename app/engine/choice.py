@@ -38,6 +38,11 @@ class Passes:
     certificate: str = ""
     key: str = field(default="", repr=False)
 
+    @property
+    def elsewhere(self) -> bool:
+        """Return whether others make them than the process that asks."""
+        return bool(self.scheduler) or self.processes > 1
+
     def executor(self, *, keep_bytes: int = 0) -> Executor:
         """Return what makes them.
 

@@ -33,8 +33,8 @@ from mechanisms.contract import Block
 
 _LOG = logging.getLogger(__name__)
 CONNECT_S = 10.0
-_LOOK_S = 5.0
-_PATIENCE_S = 60.0
+LOOK_S = 5.0
+PATIENCE_S = 60.0
 """How long a pass waits while the cluster has no worker."""
 _AHEAD = 256
 """Tasks that wait or are under way: enough for hundreds of cores, and few results to hold."""
@@ -188,13 +188,13 @@ def _awaited(client: Client, future: Future[bytes]) -> bytes:
     without_since: float | None = None
     while True:
         try:
-            answer: bytes = future.result(timeout=_LOOK_S)
+            answer: bytes = future.result(timeout=LOOK_S)
         except TimeoutError:
             if client.status != "running":
                 raise
             now = time.monotonic()
             without_since = None if client.ncores() else without_since or now
-            if without_since is not None and now - without_since > _PATIENCE_S:
+            if without_since is not None and now - without_since > PATIENCE_S:
                 raise
         else:
             return answer

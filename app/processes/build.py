@@ -37,7 +37,10 @@ def build_processes(
     order = DrawOrder.of(identity=store.identity, key=store.key, passes=passes, **where)
     return HelperProcesses(
         uploads=StoringProcesses(
-            memory_bytes=settings.upload_memory_bytes, access=_access(settings), **where
+            memory_bytes=settings.upload_memory_bytes,
+            access=_access(settings),
+            passes=passes,
+            **where,
         ),
         jobs=JobProcesses(count=settings.resolved_job_processes, order=order),
         small_draws=SmallDraws(order) if settings.resolved_draw_process else None,

@@ -13,7 +13,7 @@ class StoringOrder:
     """What a storing process is to do: store, if it gets a reader, and compare otherwise.
 
     ``source`` is where the files are that it has to feed the reader with, and ``access`` is how
-    a store of objects is asked for them.
+    a store of objects is asked for them. ``passes`` says where parts are sketched.
     """
 
     log_level: str
@@ -24,6 +24,7 @@ class StoringOrder:
     task: str | None = None
     source: Mapping[str, Any] | None = None
     access: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    passes: Mapping[str, Any] = field(default_factory=dict, repr=False)
     sha256: str = ""
     earlier: Sequence[tuple[str, str, bool]] = ()
 

@@ -10,12 +10,14 @@ import logging
 import resource
 import socket
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from app.domain.errors import StorageError, is_of_storage
 from app.domain.problems import Problem, storage_problem
 from app.domain.sources import Source
+from app.engine.choice import Passes
 from app.logs import describe
 from app.processes.channel import Message, StarvedError, problem_json, send
 from app.processes.child import prepare
@@ -67,12 +69,15 @@ def _stored(order: StoringOrder, reading: Connection, *feeds: int) -> Ingested:
     writer = VaultWriter(order.dataset, Path(order.directory))
     spec, tally = task.spec(), Tally()
     blocks = checked_blocks(reading, task, spec, tally, spare=order.spare)
+    passes = Passes(**order.passes)
+    executor = passes.executor() if passes.elsewhere else None
+    store = partial(write_files, writer, blocks, spec, tally, task.ids(), executor=executor)
     if order.source is None:
-        return write_files(writer, blocks, spec, tally, task.ids())
+        return store()
     source, end = Source.of(order.source), socket.socket(fileno=feeds[0])
     place = place_of(source, ObjectAccess(**order.access), writer.directory)
     with feeding(source, place, end, spec.read) as feeder:
-        return write_files(writer, blocks, spec, tally, task.ids(), origin=feeder.facts)
+        return store(origin=feeder.facts)
 
 
 def _tell(stored: Ingested, answering: Connection) -> None:

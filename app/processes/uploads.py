@@ -20,7 +20,7 @@ from __future__ import annotations
 import atexit
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -29,6 +29,7 @@ from typing import Any, BinaryIO
 from app.domain.errors import ProcessLostError
 from app.domain.sources import Source
 from app.domain.upload_reports import UploadReport
+from app.engine.choice import HERE, Passes
 from app.processes.channel import (
     Message,
     problem_of,
@@ -63,6 +64,8 @@ class StoringProcesses:
         Least severe line of their logs.
     access
         How a store of objects is asked for the files of a source.
+    passes
+        Where parts are sketched.
     """
 
     def __init__(
@@ -72,9 +75,11 @@ class StoringProcesses:
         memory_bytes: int,
         log_level: str,
         access: ObjectAccess | None = None,
+        passes: Passes = HERE,
     ) -> None:
         self._data_dir = data_dir
         self._access = access or ObjectAccess()
+        self._passes, self._elsewhere = asdict(passes), passes.elsewhere
         self._common: dict[str, Any] = {"log_level": log_level, "memory_bytes": memory_bytes}
         self._crew = Crew(FORKS)
 
@@ -100,6 +105,7 @@ class StoringProcesses:
                 directory=str(writer.directory.absolute()),
                 dataset=writer.id,
                 task=task.to_json().decode(),
+                passes=self._passes,
                 spare=spare,
             )
             if isinstance(content, Source):
@@ -113,7 +119,9 @@ class StoringProcesses:
             with stop.ends(partial(self._crew.give_up, channel)):
                 return self._finish(channel)
 
-        outcome, digests = self._crew.in_spare_time(attempt)
+        # what makes passes elsewhere waits for others, and so would not be seen to starve
+        in_turn = attempt(False) if self._elsewhere else self._crew.in_spare_time(attempt)
+        outcome, digests = in_turn
         report = UploadReport.of(outcome["report"], outcome["report"]["columns"])
         return Ingested(outcome["rows"], report, digests)
 

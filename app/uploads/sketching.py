@@ -6,17 +6,20 @@ places instead of by sorting and merging, for so many columns at a time, and
 each column's counts become a file of their own, so that a mean never loads
 what only a quantile needs. The files are those of :mod:`app.engine.sketch_files`.
 
+Where passes are made elsewhere (:mod:`app.engine.choice`), a part alone is sketched as it comes
+by, and several are once they are written. All are sums of integers, so the files are the same.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.executor import Part
+from app.engine.executor import Executor, Part
 from app.engine.sketch_files import (
     GRAM,
     LOW_BITS,
@@ -38,28 +41,28 @@ SORTED_ROWS = 1 << 17
 
 
 class SketchBuilder:
-    """Adds up blocks; then yields the sketch files."""
+    """Adds up blocks; then yields the sketch files.
 
-    def __init__(self, columns: Mapping[str, Column]) -> None:
+    Parameters
+    ----------
+    columns
+        Those of the data set.
+    executor
+        Where several parts are sketched, once they are written; None: here, as they come by.
+    """
+
+    def __init__(self, columns: Mapping[str, Column], executor: Executor | None = None) -> None:
+        self._columns = columns
+        self._executor = executor
         self._numbers = number_columns(columns)
-        self._rows = 0
-        self._gram = _Gram(len(self._numbers))
-        self._categories = {
-            name: np.zeros(len(column.values), dtype=np.int64)
-            for name, column in columns.items()
-            if isinstance(column, CategoryColumn)
-        }
+        self._sums = _Sums(columns)
         self._counters = {name: _Counter() for name in self._numbers[:DENSE_COLUMNS]}
 
     def add(self, block: Block) -> None:
-        """Add a block, which holds every column."""
-        rows = len(next(iter(block.values())))
-        self._rows += rows
-        for start in range(0, rows, SUM_ROWS):
-            some = [block[name][start : start + SUM_ROWS] for name in self._numbers]
-            self._gram.add(gram_of_some(some, min(SUM_ROWS, rows - start)))
-        for name, so_far in self._categories.items():
-            self._categories[name] = so_far + np.bincount(block[name], minlength=len(so_far))
+        """Add a part's block, which holds every column."""
+        if self._executor is not None and self._sums.rows:
+            return  # there are several
+        self._sums.add(block)
         for name, counter in self._counters.items():
             counter.add(block[name])
 
@@ -69,9 +72,10 @@ class SketchBuilder:
         Columns that were not counted on the way are counted from the parts,
         so many at a time.
         """
-        categories = {name: counts.tolist() for name, counts in self._categories.items()}
-        yield SUMMARY, json.dumps({"rows": self._rows, "categories": categories}).encode()
-        yield GRAM, self._gram.words().to_bytes()
+        if self._executor is not None and len(parts) > 1:
+            yield from _sketched(self._columns, parts, self._executor)
+            return
+        yield from self._sums.files()
         for start in range(0, len(self._numbers), DENSE_COLUMNS):
             names = self._numbers[start : start + DENSE_COLUMNS]
             counters = self._counters if start == 0 else {name: _Counter() for name in names}
@@ -83,6 +87,72 @@ class SketchBuilder:
             for index, name in enumerate(names, start):
                 yield column_file(index), column_bytes(counters[name].ordered())
             counters.clear()
+
+
+def _sketched(
+    columns: Mapping[str, Column], parts: Sequence[Part], executor: Executor
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the same files: sums by part, counts by column, each by whoever reads it."""
+    kept = executor.keep(parts, list(columns))
+    sums = _Sums(columns)
+    for some in executor.map(partial(_sums_of, columns), kept):
+        sums.merge(some)
+    yield from sums.files()
+    counted = executor.each(partial(_counts_of, tuple(parts)), number_columns(columns))
+    for index, content in enumerate(counted):
+        yield column_file(index), content
+
+
+def _sums_of(columns: Mapping[str, Column], block: Block) -> _Sums:
+    sums = _Sums(columns)
+    sums.add(block)
+    return sums
+
+
+def _counts_of(parts: Sequence[Part], column: str) -> bytes:
+    counter = _Counter()
+    for part in parts:
+        counter.add(part.read([column])[column])
+    return column_bytes(counter.ordered())
+
+
+class _Sums:
+    """What is added up over rows: their number, the Gram matrix, and categories' counts."""
+
+    __slots__ = ("_categories", "_gram", "_numbers", "rows")
+
+    def __init__(self, columns: Mapping[str, Column]) -> None:
+        self.rows = 0
+        self._numbers = number_columns(columns)
+        self._gram = _Gram(len(self._numbers))
+        self._categories = {
+            name: np.zeros(len(column.values), dtype=np.int64)
+            for name, column in columns.items()
+            if isinstance(column, CategoryColumn)
+        }
+
+    def add(self, block: Block) -> None:
+        """Add a block."""
+        rows = len(next(iter(block.values())))
+        self.rows += rows
+        for start in range(0, rows, SUM_ROWS):
+            some = [block[name][start : start + SUM_ROWS] for name in self._numbers]
+            self._gram.add(gram_of_some(some, min(SUM_ROWS, rows - start)))
+        for name, so_far in self._categories.items():
+            self._categories[name] = so_far + np.bincount(block[name], minlength=len(so_far))
+
+    def merge(self, other: _Sums) -> None:
+        """Add what is the same of other rows."""
+        self.rows += other.rows
+        self._gram.merge(other._gram)
+        for name, counts in other._categories.items():
+            self._categories[name] = self._categories[name] + counts
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the files that hold them."""
+        categories = {name: counts.tolist() for name, counts in self._categories.items()}
+        yield SUMMARY, json.dumps({"rows": self.rows, "categories": categories}).encode()
+        yield GRAM, self._gram.words().to_bytes()
 
 
 class _Gram:
@@ -98,6 +168,15 @@ class _Gram:
         """Add a matrix."""
         self._high += part >> WORD_BITS
         self._low += part & LOW_BITS
+        self._carry()
+
+    def merge(self, other: _Gram) -> None:
+        """Add another sum."""
+        self._high += other._high
+        self._low += other._low
+        self._carry()
+
+    def _carry(self) -> None:
         self._high += self._low >> WORD_BITS
         self._low &= LOW_BITS
 

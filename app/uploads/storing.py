@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from app.domain.datasets import ColumnsSpec, columns_json, derived_json
 from app.domain.units import unit_json
 from app.domain.upload_reports import UploadReport
-from app.engine.executor import Part
+from app.engine.executor import Executor, Part
 from app.engine.schema import schema_of
 from app.uploads.people.taking import PeopleRows
 from app.uploads.prf import Prf
@@ -70,11 +70,13 @@ def write_files(
     ids: Prf,
     *,
     origin: Callable[[], Mapping[str, object]] = dict,
+    executor: Executor | None = None,
 ) -> Ingested:
     """Write the files of an upload from what its reader yields and counts.
 
     ``ids`` chooses among people's rows, where the spec has a unit. ``origin`` is asked, once
-    all has been read, what the manifest is to say of where it lay.
+    all has been read, what the manifest is to say of where it lay. ``executor`` sketches what
+    has several parts.
 
     Raises
     ------
@@ -82,7 +84,7 @@ def write_files(
         What the reader refuses, or the rows of people.
     """
     columns = schema_of(spec, rows=None).columns
-    sketches = SketchBuilder(columns)
+    sketches = SketchBuilder(columns, executor)
     people = None if spec.unit is None else PeopleRows(spec, ids, writer.directory)
     blocks = blocks if people is None else people.taken(blocks)
     rows = 0

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import combinations_with_replacement
 from math import exp
 from typing import Self
@@ -119,29 +120,12 @@ class Curvature:
     def total(self, theta: Sequence[Fraction], data: Data) -> list[int]:
         """Return T(D) at theta, exactly; private."""
         steps = np.array([_on_grid(entry) for entry in theta], dtype=np.int64)
-        table = _table()
         size = self.scaling.dimension
         total = np.zeros((size, size), dtype=object)
-        for block in data.blocks(self.read):
-            rows = self._rows(block)
-            for start in range(0, len(rows), _CHUNK):
-                part = rows[start : start + _CHUNK]
-                weights = table[_places(part @ steps)]
-                floats = part.astype(np.float64)
-                product = (floats * weights[:, None]).T @ floats
-                total = total + np.rint(product).astype(np.int64).astype(object)
+        for some in data.map(partial(_sum_of, self.scaling, steps, _table()), self.read):
+            total = total + some
         doubled = 2 if self.replaced else 1
         return [int(total[j, k]) * (doubled if j == k else 1) for j, k in self.pairs]
-
-    def _rows(self, block: Block) -> NDArray[np.int64]:
-        """Return the scaled columns as multiples of 1 / N."""
-        columns = [
-            (scaled_codes(column, block[column.name]) + _HALF) >> (CODE_BITS - _BITS)
-            for column in self.scaling.features
-        ]
-        if self.scaling.intercept:
-            columns.insert(0, np.full(len(block[self.read[0]]), 1 << _BITS, dtype=np.int64))
-        return np.column_stack(columns)
 
     def possible(self, vector: Sequence[Fraction], simulated: Simulation) -> tuple[Spectra, Floats]:
         """Return what the Hessian may be, and a score of that covariance for each."""
@@ -155,6 +139,33 @@ class Curvature:
             hessians[:, j, k] = hessians[:, k, j] = entry
         spectra = Spectra.of(hessians)
         return spectra, spectra.times(simulated.normals("scores", size), 0.5)
+
+
+def _sum_of(
+    scaling: RegressionScaling, steps: NDArray[np.int64], table: Floats, block: Block
+) -> NDArray[np.object_]:
+    """Return the sum over a block, exactly; the table comes along, made in one place for all."""
+    rows = _rows(scaling, block)
+    total = np.zeros((scaling.dimension, scaling.dimension), dtype=object)
+    for start in range(0, len(rows), _CHUNK):
+        part = rows[start : start + _CHUNK]
+        weights = table[_places(part @ steps)]
+        floats = part.astype(np.float64)
+        product = (floats * weights[:, None]).T @ floats
+        total = total + np.rint(product).astype(np.int64).astype(object)
+    return total
+
+
+def _rows(scaling: RegressionScaling, block: Block) -> NDArray[np.int64]:
+    """Return the scaled columns as multiples of 1 / N."""
+    columns = [
+        (scaled_codes(column, block[column.name]) + _HALF) >> (CODE_BITS - _BITS)
+        for column in scaling.features
+    ]
+    if scaling.intercept:
+        height = len(next(iter(block.values())))
+        columns.insert(0, np.full(height, 1 << _BITS, dtype=np.int64))
+    return np.column_stack(columns)
 
 
 def _on_grid(entry: Fraction) -> int:

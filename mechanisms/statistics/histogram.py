@@ -14,13 +14,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from math import prod
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.contract import (
+    Block,
     Data,
     InvalidStatisticError,
     Json,
@@ -142,12 +145,17 @@ class Histogram(Question):
             return axes[0].count(data)
         shape = [len(axis.labels) for axis in axes]
         counts = np.zeros(prod(shape), dtype=np.int64)
-        for block in data.blocks(self.columns):
-            cell = np.zeros(len(block[self.columns[0]]), dtype=np.int64)
-            for axis, size in zip(axes, shape, strict=True):
-                cell = cell * size + axis.place(block[axis.column])
-            counts += np.bincount(cell, minlength=len(counts))
+        for some in data.map(partial(_counts_of, tuple(axes)), self.columns):
+            counts += some
         return [int(count) for count in counts]
+
+
+def _counts_of(axes: Sequence[Axis], block: Block) -> NDArray[np.int64]:
+    shape = [len(axis.labels) for axis in axes]
+    cell = np.zeros(len(block[axes[0].column]), dtype=np.int64)
+    for axis, size in zip(axes, shape, strict=True):
+        cell = cell * size + axis.place(block[axis.column])
+    return np.bincount(cell, minlength=prod(shape))
 
 
 def _space(cells: int, adjacency: Adjacency, *, filtered: bool) -> AdjacentOutputSpace:

@@ -24,12 +24,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.contract import Data, InvalidStatisticError, Json, meaning, require_numbers
+from mechanisms.contract import Block, Data, InvalidStatisticError, Json, meaning, require_numbers
 from mechanisms.domain import CODE_BITS, CODE_MAX, NumberColumn, Schema
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree
 
@@ -166,23 +167,38 @@ class _WeightedData:
     def _gram(self, names: tuple[str, ...]) -> list[list[int]]:
         size = 1 + len(names)
         totals = [[0] * size for _ in range(size)]
-        for shares, columns in self._runs(names):
-            codes = [np.ones_like(shares), *columns]
-            for j, one in enumerate(codes):
-                for k, other in enumerate(codes[: 1 if self.sums_only else j + 1]):
-                    totals[j][k] += _exact_sum(shares, one * other)
+        wanted = tuple(dict.fromkeys((*names, self.weights.name)))
+        for some in self.data.map(partial(_sums_of, self.weights, names, self.sums_only), wanted):
+            for j, row in enumerate(some):
+                for k, entry in enumerate(row):
+                    totals[j][k] += entry
         if self.sums_only:
             return [[row[0] for row in totals]]
         return [[totals[max(j, k)][min(j, k)] for k in range(size)] for j in range(size)]
 
-    def _runs(self, names: tuple[str, ...]) -> Iterator[tuple[Integers, list[Integers]]]:
-        """Yield shares and codes of some records at a time."""
-        for block in self.data.blocks(tuple(dict.fromkeys((*names, self.weights.name)))):
-            weights = block[self.weights.name]
-            for start in range(0, len(weights), _RUN):
-                part = slice(start, start + _RUN)
-                codes = [block[name][part].astype(np.int64) for name in names]
-                yield self.weights.shares(weights[part]), codes
+
+def _sums_of(
+    weights: Weights, names: tuple[str, ...], sums_only: bool, block: Block
+) -> list[list[int]]:
+    """Return the lower half of a block's matrix, or its first column alone."""
+    totals = [[0] * (1 if sums_only else j + 1) for j in range(1 + len(names))]
+    for shares, columns in _runs(weights, names, block):
+        codes = [np.ones_like(shares), *columns]
+        for row, one in zip(totals, codes, strict=True):
+            for k, other in enumerate(codes[: len(row)]):
+                row[k] += _exact_sum(shares, one * other)
+    return totals
+
+
+def _runs(
+    weights: Weights, names: tuple[str, ...], block: Block
+) -> Iterator[tuple[Integers, list[Integers]]]:
+    """Yield shares and codes of some records at a time."""
+    given = block[weights.name]
+    for start in range(0, len(given), _RUN):
+        part = slice(start, start + _RUN)
+        codes = [block[name][part].astype(np.int64) for name in names]
+        yield weights.shares(given[part]), codes
 
 
 def _exact_sum(shares: Integers, products: Integers) -> int:

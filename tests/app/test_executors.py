@@ -39,13 +39,14 @@ from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.testing import seeded_randomness
 from tests.app.tls import certificates
-from tests.app.uploads import DataHere, columns_spec
+from tests.app.uploads import DataHere, StoringHere, columns_spec
 
 SPEC = columns_spec(
     {
         "x": {"type": "number", "lower": -1, "upper": 1},
         "y": {"type": "number", "lower": -1, "upper": 1},
         "yes": {"type": "boolean"},
+        "kind": {"type": "category", "values": ["a", "b", "c", "d"]},
     }
 )
 ROWS, PART_ROWS = 60, 9
@@ -53,14 +54,21 @@ ROWS, PART_ROWS = 60, 9
 
 @pytest.fixture(name="vault", scope="module")
 def _vault(tmp_path_factory: pytest.TempPathFactory) -> Vault:
-    directory = tmp_path_factory.mktemp("vault")
+    return stored(tmp_path_factory.mktemp("vault"))
+
+
+def stored(directory: Path, executor: Executor | None = None) -> Vault:
+    """Return a vault with a data set of several parts, sketched by an executor."""
     random = np.random.default_rng(8)
-    rows = [f"{x:.3f},{y:.3f},{int(x > y)}" for x, y in random.uniform(-1, 1, (ROWS, 2))]
+    rows = [
+        f"{x:.3f},{y:.3f},{int(x > y)},{'abc'[int(2 + x + y) % 3]}"
+        for x, y in random.uniform(-1, 1, (ROWS, 2))
+    ]
     vault = Vault(directory)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(storing, "_MAX_PART_ROWS", PART_ROWS)
-        content = "\n".join(["x,y,yes", *rows]).encode()
-        DataHere(vault).store("ds_1", io.BytesIO(content), SPEC)
+        content = "\n".join(["x,y,yes,kind", *rows]).encode()
+        DataHere(vault, storing=StoringHere(executor)).store("ds_1", io.BytesIO(content), SPEC)
     return vault
 
 
@@ -109,6 +117,24 @@ def test_a_pass_is_the_same_everywhere(vault: Vault, elsewhere: Executor) -> Non
     expected = list(DataEngine(vault).open("ds_1").map(_sums, ["x"]))
     assert list(DataEngine(vault, executor=elsewhere).open("ds_1").map(_sums, ["x"])) == expected
     assert [rows for rows, _ in expected] == [9, 9, 9, 9, 9, 9, 6]
+
+
+def test_the_files_of_an_upload_are_the_same_everywhere(
+    vault: Vault, elsewhere: Executor, tmp_path: Path
+) -> None:
+    there = stored(tmp_path, elsewhere)
+    assert contents(there) == contents(vault)
+    assert sorted(contents(vault)) == [
+        "attached.bin",
+        "manifest.json",
+        *(f"part-{number:05d}.parquet" for number in range(7)),
+    ]
+
+
+def contents(vault: Vault) -> dict[str, bytes]:
+    """Return the bytes of every file of the data set."""
+    directory = vault.open("ds_1").parts[0].file.path.parent
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
 def test_sketches_are_the_same_everywhere(vault: Vault, elsewhere: Executor) -> None:

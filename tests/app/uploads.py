@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from app.domain.datasets import ColumnsSpec, parse_columns
 from app.domain.problems import Problem
 from app.engine.data import DataEngine
+from app.engine.executor import Executor
 from app.engine.schema import schema_of
 from app.processes.upload_reading import SHARED, UploadReader, checked_blocks
 from app.uploads.intake import Intake, Stop, Storing
@@ -62,14 +63,17 @@ def read_upload(
 
 
 class StoringHere:
-    """Takes uploads in within this process, but for the reading."""
+    """Takes uploads in within this process, but for the reading and what an executor does."""
+
+    def __init__(self, executor: Executor | None = None) -> None:
+        self.executor = executor
 
     def take_in(self, writer: Writer, stream: BinaryIO, task: ReadingTask, stop: Stop) -> Ingested:
         stop.check()
         with SHARED.reading(stream, task, scratch=writer.directory) as channel:
             spec, tally = task.spec(), Tally()
             blocks = checked_blocks(channel, task, spec, tally)
-            return write_files(writer, blocks, spec, tally, task.ids())
+            return write_files(writer, blocks, spec, tally, task.ids(), executor=self.executor)
 
     def close(self) -> None:
         pass
