@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import isqrt
 
 from mechanisms.geometry.polytopes import Polytope
 from mechanisms.randomness import Randomness
@@ -63,6 +64,16 @@ def summed(v: Sequence[int]) -> int:
 def hexagonal(v: Sequence[int]) -> int:
     """Return the norm whose unit ball is a hexagon."""
     return max(abs(v[0]), abs(v[1]), abs(v[0] - v[1]))
+
+
+def round_up(v: Sequence[int]) -> int:
+    """Return the l2 norm, rounded up."""
+    squared = sum(x * x for x in v)
+    return isqrt(squared - 1) + 1 if squared else 0
+
+
+def _in_disc(v: Sequence[int], size: int) -> bool:
+    return sum(x * x for x in v) <= size * size
 
 
 def _in_hexagon(v: Sequence[int], size: int) -> bool:
@@ -168,6 +179,14 @@ CASES: tuple[Case, ...] = (
         domain="rate 5",
         draw=lambda r: knorm.draw_in_ball(r, [F(1), F(1)], _in_hexagon, F(5)),
         law=lambda: laws.lattice(2, hexagonal, F(5), reach=9),
+        cutoff_bits=30,
+        resolved_bits=21,
+    ),
+    Case(
+        name="draw_in_ball: a disc",
+        domain="rate 5",
+        draw=lambda r: knorm.draw_in_ball(r, [F(1), F(1)], _in_disc, F(5)),
+        law=lambda: laws.lattice(2, round_up, F(5), reach=9),
         cutoff_bits=30,
         resolved_bits=21,
     ),

@@ -26,6 +26,7 @@ from mechanisms.statistics.count import Count
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.quantile import gradient_sensitivity, joint_sensitivity
 from mechanisms.statistics.stack import Part, Stack
+from tests.enumeration.cases import CASES
 from tests.enumeration.domains import Rows, data_sets, each, grid_of, largest_loss
 from tests.enumeration.walk import RESOLVED, Bounds, law_of
 
@@ -99,7 +100,8 @@ def joint_law(rows: Rows[int], *, rate: Fraction) -> Bounds:
 @pytest.mark.slow
 @BOTH
 def test_two_quantiles_at_once_keep_epsilon(adjacency: Adjacency) -> None:
-    sets = data_sets(most=2)
+    # the places of a value hold two rows
+    sets = [rows for rows in data_sets(most=3) if all(rows.count(x) < 3 for x in rows)]
     rate = 1 / (2 * joint_sensitivity((F(1, 3), F(2, 3)), adjacency))
     require_epsilon(each(sets, partial(joint_law, rate=rate)), adjacency, F(1), used=0.25)
     pair = [(0, 1), (1, 2)] if adjacency is Adjacency.REPLACE_ONE else [(0,), (0, 1)]
@@ -148,7 +150,43 @@ def test_a_count_as_it_is_released_uses_all_of_epsilon(adjacency: Adjacency) -> 
         plan = calibrate(Count(where=ABOVE), schema, Epsilon.parse("3"), mechanism="k_norm")
         return plan_law(plan, rows, lambda value: value["count"], bits=28)
 
-    require_epsilon(each(SETS[1:10], law), adjacency, F(3), used=0.999)
+    require_epsilon(each(SETS[1:], law), adjacency, F(3), used=0.999)
+
+
+Table = tuple[int, ...]
+
+
+def moved(walked: Bounds, tables: Mapping[Rows[int], Table], *, times: int = 1) -> Laws:
+    """Return the laws of tables to which the same noise is added, so many times."""
+
+    def added(table: Table, noise: Table) -> Table:
+        return tuple(a + times * b for a, b in zip(table, noise, strict=True))
+
+    return {rows: walked.mapped(partial(added, table)) for rows, table in tables.items()}
+
+
+BALLS = {
+    "draw_l1: two coordinates": 2,
+    "draw_linf: two coordinates": 1,
+    "draw_in_ball: a hexagon": 1,
+    "draw_in_ball: a disc": 2,
+}
+"""Samplers of two coordinates, and by how many rings of their ball one row moves two counts."""
+
+
+@pytest.mark.parametrize("name", BALLS)
+def test_the_noise_of_every_ball_uses_all_of_epsilon(name: str) -> None:
+    """Two counts: of the rows that are 1 or more, and of those that are 2."""
+    [case] = [each for each in CASES if each.name == name]
+    epsilon = int(case.domain.rpartition(" ")[2]) * BALLS[name]
+    tables = {rows: (sum(x > 0 for x in rows), rows.count(2)) for rows in SETS}
+    walked = case.bounds()
+    laws = moved(walked, tables)
+    # must fail: counts that a row moves by two
+    wrong = moved(walked, {rows: (2 * a, 2 * b) for rows, (a, b) in tables.items()})
+    for adjacency in Adjacency:
+        require_epsilon(laws, adjacency, F(epsilon), used=0.999)
+        assert largest_loss(wrong, adjacency)[0] > epsilon
 
 
 @BOTH
@@ -164,25 +202,16 @@ def test_the_noise_of_a_histogram_uses_all_of_epsilon(adjacency: Adjacency, norm
     tables = {rows: tuple(form_of(rows).total(data_of(rows))) for rows in sets}  # type: ignore[attr-defined]
     noise = integer_noise(form_of(sets[0]).space, norm, epsilon)  # type: ignore[attr-defined]
     assert noise.refinement == 1
-    walked = law_of(noise.draw, cutoff=2.0**-30)
-    laws = {
-        rows: walked.mapped(lambda v, at=table: tuple(a + b for a, b in zip(at, v, strict=True)))
-        for rows, table in tables.items()
-    }
-    require_epsilon(laws, adjacency, epsilon, used=0.999)
+    walked = law_of(lambda r: tuple(noise.draw(r)), cutoff=2.0**-30)
+    require_epsilon(moved(walked, tables), adjacency, epsilon, used=0.999)
     # must fail: the noise of one cell's change where a replaced record changes two
-    wrong = {
-        rows: walked.mapped(
-            lambda v, at=table: tuple(2 * a + b for a, b in zip(at, v, strict=True))
-        )
-        for rows, table in tables.items()
-    }
-    assert largest_loss(wrong, adjacency)[0] > 12
+    assert largest_loss(moved(walked, tables, times=2), adjacency)[0] > 12
 
 
 @pytest.mark.slow
 @BOTH
 def test_a_stack_keeps_epsilon(adjacency: Adjacency) -> None:
+    """The noise is the same for every data set; one of each size is walked to see to that."""
     statistic = Stack(
         parts=(Part(statistic=Count(where=ABOVE)), Part(statistic=Histogram(columns=("kind",))))
     )
@@ -191,9 +220,17 @@ def test_a_stack_keeps_epsilon(adjacency: Adjacency) -> None:
         plan = calibrate(statistic, schema_of(adjacency, rows), Epsilon.parse("24"))
         return plan_law(plan, rows, _parts, bits=28)
 
-    require_epsilon(each([(0,), (1,), (2,), (0, 2)], law), adjacency, F(24), used=0.6)
+    tables = {rows: (rows.count(2), *map(rows.count, range(3))) for rows in SETS if rows}
+    first = tables[0,]
+    noise = law((0,)).mapped(lambda v: tuple(a - b for a, b in zip(v, first, strict=True)))
+    laws = moved(noise, tables)
+    for rows in ((1, 2), (0, 1, 1), (0, 1, 2, 2)):
+        walked = law(rows)
+        assert walked.lower == laws[rows].lower
+        assert walked.unresolved == laws[rows].unresolved
+    require_epsilon(laws, adjacency, F(24), used=0.6)
 
 
-def _parts(value: Mapping[str, object]) -> object:
+def _parts(value: Mapping[str, object]) -> Table:
     count, table = value["parts"]  # type: ignore[misc]
-    return count["count"], tuple(cell["count"] for cell in table["cells"])  # type: ignore[has-type]
+    return count["count"], *(cell["count"] for cell in table["cells"])  # type: ignore[has-type]
