@@ -51,6 +51,7 @@ _FIELDS: Mapping[str, str] = {
 """Where a field of the form has another name than in the spec."""
 
 _LABELS: Mapping[str, str] = {
+    "source": "Address of the data",
     "epsilon": "Epsilon budget",
     "na": "Missing cells",
     "allowed": "Statistics that may be asked",
@@ -95,6 +96,14 @@ def with_draft(form: Form, draft: Draft, file_name: str) -> Form:
     if not form.text("name"):
         pairs = [("name", file_name.partition(".")[0]), *pairs]
     return Form(pairs)
+
+
+def with_partitions(draft: Draft, names: Sequence[str]) -> Draft:
+    """Return a draft that has the columns too which a source's folders tell."""
+    columns = dict(draft.spec["columns"])
+    for name in names:
+        columns.setdefault(name, {"type": "category", "values": []})
+    return Draft({**draft.spec, "columns": columns}, draft.notes)
 
 
 def spec_of(form: Form) -> dict[str, Any]:
@@ -209,13 +218,21 @@ def at_cells(problem: Problem, form: Form) -> Problem:
         return _named(problem, [("name", "is taken; choose another one")])
     errors = problem.extras.get("errors")
     if not isinstance(errors, list):
-        return problem
+        return at_source(problem)
     names = [(p, n) for p, n in rows_of(form) if form.text(f"columns.{p}.type") != LEFT_OUT]
     faults = [
         (_field(str(each["field"]), names), _message(str(each["field"]), str(each["message"])))
         for each in errors
     ]
     return invalid_requests(faults)
+
+
+def at_source(problem: Problem) -> Problem:
+    """Return a refusal that is about a source by the field that names it."""
+    limit = str(problem.extras.get("limit", ""))
+    if problem.code.startswith("source-") or limit.startswith("max_source_"):
+        return _named(problem, [("source", problem.detail)])
+    return problem
 
 
 def _message(place: str, words: str) -> str:

@@ -138,6 +138,20 @@ def test_all_mistakes_are_told_at_once_at_their_cells(curator: Browsing) -> None
         assert checked.tree.xpath(f"//*[@id='{link[1:]}']"), link
 
 
+def test_mistakes_of_form_and_of_rules_come_together(curator: Browsing) -> None:
+    page = _draft(curator)
+    wrong = {
+        **FILLED, "name": "", "epsilon": "x", "columns.0.missing": "drop",
+        "unit_column": "ward", "unit_max_rows": "2", "columns.3.lower": "1900",
+    }  # fmt: skip
+    checked = curator.send(page, "Check", status=422, **wrong)
+    assert {"Name", "Epsilon budget", "age missing", "born lower"} <= _faults(checked).keys()
+    sound = {"columns.3.lower": "1900-01-01"}
+    sent = curator.send(checked, "Upload", status=422, **sound)
+    faults = {"Name", "Epsilon budget", "age missing", "Person column", "File"}
+    assert faults <= _faults(sent).keys(), "what people are told by needs sound columns"
+
+
 TYPICAL_OF = {
     "columns.0.typical": "mean 40\nstd: 12.5",
     "columns.2.typical": "north = 0.3\nsouth 2",
@@ -207,6 +221,8 @@ def test_an_upload_shows_once_how_the_file_was_read(
     # a double click: it is there once, and the second answer leads to it
     second = curator.send(page, "Upload", file=file, **filled)
     assert second.path == shown.path
+    assert "How the file was read" in second.text
+    assert "How the file was read" not in curator.open(shown.path).text
 
 
 def test_a_report_is_for_who_has_sent_the_file(curator: Browsing, chief: Browsing) -> None:

@@ -46,8 +46,17 @@ def library() -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with LiveServer(tmp_path_factory.mktemp("served") / "data") as live:
+def lying(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder whose files the service may read."""
+    return tmp_path_factory.mktemp("lying")
+
+
+@pytest.fixture(scope="module")
+def server(
+    library: Path, lying: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveServer]:
+    allowed = {f"{PREFIX}SOURCE_ROOTS": f"file://{lying}"}
+    with LiveServer(tmp_path_factory.mktemp("served") / "data", **allowed) as live:
         yield live
 
 
@@ -94,6 +103,32 @@ def test_the_readme_runs(library: Path, settings: Mapping[str, str], tmp_path: P
     told = run_r(program, library, settings, tmp_path)
     assert "budget-exceeded with " in told
     assert (tmp_path / "means.pdf").stat().st_size > 1000
+
+
+REGISTER = """
+library(releasedesk)
+columns <- list(age = list(type = "number", lower = 0, upper = 100))
+spec <- list(name = "lying", adjacency = "replace_one", budget = list(epsilon = "1"),
+  columns = columns, policy = list(allowed = "mean"))
+print(register(release_desk(), "file://FOLDER/*.csv", spec))
+spec$name <- "none"
+refused <- tryCatch(register(release_desk(), "file://FOLDER/none.csv", spec),
+  desk_problem_source_unreadable = function(problem) "refused")
+print(refused)
+"""
+
+
+@pytest.mark.slow
+def test_rows_are_registered_where_they_lie(
+    library: Path, settings: Mapping[str, str], lying: Path, tmp_path: Path
+) -> None:
+    (lying / "ages.csv").write_text("age\n" + "".join(f"{20 + at}.5\n" for at in range(30)))
+    program = tmp_path / "register.R"
+    program.write_text(REGISTER.replace("FOLDER", str(lying)), "utf-8")
+    told = run_r(program, library, settings, tmp_path)
+    assert "lying" in told
+    assert "30 rows" in told
+    assert '"refused"' in told
 
 
 @pytest.mark.slow

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -15,9 +15,11 @@ from app.desk import declaring, reports
 from app.desk.bounds import TYPICAL, typical_of
 from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, require_own_site
 from app.desk.lists import address
+from app.desk.once import ShownOnce
 from app.desk.rendering import page, path_of
 from app.desk.routes import CuratorVisitor, State, router_of
-from app.domain.problems import Problem, invalid_request
+from app.domain.problems import Problem, invalid_request, invalid_requests
+from app.domain.sources import Source
 from app.domain.upload_reports import UploadReport
 from app.services.datasets.datasets import DatasetView, NewDataset
 from app.services.people.keys import Caller
@@ -30,6 +32,9 @@ from app.web.requests.uploads import SentForm, UploadLimits, receive_form
 from app.web.state import AppState
 
 router = router_of("new data set")
+
+_READ: ShownOnce[tuple[str, UploadReport]] = ShownOnce(seconds=30)
+"""How a form's file was read: after a double click, the second answer tells it too."""
 
 _CHOICES: Mapping[str, Any] = {
     "types": declaring.TYPES,
@@ -70,32 +75,49 @@ async def draft(request: Request, visitor: CuratorVisitor, state: State) -> Resp
         ) as sent:
             form, faults = Form(sent.pairs), NONE
             try:
-                found = await _drafted(state, visitor, sent)
+                found, name = await _drafted(state, visitor, sent)
             except Problem as problem:
                 faults = Faults(problem)
             else:
-                form = declaring.with_draft(form, found, sent.file_name)
+                form = declaring.with_draft(form, found, name)
                 return _shown(request, form, notes=found.notes, drafted=True)
     return _shown(request, form, faults)
 
 
-async def _drafted(state: AppState, visitor: Caller, sent: SentForm) -> Draft:
-    """Return what the header tells; a process beside the server reads it.
+async def _drafted(state: AppState, visitor: Caller, sent: SentForm) -> tuple[Draft, str]:
+    """Return what the header tells, and the file's name; a process beside the server reads it.
 
     Raises
     ------
     Problem
-        ``invalid-request``: there is no file, or it has no header.
+        ``invalid-request``: there is no file, or it has no header; what a source is refused for.
     """
+    url = Form(sent.pairs).text("source")
+    partitions: Sequence[str] = ()
+    if sent.file_name or not url:
+        header, name = await run_in_threadpool(_header, sent), sent.file_name
+    else:
+        try:
+            header, name, partitions = await run_in_threadpool(_first_of, state, url)
+        except Problem as problem:
+            raise declaring.at_source(problem) from None
+    draft = await state.services.reading.run(visitor.person, _draft, header, name)
+    return declaring.with_partitions(draft, partitions), name
+
+
+def _first_of(state: AppState, url: str) -> tuple[bytes, str, Sequence[str]]:
+    sources = state.services.sources
+    try:
+        return sources.header(sources.located(url))
+    except UnreadableError as error:
+        raise invalid_request("source", str(error)) from None
+
+
+def _header(sent: SentForm) -> bytes:
     if not sent.file_name:
         raise invalid_request("file", "is required: choose the file whose header is to be read")
-    header = await run_in_threadpool(_header, sent.file)
-    return await state.services.reading.run(visitor.person, _draft, header, sent.file_name)
-
-
-def _header(file: BinaryIO) -> bytes:
     try:
-        return header_of(file)
+        return header_of(sent.file)
     except UnreadableError as error:
         raise invalid_request("file", str(error)) from None
 
@@ -117,7 +139,7 @@ async def check(request: Request, visitor: CuratorVisitor, state: State) -> Resp
         ) as sent:
             form = Form(sent.pairs)
     try:
-        await _declared(state, visitor, form)
+        await _asked(state, visitor, form, partial(_addressed, state, form))
     except Problem as problem:
         return _shown(request, form, Faults(problem))
     return _shown(request, form, checked=True)
@@ -132,33 +154,75 @@ async def upload(request: Request, visitor: CuratorVisitor, state: State) -> Res
             request, directory=state.settings.data_dir, limits=_limits(state)
         ) as sent:
             form = Form(sent.pairs)
-            read: dict[str, UploadReport] = {}
 
             async def act() -> str:
-                new = await _declared(state, visitor, form)
-                if not sent.file_name:
-                    raise invalid_request("file", "is required: choose it again")
-                view, report = await _created(request, visitor, form, new, sent.file)
-                read[view.facts.id] = report
+                content = partial(_content, state, form, sent)
+                new, rows = await _asked(state, visitor, form, content)
+                view, report = await _created(request, visitor, form, new, rows)
+                _READ.hold(visitor.person, form.key, (view.facts.id, report))
                 return address(path_of("datasets", view.facts.id), done="uploaded")
 
             try:
                 answer = await act_once(request, form, caller=visitor, act=act)
             except Problem as problem:
                 return _shown(request, form, Faults(problem))
-            for dataset, report in read.items():
-                reports.send_along(request, answer, dataset, report)
+            read = _READ.look(visitor.person, form.key)
+            if read is not None:
+                reports.send_along(request, answer, *read)
             return answer
 
 
+T = TypeVar("T")
+
+
+async def _asked(
+    state: AppState, visitor: Caller, form: Form, content: Callable[[], T]
+) -> tuple[NewDataset, T]:
+    """Return what a form declares, and where its rows are.
+
+    Raises
+    ------
+    Problem
+        All that is wrong with both, by their fields.
+    """
+    try:
+        new = await _declared(state, visitor, form)
+    except Problem as problem:
+        if problem.code != "invalid-request":
+            raise
+        faults = [*Faults(problem).all]
+        try:
+            content()
+        except Problem as other:
+            faults += Faults(other).all
+        raise invalid_requests(faults) from None
+    return new, content()
+
+
+def _content(state: AppState, form: Form, sent: SentForm) -> BinaryIO | Source:
+    """Return where the rows are that a form is sent with."""
+    source = _addressed(state, form)
+    if source is not None and sent.file_name:
+        raise invalid_request("source", "leave it empty where a file is chosen")
+    if source is None and not sent.file_name:
+        raise invalid_request("file", "is required: choose it again")
+    return sent.file if source is None else source
+
+
+def _addressed(state: AppState, form: Form) -> Source | None:
+    """Return the source that a form names, if it names one."""
+    url = form.text("source")
+    return state.services.sources.located(url) if url else None
+
+
 async def _created(
-    request: Request, visitor: Caller, form: Form, new: NewDataset, file: BinaryIO
+    request: Request, visitor: Caller, form: Form, new: NewDataset, rows: BinaryIO | Source
 ) -> tuple[DatasetView, UploadReport]:
     """Take in a data set; what it is refused for is told by the form's fields."""
     state: AppState = request.state.app
     try:
         return await state.services.datasets.create(
-            new, file, caller=visitor, leaving=partial(gone, request)
+            new, rows, caller=visitor, leaving=partial(gone, request)
         )
     except Problem as problem:
         raise declaring.at_cells(problem, form) from None
@@ -203,6 +267,7 @@ def _shown(
         rows=declaring.rows_of(form),
         labels=declaring.labelled(form),
         doubts=declaring.doubts(form),
+        sources=bool(request.state.app.settings.source_roots),
         checked=checked,
         drafted=drafted,
         notes=notes,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import closing
 
 from app.domain.problems import invalid_request
-from app.domain.sources import InvalidSourceError, Root, Source, located
+from app.domain.sources import InvalidSourceError, Root, Source, located, partitions_of
+from app.uploads.drafts import header_of
+from app.uploads.sources.folders import Folders
 
 
 class SourceService:
@@ -37,3 +41,31 @@ class SourceService:
             return located(url, self._roots, **most)
         except InvalidSourceError as error:
             raise invalid_request("source", str(error)) from None
+
+    def header(self, source: Source) -> tuple[bytes, str, Sequence[str]]:
+        """Return the header of a source's first file, its name, and columns that its folders tell.
+
+        No row is in that.
+
+        Raises
+        ------
+        Problem
+            ``invalid-request``: it lies in a bucket; ``source-unreadable`` or ``too-large``.
+        UnreadableError
+            The file has no header.
+        """
+        if source.root.scheme != "file":
+            raise invalid_request(
+                "source", "of objects no header is read: choose a file that has the same columns"
+            )
+        with closing(Folders(source)) as place:
+            path = place.found()[0]
+            try:
+                told = tuple(partitions_of(path))
+            except InvalidSourceError as error:
+                raise invalid_request("source", str(error)) from None
+            with (
+                closing(place.opened(path)) as opened,
+                os.fdopen(os.dup(opened.descriptor), "rb") as file,
+            ):
+                return header_of(file), path[-1], told

@@ -9,6 +9,7 @@ comes of it comes back.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from app.domain.problems import Problem, invalid_request
@@ -68,10 +69,15 @@ def _spec_in(content: bytes, model: type[Spec], max_columns: int) -> Spec:
     try:
         spec = read_model(model, content)
     except Problem as problem:
-        raise with_contradictions(problem, content) from None
+        check = partial(_check, model)
+        raise with_contradictions(problem, content, check, known=model.model_fields) from None
     if len(spec.columns) + len(spec.derive) > max_columns:
         raise invalid_request("columns", f"must be at most {max_columns}")
     return spec
+
+
+def _check(model: type[Spec], content: bytes) -> None:
+    read_model(model, content).declared()
 
 
 def answer_in(content: bytes) -> SentAnswer:

@@ -1,55 +1,101 @@
 """All that is wrong with a data set's spec at once: its form, and what contradicts itself in it.
 
-A model is made only of a document whose form is right throughout. So where the form of one
-column is wrong, the others are looked at here.
+A model is made only of a document whose form is right throughout. So where a part of it is wrong,
+a sound one is put in its place, and what is wrong with the rest is told too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import json
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
-from app.domain.column_json import parse_column
-from app.domain.columns import InvalidSpecError
-from app.domain.datasets import column_named
 from app.domain.problems import Problem, invalid_requests
 from app.web.requests.exact_json import read_json
 
 _MOST_FAULTS = 100
 _LONGEST_BYTES = 2**16
 """In longer documents only the first fault of each list or mapping is told anyway."""
+_ROUNDS = 3
+"""Form, what is missing, rules: each is looked at where nothing is wrong with the one before."""
+_SOUND: Mapping[str, Any] = {
+    "name": "name",
+    "adjacency": "add_remove",
+    "columns": {"column": {"type": "boolean"}},
+    "budget": {"epsilon": "1"},
+    "max_rows": 1,
+    "source": "file:///folder/file",
+}
+"""What stands for a part that is wrong; others are left out."""
+_NO_BUDGET = "budget is required"
+_AT = re.compile(r"columns\[(\d+)\]", re.ASCII)
+_TOP = re.compile(r"[^.\[]*")
+
+Faults = Sequence[tuple[str, str]]
 
 
-def with_contradictions(problem: Problem, content: bytes) -> Problem:
-    """Return what is wrong with a spec's form, and what else is wrong with it."""
-    errors = problem.extras.get("errors")
-    if not isinstance(errors, list) or len(content) > _LONGEST_BYTES:
+def with_contradictions(
+    problem: Problem, content: bytes, check: Callable[[bytes], object], *, known: Collection[str]
+) -> Problem:
+    """Return what is wrong with a spec's form, and what else is wrong with it.
+
+    ``check`` raises what is wrong with a spec as it stands, and ``known`` are its fields.
+    """
+    faults = _faults(problem)
+    if not faults or len(content) > _LONGEST_BYTES:
         return problem
-    faults = [(str(error["field"]), str(error["message"])) for error in errors]
     try:
         spec = read_json(content)
     except Problem:
         return problem
-    if isinstance(spec, dict):
-        faults += _contradictions(spec, {place for place, _ in faults})
+    if not isinstance(spec, dict):
+        return problem
+    spec = {name: value for name, value in spec.items() if name in known}
+    if spec.get("budget") is None and spec.get("account") is None:
+        # of a whole form that is told of the form, and not of its field
+        faults = [*(each for each in faults if each[1] != _NO_BUDGET), ("budget", "is required")]
+    for _ in range(_ROUNDS):
+        told = {place for place, _ in faults}
+        try:
+            check(json.dumps(_mended(spec, told)).encode())
+        except Problem as more:
+            new = [(place, words) for place, words in _faults(more) if place not in told]
+            faults = [*faults, *new]
+        else:
+            break
     return invalid_requests(faults[:_MOST_FAULTS])
 
 
-def _contradictions(spec: Mapping[str, object], told: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield what contradicts itself in the parts of a spec about which nothing is told yet."""
-    columns = spec.get("columns")
-    for position, (name, column) in enumerate(columns.items() if isinstance(columns, dict) else ()):
-        place = f"columns[{position}]"
+def _faults(problem: Problem) -> Faults:
+    errors = problem.extras.get("errors")
+    found = errors if isinstance(errors, list) else []
+    return [(str(error["field"]), str(error["message"])) for error in found]
+
+
+def _mended(spec: Mapping[str, Any], told: set[str]) -> dict[str, Any]:
+    """Return a spec with something sound where something is wrong."""
+    wrong = {_TOP.match(place)[0] for place in told}  # type: ignore[index]
+    mended = {name: value for name, value in spec.items() if name not in wrong}
+    mended |= {name: _SOUND[name] for name in wrong if name in _SOUND}
+    if "columns" in wrong:
+        # what they derive from, or tell people by, may be one that is wrong
+        mended = {name: mended[name] for name in mended if name not in ("derive", "unit")}
+        columns = spec.get("columns")
+        if isinstance(columns, dict) and columns and "columns" not in told:
+            mended["columns"] = dict(_mended_columns(columns, told))
+    if "adjacency" in wrong:
+        mended.setdefault("max_rows", 1)
+    return mended
+
+
+def _mended_columns(columns: Mapping[str, Any], told: set[str]) -> Mapping[str, Any]:
+    positions = {int(match[1]) for place in told if (match := _AT.match(place))}
+    return {
         # a column that has the name of a field is told by it
-        known = (place, f"columns.{name}")
-        if any(f"{each}.".startswith(tuple(f"{one}." for one in known)) for each in told):
-            continue
-        try:
-            parse_column(column)
-        except InvalidSpecError as error:
-            for fault in error.within(place):
-                yield fault.field_name, fault.detail + column_named(name)
-    if spec.get("budget") is None and spec.get("account") is None:
-        yield "budget", "is required"
-    no_bound = spec.get("max_rows") is None and spec.get("adjacency") == "add_remove"
-    if no_bound and "max_rows" not in told:
-        yield "max_rows", "is required under add_remove"
+        name: {"type": "boolean"}
+        if position in positions
+        or any(f"{place}.".startswith(f"columns.{name}.") for place in told)
+        else column
+        for position, (name, column) in enumerate(columns.items())
+    }

@@ -122,11 +122,13 @@ print.desk_budget <- function(x, ...) {
 #'
 #' @param desk A [release_desk()].
 #' @param file The path of a CSV, CSV.gz or Parquet file, or a data frame.
+#' @param url Where the rows lie, below a folder or bucket that the operator allows: a `file:///` or
+#'   `s3://` address.
 #' @param spec The public description of the data set, as a list: see the service's documents.
 #' @param dataset A data set, see [dataset()].
 #' @param epsilon What to add to the budget.
 #' @param reason Kept in the ledger.
-#' @return `upload()` and `archive()` return the data set, `grant()` the budget.
+#' @return `upload()`, `register()` and `archive()` return the data set, `grant()` the budget.
 #' @examples
 #' \dontrun{
 #' spec <- list(
@@ -134,6 +136,7 @@ print.desk_budget <- function(x, ...) {
 #'   columns = list(income = list(type = "number", lower = 0, upper = 5000))
 #' )
 #' wages <- upload(release_desk(), "wages.csv", spec)
+#' wages <- register(release_desk(), "file:///srv/people/2024/*.parquet", spec)
 #' }
 #' @export
 upload <- function(desk, file, spec) {
@@ -145,6 +148,14 @@ upload <- function(desk, file, spec) {
   }
   parts <- list(file = curl::form_file(file), spec = to_json(spec_shaped(spec)))
   response <- send_once(desk, "POST", "/v1/datasets", parts = parts)
+  answer_of(members_of(response), "desk_dataset", desk)
+}
+
+#' @rdname upload
+#' @export
+register <- function(desk, url, spec) {
+  body <- to_json(c(spec_shaped(spec), list(source = url)))
+  response <- send_once(desk, "POST", "/v1/datasets", json = body)
   answer_of(members_of(response), "desk_dataset", desk)
 }
 

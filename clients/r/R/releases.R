@@ -177,6 +177,8 @@ releases <- function(desk, status = NULL) {
 #'
 #' @param release A release, see [release()].
 #' @param statistic,... What to compute: see [statistic()].
+#' @param together_with Other releases about the same records, or their ids: what they all say
+#'   together is more exact.
 #' @return A `desk_derivation`, which is used like a release.
 #' @examples
 #' \dontrun{
@@ -185,11 +187,16 @@ releases <- function(desk, status = NULL) {
 #' summary(fit)
 #' }
 #' @export
-derive <- function(release, statistic, ...) {
+derive <- function(release, statistic, ..., together_with = list()) {
   desk <- desk_of(release)
-  body <- to_json(list(statistic = do.call("statistic", c(list(statistic), list(...)))))
+  body <- list(statistic = do.call("statistic", c(list(statistic), list(...))))
+  others <- if (inherits(together_with, "desk_answer")) list(together_with) else together_with
+  if (length(others)) {
+    ids <- lapply(others, function(each) if (is.character(each)) each else each$id)
+    body$together_with <- unname(ids)
+  }
   path <- paste0("/v1/releases/", release$id, "/derivations")
-  numbers_of(send_safely(desk, "POST", path, json = body), "desk_derivation", desk)
+  numbers_of(send_safely(desk, "POST", path, json = to_json(body)), "desk_derivation", desk)
 }
 
 #' Check a receipt

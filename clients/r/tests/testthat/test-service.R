@@ -72,6 +72,16 @@ test_that("a key is never shown", {
   expect_false(any(grepl(secret, shown, fixed = TRUE)))
 })
 
+test_that("several releases say more together", {
+  people <- new_dataset()
+  one <- release(people, "histogram", columns = "sex", epsilon = 0.5)
+  other <- release(people, "histogram", columns = "sex", epsilon = 0.4)
+  for (others in list(other, other$id, list(other))) {
+    both <- derive(one, "histogram", columns = "sex", together_with = others)
+    expect_true(all(tidy(both)$noise < tidy(one)$noise))
+  }
+})
+
 test_that("regressions are derived from moments, with standard errors and R's names", {
   people <- new_dataset(rows = 2000L)
   moments <- release(people, "moments", columns = c("income", "age"), epsilon = 20)
