@@ -22,22 +22,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, auto
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
-
-from distributed import Client, Future, Security
+from typing import TYPE_CHECKING, Any
 
 from app.domain.errors import DataUnreadableError
 from app.engine.executor import Item, Kept, Part, Result
 from app.logs import describe
 from mechanisms.contract import Block
 
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
 _LOG = logging.getLogger(__name__)
 CONNECT_S = 10.0
 LOOK_S = 5.0
 PATIENCE_S = 60.0
 """How long a pass waits while the cluster has no worker."""
-_AHEAD = 256
-"""Tasks that wait or are under way: enough for hundreds of cores, and few results to hold."""
+_TASKS = 256
+"""How many a pass is divided into, about: enough for hundreds of cores. Each costs a millisecond."""
 _SAME = ("release-desk", "numpy", "polars", "python-flint", "scipy")
 """Packages of which a worker has the very versions that are here: results depend on them."""
 
@@ -97,15 +98,16 @@ class DaskExecutor:
         except DataUnreadableError:
             _LOG.error("the Dask scheduler does not answer")
             raise
+        all_of_them = tuple(items)
+        together = max(1, len(all_of_them) // _TASKS)
         waiting: deque[Future[bytes]] = deque()
         try:
-            for item in items:
-                if len(waiting) >= _AHEAD:
-                    yield _result(client, waiting.popleft())
-                task = pickle.dumps((_versions(), function, item), pickle.HIGHEST_PROTOCOL)
+            for start in range(0, len(all_of_them), together):
+                some = all_of_them[start : start + together]
+                task = pickle.dumps((_versions(), function, some), pickle.HIGHEST_PROTOCOL)
                 waiting.append(client.submit(_made, task, pure=False))
             while waiting:
-                yield _result(client, waiting.popleft())
+                yield from _results(client, waiting.popleft())
         finally:
             for future in waiting:
                 future.release()
@@ -136,6 +138,9 @@ class DaskExecutor:
             client.close(timeout=1)
 
     def _connect(self) -> Client:
+        # an extra, which is not everywhere
+        from distributed import Client, Security  # noqa: PLC0415
+
         _log_as_we_do()
         security = Security()
         if self._tls is not None:
@@ -167,14 +172,15 @@ def _log_as_we_do() -> None:
             logger.propagate = True
 
 
-def _result(client: Client, future: Future[bytes]) -> Any:
+def _results(client: Client, future: Future[bytes]) -> list[Any]:
     try:
-        told, result = pickle.loads(_awaited(client, future))  # noqa: S301 - of our own cluster
+        told, results = pickle.loads(_awaited(client, future))  # noqa: S301 - of our own cluster
     except (Exception, CancelledError) as error:
         _LOG.error("the Dask cluster made no pass", extra=describe(error))
         raise DataUnreadableError("the Dask cluster made no pass over the data") from None
     if told is _Told.DONE:
-        return result
+        found: list[Any] = results
+        return found
     if told is _Told.STARVED:
         raise MemoryError
     if told is _Told.FAILED:
@@ -227,12 +233,12 @@ def _made(task: bytes) -> bytes:
 
 def _done(task: bytes) -> tuple[_Told, object]:
     try:
-        versions, function, item = pickle.loads(task)  # noqa: S301 - of our own cluster
+        versions, function, items = pickle.loads(task)  # noqa: S301 - of our own cluster
     except (ImportError, AttributeError):  # a name that is not there
         return _Told.OTHER, None
     if versions != _versions():
         return _Told.OTHER, None
-    return _Told.DONE, function(item)
+    return _Told.DONE, [function(item) for item in items]
 
 
 def _of_part(function: Callable[[Block], Result], columns: tuple[str, ...], part: Part) -> Result:

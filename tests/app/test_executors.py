@@ -193,6 +193,11 @@ def test_a_draw_is_the_same_everywhere(
     assert one == two
 
 
+def test_many_things_are_done_together_and_in_their_order(dask: DaskExecutor) -> None:
+    assert list(dask.each(abs, range(-700, 3))) == [abs(each) for each in range(-700, 3)]
+    assert list(dask.each(abs, [])) == []
+
+
 def _refuse(_: object) -> None:
     raise DataUnreadableError("a secret value")
 
