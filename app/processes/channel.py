@@ -50,7 +50,7 @@ class StarvedError(ProcessLostError):
     """No time was left for a process in spare time, and it has left."""
 
 
-def send(channel: Connection, message: Message, body: bytes) -> None:
+def send(channel: Connection, message: Message, body: bytes | memoryview) -> None:
     """Send a message, whole: a process's other thread may have one to send too."""
     with _SENDING:
         channel.send_bytes(bytes([message]) + body)

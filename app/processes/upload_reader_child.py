@@ -16,12 +16,15 @@ the way to who feeds it with files (:mod:`app.uploads.sources.fed`).
 from __future__ import annotations
 
 import json
+import os
 import resource
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
+
+import numpy as np
 
 from app.domain.problems import Problem
 from app.domain.upload_reports import UploadReport
@@ -49,7 +52,7 @@ def _read(file: int, channel: Connection) -> None:
     try:
         standstill = Standstill(limits.standstill_s)
         standstill.watch()
-        _confine(limits, fed=task.fed)
+        _confine(limits, mapped=limits.max_upload_bytes if task.fed else os.fstat(file).st_size)
         for message, body in _messages(_files(file, task, standstill), task, limits):
             with standstill.excused():  # the other end may take its time
                 send(channel, message, body)
@@ -63,15 +66,15 @@ def _read(file: int, channel: Connection) -> None:
         send(channel, Message.FAILED, type(error).__qualname__.encode())
 
 
-def _confine(limits: Limits, *, fed: bool) -> None:
+def _confine(limits: Limits, *, mapped: int) -> None:
     """Let this process read, and do nothing else for long; it is the first to go.
 
-    The decoder of Parquet maps a whole file, which is address space and no memory. A file
-    that is fed may be larger than the memory that there is, so this alone is bounded then.
+    The decoder of Parquet maps a whole file, which is address space and no memory: so many
+    bytes. A file may be larger than the memory that there is.
     """
     memory = limits.upload_memory_bytes
     allowed = {
-        resource.RLIMIT_AS: memory + (limits.max_upload_bytes if fed else 0),
+        resource.RLIMIT_AS: memory + mapped,
         resource.RLIMIT_DATA: memory,
         resource.RLIMIT_CPU: limits.upload_cpu_s,
         resource.RLIMIT_FSIZE: 0,
@@ -99,7 +102,7 @@ def _files(file: int, task: ReadingTask, standstill: Standstill) -> Iterator[Fil
 
 def _messages(
     files: Iterator[FileOfMany], task: ReadingTask, limits: Limits
-) -> Iterator[tuple[Message, bytes]]:
+) -> Iterator[tuple[Message, bytes | memoryview]]:
     spec, digester, ids = task.spec(), task.digester(), task.ids()
     report = UploadReport()
     blocks = ingest_files(files, spec, limits=limits, report=report, digester=digester, ids=ids)
@@ -111,8 +114,8 @@ def _messages(
     yield Message.OUTCOME, json.dumps(report.to_json()).encode()
 
 
-def _bodies(columns: list[Codes]) -> Iterator[bytes]:
+def _bodies(columns: list[Codes]) -> Iterator[memoryview]:
     """Yield a block in pieces small enough that who receives one is soon done."""
     rows = max(1, _MESSAGE_BYTES // (4 * len(columns)))
     for start in range(0, len(columns[0]), rows):
-        yield b"".join(codes[start : start + rows].tobytes() for codes in columns)
+        yield np.stack([codes[start : start + rows] for codes in columns]).data.cast("B")

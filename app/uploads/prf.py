@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -19,6 +21,12 @@ _NUMBERS, _TEXTS, _SUMS, _IDS, _ROWS = 0, 1, 2, 3, 4
 _BLOCK_BYTES = 16
 _BLOCK_WORDS = 4
 _MOST_TEXT_BYTES = 64
+_RUN_WORDS = 1 << 13
+_SPARE_WORDS = 2
+"""The cipher wants room for one block more than it writes."""
+
+T = TypeVar("T", np.float64, np.uint64)
+_Words = Callable[[NDArray[T]], Digests]
 _TRUTHS = {"true": 1.0, "false": 0.0}
 
 
@@ -37,15 +45,11 @@ class Prf:
 
     def of_numbers(self, values: NDArray[np.float64]) -> Digests:
         """Return the digests of finite numbers."""
-        with np.errstate(over="ignore"):
-            single = values.astype(np.float32).astype(np.float64)
-        whole = (np.rint(values) == values) & (np.abs(values) < _EXACT_INTEGERS)
-        # adding zero turns -0.0 into 0.0
-        return self._of_words((np.where(whole, values, single) + 0.0).view(np.uint64), _NUMBERS)
+        return self._of_words(values, _NUMBERS, words=_words_of_numbers)
 
     def of_sums(self, sums: Digests) -> Digests:
         """Return digests that tell no more of some sums than which of them are equal."""
-        return self._of_words(sums.ravel(), _SUMS).reshape(sums.shape)
+        return self._of_words(sums.ravel(), _SUMS, words=_as_they_are).reshape(sums.shape)
 
     def of_text(self, text: str) -> int:
         """Return a keyed hash of a text, or that of the number it reads as."""
@@ -113,12 +117,34 @@ class Prf:
             state[longer] = self._sealed(state[longer] ^ blocks.view(np.uint64))
         return state
 
-    def _of_words(self, words: NDArray[np.uint64], kind: int) -> Digests:
-        """Return the first half of each block AES(word, kind)."""
-        blocks = np.empty((len(words), 2), dtype=np.uint64)
-        blocks[:, 0], blocks[:, 1] = words, kind
-        return self._sealed(blocks)[:, 0]
+    def _of_words(self, cells: NDArray[T], kind: int, *, words: _Words[T]) -> Digests:
+        """Return the first half of each block AES(word, kind); ``words`` makes words of cells."""
+        found = np.empty(len(cells), dtype=np.uint64)
+        # in short runs, which stay in the processor's nearest memory
+        blocks = np.empty((min(len(cells), _RUN_WORDS), 2), dtype=np.uint64)
+        sealed = np.empty(2 * len(blocks) + _SPARE_WORDS, dtype=np.uint64)
+        blocks[:, 1] = kind
+        cipher = self._cipher.encryptor()
+        for start in range(0, len(cells), _RUN_WORDS):
+            run = words(cells[start : start + _RUN_WORDS])
+            blocks[: len(run), 0] = run
+            cipher.update_into(blocks[: len(run)].data.cast("B"), sealed.data.cast("B"))
+            found[start : start + len(run)] = sealed[: 2 * len(run) : 2]
+        return found
 
     def _sealed(self, blocks: NDArray[np.uint64]) -> NDArray[np.uint64]:
         sealed = self._cipher.encryptor().update(blocks.tobytes())
         return np.frombuffer(sealed, dtype=np.uint64).reshape(-1, 2)
+
+
+def _words_of_numbers(values: NDArray[np.float64]) -> Digests:
+    """Return the plain values of finite numbers: integers as they are, others as 32-bit floats."""
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32).astype(np.float64)
+    whole = (np.rint(values) == values) & (np.abs(values) < _EXACT_INTEGERS)
+    # adding zero turns -0.0 into 0.0
+    return (np.where(whole, values, single) + 0.0).view(np.uint64)
+
+
+def _as_they_are(words: Digests) -> Digests:
+    return words

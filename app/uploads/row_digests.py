@@ -55,6 +55,7 @@ _WITHOUT_FILE = 1
 _HALVING_BITS = 8
 _FIRST_NUMBERS = 16
 _KEEP_ROWS = 1 << 17
+_SUMMED_ROWS = 1 << 13
 _KEEP_HALF = 1 << 12
 _KEEP_SINGLE = 1 << 11
 _KEEP_SINGLES = 1 << 18
@@ -203,18 +204,11 @@ class RowDigester:
 
         ``first`` are the first columns of the file as they are there, whatever is declared.
         """
-        known: dict[str, Digests] = {}
-        rows = len(next(iter(cells.values()))[0])
-        sums = [np.zeros(rows, dtype=np.uint64) for _ in self._subsets]
-        for name, column in self._columns.items():
-            digests = column.digests(*cells[name])
-            if name in self._singles:
-                self._singles[name].add(digests)
-                known[name] = digests
-            for place, (columns, _, _) in enumerate(self._subsets):
-                if name in columns:
-                    sums[place] += digests
-        for (_, _, sampler), each in zip(self._subsets, sums, strict=True):
+        digests = {name: column.digests(*cells[name]) for name, column in self._columns.items()}
+        known = {name: digests[name] for name in self._singles}
+        for name, each in known.items():
+            self._singles[name].add(each)
+        for (_, _, sampler), each in zip(self._subsets, self._sums(digests), strict=True):
             sampler.add(each)
         if first:
             readers = self._readers = self._readers or {
@@ -223,6 +217,20 @@ class RowDigester:
             found = [readers[name].read(each, known.get(name)) for name, each in first.items()]
             self._numbers.add(found[:_FIRST_NUMBERS])
             self._file.add(found)
+
+    def _sums(self, digests: Mapping[str, Digests]) -> Iterator[Digests]:
+        """Yield, for each set of columns, the sum of every row's digests of them."""
+        every = _sum([*digests.values()])
+        summed: dict[frozenset[str], Digests] = {frozenset(digests): every}
+        for columns, _, _ in self._subsets:
+            if columns not in summed:
+                rest = frozenset(digests) - columns
+                known = summed.get(rest)
+                if known is None:
+                    summed[columns] = _sum([digests[name] for name in columns])
+                else:  # the other half: what is left of the whole
+                    summed[columns] = every - known
+            yield summed[columns]
 
     def finish(self) -> RowDigests:
         """Return the digests of everything that was added."""
@@ -269,6 +277,16 @@ class _FirstNumbers:
         sample = self._sums.sample()
         if len(found) > 1 and sample is not None:
             yield Kept((FILE,), sample, sum(found))
+
+
+def _sum(columns: Sequence[Digests]) -> Digests:
+    """Return the sums modulo 2**64 of some columns, a short run of rows after the other."""
+    total = columns[0].copy()
+    for start in range(0, len(total), _SUMMED_ROWS):
+        some = total[start : start + _SUMMED_ROWS]
+        for each in columns[1:]:
+            some += each[start : start + _SUMMED_ROWS]
+    return total
 
 
 def _is_telling(kept: Kept) -> bool:

@@ -88,17 +88,27 @@ class Sampler:
 
     def add(self, digests: Digests) -> None:
         """Look at some more rows."""
+        self._rows += int(np.count_nonzero(digests))
+        # the limit only falls: what is not below it now never will be
+        low = np.flatnonzero(digests < np.uint64(self._limit))
+        if self._pending_rows + len(low) <= 2 * self._keep:
+            self._wait(digests[low])
+            return
         start, size = 0, 2 * self._keep
-        while start < len(digests) and not self._given_up:
+        while len(low) and not self._given_up:
             # short pieces first: each lowers the limit that the next ones must come below
-            piece = digests[start : start + size]
-            self._rows += int(np.count_nonzero(piece))
-            if len(found := piece[piece < np.uint64(self._limit)]):
-                self._pending.append(found)
-                self._pending_rows += len(found)
-                if self._pending_rows > 2 * self._keep:
-                    self._settle()
+            stop = int(low.searchsorted(start + size))
+            piece, low = digests[low[:stop]], low[stop:]
+            self._wait(piece[piece < np.uint64(self._limit)])
+            if self._pending_rows > 2 * self._keep:
+                self._settle()
             start, size = start + size, 2 * size
+
+    def _wait(self, found: Digests) -> None:
+        """Have digests below the limit wait to be merged."""
+        if len(found) and not self._given_up:
+            self._pending.append(found)
+            self._pending_rows += len(found)
 
     def sample(self) -> Sample | None:
         """Return the sample, unless it was given up."""

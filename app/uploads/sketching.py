@@ -38,6 +38,10 @@ DENSE_COLUMNS = 16
 """Columns counted at a time: 16 MiB each."""
 SORTED_ROWS = 1 << 17
 """Up to so many rows a column is sorted instead, which is cheaper than 2**21 places."""
+COUNTED_ROWS = 1 << 20
+"""So many are counted at once: the places then stay where the processor finds them soon."""
+NARROW_ROWS = 2**31 - 1
+"""Up to so many rows a count fits 32 bits."""
 
 
 class SketchBuilder:
@@ -190,25 +194,37 @@ class _Gram:
 class _Counter:
     """How often each code of one column has occurred: by sorting at first, then densely."""
 
-    __slots__ = ("_counts", "_few", "_rows")
+    __slots__ = ("_counts", "_few", "_rows", "_waiting")
 
     def __init__(self) -> None:
         self._few: list[NDArray[np.int32]] = []
+        self._waiting = 0
         self._rows = 0
-        self._counts: NDArray[np.int64] | None = None
+        self._counts: NDArray[np.int32] | NDArray[np.int64] | None = None
 
     def add(self, codes: NDArray[np.int32]) -> None:
         self._few.append(codes)
-        self._rows += len(codes)
-        if self._rows > SORTED_ROWS:
-            if self._counts is None:
-                self._counts = np.zeros(2 * CODE_MAX + 1, dtype=np.int64)
-            for few in self._few:
-                np.add.at(self._counts, few + np.int32(CODE_MAX), 1)
-            self._few.clear()
+        self._waiting += len(codes)
+        if self._waiting >= COUNTED_ROWS:
+            self._count()
+
+    def _count(self) -> None:
+        """Count what waits."""
+        self._rows += self._waiting
+        if self._counts is None:
+            self._counts = np.zeros(2 * CODE_MAX + 1, dtype=np.int32)
+        if self._rows > NARROW_ROWS and self._counts.dtype == np.int32:
+            self._counts = self._counts.astype(np.int64)
+        one = self._counts.dtype.type(1)
+        for few in self._few:
+            np.add.at(self._counts, few.astype(np.intp) + CODE_MAX, one)
+        self._few.clear()
+        self._waiting = 0
 
     def ordered(self) -> Ordered:
+        if self._rows + self._waiting > SORTED_ROWS:
+            self._count()
         if self._counts is None:
             return distinct(np.concatenate([np.zeros(0, dtype=np.int32), *self._few]))
-        places = np.flatnonzero(self._counts != 0)
-        return (places - CODE_MAX).astype(np.int32), self._counts[places]
+        places = np.flatnonzero(self._counts)
+        return (places - CODE_MAX).astype(np.int32), self._counts[places].astype(np.int64)
