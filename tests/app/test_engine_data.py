@@ -66,6 +66,8 @@ def test_parts_and_sketches_equal_the_whole_file_at_once(
 ) -> None:
     monkeypatch.setattr(storing, "_MAX_PART_ROWS", 100)
     monkeypatch.setattr(sketching, "SORTED_ROWS", 150)
+    monkeypatch.setattr(sketching, "COUNTED_ROWS", 120)
+    monkeypatch.setattr(sketching, "NARROW_ROWS", 250)
     text, spec = sample_csv(rows, seed=rows), columns_spec()
     engine = _stored(tmp_path, text.encode(), spec, chunk_bytes=999)
     whole = ArrayData(schema_of(spec, rows=rows).columns, plainly(text, spec))

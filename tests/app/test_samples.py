@@ -1,0 +1,48 @@
+"""Samples and digests do not depend on how rows come: in blocks of any size, in runs of any."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from app.uploads.prf import Prf
+from app.uploads.samples import Sampler
+
+KEEP = 64
+KEY = bytes(range(32))
+
+
+def _digests(rows: int) -> NDArray[np.uint64]:
+    """Return digests of which some come twice and some are of rows without cells."""
+    found = np.random.default_rng(rows).integers(1, 2**64, rows, dtype=np.uint64)
+    found[::7] = 0
+    found[1::5] = found[: len(found[1::5])]
+    return found
+
+
+@pytest.mark.parametrize("block", [1, 63, 1000, 5000])
+def test_a_sample_holds_the_smallest_digests_with_all_their_twins(block: int) -> None:
+    digests = _digests(5000)
+    sampler = Sampler(KEEP, patient=True)
+    for start in range(0, len(digests), block):
+        sampler.add(digests[start : start + block])
+    sample = sampler.sample()
+    assert sample is not None
+    smallest, counts = np.unique(digests[digests != 0], return_counts=True)
+    assert sample.digests.tolist() == smallest[:KEEP].tolist()
+    assert sample.limit == int(smallest[KEEP])
+    assert sample.rows == np.count_nonzero(digests)
+    twins = counts[:KEEP]
+    assert sample.twins == twins[twins > 1].sum() / twins.sum()
+
+
+def test_digests_of_numbers_are_those_of_earlier_versions() -> None:
+    """Pinned: digests that are kept on disk were made by them."""
+    numbers = np.concatenate([np.arange(20_000) / 8, -np.arange(5.0), [2.0**60, 1e300, 0.1]])
+    found = Prf(KEY).of_numbers(numbers)
+    for at in (0, 8191, 8192, len(numbers) - 1):
+        assert Prf(KEY).of_numbers(numbers[at : at + 1]).tolist() == [found[at]]
+    assert hashlib.sha256(found.tobytes()).hexdigest()[:16] == "15094fb0849d1732"
