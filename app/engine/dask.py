@@ -38,7 +38,7 @@ LOOK_S = 5.0
 PATIENCE_S = 60.0
 """How long a pass waits while the cluster has no worker."""
 _TASKS = 256
-"""How many a pass is divided into, about: enough for hundreds of cores. Each costs a millisecond."""
+"""How many a pass is divided into, about; each costs a millisecond."""
 _SAME = ("release-desk", "numpy", "polars", "python-flint", "scipy")
 """Packages of which a worker has the very versions that are here: results depend on them."""
 
