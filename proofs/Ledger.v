@@ -187,6 +187,82 @@ Proof.
       apply leads_to_is_equal; exact M.
 Qed.
 
+(* Blocks of entries of one kind. Each adds its amount to one part of the balance; a result, which
+   is none of the kinds above, has no amount. Verification adds up, and looks at the two ends. *)
+Definition grown b (k : option kind) x :=
+  match k with
+  | Some Grant | None => Balance (total b + x) (spent b) (reserved b)
+  | Some Debit | Some Burn => Balance (total b) (spent b + x) (reserved b)
+  | Some Reserve => Balance (total b) (spent b) (reserved b + x)
+  | _ => b
+  end.
+
+Definition grows (k : option kind) :=
+  match k with
+  | Some Grant | Some Debit | Some Burn | Some Reserve | None => true
+  | _ => false
+  end.
+
+Fixpoint sums b k xs :=
+  match xs with [] => [] | x :: rest => grown b k x :: sums (grown b k x) k rest end.
+
+Definition good_in_block (k : option kind) x := match k with None => x = 0 | Some _ => 1 <= x end.
+
+Fixpoint each_follows b k xs cs :=
+  match xs, cs with
+  | [], [] => True
+  | x :: xs, c :: cs => may_become b c k x = true /\ each_follows c k xs cs
+  | _, _ => False
+  end.
+
+Lemma last_of_more (l : list balance) : forall c d, last (c :: l) d = last l c.
+Proof.
+  induction l as [| x l IH]; intros c d; [reflexivity |].
+  change (last (x :: l) d = last (x :: l) c); rewrite (IH x d), (IH x c); reflexivity.
+Qed.
+
+Lemma end_of_sums k xs : forall b,
+  grows k = true -> last (sums b k xs) b = grown b k (fold_right Z.add 0 xs).
+Proof.
+  induction xs as [| x rest IH]; intros [t s r] G.
+  - destruct k as [[] |]; simpl in *; try discriminate; f_equal; lia.
+  - cbn [sums]; rewrite last_of_more, IH by exact G.
+    destruct k as [[] |]; simpl in *; try discriminate; f_equal; lia.
+Qed.
+
+Lemma sum_is_positive k xs :
+  Forall (good_in_block k) xs -> 0 <= fold_right Z.add 0 xs.
+Proof.
+  induction 1 as [| x rest G _ IH]; simpl; [lia |].
+  destruct k; simpl in G; lia.
+Qed.
+
+Theorem a_block_follows_if_its_ends_do k xs : forall b,
+  grows k = true ->
+  Forall (good_in_block k) xs ->
+  0 <= spent b /\ 0 <= reserved b /\ spent b + reserved b <= total b ->
+  (let e := last (sums b k xs) b in spent e + reserved e <= total e <= max_total) ->
+  each_follows b k xs (sums b k xs).
+Proof.
+  induction xs as [| x rest IH]; intros b G A B E; [exact I |].
+  inversion A as [| ? ? Ax Arest]; subst.
+  pose proof (sum_is_positive _ _ Arest) as P.
+  cbn [sums] in E; rewrite last_of_more in E.
+  pose proof E as F; rewrite end_of_sums in F by exact G.
+  cbn [sums each_follows]; split.
+  - destruct b as [t s r], k as [[] |]; simpl in *; try discriminate;
+      unfold may_become, remaining; simpl; try rewrite Z.eqb_refl; simpl;
+      unfold after, good_amount, remaining, leads_to, same; simpl;
+      repeat match goal with
+      | |- context [?a <=? ?c] =>
+          replace (a <=? c) with true by (symmetry; apply Z.leb_le; lia); simpl
+      | |- context [?a =? ?c] =>
+          replace (a =? c) with true by (symmetry; apply Z.eqb_eq; lia); simpl
+      end; reflexivity.
+  - apply IH; auto.
+    destruct b as [t s r], k as [[] |]; simpl in *; try discriminate; lia.
+Qed.
+
 (* Small balances under every kind, for the comparison with the program: what is asked, then the
    balance after it, or nothing where it is refused. A kind is its place in the list. *)
 Definition kinds := [Open; Grant; Expire; Debit; Reserve; Unreserve; Burn].
