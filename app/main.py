@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio.to_thread
 from fastapi import FastAPI
 
 from app.api.application import bare_application
+from app.api.serving.stopping import stopping_in_order
 from app.descriptors import HEAD_ROOM
 from app.desk.addresses import add_desk
 from app.logs import configure_logs
@@ -45,38 +47,47 @@ def create_app(settings: Settings) -> FastAPI:
                 await services.lease.begin()
                 await services.log.catch_up()
                 services.jobs.start()
-            try:
-                state = AppState(
-                    services=services,
-                    settings=settings,
-                    clock=PublicClock(settings.response_slot_ms),
-                    crowd=_crowd(settings),
-                    rates=_rates(settings, store),
-                    uploads=UploadGate(settings.max_waiting_uploads),
-                )
-                async with (
-                    in_background(services.budgets.keep_expiring()),
-                    in_background(services.reviews.keep_expiring()),
-                    in_background(services.erasing.keep_erasing()),
-                    in_background(services.unfinished.keep_clearing()),
-                    in_background(services.readable.keep_looking()),
-                    in_background(services.log.keep()),
-                    in_background(services.stamps.keep()),
-                    in_background(services.sights.keep_writing()),
-                    in_background(services.sending.keep_sending()),
-                ):
-                    yield {"app": state}
-            finally:
-                await services.releases.close(timeout_s=settings.drain_timeout_s)
-                await services.datasets.close()
-                await services.sights.try_writing()
-                await services.lease.end()
+            notice_s = settings.stop_notice_s if store.shared else 0.0
+            with stopping_in_order(notice_s=notice_s, say=partial(_say_so, services)) as stop:
+                try:
+                    state = AppState(
+                        services=services,
+                        settings=settings,
+                        clock=PublicClock(settings.response_slot_ms),
+                        crowd=_crowd(settings),
+                        rates=_rates(settings, store),
+                        uploads=UploadGate(settings.max_waiting_uploads),
+                    )
+                    async with _at_work(services):
+                        yield {"app": state}
+                finally:
+                    await services.releases.close(timeout_s=stop.left_s(settings.drain_timeout_s))
+                    await services.datasets.close()
+                    await services.sights.try_writing()
+                    await services.lease.end()
         finally:
             await anyio.to_thread.run_sync(store.close)
 
     app = bare_application(lifespan, origins=settings.resolved_cors_origins)
     add_desk(app)
     return app
+
+
+@asynccontextmanager
+async def _at_work(services: Services) -> AsyncIterator[None]:
+    """Have everything done that nobody asks for, while the block lasts."""
+    async with (
+        in_background(services.budgets.keep_expiring()),
+        in_background(services.reviews.keep_expiring()),
+        in_background(services.erasing.keep_erasing()),
+        in_background(services.unfinished.keep_clearing()),
+        in_background(services.readable.keep_looking()),
+        in_background(services.log.keep()),
+        in_background(services.stamps.keep()),
+        in_background(services.sights.keep_writing()),
+        in_background(services.sending.keep_sending()),
+    ):
+        yield
 
 
 def keep_in_memory() -> None:
@@ -95,6 +106,12 @@ def _build(settings: Settings, store: Store) -> Services:
     warn_of_shared_device(settings)
     processes = build_processes(settings, store, calculated=("app.web.requests.bodies",))
     return build_services(settings, store, processes)
+
+
+def _say_so(services: Services) -> None:
+    """Have a load balancer and the other servers hear that this one is about to stop."""
+    services.health.stop()
+    services.jobs.claim_no_more()
 
 
 def _rates(settings: Settings, store: Store) -> RateLimiter:

@@ -16,15 +16,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.descriptors import most_connections
-from app.setting_rules import (
-    CLUSTER,
-    ORIGINS,
-    PREFIX,
-    STORE,
-    TOGETHER,
-    FileSource,
-    SettingsError,
-)
+from app.setting_rules import CLUSTER, ORIGINS, PREFIX, STORE, TOGETHER, FileSource, SettingsError
 
 __all__ = ["PREFIX", "Settings", "SettingsError"]
 
@@ -375,7 +367,13 @@ class Settings(BaseSettings):
     drain_timeout_s: float = Field(
         default=30.0,
         gt=0,
-        description="How long a stopping service waits for charged releases to finish, in seconds.",
+        description="How long a stopping service waits for what was asked to finish, in seconds.",
+    )
+    stop_notice_s: float = Field(
+        default=2.0,
+        ge=0,
+        description="On PostgreSQL, how long a server that gets SIGTERM serves on with `/readyz` "
+        "at 503, so that a load balancer sends it nothing more, in seconds.",
     )
 
     @field_validator("dask_scheduler", mode="before")

@@ -160,7 +160,7 @@ async def _points(
     services: Services, dataset: str, question: Question, *, caller: Caller
 ) -> list[tuple[Epsilon, float]]:
     """Return errors at smaller and larger epsilons, where that is quickly found."""
-    schema = services.datasets.facts(dataset).schema
+    schema = (await services.datasets.present(dataset)).schema
     takes_ms = question.planning_ms(schema) + foreseeing_ms(question.statistic, schema)
     if takes_ms > _CURVE_MS:
         return []
@@ -179,7 +179,7 @@ async def _points(
 async def _error_at(
     services: Services, dataset: str, question: Question, *, caller: Caller
 ) -> float | None:
-    policy = services.datasets.facts(dataset).policy
+    policy = (await services.datasets.present(dataset)).policy
     if (most := policy.max_epsilon_per_release) is not None and question.epsilon > most:
         return None
     told = await services.previews.preview(dataset, question, Wish(), caller=caller)

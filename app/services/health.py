@@ -49,6 +49,11 @@ class HealthService:
         self._readable = readable
         self._directories = directories
         self._anchor_shares_device = anchor_shares_device
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Be not ready from now on: whoever sends requests here is to send them elsewhere."""
+        self._stopping = True
 
     def check(self) -> Readiness:
         """Return how things are if releases can be made.
@@ -58,6 +63,8 @@ class HealthService:
         Problem
             ``ledger-frozen``; ``not-ready``.
         """
+        if self._stopping:
+            raise Problem("not-ready", "This server is stopping.")
         if self._store.frozen is not None:
             raise Problem("ledger-frozen")
         if not self._store.is_newest():

@@ -8,6 +8,7 @@ but the data directory and the port.
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
 import socket
@@ -47,7 +48,8 @@ def serve(environment: dict[str, str], port: int, log: str) -> None:
     from app.main import create_app, keep_in_memory
     from app.settings import Settings
 
-    app = create_app(Settings())
+    settings = Settings()
+    app = create_app(settings)
     keep_in_memory()
     uvicorn.run(
         app,
@@ -57,7 +59,7 @@ def serve(environment: dict[str, str], port: int, log: str) -> None:
         http="app.api.serving.connections:PatientProtocol",
         ws="none",
         access_log=False,
-        timeout_graceful_shutdown=10,
+        timeout_graceful_shutdown=math.ceil(settings.drain_timeout_s),
     )
 
 
@@ -79,6 +81,8 @@ class LiveServer:
             "RELEASE_DESK_BOOTSTRAP_KEY": ADMIN_KEY,
             "RELEASE_DESK_RESPONSE_SLOT_MS": "0",
             "RELEASE_DESK_RATE_LIMIT_PER_MINUTE": "0",
+            "RELEASE_DESK_STOP_NOTICE_S": "0",
+            "RELEASE_DESK_DRAIN_TIMEOUT_S": "10",
             **environment,
         }
         self._process: Any = None

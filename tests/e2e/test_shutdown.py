@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.app.ledgers import place_on
 from tests.e2e.live import LiveServer, release_mean, upload
 
 pytestmark = pytest.mark.slow
@@ -110,7 +111,7 @@ def test_an_upload_under_way_is_stored(tmp_path: Path) -> None:
             columns = {"x": {"type": "number", "lower": 0, "upper": 1}}
             found.append(upload(client, rows, columns)["rows"])
 
-    with LiveServer(tmp_path / "data") as server:
+    with LiveServer(tmp_path / "data", RELEASE_DESK_DRAIN_TIMEOUT_S="60") as server:
         thread = threading.Thread(target=send, args=(server,))
         thread.start()
         deadline = time.monotonic() + 20
@@ -128,3 +129,62 @@ def test_an_upload_under_way_is_stored(tmp_path: Path) -> None:
         key = "after the restart"
         answer = release_mean(admin, dataset["id"], column="x", epsilon="1", key=key)
         assert answer.status_code == 201
+
+
+@pytest.mark.postgres
+def test_a_server_says_that_it_stops_before_it_does(tmp_path: Path) -> None:
+    columns = {"x": {"type": "number", "lower": 0, "upper": 1}}
+    an_hour = {"RELEASE_DESK_STOP_NOTICE_S": "3600"}
+    with (
+        place_on("postgres", tmp_path / "data") as place,
+        LiveServer(tmp_path / "data", RELEASE_DESK_DATABASE_URL=place.url, **an_hour) as server,
+        server.client() as admin,
+    ):
+        dataset = str(upload(admin, "x\n" + "1\n0\n" * 50, columns)["id"])
+        os.kill(server.pid, signal.SIGTERM)
+        deadline = time.monotonic() + 30
+        while (ready := httpx.get(f"{server.url}/readyz", verify=False)).status_code == 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert ready.status_code == 503
+        assert (ready.json()["code"], ready.json()["detail"]) == (
+            "not-ready",
+            "This server is stopping.",
+        )
+        assert httpx.get(f"{server.url}/livez", verify=False).status_code == 200
+        late = release_mean(admin, dataset, column="x", epsilon=EPSILON, key="late")
+        assert late.status_code == 201, "who has not heard of it is served"
+        server.stop()  # a second signal ends the notice
+        assert server.exit_code in (0, -signal.SIGTERM)
+
+
+def test_a_request_that_is_cut_off_can_be_sent_again(tmp_path: Path) -> None:
+    """Its answer would leave in half a minute; the server may take a second."""
+    columns = {"x": {"type": "number", "lower": 0, "upper": 1}}
+    settings = {"RELEASE_DESK_RESPONSE_SLOT_MS": "30000", "RELEASE_DESK_DRAIN_TIMEOUT_S": "1"}
+    answers: list[httpx.Response] = []
+
+    def send(server: LiveServer, dataset: str) -> None:
+        with server.client() as client:
+            answers.append(
+                release_mean(client, dataset, column="x", epsilon=EPSILON, key="cut off")
+            )
+
+    with LiveServer(tmp_path / "data", **settings) as server, server.client() as admin:
+        dataset = str(upload(admin, "x\n" + "1\n0\n" * 50, columns)["id"])
+        thread = threading.Thread(target=send, args=(server, dataset))
+        thread.start()
+        deadline = time.monotonic() + 20
+        while admin.get(f"/v1/datasets/{dataset}/budget").json()["epsilon"]["spent"] == "0":
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.kill(server.pid, signal.SIGTERM)
+        thread.join()
+    (cut,) = answers
+    assert (cut.status_code, cut.json()["code"]) == (503, "not-ready")
+    assert cut.headers["retry-after"] == "10"
+    with LiveServer(tmp_path / "data") as server, server.client() as admin:
+        again = release_mean(admin, dataset, column="x", epsilon=EPSILON, key="cut off")
+        assert again.status_code == 201
+        spent = admin.get(f"/v1/datasets/{dataset}/budget").json()["epsilon"]["spent"]
+        assert spent == EPSILON

@@ -44,7 +44,8 @@ async def grant_budget(
     entry = await state.services.budgets.grant(
         dataset, body.epsilon, body.reason, caller=caller, expires=body.expires
     )
-    return entry_answer(entry, state.services.datasets.facts(dataset).meter)
+    facts = await state.services.datasets.present(dataset)
+    return entry_answer(entry, facts.meter)
 
 
 @router.put(
@@ -62,7 +63,8 @@ async def cap_person(
     record = await state.services.budgets.set_cap(
         dataset, body.person, body.epsilon, body.reason, caller=caller
     )
-    return cap_answer(record, state.services.datasets.facts(dataset).meter)
+    facts = await state.services.datasets.present(dataset)
+    return cap_answer(record, facts.meter)
 
 
 @router.get(

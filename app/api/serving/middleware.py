@@ -5,6 +5,7 @@ Pure ASGI: it wraps ``send`` and nothing else, so streaming and speed are untouc
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import time
@@ -28,6 +29,12 @@ SAFE_HEADERS = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
+)
+
+_CUT_OFF = Problem(
+    "not-ready",
+    "The server is stopping. What was asked for may have been done: the same request under the "
+    "same Idempotency-Key finds it, at any server.",
 )
 
 
@@ -84,6 +91,12 @@ class RequestContext:
             await self._app(scope, receive, send_with_headers)
         except (ClientDisconnect, StoppedError):
             status = 499  # for the log alone: nobody is left to be answered
+        except asyncio.CancelledError:  # the server stops, and waits no longer
+            if status:
+                raise
+            scope["problem"] = _CUT_OFF.code
+            answer = self._shared(problem_response(_CUT_OFF, request_id))
+            await answer(scope, receive, send_with_headers)
         except Exception as error:  # the boundary: nothing passes it
             _LOG.error("request failed", extra={"request_id": request_id, **describe(error)})
             problem = _problem_of(error)

@@ -48,7 +48,7 @@ async def show_form(request: Request, visitor: Visitor, state: State, dataset: s
     A preview, a dry run and the step before a question is paid for change nothing, so they have
     addresses: they can be gone back to, and kept.
     """
-    facts = state.services.datasets.facts(dataset)
+    facts = await state.services.datasets.present(dataset)
     form = _filled(facts, request)
     fragment = form.text("part") == "preview"
     if not form.text("act"):
@@ -90,7 +90,7 @@ def _kept(form: Form) -> list[tuple[str, str]]:
 async def pay(request: Request, visitor: Visitor, state: State, dataset: str) -> Response:
     """Charge and release; the form's key is the question's, so that it is asked once."""
     form = await read_form(request)
-    facts = state.services.datasets.facts(dataset)
+    facts = await state.services.datasets.present(dataset)
     releases = state.services.releases
     try:
         asked = await _read(visitor, state, facts, _with(form, wanted=_BY_EPSILON))

@@ -30,9 +30,8 @@ def show_home(request: Request, visitor: Visitor, state: State) -> Response:
     found = [services.releases.heads(caller=visitor, state=each, limit=_SHOWN) for each in _WAITING]
     rows = [_row(record, visitor) for heads in found for record in heads.records]
     rows.sort(key=lambda row: not row["mine"])  # a stable order: newest first in each part
-    names = {
-        row["of"].dataset: services.datasets.facts(row["of"].dataset).record.name for row in rows
-    }
+    asked = {row["of"].dataset for row in rows}
+    names = {each: services.datasets.facts(each).record.name for each in asked}
     views, _ = services.datasets.list(before=None, limit=_LATEST, most_bytes=1 << 20)
     more = any(heads.more for heads in found)
     return page(request, "home.html", rows=rows, more=more, names=names, datasets=views)

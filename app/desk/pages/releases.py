@@ -57,7 +57,7 @@ def list_releases(
     next_page = {"dataset": dataset, "status": status, "before": rows[-1].number if rows else 1}
     views, _ = state.services.datasets.list(before=None, limit=_SHOWN, most_bytes=1 << 22)
     names = {view.facts.id: _told(view.facts) for view in views}
-    names |= {row.dataset: _name(state, row.dataset) for row in rows if row.dataset not in names}
+    names |= {each: _name(state, each) for each in {row.dataset for row in rows} - names.keys()}
     return page(
         request,
         "releases.html",
@@ -87,7 +87,7 @@ async def show_release(request: Request, visitor: Visitor, state: State, release
     answer, again_s, etag = await _answer(visitor, state, release)
     numbers = numbers_of(answer, "The released numbers") if answer["value"] else None
     publication = await state.services.publications.known(release, caller=visitor)
-    facts = state.services.datasets.facts(answer["dataset"])
+    facts = await state.services.datasets.present(answer["dataset"])
     return page(
         request,
         "release.html",

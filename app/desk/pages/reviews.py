@@ -55,7 +55,8 @@ def list_reviews(
         caller=visitor, before=before, limit=_SHOWN, state=_STATES[chosen]
     )
     rows = [heading_of(record) for record in found.records]
-    names = {row.dataset: services.datasets.facts(row.dataset).record.name for row in rows}
+    asked = {row.dataset for row in rows}
+    names = {each: services.datasets.facts(each).record.name for each in asked}
     more = f"/desk/reviews?status={chosen}&before={rows[-1].number}" if found.more else None
     return page(
         request,
@@ -186,7 +187,7 @@ async def _shown(
     services = state.services
     record = await services.releases.get(release, caller=visitor)
     own = record.principal == visitor.person
-    facts = services.datasets.facts(record.dataset)
+    facts = await services.datasets.present(record.dataset)
     reviewer = visitor.role.may_act_as(Role.CURATOR)
     sheet = await services.sheets.sheet(release, caller=visitor) if reviewer else None
     shown: Mapping[str, Any] = {

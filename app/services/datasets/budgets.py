@@ -90,7 +90,7 @@ class BudgetService:
             ``not-found``; ``target-fixed`` for an account in zCDP; ``invalid-request`` above
             the largest total.
         """
-        facts = self._datasets.facts(dataset)
+        facts = await self._datasets.present(dataset)
         account, amount = facts.record.account, facts.meter.granting(epsilon)
         expires_at = None if expires is None else text_of(expires)
         return await self._store.awrite(
@@ -109,7 +109,7 @@ class BudgetService:
         Problem
             ``not-found``; ``invalid-request`` for a person who has no key.
         """
-        facts = self._datasets.facts(dataset)
+        facts = await self._datasets.present(dataset)
         account, amount = facts.record.account, None
         if epsilon is not None:
             amount = facts.meter.opening(epsilon) if epsilon.nanos else 0

@@ -109,7 +109,7 @@ class DataPlane(Protocol):
 
 
 class DatasetService:
-    """The life of data sets. Public facts change when they are archived or edited, so are kept."""
+    """The life of data sets. Facts are kept, and compared with a database that others write to."""
 
     def __init__(
         self,
@@ -224,27 +224,24 @@ class DatasetService:
         Problem
             ``not-found``.
         """
-        known = self._facts.get(dataset)
-        if known is None:
-            with self._store.reading() as reader:
-                record = reader.datasets.get(dataset)
-            if record is None:
-                raise Problem("not-found", "There is no such data set.")
-            known = self._remembered(record)
-        return known
+        known = None if self._store.shared else self._facts.get(dataset)
+        if known is not None:
+            return known
+        with self._store.reading() as reader:
+            return self.facts_in(reader, dataset)
 
     async def present(self, dataset: str) -> DatasetFacts:
-        """Return a data set's public facts with its present policy, which others may edit.
-
-        Raises
-        ------
-        Problem
-            ``not-found``.
-        """
+        """Do what :meth:`facts` does, without holding the event loop up for a server."""
         if not self._store.shared:
             return self.facts(dataset)
-        view = await anyio.to_thread.run_sync(self.view, dataset)
-        return view.facts
+        return await anyio.to_thread.run_sync(self.facts, dataset)
+
+    def facts_in(self, reader: Reader, dataset: str) -> DatasetFacts:
+        """Return a data set's public facts as they are in a snapshot of the database."""
+        record = reader.datasets.get(dataset)
+        if record is None:
+            raise Problem("not-found", "There is no such data set.")
+        return self._remembered(record)
 
     def _remembered(self, record: DatasetRecord) -> DatasetFacts:
         """Return the facts of a record; reading a wide data set's spec takes long."""
@@ -254,8 +251,10 @@ class DatasetService:
         facts = facts_of(record)
         if len(self._facts) >= _MAX_CACHED:
             self._facts.clear()
-        # what an archiving has remembered since the look-up is newer
-        self._facts.setdefault(record.id, facts)
+        if self._store.shared:
+            self._facts[record.id] = facts
+        else:  # what an archiving has remembered since the look-up is newer
+            self._facts.setdefault(record.id, facts)
         return facts
 
     def view(self, dataset: str) -> DatasetView:
@@ -266,12 +265,10 @@ class DatasetService:
         Problem
             ``not-found``.
         """
-        facts = self.facts(dataset)
+        known = None if self._store.shared else self._facts.get(dataset)
         with self._store.reading() as reader:
+            facts = known or self.facts_in(reader, dataset)
             balance = reader.accounts.balance(facts.record.account)
-            record = reader.datasets.get(dataset) if self._store.shared else facts.record
-        if record is not None and record != facts.record:
-            facts = self._facts[dataset] = facts_of(record)  # changed by another process
         return DatasetView(facts, balance)
 
     def list(

@@ -54,7 +54,7 @@ class DryRunService:
         Problem
             What a release would be refused for, the budget aside; ``busy``.
         """
-        facts = self._datasets.facts(dataset)
+        facts = await self._datasets.present(dataset)
         require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
         made = min(assumed.rows_of(facts.schema), MOST_ROWS) * len(facts.schema.columns)
         expected_ms = (
@@ -75,7 +75,7 @@ class DryRunService:
         Problem
             ``not-found``, ``dataset-archived``, ``busy``.
         """
-        facts = self._datasets.facts(dataset)
+        facts = await self._datasets.present(dataset)
         require_active(facts.record)
         written = FILE_ROWS * len(facts.schema.columns)
         return await self._plans.compute(

@@ -76,7 +76,7 @@ class PreviewService:
         Problem
             What a release would be refused for, the budget aside; ``busy``.
         """
-        facts = self._datasets.facts(dataset)
+        facts = await self._datasets.present(dataset)
         require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
         expected_ms = question.planning_ms(facts.schema)
         if wish.accuracy is not None:
@@ -105,7 +105,8 @@ class PreviewService:
         Problem
             As :meth:`preview`.
         """
-        most = self._datasets.facts(dataset).policy.max_epsilon_per_release
+        facts = await self._datasets.present(dataset)
+        most = facts.policy.max_epsilon_per_release
         question = replace(question, epsilon=_ONE if most is None else min(_ONE, most))
         told = await self.preview(dataset, question, wish, caller=caller)
         needed = _epsilon_told(told["accuracy"])

@@ -24,7 +24,7 @@ from app.services.plans.questions import read_question
 from app.services.publishing.published import Published, columns_of
 from app.services.releases.releases import ReleaseService
 from app.services.transparency.log import LogService
-from app.store import ReleaseRecord, Store, UnitOfWork
+from app.store import Reader, ReleaseRecord, Store, UnitOfWork
 from app.store.publishing.publications import PublicationRecord, Wanted
 
 __all__ = ["PublicPage", "PublicationRecord", "PublicationService", "Published", "Wanted"]
@@ -161,22 +161,24 @@ class PublicationService:
             if record.withdrawn_at is not None:
                 raise withdrawn(record)
             found = reader.releases.get(release)
-        assert found is not None
-        return self._shown(record, found)
+            assert found is not None
+            return self._shown(reader, record, found)
 
     def search(self, wanted: Wanted, *, before: int | None, limit: int) -> PublicPage:
         """Return what is public and fits, newest first; the numbers are not read."""
         with self._store.reading() as reader:
             records = reader.publications.list(wanted, before=before, limit=limit + 1)
             heads = reader.releases.heads([record.release for record in records[:limit]])
-        items = [self._shown(record, heads[record.release]) for record in records[:limit]]
+            items = [
+                self._shown(reader, record, heads[record.release]) for record in records[:limit]
+            ]
         return PublicPage(items, more=len(records) > limit)
 
     def datasets(self) -> Sequence[tuple[str, str]]:
         """Return the id and name of each data set of which something is public, by name."""
         with self._store.reading() as reader:
             found = reader.publications.datasets()
-        named = [(each, self._datasets.facts(each).record.name) for each in found]
+            named = [(each, self._datasets.facts_in(reader, each).record.name) for each in found]
         return sorted(named, key=lambda each: each[1].casefold())
 
     def of_dataset(self, dataset: str) -> Sequence[Published]:
@@ -193,11 +195,13 @@ class PublicationService:
                 size += len(release.result or b"")
                 if found and size > _MOST_BYTES:
                     break
-                found.append(self._shown(record, release))
+                found.append(self._shown(reader, record, release))
         return found
 
-    def _shown(self, record: PublicationRecord, release: ReleaseRecord) -> Published:
-        facts = self._datasets.facts(release.dataset)
+    def _shown(
+        self, reader: Reader, record: PublicationRecord, release: ReleaseRecord
+    ) -> Published:
+        facts = self._datasets.facts_in(reader, release.dataset)
         return Published(
             publication=record,
             release=release,

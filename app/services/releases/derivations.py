@@ -68,7 +68,7 @@ class DerivationService:
             when the release has no result, or does not determine the statistic; ``busy``.
         """
         record = await self._releases.get(release, caller=caller)
-        facts = self._datasets.facts(record.dataset)
+        facts = await self._datasets.present(record.dataset)
         if together_with:
             return await self._all(record, together_with, facts, statistic, caller=caller)
         asked = read_question(record.request)

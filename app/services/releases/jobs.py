@@ -168,10 +168,14 @@ class JobRunner:
         ):
             await asyncio.sleep(0.01)
 
-    async def close(self, *, timeout_s: float) -> None:
-        """Claim no more, let draws finish for a while, and hand back what does not."""
+    def claim_no_more(self) -> None:
+        """Leave what waits in the queue to others; what has been claimed is drawn."""
         for loop in self._loops:
             loop.cancel()
+
+    async def close(self, *, timeout_s: float) -> None:
+        """Claim no more, let draws finish for a while, and hand back what does not."""
+        self.claim_no_more()
         await asyncio.gather(*self._loops, return_exceptions=True)
         await self._settled(timeout_s)
         self._stopping.set()

@@ -62,7 +62,7 @@ class ScriptService:
             ``not-found``, for foreign and unknown releases alike.
         """
         record = await self._releases.get(release, caller=caller)
-        facts = self._datasets.facts(record.dataset)
+        facts = await self._datasets.present(record.dataset)
         asked = _asked(facts, read_question(record.request), {}, record.id)
         return _written(asked, language, record.id)
 
