@@ -50,7 +50,7 @@ CORES = $(shell getconf _NPROCESSORS_ONLN)
 # The plugin of generated requests is for slow tests, and takes seconds to load.
 test: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 test: $(READY) ## Run the tests of every change, on every core, in minutes (JOBS=1: on one)
-	$(PYTEST) -p no:schemathesis -m 'not slow and not long' $(ARGS)
+	$(PYTEST) -p no:schemathesis --in-memory -m 'not slow and not long' $(ARGS)
 
 test-slow: $(READY) ## Run the tests that take long: kills, faults, load, timing
 	$(PYTEST) -m 'slow and not long' $(ARGS)

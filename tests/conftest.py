@@ -1,19 +1,29 @@
-"""The order of the test files: the longest first, so that no core ends long after the others.
+"""The order of the test files, and where the tests write.
 
-How long each file takes is kept in ``durations.json`` beside this file. Refresh it, on a quiet
-machine, with ``make test-all ARGS=--record-durations``.
+The longest files come first, so that no core ends long after the others. How long each file takes
+is kept in ``durations.json`` beside this file. Refresh it, on a quiet machine, with
+``make test-all ARGS=--record-durations``.
+
+With ``--in-memory`` all that the tests write lies in memory, where there is enough of it. Thousands
+of commits are flushed, and each would wait for the disk; that they are flushed is proved otherwise
+(``tests/app/test_flushes.py``).
 """
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import re
+import tempfile
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 DURATIONS = Path(__file__).parent / "durations.json"
+MEMORY = Path("/dev/shm")
+_ENOUGH_BYTES = 1 << 32
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,16 +34,48 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write the seconds that each file took to tests/durations.json",
     )
 
+    parser.addoption(
+        "--in-memory",
+        action="store_true",
+        help="keep what the tests write in memory, where there is enough of it",
+    )
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Listen to the reports where they all arrive: not in one of several workers."""
-    if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
+    """Choose where all workers write, and listen where all their reports arrive."""
+    if hasattr(config, "workerinput"):
+        return
+    if config.getoption("--in-memory") and holds_files(MEMORY):
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None  # it is looked for anew
+    if config.getoption("--record-durations"):
         config.pluginmanager.register(Recorder())
+
+
+def holds_files(directory: Path) -> bool:
+    """Return whether there is room in a directory for all that the tests write and run."""
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        return False
+    roomy = found.f_bavail * found.f_frsize >= _ENOUGH_BYTES
+    return roomy and not found.f_flag & os.ST_NOEXEC and os.access(directory, os.W_OK)
 
 
 def longest_first(files: list[str], seconds: dict[str, float]) -> list[str]:
     """Return files by falling duration; one that nobody has timed yet comes first."""
     return sorted(files, key=lambda name: -seconds.get(name, float("inf")))
+
+
+def pytest_collection() -> None:
+    """Look for no garbage meanwhile: nearly all that is made then stays."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from now on, but not among thousands of tests and modules each time."""
+    gc.freeze()
+    gc.enable()
 
 
 WHOLLY_SLOW = re.compile(r"^pytestmark = .*\bpytest\.mark\.slow\b", re.MULTILINE)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests.conftest import DURATIONS, longest_first, require_own_ids
+from tests.conftest import DURATIONS, holds_files, longest_first, require_own_ids
 
 ROOT = Path(__file__).parent.parent
 
@@ -21,6 +23,20 @@ def test_tests_of_one_id_are_refused() -> None:
     require_own_ids(["a.py::test[1]", "a.py::test[2]"])
     with pytest.raises(pytest.UsageError, match=r"one id: a\.py::test$"):
         require_own_ids(["a.py::test", "a.py::other", "a.py::test"])
+
+
+def test_files_lie_in_memory_only_where_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(*, free: int = 1 << 33, flags: int = 0) -> bool:
+        seen = SimpleNamespace(f_bavail=free, f_frsize=1, f_flag=flags)
+        monkeypatch.setattr(os, "statvfs", lambda path: seen)
+        return holds_files(tmp_path)
+
+    assert not holds_files(tmp_path / "nowhere")
+    assert found()
+    assert not found(free=1 << 31)
+    assert not found(flags=os.ST_NOEXEC)
 
 
 def test_every_file_has_a_duration_and_none_is_gone() -> None:

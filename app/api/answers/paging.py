@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
 
 from fastapi import Depends, Query
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from app.domain.problems import invalid_request
@@ -31,12 +31,10 @@ Item = TypeVar("Item")
 class Page(BaseModel, Generic[Item]):
     """One page of a list; ``next`` is null on the last."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-    items: list[Item]
-    """The items of this page."""
-    next: str | None
-    """The `cursor` of the next page; null on the last."""
+    # No docstrings of attributes: their source would be looked for again for each kind of item,
+    # which takes longer than all other models together.
+    items: list[Item] = Field(description="The items of this page.")
+    next: str | None = Field(description="The `cursor` of the next page; null on the last.")
 
 
 @dataclass(frozen=True, slots=True)
