@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
 from app.domain.ledger import SYSTEM_ACCOUNT
 from app.domain.merkle import result_leaves, tree_root
 from app.store.database import tables
 from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion
-from app.store.ledger.multi_row import change_rows, insert_of
+from app.store.ledger.ids import now
+from app.store.ledger.multi_row import change_rows, insert_of, select_rows
+from app.store.ledger.records import AccountRecord
 
 RESULT = "result"
 """The kind of the entry that seals the results of one transaction."""
@@ -27,7 +29,14 @@ RESULT = "result"
 RESULT_KEPT = "result_kept"
 """The kind of the one entry that seals the results which an earlier version stored."""
 
-_COUNT = select(func.coalesce(func.max(tables.leaf.c.number), 0))
+# Where the system account stands, and how many leaves there are: in one statement of the bare
+# driver, since one of these is run with each commit of results.
+_BEFORE = (
+    "SELECT id, seq, total, spent, reserved, head,"
+    " (SELECT coalesce(max(number), 0) FROM leaf) AS leaves"
+    " FROM (VALUES {values}) AS asked JOIN account ON account.id = asked.column1"
+)
+_LOCKED = {"sqlite": _BEFORE, "postgresql": f"{_BEFORE} FOR UPDATE OF account"}
 _INSERT = insert_of("leaf", ("number", "release", "hash"))
 _release, _entry = tables.release.c, tables.entry.c
 _ANY = (
@@ -56,13 +65,17 @@ def seal(
     """Seal results that the present transaction has stored: their releases' numbers and leaves."""
     if not leaves:
         return
-    before = int(connection.execute(_COUNT).scalar_one())
+    [row] = select_rows(connection, _LOCKED[connection.dialect.name], [(SYSTEM_ACCOUNT,)])
+    account = {**row._mapping}
+    before = int(account.pop("leaves"))
+    chain = entries.chain_from(AccountRecord(**account), now(), due=False)
     occasion = Occasion(
         principal=SYSTEM,
         fingerprint=tree_root([leaf for _, leaf in leaves]),
         note=str(before + len(leaves)),
     )
-    entries.append_system(kind, occasion)
+    chain.add(kind, 0, chain.balance, occasion)
+    entries.write_all([chain])
     rows = [(number, *leaf) for number, leaf in enumerate(leaves, start=before + 1)]
     change_rows(connection, _INSERT, rows)
 
