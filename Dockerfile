@@ -11,6 +11,8 @@ COPY requirements.lock ./
 RUN python -m venv /tools \
     && /tools/bin/python -m pip download --quiet --no-cache-dir --require-hashes --no-deps \
         --requirement requirements.lock --dest /wheels
+# What `release-desk[...]` adds: `--build-arg 'EXTRAS=[dask]'` for a cluster.
+ARG EXTRAS=
 COPY pyproject.toml README.md LICENSE ./
 COPY app ./app
 COPY docs ./docs
@@ -21,7 +23,7 @@ RUN /tools/bin/python -m pip install --quiet --no-index --upgrade --find-links /
         --wheel-dir /dist . \
     && python -m venv --without-pip /opt/release-desk \
     && /tools/bin/python -m pip --python /opt/release-desk/bin/python install --quiet --no-index \
-        --find-links /wheels --no-compile /dist/*.whl
+        --find-links /wheels --no-compile "$(echo /dist/*.whl)$EXTRAS"
 # No tests of other people's packages, and no debugging symbols. Libraries in *.libs were edited
 # after they were linked, and would not load any more.
 RUN find /opt/release-desk -depth -type d -name tests -exec rm -r {} + \

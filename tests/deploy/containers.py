@@ -32,7 +32,7 @@ def commands_of_the_comments() -> list[str]:
     """Return the lines of the file's head that make a file for a secret."""
     head = (ROOT / "docker-compose.yml").read_text("utf-8").partition("\nx-desk")[0]
     told = (line.removeprefix("#").strip() for line in head.splitlines())
-    return [line for line in told if ".txt" in line]
+    return [line for line in told if " > " in line]
 
 
 class Project:
@@ -44,7 +44,7 @@ class Project:
         self.ports = {name: free_port() for name in self.file["services"]}
         self.longest_s = 120.0
         self.running: dict[str, subprocess.Popen[bytes]] = {}
-        for command in commands_of_the_comments():
+        for command in (each for each in commands_of_the_comments() if ".txt" in each):
             subprocess.run(["/bin/sh", "-ec", command], cwd=home, env=_environment(), check=True)
 
     def up(self, name: str) -> None:

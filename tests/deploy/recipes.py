@@ -76,6 +76,25 @@ def compose_file() -> Any:
     return yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 
 
+def volumes_of(service: dict[str, Any]) -> dict[str, str]:
+    """Return the volume at each place of a service."""
+    mounts = service["volumes"]
+    short = dict(reversed(each.split(":")) for each in mounts if isinstance(each, str))
+    long = {each["target"]: each["source"] for each in mounts if isinstance(each, dict)}
+    return short | long
+
+
+def dask_options(command: list[str]) -> dict[str, Any]:
+    """Return what a command of ``dask`` is started with; one that is none is a fault."""
+    from distributed.cli import dask_scheduler, dask_worker
+
+    found = {"scheduler": dask_scheduler.main, "worker": dask_worker.main}[command[0]]
+    # a file that is there stands for each secret
+    here = [re.sub(r"/run/secrets/\S+", __file__, word) for word in command[1:]]
+    with found.make_context(command[0], here) as context:
+        return dict(context.params)
+
+
 def settings_named(environment: dict[str, str]) -> dict[str, str]:
     """Return the setting that each of our variables sets; one of no setting is a fault."""
     found = {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import ssl
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
@@ -13,15 +15,26 @@ from typing import Any
 
 import httpx
 import pytest
+from cryptography.x509 import load_pem_x509_certificate
 from sqlalchemy.engine import make_url
 
+from app.settings import Settings
 from app.store.anchor.database import DatabaseAnchor
 from app.store.database.engines import is_shared
 from tests.deploy.containers import Project, commands_of_the_comments
-from tests.deploy.recipes import ROOT, compose_file, image, options_of, settings_named
+from tests.deploy.recipes import (
+    ROOT,
+    compose_file,
+    dask_options,
+    image,
+    options_of,
+    settings_named,
+    volumes_of,
+)
 from tests.e2e.live import release_mean, upload
 
-DESKS = ("release-desk", "release-desk-postgres")
+DESKS = ("release-desk", "release-desk-postgres", "release-desk-cluster")
+MEMBERS = ("scheduler", "workers")
 SERVICES: dict[str, dict[str, Any]] = compose_file()["services"]
 
 
@@ -40,17 +53,21 @@ def test_a_desk_gives_away_nothing(name: str) -> None:
     assert all(port.startswith("127.0.0.1:") for port in service["ports"])
     assert service["cap_drop"] == ["ALL"]
     assert service["pull_policy"] == "build", "an image of this name may be a stranger's"
-    mounts = dict(volume.split(":") for volume in service["volumes"])
     places = ["/data"] if name.endswith("postgres") else ["/anchor", "/data"]
-    assert sorted(mounts.values()) == places, "on PostgreSQL the anchor is in a database"
+    assert sorted(volumes_of(service)) == places, "on PostgreSQL the anchor is in a database"
     assert set(places) <= set(image().volumes)
     assert service["user"] == image().user
-    assert service["environment"] == {
+    files = {name: value for name, value in service["environment"].items() if "_FILE" in name}
+    assert service["environment"].keys() - files.keys() <= {"RELEASE_DESK_DASK_SCHEDULER"}
+    assert files == {
         f"RELEASE_DESK_{setting}_FILE": f"/run/secrets/{secret}"
         for setting, secret in (
             ("BOOTSTRAP_KEY", "admin_key"),
             ("ANCHOR_URL", "anchor_url"),
             ("DATABASE_URL", "database_url"),
+            ("DASK_TLS_CA", "dask_ca"),
+            ("DASK_TLS_CERT", "dask_cert"),
+            ("DASK_TLS_KEY", "dask_key"),
         )
         if secret in service["secrets"]
     }
@@ -70,12 +87,13 @@ def test_a_desk_is_started_by_a_command_that_there_is(name: str) -> None:
 
 def test_what_services_name_is_there_and_what_is_there_is_named() -> None:
     compose = compose_file()
-    mounts = [mount for each in SERVICES.values() for mount in each["volumes"]]
-    assert {mount.split(":")[0] for mount in mounts} == compose["volumes"].keys()
+    mounted = {name for each in SERVICES.values() for name in volumes_of(each).values()}
+    assert mounted == compose["volumes"].keys()
     given = {secret for each in SERVICES.values() for secret in each["secrets"]}
     assert given == compose["secrets"].keys()
     for service in SERVICES.values():
         read = [value for name, value in service["environment"].items() if name.endswith("_FILE")]
+        read += re.findall(r"=(/run/secrets/\w+)", " ".join(service.get("command", ())))
         assert sorted(read) == sorted(f"/run/secrets/{each}" for each in service["secrets"])
     files = [each["file"].removeprefix("./") for each in compose["secrets"].values()]
     made = [command.rpartition("> ")[2] for command in commands_of_the_comments()]
@@ -91,7 +109,7 @@ def test_services_wait_for_what_they_need() -> None:
     for service in SERVICES.values():
         for other, wanted in service.get("depends_on", {}).items():
             assert wanted == {"condition": "service_healthy"}
-            assert "healthcheck" in SERVICES[other]
+            assert "healthcheck" in SERVICES[other] or other in DESKS, "the image has one"
             assert set(SERVICES[other]["profiles"]) == set(service["profiles"])
 
 
@@ -119,6 +137,48 @@ def test_it_can_serve_from_postgresql() -> None:
     ledger, anchor = (re.sub(r"\$\(.*\)", "word", shlex.split(line)[1]) for line in lines)
     assert make_url(ledger).host != make_url(anchor).host
     assert DatabaseAnchor(anchor).place == "database"
+
+
+def test_a_cluster_speaks_tls_and_its_workers_see_rows_and_no_keys() -> None:
+    desk = SERVICES["release-desk-cluster"]
+    address = desk["environment"]["RELEASE_DESK_DASK_SCHEDULER"]
+    for name in MEMBERS:
+        member = SERVICES[name]
+        assert member["entrypoint"] == ["dask"]
+        assert member["build"] == desk["build"] == {"context": ".", "args": {"EXTRAS": "[dask]"}}
+        assert member["image"] == desk["image"] != SERVICES["release-desk"]["image"]
+        assert member["ports"] == [], "only the cluster speaks to it"
+        options = dask_options(member["command"])
+        assert options["dashboard"] is False
+        assert all(options[f"tls_{each}"] for each in ("ca_file", "cert", "key"))
+    scheduler, workers = (SERVICES[name] for name in MEMBERS)
+    options = dask_options(scheduler["command"])
+    assert address == f"{options['protocol']}://scheduler:{options['port']}"
+    assert str(options["port"]) in scheduler["healthcheck"]["test"][-1]
+    assert address in workers["command"]
+    assert workers["scale"] == 2
+    assert scheduler["volumes"] == []
+    for mount in workers["volumes"]:
+        assert mount["source"] == volumes_of(desk)["/data"]
+        assert mount["read_only"] is True
+        assert mount["target"] == f"/data/{mount['volume']['subpath']}", "the desk's own path"
+    assert sorted(volumes_of(workers)) == ["/data/datasets", "/data/staging"]
+    pems = dict.fromkeys(("dask_tls_ca", "dask_tls_cert", "dask_tls_key"), "a\nb")
+    assert Settings(dask_scheduler=address, **pems).dask_scheduler == address
+
+
+def test_the_certificates_of_the_comments_are_a_clusters(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("NOT RUN: there is no openssl to make certificates with")
+    for command in (each for each in commands_of_the_comments() if "openssl" in each):
+        subprocess.run(["/bin/sh", "-ec", command], cwd=tmp_path, check=True, capture_output=True)
+    context = ssl.create_default_context(cafile=str(tmp_path / "dask_ca.pem"))
+    context.load_cert_chain(tmp_path / "dask_cert.pem", tmp_path / "dask_key.pem")
+    authority, member = (
+        load_pem_x509_certificate((tmp_path / f"dask_{name}.pem").read_bytes())
+        for name in ("ca", "cert")
+    )
+    member.verify_directly_issued_by(authority)
 
 
 @pytest.fixture

@@ -13,16 +13,20 @@ import pytest
 
 from tests.deploy.kustomize import Resource, containers, merged, pod_of, render
 from tests.deploy.manifests import faults
-from tests.deploy.recipes import ROOT, image, options_of, settings_named
+from tests.deploy.recipes import ROOT, dask_options, image, options_of, settings_named
 
 FOLDER = ROOT / "deploy" / "kubernetes"
 PROFILES = ("sqlite", "postgresql")
-PAGE = (ROOT / "docs" / "deployment.md").read_text("utf-8")
+ALL_PROFILES = (*PROFILES, "cluster")
+PAGES = [ROOT / "docs" / name for name in ("deployment.md", "many-machines.md")]
 
 
 def secrets_of_the_page() -> dict[str, set[str]]:
-    """Return the secrets that the page has an operator make, each with its keys."""
-    commands = re.findall(r"create secret generic (\S+)((?: \\?\n? *--\S+)*)", PAGE)
+    """Return the secrets that the pages have an operator make, each with its keys."""
+    commands = re.findall(
+        r"create secret generic (\S+)((?: \\?\n? *--\S+)*)",
+        "\n".join(page.read_text("utf-8") for page in PAGES),
+    )
     return {name: set(re.findall(r"--from-file=(\w+)=", rest)) for name, rest in commands}
 
 
@@ -43,12 +47,12 @@ def environment(container: Resource) -> dict[str, str]:
     return {each["name"]: each["value"] for each in container["env"]}
 
 
-@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("name", ALL_PROFILES)
 def test_what_a_profile_names_is_there(name: str) -> None:
     assert faults(profile(name), secrets_of_the_page()) == []
 
 
-@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("name", ALL_PROFILES)
 def test_every_file_is_part_of_a_profile(name: str) -> None:
     for folder in (FOLDER / "base", FOLDER / "overlays" / name):
         text = (folder / "kustomization.yaml").read_text("utf-8")
@@ -56,7 +60,7 @@ def test_every_file_is_part_of_a_profile(name: str) -> None:
         assert {other for other in others if other not in text} == set()
 
 
-@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("name", ALL_PROFILES)
 def test_all_is_in_one_namespace_that_allows_no_privilege(name: str) -> None:
     resources = profile(name)
     place = of_kind(resources, "Namespace")
@@ -65,7 +69,7 @@ def test_all_is_in_one_namespace_that_allows_no_privilege(name: str) -> None:
     assert {each["metadata"]["namespace"] for each in rest} == {place["metadata"]["name"]}
 
 
-@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("name", ALL_PROFILES)
 def test_every_container_fits_the_image(name: str) -> None:
     built = image()
     version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
@@ -77,7 +81,10 @@ def test_every_container_fits_the_image(name: str) -> None:
         assert user["fsGroup"] == user["runAsGroup"], "whose files the volumes' are"
         for container in containers(workload):
             assert container["image"] == f"registry.example.org/release-desk:{version}"
-            assert "command" not in container, "the image's own is meant"
+            assert container.get("command", ["dask"]) == ["dask"], "else the image's own is meant"
+            if "command" in container:
+                assert "/tmp" in {mount["mountPath"] for mount in container["volumeMounts"]}
+                continue
             options = options_of([*built.entrypoint, *container["args"]])
             assert [port["containerPort"] for port in container.get("ports", [])] == [
                 port for port in built.ports if options.get("port") == port
@@ -89,7 +96,7 @@ def test_every_container_fits_the_image(name: str) -> None:
             assert "/tmp" in places, "the root is read-only"
 
 
-@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("name", ALL_PROFILES)
 def test_every_pod_may_do_as_little_as_it_can(name: str) -> None:
     for workload in workloads(profile(name)):
         pod = pod_of(workload)
@@ -161,6 +168,45 @@ def test_postgresql_has_two_servers_that_share_their_data() -> None:
         for port in each["ports"]
     }
     assert ports == {5432, 53}
+
+
+def test_a_cluster_speaks_tls_and_its_workers_see_rows_and_no_keys() -> None:
+    resources = profile("cluster")
+    made = {each["metadata"]["name"]: each for each in resources if each["kind"] == "Deployment"}
+    (server,), (scheduler,), (worker,) = (
+        containers(made[name])
+        for name in ("release-desk", "release-desk-scheduler", "release-desk-workers")
+    )
+    (service,) = [
+        each
+        for each in resources
+        if each["metadata"]["name"] == "release-desk-scheduler" and each["kind"] == "Service"
+    ]
+    address = environment(server)["RELEASE_DESK_DASK_SCHEDULER"]
+    (port,) = service["spec"]["ports"]
+    assert address == f"tls://{service['metadata']['name']}:{port['port']}"
+    assert address in worker["args"]
+    for member in (scheduler, worker):
+        options = dask_options(member["args"])
+        assert options["dashboard"] is False
+        assert all(options[f"tls_{each}"] for each in ("ca_file", "cert", "key"))
+    assert {each["containerPort"] for each in scheduler["ports"]} == {port["port"]}
+    assert made["release-desk-workers"]["spec"]["replicas"] == 2
+    mounts = [mount for mount in worker["volumeMounts"] if mount["name"] == "data"]
+    places = {mount["mountPath"]: mount for mount in mounts}
+    assert sorted(places) == ["/data/datasets", "/data/staging"], "the servers' own path"
+    for place, mount in places.items():
+        assert mount["readOnly"] is True
+        assert place == f"/data/{mount['subPath']}"
+    assert "release-desk-keys" not in str([made["release-desk-workers"], scheduler])
+    ports = {each["containerPort"] for member in (scheduler, worker) for each in member["ports"]}
+    (policy,) = [
+        each
+        for each in resources
+        if each["kind"] == "NetworkPolicy" and each["metadata"]["name"] == "release-desk-cluster"
+    ]
+    (out,) = policy["spec"]["egress"]
+    assert {each["port"] for each in out["ports"]} == ports
 
 
 def test_a_node_can_be_emptied_and_one_server_stays() -> None:
