@@ -61,6 +61,32 @@ def test_everybody_can_use_every_page(
     visited(visits, desk.keys[person] if person else None, shown, look)
 
 
+PAPER: dict[str, Any] = {"color_scheme": "dark", "viewport": {"width": 718, "height": 1000}}
+"""Of a sheet, between its margins."""
+
+
+def test_on_paper_every_page_is_black_on_white_and_whole(visits: Visits, desk: Desk) -> None:
+    visits.expected |= {404, 410}
+    with visits.window(desk.keys["Grace Hopper"], **PAPER) as page:
+        page.emulate_media(media="print")
+        for name in (*OF_CURATORS, *OF_ALL):
+            page.goto(desk.pages[name])
+            colours = page.evaluate(
+                "() => { const it = getComputedStyle(document.body); "
+                "return [it.color, it.backgroundColor, "
+                "getComputedStyle(document.documentElement).getPropertyValue('--soft')]; }"
+            )
+            assert colours == ["rgb(0, 0, 0)", "rgb(255, 255, 255)", "#566069"], name
+            assert page.evaluate("document.documentElement.scrollWidth") <= 718, name
+            assert page.get_by_role("button").count() == 0, name
+
+
+def test_what_is_hidden_is_not_shown(visits: Visits, desk: Desk) -> None:
+    with visits.window(desk.keys["Grace Hopper"]) as page:
+        page.goto("/desk/datasets/new")
+        expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+
+
 @pytest.mark.parametrize("look", LOOKS, ids=["light and narrow", "dark and wide"])
 def test_everybody_can_declare_columns(visits: Visits, desk: Desk, look: dict[str, Any]) -> None:
     visits.expected.add(422)

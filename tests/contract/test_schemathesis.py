@@ -51,6 +51,8 @@ QUESTIONS = tuple(
 """Operations that take a question."""
 UPLOAD = "POST /v1/datasets"
 KEY = {"Authorization": f"Bearer {ADMIN_KEY}"}
+WAIT_S = 120
+"""No answer is waited for longer; on a busy machine a preview may take a while."""
 SETTINGS = settings(
     max_examples=15,
     deadline=None,
@@ -119,14 +121,14 @@ def test_every_operation(label: str, service: Service, world: World) -> None:
 
 def _send(case: Case, service: Service, world: World) -> Iterator[int]:
     """Send a request, and most of them again about real things; yield the statuses."""
-    answer = case.call_and_validate(base_url=service.url, headers=KEY, timeout=30)
+    answer = case.call_and_validate(base_url=service.url, headers=KEY, timeout=WAIT_S)
     yield answer.status_code
     if _must_be_refused(case) and crc32(repr(case).encode()) % 2:
         return  # there are thousands: half of them are enough, always the same
     real = world.named(case)
     if real is None:
         return
-    answer = real.call_and_validate(base_url=service.url, headers=KEY, timeout=30)
+    answer = real.call_and_validate(base_url=service.url, headers=KEY, timeout=WAIT_S)
     yield answer.status_code
     if not _must_be_refused(real):
         assert 200 <= answer.status_code < 300, (real, answer.text)
