@@ -43,7 +43,17 @@ def open_store(settings: Settings) -> Store:
         data_dir=settings.data_dir,
         anchor=anchor,
         key=signing_key(settings),
+        replica=_replica(settings),
     )
+
+
+def _replica(settings: Settings) -> str | None:
+    """Return where public pages are read; there is another server than the ledger's own then."""
+    if settings.replica_url is None:
+        return None
+    if sqlite_file(settings.resolved_database_url) is not None:
+        raise SettingsError(f"{PREFIX}REPLICA_URL needs a ledger on PostgreSQL")
+    return settings.replica_url.get_secret_value()
 
 
 def signing_key(settings: Settings) -> ReceiptKey | None:

@@ -41,6 +41,11 @@ class Settings(BaseSettings):
         description="Database URL, sqlite:// or postgresql://; by default an SQLite file inside "
         "the data directory.",
     )
+    replica_url: SecretStr | None = Field(
+        default=None,
+        description="URL of a copy of a PostgreSQL ledger, such as a hot standby: public pages, "
+        "feeds and exports are read there while it can be read.",
+    )
     anchor_dir: Path | None = Field(
         default=None,
         description="Directory of the anchor, which notices when an older database is put back; "

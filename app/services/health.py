@@ -16,10 +16,11 @@ MIN_FREE_BYTES = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What a ready service says of itself: where its ledger's anchor is, and how far away."""
+    """What a ready service says of itself: of its ledger's anchor, and of its replica."""
 
     anchor: str
     anchor_shares_device: bool
+    replica: str
 
 
 class HealthService:
@@ -76,7 +77,9 @@ class HealthService:
         if unreadable := self._readable.unreadable:
             raise Problem("not-ready", _told(unreadable), unreadable_datasets=unreadable)
         return Readiness(
-            anchor=self._store.anchored, anchor_shares_device=self._anchor_shares_device
+            anchor=self._store.anchored,
+            anchor_shares_device=self._anchor_shares_device,
+            replica=self._store.replica,
         )
 
 

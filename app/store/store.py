@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ from app.store.guard import Guard
 from app.store.ledger.forms import begin_second_form
 from app.store.ledger.signing import KEY_NAME, ReceiptKey, SigningKey, record_key, recorded_keys
 from app.store.opening import Opened, open_database
+from app.store.replica import Replica, ReplicaAwayError
 from app.store.seals import seal_kept_results
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
 from app.store.verification.verify import Verification, record_faults
@@ -60,6 +61,7 @@ class Store:
         writer: Writer,
         key: ReceiptKey,
         shared: bool,
+        replica: Replica | None,
     ) -> None:
         self.identity = opened.identity
         self.key = key
@@ -68,6 +70,7 @@ class Store:
         self._guard = guard
         self.readers = readers
         self.writer = writer
+        self._replica = replica
         self._closed = False
 
     @classmethod
@@ -78,13 +81,15 @@ class Store:
         data_dir: Path,
         anchor: Anchor | None = None,
         key: ReceiptKey | None = None,
+        replica: str | None = None,
         queue_length: int = QUEUE_LENGTH,
     ) -> Store:
         """Take the directory, migrate the database, compare it with its anchor, start the writer.
 
         The anchor is the store's from here on. A database that is not where its
         anchor expects it is opened all the same, but :attr:`frozen`. Without a
-        ``key`` the data directory's is taken, and made where there is none.
+        ``key`` the data directory's is taken, and made where there is none. A ``replica`` is the
+        address of a copy for :meth:`read_public`.
 
         Raises
         ------
@@ -104,6 +109,7 @@ class Store:
             if guard.frozen is None:
                 _know(opened, key, guard)
             readers = reading_engine(url)
+            copy = None if replica is None else Replica(replica, opened.identity)
             writer = Writer(
                 opened.connection,
                 opened.identity,
@@ -119,6 +125,7 @@ class Store:
             writer=writer,
             key=key,
             shared=is_shared(url),
+            replica=copy,
         )
 
     @property
@@ -166,6 +173,8 @@ class Store:
         # Not the engine's dispose(): that puts another pool in this one's place, and nobody would
         # ever close what is given back to this one.
         self.readers.pool.dispose()
+        if self._replica is not None:
+            self._replica.close()
         self._guard.close()
         self._opened.close()
         self.key.close()
@@ -175,6 +184,25 @@ class Store:
         """Read one snapshot of the database; connections of this kind cannot write."""
         with self._connected() as connection:
             yield Reader(connection)
+
+    def read_public(self, read: Callable[[Reader], T]) -> T:
+        """Read what anybody may: of the replica, where there is one that can be read.
+
+        That may be behind. So what it refuses or does not have is read of the ledger's own
+        database, as is everything while it is away.
+        """
+        if self._replica is not None:
+            with suppress(Problem, ReplicaAwayError):
+                return self._replica.read(read)
+        with self.reading() as reader:
+            return read(reader)
+
+    @property
+    def replica(self) -> str:
+        """Return whether public pages are read of a replica, for ``/readyz``."""
+        if self._replica is None:
+            return "off"
+        return "read" if self._replica.is_there else "away"
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:

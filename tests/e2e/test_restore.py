@@ -87,6 +87,7 @@ def test_a_restored_backup_is_frozen_until_it_is_reconciled(
             "status": "ready",
             "anchor": "directory",
             "anchor_shares_device": True,
+            "replica": "off",
         }
         dataset = upload(client, ROWS, COLUMNS, budget={"epsilon": "10"})["id"]
         first = ask(client, dataset, "first")

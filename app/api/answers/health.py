@@ -21,6 +21,9 @@ class ReadinessAnswer(StatusAnswer):
     `inside the data directory`, a `database`, or none (`off`)."""
     anchor_shares_device: bool
     """Whether it is on the ledger's own disk: who puts both back together is not noticed."""
+    replica: str
+    """Whether public pages are `read` of a replica, or of the ledger's own database because the
+    replica is `away`, or because there is none (`off`)."""
 
 
 def liveness_answer() -> StatusAnswer:
@@ -31,5 +34,8 @@ def liveness_answer() -> StatusAnswer:
 def readiness_answer(found: Readiness) -> ReadinessAnswer:
     """Return what a service says that can make releases."""
     return ReadinessAnswer(
-        status="ready", anchor=found.anchor, anchor_shares_device=found.anchor_shares_device
+        status="ready",
+        anchor=found.anchor,
+        anchor_shares_device=found.anchor_shares_device,
+        replica=found.replica,
     )

@@ -44,7 +44,5 @@ def export_to_croissant(
 
 
 def _exported(request: Request, dataset: str, state: State, form: str) -> dict[str, Any]:
-    services = state.services
-    facts = services.datasets.facts(dataset)
-    items = services.publications.of_dataset(facts.id)
+    facts, items = state.services.publications.of_dataset(dataset)
     return EXPORTS[form](facts, items, base_of(request, state.settings.public_url))

@@ -64,11 +64,11 @@ def get_feed(request: Request, state: State) -> Response:
 @router.get("/public/datasets/{dataset}/{form}.json")
 def get_public_export(request: Request, state: State, dataset: Id, form: str) -> Response:
     """Describe a data set's public releases to a catalogue; nothing of one without any."""
-    items = state.services.publications.of_dataset(dataset)
-    if form not in EXPORTS or not items:
+    if form not in EXPORTS:
         raise Problem("not-found")
+    facts, items = state.services.publications.public_of(dataset)
     base = base_of(request, state.settings.public_url)
-    told = EXPORTS[form](state.services.datasets.facts(dataset), items, base)
+    told = EXPORTS[form](facts, items, base)
     kind = "application/ld+json" if form == "croissant" else "application/json"
     return public_answer(request, _encoded(told), kind)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -154,48 +155,82 @@ class PublicationService:
         Problem
             ``not-found``, for what is not public and what does not exist alike; ``withdrawn``.
         """
-        with self._store.reading() as reader:
-            record = reader.publications.get(release)
-            if record is None:
-                raise Problem("not-found")
-            if record.withdrawn_at is not None:
-                raise withdrawn(record)
-            found = reader.releases.get(release)
-            assert found is not None
-            return self._shown(reader, record, found)
+        return self._store.read_public(partial(self._find, release))
+
+    def _find(self, release: str, reader: Reader) -> Published:
+        record = reader.publications.get(release)
+        if record is None:
+            raise Problem("not-found")
+        if record.withdrawn_at is not None:
+            raise withdrawn(record)
+        found = reader.releases.get(release)
+        assert found is not None
+        return self._shown(reader, record, found)
 
     def search(self, wanted: Wanted, *, before: int | None, limit: int) -> PublicPage:
         """Return what is public and fits, newest first; the numbers are not read."""
-        with self._store.reading() as reader:
+
+        def read(reader: Reader) -> PublicPage:
             records = reader.publications.list(wanted, before=before, limit=limit + 1)
             heads = reader.releases.heads([record.release for record in records[:limit]])
             items = [
                 self._shown(reader, record, heads[record.release]) for record in records[:limit]
             ]
-        return PublicPage(items, more=len(records) > limit)
+            return PublicPage(items, more=len(records) > limit)
+
+        return self._store.read_public(read)
 
     def datasets(self) -> Sequence[tuple[str, str]]:
         """Return the id and name of each data set of which something is public, by name."""
-        with self._store.reading() as reader:
-            found = reader.publications.datasets()
-            named = [(each, self._datasets.facts_in(reader, each).record.name) for each in found]
-        return sorted(named, key=lambda each: each[1].casefold())
 
-    def of_dataset(self, dataset: str) -> Sequence[Published]:
+        def read(reader: Reader) -> Sequence[tuple[str, str]]:
+            found = reader.publications.datasets()
+            return [(each, self._datasets.facts_in(reader, each).record.name) for each in found]
+
+        return sorted(self._store.read_public(read), key=lambda each: each[1].casefold())
+
+    def public_of(self, dataset: str) -> tuple[DatasetFacts, Sequence[Published]]:
+        """Return a data set's facts and its newest public releases, to anybody.
+
+        Raises
+        ------
+        Problem
+            ``not-found``, also where none of its releases is public.
+        """
+
+        def read(reader: Reader) -> tuple[DatasetFacts, Sequence[Published]]:
+            items = self._of_dataset(reader, dataset)
+            if not items:
+                raise Problem("not-found")
+            return self._datasets.facts_in(reader, dataset), items
+
+        return self._store.read_public(read)
+
+    def of_dataset(self, dataset: str) -> tuple[DatasetFacts, Sequence[Published]]:
+        """Return a data set's facts and its newest public releases, if there are any.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
+        with self._store.reading() as reader:
+            return self._datasets.facts_in(reader, dataset), self._of_dataset(reader, dataset)
+
+    def _of_dataset(self, reader: Reader, dataset: str) -> Sequence[Published]:
         """Return the newest public releases of a data set, numbers and all.
 
         One at least, if there are any; no more than so many, and so many bytes.
         """
         found: list[Published] = []
         size = 0
-        with self._store.reading() as reader:
-            for record in reader.publications.list(Wanted(dataset=dataset), limit=MOST_EXPORTED):
-                release = reader.releases.get(record.release)
-                assert release is not None
-                size += len(release.result or b"")
-                if found and size > _MOST_BYTES:
-                    break
-                found.append(self._shown(reader, record, release))
+        for record in reader.publications.list(Wanted(dataset=dataset), limit=MOST_EXPORTED):
+            release = reader.releases.get(record.release)
+            assert release is not None
+            size += len(release.result or b"")
+            if found and size > _MOST_BYTES:
+                break
+            found.append(self._shown(reader, record, release))
         return found
 
     def _shown(

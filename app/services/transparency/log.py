@@ -173,12 +173,18 @@ class LogService:
         Problem
             ``not-found``.
         """
-        with self._store.reading() as reader:
+
+        def read(reader: Reader) -> str:
             log = reader.log
             note = log.newest_checkpoint() if size is None else log.checkpoint_of(size)
-        if note is None:
-            raise Problem("not-found")
-        return note
+            if note is None:
+                raise Problem("not-found")
+            return note
+
+        if size is not None:
+            return self._store.read_public(read)
+        with self._store.reading() as reader:  # whoever watches the log must not see it go back
+            return read(reader)
 
     def inclusion(self, index: int, size: int) -> InclusionProof:
         """Prove that a leaf is in the tree of the first ``size`` leaves.
@@ -190,9 +196,12 @@ class LogService:
         """
         if index >= size:
             raise invalid_request("index", "must be less than size")
-        with self._store.reading() as reader:
+
+        def read(reader: Reader) -> InclusionProof:
             _require_signed(reader, size)
             return self._inclusion(reader, index, size)
+
+        return self._store.read_public(read)
 
     def consistency(self, before: int, size: int) -> Sequence[bytes]:
         """Prove that the tree of ``size`` leaves begins with the one of ``before``.
@@ -204,18 +213,22 @@ class LogService:
         """
         if before > size:
             raise invalid_request("from", "must not be more than to")
-        with self._store.reading() as reader:
+
+        def read(reader: Reader) -> Sequence[bytes]:
             _require_signed(reader, size)
             return consistency_path(before, size, self._tree.over(reader.log))
 
+        return self._store.read_public(read)
+
     def prove(self, account: str, seq: int) -> EntryProof | None:
-        """Prove that an entry is in the log; None while no checkpoint covers it."""
-        with self._store.reading() as reader:
+        """Prove to anybody that an entry is in the log; None while no checkpoint covers it."""
+
+        def read(reader: Reader) -> EntryProof:
             place = reader.log.place_of(account, seq)
             note = None if place is None else reader.log.checkpoint_covering(place.index)
             signed = None if note is None else read_checkpoint(note)
             if place is None or note is None or signed is None:
-                return None
+                raise Problem("not-found")
             (entry,) = reader.entries.list(account, after=seq - 1, limit=1)
             return EntryProof(
                 entry=entry,
@@ -224,6 +237,11 @@ class LogService:
                 checkpoint=note,
                 stamp=reader.stamps.of(signed[0].size),
             )
+
+        try:
+            return self._store.read_public(read)
+        except Problem:
+            return None
 
     def _inclusion(self, reader: Reader, index: int, size: int) -> InclusionProof:
         root_of = self._tree.over(reader.log)

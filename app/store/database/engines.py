@@ -21,6 +21,7 @@ __all__ = [
     "is_shared",
     "migrating_engine",
     "reading_engine",
+    "replica_engine",
     "sqlite_file",
     "writing_engine",
 ]
@@ -48,6 +49,19 @@ def reading_engine(url: str) -> Engine:
     if is_shared(url):
         return postgresql.reading_engine(parsed)
     return sqlite.reading_engine(parsed)
+
+
+def replica_engine(url: str) -> Engine:
+    """Return the pooled engine of a copy that the server keeps, which cannot be written to.
+
+    Raises
+    ------
+    UnsupportedDatabaseError
+        It is none of PostgreSQL's.
+    """
+    if not is_shared(url):
+        raise UnsupportedDatabaseError("a replica is kept by PostgreSQL")
+    return postgresql.replica_engine(_parsed(url))
 
 
 def is_shared(url: str) -> bool:

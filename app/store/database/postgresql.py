@@ -41,6 +41,11 @@ _OLDEST = 150_000
 _READERS = 8
 _EXTRA_READERS = 8
 _DOUBT_S = 30.0
+_REPLICA_S = 2
+_HASTE = (
+    "SELECT set_config('search_path', 'public, pg_temp', true),"
+    f" set_config('statement_timeout', '{_REPLICA_S}s', true)"
+)
 _POLL_S = 0.1
 LIVENESS: Mapping[str, int | str] = {
     "connect_timeout": 10,
@@ -95,6 +100,29 @@ def reading_engine(url: URL) -> Engine:
         execution_options={"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
     )
     return _prepared(engine, role=ROLE)
+
+
+def replica_engine(url: URL) -> Engine:
+    """Return the pooled engine of a standby, or of another copy, for reading only.
+
+    Whoever waits for it can do without: so it waits for nothing long.
+    """
+    engine = create_engine(
+        url,
+        poolclass=QueuePool,
+        pool_size=_READERS,
+        max_overflow=0,
+        pool_timeout=_REPLICA_S,
+        pool_pre_ping=True,
+        connect_args={**LIVENESS, "connect_timeout": _REPLICA_S},
+        execution_options={"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
+    )
+
+    @event.listens_for(engine, "begin")
+    def begin_transaction(connection: Connection) -> None:
+        connection.exec_driver_sql(_HASTE)
+
+    return engine
 
 
 def _writing(url: URL) -> Engine:
