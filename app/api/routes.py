@@ -25,6 +25,7 @@ from app.api.endpoints import (
     releases,
     reviews,
     scripts,
+    versions,
 )
 from app.api.pages import documents, problems, public, reference
 
@@ -32,6 +33,7 @@ ROUTERS = (
     releases.direct,  # first, because it is asked most
     releases.router,
     datasets.router,
+    versions.router,
     budgets.router,
     previews.router,
     dry_runs.router,

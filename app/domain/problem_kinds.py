@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.domain.problem_kind import ProblemKind
-from app.domain.upload_problems import OF_FILES, OF_LINEAGE
+from app.domain.upload_problems import OF_FILES, OF_LINEAGE, OF_VERSIONS
 
 _LIMITED = {
     "limit": "the setting that was exceeded",
@@ -142,6 +142,7 @@ KINDS = (
         "released from it.",
         "Use another data set.",
     ),
+    *OF_VERSIONS,
     *OF_LINEAGE,
     ProblemKind(
         "budget-exceeded",

@@ -36,6 +36,25 @@ OF_FILES = (
         "Wait until nothing writes to the source, or copy it, and register it again.",
     ),
 )
+OF_VERSIONS = (
+    ProblemKind(
+        "newer-version",
+        409,
+        "The data set has a newer version",
+        "Rows are added to the newest version of a data set only, so that versions follow one "
+        "another. Nothing was stored.",
+        "Extend the newest version. `newer` is one that is newer than yours.",
+        {"newer": "a newer version"},
+    ),
+    ProblemKind(
+        "not-extendable",
+        409,
+        "The data set cannot be extended",
+        "Its `unit` makes one row of all rows of a person. With more rows that row would be "
+        "another one, and the rows it is made of are not kept. Nothing was stored.",
+        "Upload all rows, old and new, as a data set that shares the account.",
+    ),
+)
 OF_LINEAGE = (
     ProblemKind(
         "overlapping-dataset",
@@ -43,7 +62,8 @@ OF_LINEAGE = (
         "The rows largely belong to an earlier data set",
         "The same people would get a second budget.",
         "Attach the upload to the earlier data set's account (`account` in the spec), or ask an "
-        "admin to upload it with `overlap` and a reason, which the ledger keeps.",
+        "admin to upload it with `overlap` and a reason, which the ledger keeps. Into a new "
+        "version of the data set send the rows of new people only.",
         {
             "dataset": "the earlier data set",
             "account": "its account",

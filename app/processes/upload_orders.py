@@ -12,8 +12,10 @@ from typing import Any
 class StoringOrder:
     """What a storing process is to do: store, if it gets a reader, and compare otherwise.
 
-    ``source`` is where the files are that it has to feed the reader with, and ``access`` is how
-    a store of objects is asked for them. ``passes`` says where parts are sketched.
+    ``extends`` is the data set that rows are added to, with the SHA-256 of its manifest, and
+    ``data_dir`` is where it lies. ``source`` is where the files are that it has to feed the reader
+    with, and ``access`` is how a store of objects is asked for them. ``passes`` says where parts
+    are sketched.
     """
 
     log_level: str
@@ -27,6 +29,8 @@ class StoringOrder:
     passes: Mapping[str, Any] = field(default_factory=dict, repr=False)
     sha256: str = ""
     earlier: Sequence[tuple[str, str, bool]] = ()
+    data_dir: str = ""
+    extends: tuple[str, str] | None = None
 
     def to_json(self) -> bytes:
         """Return the order as it is sent."""

@@ -28,9 +28,9 @@ from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.sources.feeding import feeding
 from app.uploads.sources.objects import ObjectAccess
 from app.uploads.sources.opening import place_of
-from app.uploads.storing import Ingested, write_files
+from app.uploads.storing import Extended, Ingested, write_files
 from app.vault.lineage import LineageFiles
-from app.vault.vault import VaultWriter
+from app.vault.vault import Vault, VaultWriter
 
 _LOG = logging.getLogger(__name__)
 _LIBRARIES_BYTES = 1 << 29
@@ -71,13 +71,26 @@ def _stored(order: StoringOrder, reading: Connection, *feeds: int) -> Ingested:
     blocks = checked_blocks(reading, task, spec, tally, spare=order.spare)
     passes = Passes(**order.passes)
     executor = passes.executor() if passes.elsewhere else None
-    store = partial(write_files, writer, blocks, spec, tally, task.ids(), executor=executor)
+    extended = None if order.extends is None else _extended(writer, order)
+    store = partial(
+        write_files, writer, blocks, spec, tally, task.ids(), executor=executor, extended=extended
+    )
     if order.source is None:
         return store()
     source, end = Source.of(order.source), socket.socket(fileno=feeds[0])
     place = place_of(source, ObjectAccess(**order.access), writer.directory)
     with feeding(source, place, end, spec.read) as feeder:
         return store(origin=feeder.facts)
+
+
+def _extended(writer: VaultWriter, order: StoringOrder) -> Extended:
+    """Have a data set start with the rows of the one it extends."""
+    dataset, manifest = order.extends or ("", "")
+    earlier = Vault(Path(order.data_dir)).open(dataset, manifest=manifest)
+    writer.build_on(earlier.parts)
+    return Extended(
+        dataset=dataset, manifest=manifest, facts=earlier.facts, attached=earlier.attached
+    )
 
 
 def _tell(stored: Ingested, answering: Connection) -> None:

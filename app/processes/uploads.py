@@ -84,15 +84,22 @@ class StoringProcesses:
         self._crew = Crew(FORKS)
 
     def take_in(
-        self, writer: Writer, content: BinaryIO | Source, task: ReadingTask, stop: Stop
+        self,
+        writer: Writer,
+        content: BinaryIO | Source,
+        task: ReadingTask,
+        stop: Stop,
+        extends: tuple[str, str] | None = None,
     ) -> Ingested:
         """Have an upload read, and its files written; they are not to be seen yet.
+
+        With ``extends``, a data set and the SHA-256 of its manifest, they hold its rows first.
 
         Raises
         ------
         Problem
             ``invalid-upload`` or ``too-large``; see :mod:`app.processes.upload_reading`. Of a
-            source ``source-unreadable`` or ``source-changed`` too.
+            source ``source-unreadable`` or ``source-changed`` too. ``not-extendable``.
         ProcessLostError
             It was not stored; StoppedError, if ``stop`` was asked to.
         """
@@ -107,6 +114,8 @@ class StoringProcesses:
                 task=task.to_json().decode(),
                 passes=self._passes,
                 spare=spare,
+                data_dir=str(self._data_dir.absolute()),
+                extends=extends,
             )
             if isinstance(content, Source):
                 order = replace(order, source=content.to_json(), access=self._access.to_json())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 
 import anyio.to_thread
 
+from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.services.datasets.datasets import DatasetService, DatasetView
 from app.services.datasets.erasing import ErasingService
@@ -36,6 +38,7 @@ class ArchivingService:
     async def archive(self, dataset: str, *, caller: Caller) -> DatasetView:
         """Close a data set to new charges, give back what waits for a review, and erase its rows.
 
+        All its versions are archived together: each has the rows of those before it.
         Charged releases keep their right to a draw: the rows go when none is under way.
 
         Raises
@@ -43,19 +46,25 @@ class ArchivingService:
         Problem
             ``not-found``.
         """
-        record = await self._store.awrite(partial(_archive, dataset, caller))
-        self._datasets.remember(record)
-        _LOG.info("data set archived", extra={"dataset": dataset})
+        records = await self._store.awrite(partial(_archive, dataset, caller))
+        for record in records:
+            self._datasets.remember(record)
+            _LOG.info("data set archived", extra={"dataset": record.id})
         view = await anyio.to_thread.run_sync(self._datasets.view, dataset)
         await self._releases.finish_running()
-        await self._erasing.erase(dataset)
+        for record in records:
+            await self._erasing.erase(record.id)
         return view
 
 
-def _archive(dataset: str, caller: Caller, work: UnitOfWork) -> DatasetRecord:
-    """Archive a data set; what waits for a review could not be drawn any more."""
+def _archive(dataset: str, caller: Caller, work: UnitOfWork) -> Sequence[DatasetRecord]:
+    """Archive all versions of a data set; what waits for a review could not be drawn any more."""
     person = caller.person
     work.by(caller.acting)
-    for release in work.reviews.waiting_for(dataset):
+    found = work.datasets.get(dataset)
+    if found is None:
+        raise Problem("not-found")
+    versions = [each.id for each in work.datasets.versions(found.first)]
+    for release in (each for name in versions for each in work.reviews.waiting_for(name)):
         work.reviews.unreserve(release, ReleaseState.REJECTED, principal=person, reason=_REASON)
-    return work.datasets.archive(dataset, principal=person)
+    return [work.datasets.archive(name, principal=person) for name in versions]

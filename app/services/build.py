@@ -19,6 +19,7 @@ from app.services.datasets.budgets import BudgetService
 from app.services.datasets.datasets import DatasetService
 from app.services.datasets.editing import EditingService
 from app.services.datasets.erasing import ErasingService
+from app.services.datasets.extending import ExtendingService
 from app.services.datasets.lineage import Comparing, LineageService
 from app.services.datasets.readable import ReadableData
 from app.services.datasets.refusals import OverlapRefusals
@@ -95,6 +96,7 @@ class Services:
     datasets: DatasetService
     derivations: DerivationService
     editing: EditingService
+    extending: ExtendingService
     erasing: ErasingService
     health: HealthService
     inbox: InboxService
@@ -154,6 +156,7 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         datasets=datasets,
         derivations=DerivationService(releases, datasets, plans),
         editing=EditingService(store, datasets),
+        extending=ExtendingService(store, datasets),
         erasing=data.erasing,
         inbox=InboxService(store, releases.moments),
         sending=SendingService(store, releases.moments, _channels(settings)),

@@ -52,7 +52,8 @@ effects. A full queue refuses with the problem ``busy``::
     u.reviews.unreserve(id, state, principal=, reason=)   rejected, withdrawn or expired
     u.reviews.expire(time)                   -> how many waited since then: given back, not all
                                              at once; .make_room(account, amount, reason=)
-    u.datasets.insert(name=, account=, spec=, rows=, principal=, id=None, lineage=None)
+    u.datasets.insert(name=, account=, spec=, rows=, principal=, id=None, lineage=None,
+                      manifest=None, extends=None)
     u.datasets.archive(id, principal=)       -> DatasetRecord (idempotent)
     u.keys.insert(name=, role=, person=, secret_hash=, expires_at=, principal=) -> KeyRecord
     u.keys.revoke(id, principal=)            -> KeyRecord (idempotent)
@@ -118,6 +119,7 @@ from app.store.ledger.records import (
     KeyRecord,
     LineageRecord,
     ReleaseRecord,
+    VersionRecord,
 )
 from app.store.ledger.release_queries import ReleasePage
 from app.store.ledger.signing import RECEIPT_KEY, KeySource, ReceiptKey, SigningKey, base64url
@@ -168,6 +170,7 @@ __all__ = [
     "UnitOfWork",
     "UnknownCommitError",
     "Verification",
+    "VersionRecord",
     "Void",
     "Wanted",
     "Witness",

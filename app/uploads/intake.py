@@ -82,7 +82,13 @@ class Storing(Protocol):
     """Has an upload read, and writes its files."""
 
     def take_in(
-        self, writer: Writer, content: BinaryIO | Source, task: ReadingTask, stop: Stop, /
+        self,
+        writer: Writer,
+        content: BinaryIO | Source,
+        task: ReadingTask,
+        stop: Stop,
+        extends: tuple[str, str] | None = None,
+        /,
     ) -> Ingested: ...
     def close(self) -> None: ...
 
@@ -121,14 +127,18 @@ class Intake(Generic[WriterT]):
         content: BinaryIO | Source,
         spec: ColumnsSpec,
         stop: Stop | None = None,
+        extends: tuple[str, str | None] | None = None,
     ) -> Ingested:
         """Store an upload, or what lies at a source, whole or not at all.
+
+        ``extends`` is a stored data set with these columns whose rows come first, and the SHA-256
+        of its manifest where it is known.
 
         Raises
         ------
         Problem
             ``invalid-upload`` or ``too-large``, as :func:`app.uploads.ingest.ingest`; of a
-            source ``source-unreadable`` or ``source-changed`` too.
+            source ``source-unreadable`` or ``source-changed`` too. ``not-extendable``.
         StoppedError
             ``stop`` was asked to.
         """
@@ -138,7 +148,10 @@ class Intake(Generic[WriterT]):
         with self._vault.writer(dataset_id) as writer:
             task = ReadingTask.of(spec, limits, lineage_key=self._lineage_key)
             task = replace(task, fed=isinstance(content, Source))
-            ingested = self._storing.take_in(writer, content, task, stop or Stop())
+            before = None
+            if extends is not None:
+                before = (extends[0], extends[1] or self.manifest(extends[0]))
+            ingested = self._storing.take_in(writer, content, task, stop or Stop(), before)
             self._vault.publish(writer)
         return ingested
 

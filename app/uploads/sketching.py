@@ -13,8 +13,9 @@ by, and several are once they are written. All are sums of integers, so the file
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +30,12 @@ from app.engine.sketch_files import (
     column_bytes,
     column_file,
     number_columns,
+    read_column,
+    read_gram,
 )
 from mechanisms.contract import Block
 from mechanisms.domain import CODE_MAX, CategoryColumn, Column
-from mechanisms.sketches import SUM_ROWS, Ordered, distinct, gram_of_some
+from mechanisms.sketches import SUM_ROWS, Ordered, distinct, gram_of_some, merge_ordered
 
 DENSE_COLUMNS = 16
 """Columns counted at a time: 16 MiB each."""
@@ -42,6 +45,12 @@ COUNTED_ROWS = 1 << 20
 """So many are counted at once: the places then stay where the processor finds them soon."""
 NARROW_ROWS = 2**31 - 1
 """Up to so many rows a count fits 32 bits."""
+
+
+class File(Protocol):
+    """A stored file."""
+
+    def read(self) -> bytes: ...
 
 
 class SketchBuilder:
@@ -91,6 +100,29 @@ class SketchBuilder:
             for index, name in enumerate(names, start):
                 yield column_file(index), column_bytes(counters[name].ordered())
             counters.clear()
+
+
+def added(
+    files: Iterable[tuple[str, bytes]], earlier: Mapping[str, File]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield sketch files with the stored ones of earlier rows added: integers, so exactly."""
+    summary = json.loads(earlier[SUMMARY].read())
+    gram = earlier.get(GRAM)
+    for name, content in files:
+        if name == SUMMARY:
+            own = json.loads(content)
+            categories = {
+                column: np.add(counts, summary["categories"][column]).tolist()
+                for column, counts in own["categories"].items()
+            }
+            rows = own["rows"] + summary["rows"]
+            yield name, json.dumps({"rows": rows, "categories": categories}).encode()
+        elif name == GRAM:
+            stored = read_gram(None if gram is None else gram.read(), summary)
+            yield name, _Gram.of(stored, read_gram(content, {})).words().to_bytes()
+        else:
+            both = merge_ordered(read_column(earlier[name].read()), read_column(content))
+            yield name, column_bytes(both)
 
 
 def _sketched(
@@ -167,6 +199,16 @@ class _Gram:
     def __init__(self, columns: int) -> None:
         self._high = np.zeros((1 + columns, 1 + columns), dtype=np.int64)
         self._low = np.zeros_like(self._high)
+
+    @classmethod
+    def of(cls, *sums: GramWords) -> _Gram:
+        """Return the sum of some sums."""
+        found = cls(len(sums[0].high) - 1)
+        for words in sums:
+            found._high += words.high
+            found._low += words.low
+            found._carry()
+        return found
 
     def add(self, part: NDArray[np.int64]) -> None:
         """Add a matrix."""

@@ -18,19 +18,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.domain.datasets import ColumnsSpec, columns_json, derived_json
+from app.domain.problems import Problem
 from app.domain.units import unit_json
 from app.domain.upload_reports import UploadReport
 from app.engine.executor import Executor, Part
 from app.engine.schema import schema_of
+from app.uploads.people.counting import RowsStored
 from app.uploads.people.taking import PeopleRows
 from app.uploads.prf import Prf
 from app.uploads.reading_task import Tally
-from app.uploads.sketching import SketchBuilder
+from app.uploads.sketching import File, SketchBuilder, added
 from mechanisms.contract import Block
 from mechanisms.domain import CategoryColumn, Column
 
 _MAX_PART_ROWS = 1 << 18
 _MAX_PART_CELLS = 1 << 23
+_PEOPLE_KEY = "people_key"
+"""The fact that names the key by which people are told apart."""
+_UNCOUNTED = (
+    "It was stored by a version that did not count the rows of each person, or under another key. "
+    "So the cap of rows could not hold over all files. Nothing was stored."
+)
 
 
 class Writer(Protocol):
@@ -46,6 +54,19 @@ class Writer(Protocol):
     def write(self, block: Mapping[str, NDArray[np.integer[Any]]], /) -> Part: ...
     def attach(self, name: str, content: bytes, /) -> None: ...
     def finish(self, facts: Mapping[str, object], /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extended:
+    """A stored data set that an upload adds rows to; ``manifest`` is the SHA-256 of its manifest.
+
+    Its parts are the first ones of what is written already.
+    """
+
+    dataset: str
+    manifest: str
+    facts: Mapping[str, Any]
+    attached: Mapping[str, File]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,37 +92,62 @@ def write_files(
     *,
     origin: Callable[[], Mapping[str, object]] = dict,
     executor: Executor | None = None,
+    extended: Extended | None = None,
 ) -> Ingested:
     """Write the files of an upload from what its reader yields and counts.
 
     ``ids`` chooses among people's rows, where the spec has a unit. ``origin`` is asked, once
     all has been read, what the manifest is to say of where it lay. ``executor`` sketches what
-    has several parts.
+    has several parts. With ``extended`` the rows come behind its rows, and the spec's
+    ``max_rows`` bounds those that are added.
 
     Raises
     ------
     Problem
-        What the reader refuses, or the rows of people.
+        What the reader refuses, or the rows of people; ``not-extendable``.
     """
     columns = schema_of(spec, rows=None).columns
-    sketches = SketchBuilder(columns, executor)
-    people = None if spec.unit is None else PeopleRows(spec, ids, writer.directory)
+    sketches, first = SketchBuilder(columns, executor), len(writer.parts)
+    stored = _rows_stored(writer, spec, ids, extended)
+    people = None if spec.unit is None else PeopleRows(spec, ids, writer.directory, stored)
     blocks = blocks if people is None else people.taken(blocks)
     rows = 0
     with _Background() as background:
         for part in regroup(blocks, part_rows(len(columns))):
             rows += _height(part)
             background.run(partial(_store_part, writer, sketches, columns, part))
-    for name, content in sketches.files(writer.parts):
+    files = sketches.files(writer.parts[first:])
+    for name, content in files if extended is None else added(files, extended.attached):
         writer.attach(name, content)
+    if stored is not None:
+        stored.finish()
     if people is not None:
         people.tell(tally.report)
-    writer.finish({**_facts(spec), **origin()})
+    writer.finish({**_facts(spec, ids), **_extension(spec, extended), **origin()})
     digests = None
     if tally.digests is not None:
         persons = None if people is None else people.people()
         digests = replace(tally.digests, people=persons).to_bytes()
     return Ingested(rows, tally.report, digests)
+
+
+def _rows_stored(
+    writer: Writer, spec: ColumnsSpec, ids: Prf, extended: Extended | None
+) -> RowsStored | None:
+    """Return what counts the rows of people, where several of one person's may be stored.
+
+    Raises
+    ------
+    Problem
+        ``not-extendable``: nothing tells what the earlier data set holds of a person.
+    """
+    if spec.unit is None or spec.unit.reduce is not None:
+        return None
+    if extended is None:
+        return RowsStored(writer.attach)
+    if extended.facts.get(_PEOPLE_KEY) != ids.name:
+        raise Problem("not-extendable", _UNCOUNTED)
+    return RowsStored(writer.attach, extended.attached)
 
 
 def part_rows(columns: int) -> int:
@@ -153,8 +199,8 @@ def _narrowed(codes: NDArray[np.int32], column: Column) -> NDArray[np.integer[An
     return codes
 
 
-def _facts(spec: ColumnsSpec) -> dict[str, object]:
-    unit = {} if spec.unit is None else {"unit": unit_json(spec.unit)}
+def _facts(spec: ColumnsSpec, ids: Prf) -> dict[str, object]:
+    unit = {} if spec.unit is None else {"unit": unit_json(spec.unit), _PEOPLE_KEY: ids.name}
     return {
         **unit,
         "columns": columns_json(spec),
@@ -162,6 +208,16 @@ def _facts(spec: ColumnsSpec) -> dict[str, object]:
         "adjacency": spec.adjacency.value,
         "max_rows": spec.max_rows,
     }
+
+
+def _extension(spec: ColumnsSpec, extended: Extended | None) -> dict[str, object]:
+    """Return what the manifest says of the data set before; bounds on rows add up."""
+    if extended is None:
+        return {}
+    before = extended.facts["max_rows"]
+    bounds = None if before is None or spec.max_rows is None else before + spec.max_rows
+    named = {"dataset": extended.dataset, "manifest": extended.manifest}
+    return {"max_rows": bounds, "extends": named}
 
 
 class _Background:

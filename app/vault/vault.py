@@ -11,9 +11,13 @@
 A data set is written in staging, by whatever process takes the upload in, and
 flushed to disk; then it becomes visible by one rename, so a crash at any
 instant leaves either all of it or nothing. It never changes afterwards
-(:mod:`app.vault.stored`). What is attached lies in one file, since a thousand
-files would be flushed one by one; data sets stored by version 1 of the
-manifest have a file each.
+(:mod:`app.vault.stored`).
+
+One that extends another starts with links to that one's parts: nothing is written
+again, and each of the two can be read, or erased, without the other.
+
+What is attached lies in one file, since a thousand files would be flushed one by one; data
+sets stored by version 1 of the manifest have a file each.
 
 The vault knows bytes and integers, not what they mean.
 """
@@ -30,7 +34,7 @@ import secrets
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +54,8 @@ STALE = "stale"
 MANIFEST_VERSION = 2
 _FILE_EACH = 1
 """The manifest's version that kept every attached file by itself."""
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+"""How file systems say that they have no links, or no more of them."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 
 
@@ -66,6 +72,22 @@ class VaultWriter:
     attached: dict[str, StoredPiece] = field(default_factory=dict)
     left: list[Path] = field(default_factory=list)
     _attached_bytes: int = 0
+
+    def build_on(self, earlier: Sequence[StoredPart]) -> None:
+        """Start with the parts of an earlier data set, which are linked, or else copied.
+
+        Raises
+        ------
+        UnreadableError, TamperedError
+            The system does not give one, or it is gone.
+        """
+        for part in earlier:
+            path = self.directory / f"part-{len(self.parts):05d}.parquet"
+            try:
+                _linked(part.file.path, path)
+            except OSError as error:
+                raise trouble_of(part.file.path.name, error) from None
+            self.parts.append(StoredPart(replace(part.file, path=path), part.rows))
 
     def write(self, block: Mapping[str, NDArray[np.integer[Any]]]) -> StoredPart:
         """Write the next part and flush it to disk.
@@ -325,6 +347,17 @@ def _checked_name(name: str) -> str:
     if _NAME.fullmatch(name) is None:
         raise AbsentError("not a name the vault could hold")
     return name
+
+
+def _linked(source: Path, path: Path) -> None:
+    """Have a file under another name too; where there are no hard links, as a copy on disk."""
+    try:
+        path.hardlink_to(source)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        shutil.copyfile(source, path)
+        flush(path)
 
 
 def _write_durably(path: Path, content: memoryview) -> None:

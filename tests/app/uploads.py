@@ -22,8 +22,8 @@ from app.processes.upload_reading import SHARED, UploadReader, checked_blocks
 from app.uploads.intake import Intake, Stop, Storing
 from app.uploads.limits import Limits
 from app.uploads.reading_task import ReadingTask, Tally
-from app.uploads.storing import Ingested, Writer, write_files
-from app.vault.vault import Vault
+from app.uploads.storing import Extended, Ingested, Writer, write_files
+from app.vault.vault import Vault, VaultWriter
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn
 from mechanisms.privacy import Adjacency
 
@@ -68,12 +68,31 @@ class StoringHere:
     def __init__(self, executor: Executor | None = None) -> None:
         self.executor = executor
 
-    def take_in(self, writer: Writer, stream: BinaryIO, task: ReadingTask, stop: Stop) -> Ingested:
+    def take_in(
+        self,
+        writer: Writer,
+        stream: BinaryIO,
+        task: ReadingTask,
+        stop: Stop,
+        extends: tuple[str, str] | None = None,
+    ) -> Ingested:
         stop.check()
+        extended = None
+        if extends is not None:
+            assert isinstance(writer, VaultWriter)
+            before = Vault(writer.directory.parents[1]).open(extends[0], manifest=extends[1])
+            writer.build_on(before.parts)
+            extended = Extended(
+                dataset=before.id,
+                manifest=extends[1],
+                facts=before.facts,
+                attached=before.attached,
+            )
         with SHARED.reading(stream, task, scratch=writer.directory) as channel:
             spec, tally = task.spec(), Tally()
             blocks = checked_blocks(channel, task, spec, tally)
-            return write_files(writer, blocks, spec, tally, task.ids(), executor=self.executor)
+            more: Any = {"executor": self.executor, "extended": extended}
+            return write_files(writer, blocks, spec, tally, task.ids(), **more)
 
     def close(self) -> None:
         pass

@@ -16,6 +16,7 @@ from app.domain.datasets import columns_json, derived_json
 from app.domain.units import unit_json
 from app.domain.upload_reports import UploadReport
 from app.services.datasets.datasets import DatasetView
+from app.services.datasets.extending import VersionRecord
 from app.services.datasets.policies import policy_json
 
 
@@ -55,6 +56,26 @@ class DatasetAnswer(Answer):
     """What its reviewers look at."""
     created_at: str
     """When it was uploaded (UTC)."""
+    version: int
+    """1, and one more for each time that rows were added: each version is a data set of its own."""
+    extends: str | None
+    """The version before, whose rows come first; null for the first one."""
+
+
+class VersionAnswer(Answer):
+    """A version of a data set, in short."""
+
+    id: str
+    """Names it in addresses: each version is a data set of its own."""
+    version: int
+    """Its number."""
+    name: str
+    """What it is called."""
+    rows: int | None
+    """All its rows, those of earlier versions included. Public under replace_one, null under
+    add_remove."""
+    created_at: str
+    """When its rows were added (UTC)."""
 
 
 class ColumnReport(Answer):
@@ -153,6 +174,19 @@ def dataset_answer(view: DatasetView) -> DatasetAnswer:
         policy=policy_json(facts.policy),
         notices=list(facts.notices),
         checklist=list(facts.checklist),
+        created_at=record.created_at,
+        version=record.version,
+        extends=record.extends,
+    )
+
+
+def version_answer(record: VersionRecord) -> VersionAnswer:
+    """Return a version of a data set, in short."""
+    return VersionAnswer(
+        id=record.id,
+        version=record.version,
+        name=record.name,
+        rows=record.rows,
         created_at=record.created_at,
     )
 

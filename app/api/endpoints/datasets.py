@@ -19,6 +19,7 @@ from app.api.answers.paging import MOST_BYTES, Page, Paging
 from app.api.answers.problems import carrying, documented
 from app.api.dependencies import Analyst, Curator, Id, State, is_json, json_body, json_bytes
 from app.api.endpoint import router_of, untimed
+from app.api.uploading import OF_UPLOADS, upload_of
 from app.domain.upload_reports import UploadReport
 from app.services.datasets.datasets import DatasetView
 from app.services.people.keys import Caller
@@ -32,35 +33,6 @@ from app.web.state import AppState
 
 router = router_of("/v1/datasets", "data sets")
 
-_UPLOAD = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["file", "spec"],
-                    "additionalProperties": False,
-                    "properties": {
-                        "file": {
-                            "type": "string",
-                            "format": "binary",
-                            "description": "CSV with a header, CSV.gz or Parquet.",
-                        },
-                        "spec": {
-                            "$ref": DatasetSpec,
-                            "description": "What is public about it, as JSON.",
-                        },
-                    },
-                },
-                "encoding": {"spec": {"contentType": "application/json"}},
-            },
-            "application/json": {"schema": {"$ref": SourcedDatasetSpec}},
-        },
-    }
-}
-
-
 _NEXT = {
     operation: {"operationId": operation, "parameters": {"dataset": "$response.body#/id"}}
     for operation in ("getDataset", "getBudget", "previewRelease")
@@ -72,15 +44,11 @@ _NEXT = {
     "",
     operation_id="createDataset",
     status_code=201,
-    openapi_extra=_UPLOAD,
+    openapi_extra=upload_of(DatasetSpec, SourcedDatasetSpec),
     responses=documented(
-        "malformed-request", "name-taken",
-        "invalid-upload", "source-unreadable", "source-changed", "overlapping-dataset",
-        "too-few-rows", "too-many-overlaps",
-        "lineage-lost", "busy", "not-ready",
-        answers={201: {"headers": carrying("Location"), "links": _NEXT}},
+        *OF_UPLOADS, answers={201: {"headers": carrying("Location"), "links": _NEXT}}
     ),
-)  # fmt: skip
+)
 @untimed
 async def create_dataset(
     request: Request, response: Response, caller: Curator, state: State

@@ -21,7 +21,8 @@ from app.desk.routes import CuratorVisitor, State, router_of
 from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.domain.sources import Source
 from app.domain.upload_reports import UploadReport
-from app.services.datasets.datasets import DatasetView, NewDataset
+from app.services.datasets.admitting import NewDataset
+from app.services.datasets.datasets import DatasetView
 from app.services.people.keys import Caller
 from app.services.plans.questions import POLICY_KINDS
 from app.uploads.drafts import Draft, drafted, header_of

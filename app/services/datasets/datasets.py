@@ -5,27 +5,26 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO, Protocol
 
 import anyio
 import anyio.to_thread
 
-from app.domain.datasets import ColumnsSpec, columns_json, derived_json, parse_columns
+from app.domain.datasets import ColumnsSpec, parse_columns
 from app.domain.ledger import Balance
 from app.domain.policies import Ask, Policy, enforce
 from app.domain.problems import Problem
 from app.domain.roles import Role
 from app.domain.sources import Source
-from app.domain.units import unit_json
 from app.domain.upload_reports import UploadReport
 from app.engine.schema import schema_of
 from app.services.datasets.accounting import Meter, meter_of
-from app.services.datasets.accounts import delta_of, origin_of
+from app.services.datasets.accounts import delta_of
+from app.services.datasets.admitting import Admission, NewDataset, origin_in, register
 from app.services.datasets.lineage import Comparison, LineageService, require_unrelated
-from app.services.datasets.policies import policy_json, read_policy
+from app.services.datasets.policies import read_policy
 from app.services.datasets.refusals import OverlapRefusals
 from app.services.datasets.storing import Intake, Leaving, Stored, stored_while_there
 from app.services.datasets.unfinished import UnfinishedUploads
@@ -33,7 +32,6 @@ from app.services.people.keys import Caller
 from app.store import (
     DatasetRecord,
     DatasetStatus,
-    Reader,
     Store,
     UnitOfWork,
     new_id,
@@ -46,26 +44,6 @@ from mechanisms.privacy import Adjacency, Epsilon
 _LOG = logging.getLogger(__name__)
 _MAX_CACHED = 1_024
 _PAGE = 500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewDataset:
-    """What a curator declares about an upload.
-
-    ``account`` attaches it to an existing budget; then ``budget`` opens
-    nothing and may be None. A ``delta`` makes the new account one in zCDP.
-    """
-
-    name: str
-    description: str
-    columns: ColumnsSpec
-    budget: Epsilon | None
-    delta: Fraction | None = None
-    account: str | None = None
-    overlap_reason: str | None = None
-    policy: Policy = field(default_factory=Policy)
-    notices: tuple[str, ...] = ()
-    checklist: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +137,13 @@ class DatasetService:
         dataset = new_id("ds")
         async with self._unfinished.begun(dataset):
             stored = await stored_while_there(
-                self._intake, dataset, content, new.columns, leaving=leaving, turns=self._turns
+                self._intake,
+                dataset,
+                content,
+                new.columns,
+                new.stored_before,
+                leaving=leaving,
+                turns=self._turns,
             )
             await self._admit(dataset, new, stored, caller, origin=origin)
         _LOG.info("data set created", extra={"dataset": dataset})
@@ -183,6 +167,7 @@ class DatasetService:
                     account=new.account,
                     person=caller.person,
                     since=comparison,
+                    family=new.family,
                 )
                 comparison = await anyio.to_thread.run_sync(compare, limiter=self._turns)
             if new.overlap_reason is None:
@@ -191,7 +176,7 @@ class DatasetService:
                         partial(self._refusals.record, caller=caller, comparison=comparison)
                     )
                 require_unrelated(comparison)
-            admission = _Admission(
+            admission = Admission(
                 dataset=dataset, new=new, rows=stored.rows, caller=caller, origin=origin,
                 sha256=None if kept is None else kept.sha256, comparison=comparison,
                 manifest=manifest,
@@ -199,13 +184,13 @@ class DatasetService:
             if await self._store.awrite(partial(self._register, admission)):
                 return
 
-    def _register(self, upload: _Admission, work: UnitOfWork) -> bool:
+    def _register(self, upload: Admission, work: UnitOfWork) -> bool:
         """Register an upload; False when another one came first and is to be compared with."""
         upto = upload.comparison.upto
         if upload.sha256 is not None and work.datasets.lineages(after=upto, limit=1):
             return False
         self._unfinished.register(upload.dataset, work)
-        _register(upload, work)
+        register(upload, work)
         return True
 
     def _check_free(self, new: NewDataset, person: str) -> Origin:
@@ -214,7 +199,7 @@ class DatasetService:
                 self._refusals.require_left(reader, person)
             if reader.datasets.by_name(new.name) is not None:
                 raise Problem("name-taken", "Another data set has this name.")
-            return _origin(reader, new)
+            return origin_in(reader, new)
 
     def facts(self, dataset: str) -> DatasetFacts:
         """Return a data set's public facts.
@@ -357,68 +342,3 @@ def require_askable(facts: DatasetFacts, *, kinds: tuple[str, ...], epsilon: Eps
     """
     require_active(facts.record)
     enforce(facts.policy, Ask(kinds=kinds, epsilon=epsilon))
-
-
-def _origin(reader: Reader | UnitOfWork, new: NewDataset) -> Origin:
-    """Return whose an upload is, if it may share the account it names."""
-    return origin_of(reader, account=new.account, adjacency=new.columns.adjacency, delta=new.delta)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Admission:
-    """A stored upload that may be registered, as far as its comparison goes."""
-
-    dataset: str
-    new: NewDataset
-    rows: int
-    caller: Caller
-    origin: Origin
-    sha256: str | None
-    manifest: str
-    comparison: Comparison
-
-
-def _register(upload: _Admission, work: UnitOfWork) -> None:
-    """Open an upload's account, unless it shares one, and register its data set."""
-    new, person = upload.new, upload.caller.person
-    work.by(upload.caller.acting)
-    origin = upload.origin
-    if new.account is None:
-        total = 0 if new.budget is None else meter_of(new.delta).opening(new.budget)
-        work.accounts.open(total=total, principal=person, reason=_occasion(new), id=origin.account)
-    else:
-        origin = _origin(work, new)
-    if new.overlap_reason is not None:
-        note = f"{upload.dataset} over {upload.comparison.named}: {new.overlap_reason}"
-        work.accounts.system_entry("overlap_override", principal=person, note=note)
-    add_remove = new.columns.adjacency is Adjacency.ADD_REMOVE
-    spec: dict[str, object] = {
-        "description": new.description,
-        "adjacency": str(new.columns.adjacency),
-        "max_rows": new.columns.max_rows,
-        "columns": columns_json(new.columns),
-        "derive": derived_json(new.columns),
-        "policy": policy_json(new.policy),
-        "delta": origin.delta,
-        "notices": list(new.notices),
-        "checklist": list(new.checklist),
-    }
-    if new.columns.unit is not None:
-        spec["unit"] = unit_json(new.columns.unit)
-    work.datasets.insert(
-        id=upload.dataset,
-        name=new.name,
-        account=origin.account,
-        spec=json.dumps(spec, allow_nan=False),
-        rows=None if add_remove else upload.rows,
-        principal=person,
-        lineage=upload.sha256,
-        manifest=upload.manifest,
-    )
-
-
-def _occasion(new: NewDataset) -> str:
-    """Return the reason an account is opened, for its first entry."""
-    if new.overlap_reason is None:
-        return "data set upload"
-    return f"data set upload, overlap overridden: {new.overlap_reason}"

@@ -11,7 +11,7 @@ refusal tells is the earlier data set; see :mod:`app.domain.overlap` for the rul
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -109,11 +109,18 @@ class LineageService:
         self._compare = comparing or partial(compare, files)
 
     def compare(
-        self, upload: Digested, *, account: str | None, person: str, since: Comparison
+        self,
+        upload: Digested,
+        *,
+        account: str | None,
+        person: str,
+        since: Comparison,
+        family: Collection[str] = (),
     ) -> Comparison:
         """Compare a person's upload with what came since a comparison, and what is forgotten.
 
-        What it is compared with is not of the ``account`` that it is attached to.
+        What it is compared with is not of the ``account`` that it is attached to, but for the
+        ``family`` of data sets whose people are not to come again.
         """
         found = since
         while records := self._registered(after=found.upto):
@@ -122,22 +129,26 @@ class LineageService:
                 for each in records
                 if each.sha256 is not None
             }
-            found = self._against(upload, registered, account, found)
+            others: dict[Digested, tuple[str, ...]] = {
+                each: accounts
+                for each, accounts in registered.items()
+                if account not in accounts or each.dataset in family
+            }
+            found = self._against(upload, others, found)
             found = replace(found, upto=records[-1].number)
         past = self._past()
         forgotten = {Digested(x.dataset, x.sha256): past.accounts_of(x) for x in past.datasets}
         unidentified = () if account in past.reopened else past.unidentified
-        return replace(self._against(upload, forgotten, account, found), unidentified=unidentified)
+        unclaimed = {each: known for each, known in forgotten.items() if account not in known}
+        return replace(self._against(upload, unclaimed, found), unidentified=unidentified)
 
     def _against(
         self,
         upload: Digested,
-        earlier: Mapping[Digested, tuple[str, ...]],
-        account: str | None,
+        others: Mapping[Digested, tuple[str, ...]],
         since: Comparison,
     ) -> Comparison:
-        """Compare with data sets that are in none of the account, given which they may be in."""
-        others = {each: accounts for each, accounts in earlier.items() if account not in accounts}
+        """Compare with data sets, given which accounts they may be in."""
         if since.found is not None or not others:
             return since
         verdict = self._compare(upload, list(others))

@@ -17,6 +17,9 @@ from app.uploads.intake import Stop
 Leaving = Callable[[], Coroutine[Any, Any, None]] | None
 """What comes to its end when whoever sends an upload has gone; None: nobody can."""
 
+Before = tuple[str, str | None] | None
+"""A data set whose rows come first, and its manifest's SHA-256 if it is known."""
+
 
 class Stored(Protocol):
     """What an upload came to."""
@@ -38,7 +41,13 @@ class Intake(Protocol):
     """What takes uploads in, as far as the use cases know it."""
 
     def store(
-        self, dataset_id: str, content: BinaryIO | Source, spec: ColumnsSpec, stop: Stop, /
+        self,
+        dataset_id: str,
+        content: BinaryIO | Source,
+        spec: ColumnsSpec,
+        stop: Stop,
+        extends: Before,
+        /,
     ) -> Stored:
         """Store an upload, or what lies at a source, whole or not at all."""
 
@@ -54,6 +63,7 @@ async def stored_while_there(
     dataset: str,
     content: BinaryIO | Source,
     columns: ColumnsSpec,
+    extends: Before,
     *,
     leaving: Leaving,
     turns: anyio.CapacityLimiter,
@@ -77,7 +87,7 @@ async def stored_while_there(
     left = asyncio.ensure_future(stop_then())
     try:
         return await anyio.to_thread.run_sync(
-            intake.store, dataset, content, columns, stop, limiter=turns
+            intake.store, dataset, content, columns, stop, extends, limiter=turns
         )
     finally:
         left.cancel()

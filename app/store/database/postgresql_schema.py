@@ -124,6 +124,7 @@ _CONDITIONS: Mapping[str, str] = {
     "ck_desk_session_token_hash": "(length(token_hash) = 64)",
     "ck_desk_form_form": "(length(form) <= 100)",
     "ck_pause_what": "(what = ANY (ARRAY['person'::text, 'dataset'::text]))",
+    "ck_version_number": "(number >= 2)",
     "ck_publication_withdrawn": (
         "(((note IS NULL) = (withdrawn_at IS NULL))"
         " AND ((withdrawn_by IS NULL) = (withdrawn_at IS NULL)))"

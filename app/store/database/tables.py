@@ -48,13 +48,14 @@ from app.store.database.review_tables import (
     vote,
 )
 from app.store.database.rules import create_rules
+from app.store.database.versions import version
 
 __all__ = [
     "ACTS", "account", "allowance", "api_key", "cap", "comment", "dataset", "dataset_edit",
     "delivery", "desk_form", "desk_session", "entry", "expiring", "job", "key_use", "leaf",
     "ledger", "lineage", "log_checkpoint", "log_part", "log_stamp", "metadata", "notice",
     "notice_read", "pause", "publication", "rate", "release", "review",
-    "revision", "sight", "turn", "upload", "vote", "worker",
+    "revision", "sight", "turn", "upload", "version", "vote", "worker",
 ]  # fmt: skip
 
 ACTS = "kind NOT IN ('debit', 'reserve', 'unreserve', 'result', 'checkpoint')"

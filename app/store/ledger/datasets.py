@@ -12,7 +12,14 @@ from app.domain.problems import Problem
 from app.store.database import tables
 from app.store.ledger.accounts import AccountsWriter
 from app.store.ledger.ids import new_id, now, shown
-from app.store.ledger.records import DatasetRecord, DatasetStatus, LineageRecord, fitting
+from app.store.ledger.records import (
+    DatasetRecord,
+    DatasetStatus,
+    LineageRecord,
+    VersionRecord,
+    fitting,
+)
+from app.store.ledger.versions import add_version
 
 MANIFEST_KEPT = "manifest_kept"
 """The kind of the system entry whose fingerprint is that of a data set's manifest, its note."""
@@ -29,10 +36,31 @@ _LAST_EDIT = (
     .correlate(tables.dataset)
     .scalar_subquery()
 )
-_DATASETS = select(tables.dataset, _LAST_EDIT.label("edits"))
+_version = tables.version.c
+_DATASETS = select(
+    tables.dataset,
+    _LAST_EDIT.label("edits"),
+    func.coalesce(_version.number, 1).label("version"),
+    _version.earlier.label("extends"),
+    _version.first.label("origin"),
+).outerjoin(tables.version, _version.dataset == _dataset.id)
 
 _GET = _DATASETS.where(_dataset.id == bindparam("wanted"))
 _BY_NAME = _DATASETS.where(_dataset.name == bindparam("wanted"), text("dataset.status = 'active'"))
+_NUMBER = func.coalesce(_version.number, 1)
+_VERSIONS = (
+    select(
+        _dataset.id,
+        _dataset.name,
+        _NUMBER.label("version"),
+        _dataset.rows,
+        _dataset.created_by,
+        _dataset.created_at,
+    )
+    .outerjoin(tables.version, _version.dataset == _dataset.id)
+    .where((_dataset.id == bindparam("of")) | (_version.first == bindparam("of")))
+    .order_by(_NUMBER.desc())
+)
 _ALL_OF = _DATASETS.where(_dataset.account == bindparam("of")).order_by(_dataset.number)
 _FIRST_OF = _ALL_OF.limit(1)
 _ARCHIVED = select(_dataset.id).where(_dataset.status == DatasetStatus.ARCHIVED.value)
@@ -125,6 +153,11 @@ class Datasets:
         rows = self._connection.execute(_ALL_OF, {"of": account})
         return tuple(dataset_of(row) for row in rows)
 
+    def versions(self, first: str) -> tuple[VersionRecord, ...]:
+        """Return a data set that extends none, and all its versions, newest first."""
+        rows = self._connection.execute(_VERSIONS, {"of": first})
+        return tuple(VersionRecord(**row._mapping) for row in rows)
+
     def manifest(self, dataset: str) -> str | None:
         """Return the SHA-256 of a data set's manifest; None for those of earlier versions."""
         return self._connection.execute(_MANIFEST, {"of": dataset}).scalar_one_or_none()
@@ -155,16 +188,18 @@ class DatasetsWriter(Datasets):
         id: str | None = None,
         lineage: str | None = None,
         manifest: str | None = None,
+        extends: DatasetRecord | None = None,
     ) -> DatasetRecord:
         """Register a data set; ``id`` is given when the vault has stored its rows under it.
 
         ``lineage`` is the SHA-256 of its rows' digests, ``manifest`` that of the manifest
-        of its files: the system account has an entry of each.
+        of its files: the system account has an entry of each. ``extends`` is the data set of
+        which it is the next version.
 
         Raises
         ------
         Problem
-            ``name-taken``, by a data set that is not archived.
+            ``name-taken``, by a data set that is not archived; ``newer-version``.
         """
         if self.by_name(name) is not None:
             raise Problem("name-taken")
@@ -195,6 +230,8 @@ class DatasetsWriter(Datasets):
             self._accounts.system_entry(
                 MANIFEST_KEPT, principal=principal, fingerprint=manifest, note=dataset
             )
+        if extends is not None:
+            add_version(self._connection, self._accounts, dataset, extends, principal=principal)
         if lineage is not None:
             self._connection.execute(
                 insert(tables.lineage), {"dataset": dataset, "sha256": lineage}
@@ -202,7 +239,7 @@ class DatasetsWriter(Datasets):
             self._accounts.system_entry(
                 "lineage_kept", principal=principal, fingerprint=lineage, note=dataset
             )
-        return inserted
+        return self._found(dataset)
 
     def edit(self, dataset: str, fields: str, *, principal: str, reason: str) -> DatasetRecord:
         """Put ``fields``, JSON text, in the place of members of a data set's public spec.

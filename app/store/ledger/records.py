@@ -139,6 +139,7 @@ class DatasetRecord:
     """A data set's public facts. ``spec`` is JSON text; ``rows`` None where it is private.
 
     ``edits`` is JSON text too: what takes the place of members of the spec, as edited last.
+    ``extends`` is the data set before it, if it is a version of one, and ``version`` its number.
     """
 
     number: int
@@ -152,11 +153,31 @@ class DatasetRecord:
     created_at: str
     archived_at: str | None
     edits: str | None = None
+    version: int = 1
+    extends: str | None = None
+    origin: str | None = None
+
+    @property
+    def first(self) -> str:
+        """Return the data set of which it is a version: itself, unless it extends one."""
+        return self.origin or self.id
 
     @property
     def digest(self) -> str:
         """Return the digest of what never changes; the system account keeps it."""
         return digest_of(self.number, self.id, self.name, self.account, self.spec, self.rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRecord:
+    """A version of a data set, in short; ``rows`` None where it is private."""
+
+    id: str
+    name: str
+    version: int
+    rows: int | None
+    created_by: str
+    created_at: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from app.store.ledger.keys import key_of
 from app.store.ledger.releases import ENDED_AS, REPEATED
 from app.store.ledger.reviewing.faults import review_faults
 from app.store.ledger.signing import RECEIPT_KEY
+from app.store.ledger.versions import EXTENDED, version_faults
 from app.store.publishing import publications
 from app.store.verification.authority import act_faults
 
@@ -93,6 +94,7 @@ class Register:
         yield from self._match("data set", made, "dataset_created")
         ended = {x.id: x.archived_at for x in records if x.archived_at is not None}
         yield from self._ended("data set", ended, "dataset_archived")
+        yield from version_faults(self._connection, self._recorded[EXTENDED])
         lineages = self._connection.execute(select(tables.lineage)).all()
         yield from self._same("data set", {row.dataset for row in lineages}, "lineage_kept")
         for row in lineages:

@@ -9,7 +9,8 @@ counted before it: so of the person's multiset of rows, in whatever order the fi
 **Privacy.** ``choice`` sees one person's rows, and a key that is drawn before any data. So if D' is
 D without the rows of p, ``kept(D) - kept(D') = choice(rows of p)``: at most k rows, and nobody
 else's. Were it told by other people's rows (the first rows of a file up to a total, say), one
-person's rows would decide which of all others' are kept, and k would bound nothing.
+person's rows would decide which of all others' are kept, and k would bound nothing. Where files
+follow one another, k is less by what earlier ones have of p (:mod:`app.uploads.people.counting`).
 """
 
 from __future__ import annotations
@@ -35,16 +36,21 @@ def by_person(people: Digests) -> tuple[Places, Places, NDArray[np.int64]]:
     return order, starts, np.diff(starts, append=len(order))
 
 
-def kept(rows: Words, most: int, prf: Prf) -> Places:
-    """Return which rows of some people are kept, at most so many of each, in ascending order."""
+def kept(rows: Words, most: int | NDArray[np.int64], prf: Prf) -> Places:
+    """Return which rows of some people are kept, at most so many of each, in ascending order.
+
+    ``most`` may differ from person to person, in the order of :func:`by_person`.
+    """
     people = digests_of(rows[:, -WORDS:])
     order, _, counts = by_person(people)
     many = np.empty(len(rows), dtype=np.bool_)
+    room = np.empty(len(rows), dtype=np.int64)
+    room[order] = np.repeat(np.broadcast_to(most, counts.shape), counts)
     many[order] = np.repeat(counts > most, counts)
     few, more = np.flatnonzero(~many), np.flatnonzero(many)
     if not len(more):
         return few
-    chosen = _least(people[more], _hashes(rows[more], prf), most)
+    chosen = _least(people[more], _hashes(rows[more], prf), room[more])
     return np.sort(np.concatenate([few, more[chosen]]))
 
 
@@ -59,13 +65,13 @@ def _hashes(rows: Words, prf: Prf) -> Digests:
     return prf.of_rows(np.column_stack([digests.view(np.int32), before]))
 
 
-def _least(people: Digests, hashes: Digests, most: int) -> Places:
-    """Return the places of each person's rows of least hash."""
+def _least(people: Digests, hashes: Digests, most: NDArray[np.int64]) -> Places:
+    """Return the places of each person's rows of least hash; ``most`` says with each how many."""
     order = np.lexsort((hashes[:, 1], hashes[:, 0], people[:, 1], people[:, 0]))
     starts = _starts(people[order])
     sizes = np.diff(starts, append=len(order))
     rank = np.arange(len(order)) - np.repeat(starts, sizes)
-    return order[rank < most]
+    return order[rank < most[order]]
 
 
 def _starts(sorted_digests: Digests) -> Places:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from app.domain.datasets import ColumnsSpec
 from app.domain.upload_reports import ColumnCounts, PeopleCounts, UploadReport
+from app.uploads.people.counting import RowsStored
 from app.uploads.people.ids import WORDS, Words, digests_of
 from app.uploads.people.keeping import by_person, kept
 from app.uploads.people.reducing import Grouping, Reduction
@@ -36,9 +37,13 @@ class PeopleRows:
         What chooses among a person's rows, by a secret key.
     directory
         Where files may be made on the way.
+    stored
+        Tells what earlier versions hold of a person, and keeps what there is now.
     """
 
-    def __init__(self, spec: ColumnsSpec, prf: Prf, directory: Path) -> None:
+    def __init__(
+        self, spec: ColumnsSpec, prf: Prf, directory: Path, stored: RowsStored | None = None
+    ) -> None:
         assert spec.unit is not None
         self._words = list(words_of(spec))
         self._stored = list(spec.stored)
@@ -50,6 +55,8 @@ class PeopleRows:
         self._people = Sampler(_KEEP_PEOPLE, patient=True)
         self._having = np.zeros(_MOST_TOLD + 1, dtype=np.int64)
         self._counts = PeopleCounts()
+        self._rows_stored = stored
+        self._rows = 0
 
     def taken(self, blocks: Iterable[Mapping[str, Codes]]) -> Iterator[Mapping[str, Codes]]:
         """Yield the stored rows of all people.
@@ -58,12 +65,11 @@ class PeopleRows:
         ------
         Problem
             What reading raises; ``too-large`` where one person has too many rows;
-            ``invalid-upload`` for more rows than the spec's ``max_rows``.
+            ``invalid-upload`` for more rows than the spec's ``max_rows``, which bounds what would
+            be stored of this file alone: nobody is told what earlier versions hold of its people.
         """
-        rows = 0
         for block in self._all(blocks):
-            rows += len(next(iter(block.values())))
-            if self._bound is not None and rows > self._bound:
+            if self._bound is not None and self._rows > self._bound:
                 raise Troubles([Trouble(None, None, MORE_ROWS)]).refusal()
             yield block
 
@@ -94,6 +100,7 @@ class PeopleRows:
     def _alone(self, rows: Words) -> Iterator[Mapping[str, Codes]]:
         """Yield rows that have no id: each is a person's own."""
         self._counts.rows_without_id += len(rows)
+        self._rows += len(rows)
         places = np.arange(len(rows))
         yield self._made(rows, Grouping(places, places, np.ones_like(places)))
 
@@ -103,11 +110,26 @@ class PeopleRows:
         self._people.add(_of_people(people, grouping))
         self._count(grouping.counts)
         if self._reduction is None:
-            stay = kept(rows, self._most, self._prf)
-            self._counts.rows_left_out += len(rows) - len(stay)
-            rows = rows[stay]
+            rows = self._kept(rows, people, grouping)
+        else:
+            self._rows += len(grouping.counts)
         if len(rows):
             yield self._made(rows, grouping)
+
+    def _kept(self, rows: Words, people: Digests, grouping: Grouping) -> Words:
+        """Return the rows that are stored; those are told as left out that this file has too many.
+
+        To tell how many rows earlier versions leave room for would tell of them.
+        """
+        alone = np.minimum(grouping.counts, self._most)
+        self._rows += int(alone.sum())
+        self._counts.rows_left_out += int((grouping.counts - alone).sum())
+        room = np.full_like(grouping.counts, self._most)
+        if self._rows_stored is not None:
+            who = people[grouping.order[grouping.starts]]
+            room = np.maximum(room - self._rows_stored.before(who), 0)
+            self._rows_stored.note(who, np.minimum(grouping.counts, room))
+        return rows[kept(rows, room, self._prf)]
 
     def _count(self, rows: NDArray[np.int64]) -> None:
         """Count people by how many rows they have."""

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from app.domain.problems import Problem, invalid_request
-from app.services.datasets.datasets import NewDataset
+from app.services.datasets.admitting import NewDataset
 from app.services.plans.lanes import CalculationQueue
 from app.services.releases.receipts import SentAnswer, sent_answer
 from app.web.requests.base import Request

@@ -18,7 +18,7 @@ from app.domain.problems import Problem, invalid_requests
 from app.domain.reviews import Decision
 from app.domain.roles import Role
 from app.domain.units import Reducer
-from app.services.datasets.datasets import NewDataset
+from app.services.datasets.admitting import NewDataset
 from app.services.datasets.declarations import declared_columns
 from app.services.plans.questions import POLICY_KINDS
 from app.services.releases.pauses import Paused

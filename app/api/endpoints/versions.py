@@ -1,0 +1,90 @@
+"""Versions of a data set: adding rows, and listing what there is."""
+
+from __future__ import annotations
+
+from fastapi import Response
+from starlette.requests import Request
+
+from app.api.answers.datasets import (
+    UploadedDatasetAnswer,
+    VersionAnswer,
+    uploaded_answer,
+    version_answer,
+)
+from app.api.answers.paging import Page, Paging, page_of
+from app.api.answers.problems import carrying, documented
+from app.api.dependencies import Analyst, Curator, Id, State, is_json, json_bytes
+from app.api.endpoint import router_of, untimed
+from app.api.uploading import OF_UPLOADS, upload_of
+from app.domain.upload_reports import UploadReport
+from app.services.datasets.datasets import DatasetView
+from app.services.people.keys import Caller
+from app.web.requests.bodies import request_in
+from app.web.requests.uploads import UploadLimits, receive_upload
+from app.web.requests.versions import SourcedVersionSpec, VersionSpec
+from app.web.state import AppState
+
+router = router_of("/v1/datasets", "data sets")
+
+
+@router.post(
+    "/{dataset}/versions",
+    operation_id="extendDataset",
+    status_code=201,
+    openapi_extra=upload_of(VersionSpec, SourcedVersionSpec),
+    responses=documented(
+        "not-found", "dataset-archived", "newer-version", "not-extendable", *OF_UPLOADS,
+        answers={201: {"headers": carrying("Location")}},
+    ),
+)  # fmt: skip
+@untimed
+async def extend_dataset(
+    request: Request, response: Response, caller: Curator, dataset: Id, state: State
+) -> UploadedDatasetAnswer:
+    """Add rows of new people as the next version of a data set (curators).
+
+    The version is a data set of its own, with the rows of all versions before it. It has their
+    columns, policy and account: what is spent on any version is spent on all. With a `unit` the
+    same people may come again, and their rows are bounded over all versions.
+    """
+    with state.uploads.entered():
+        take_in = _sourced if is_json(request) else _uploaded
+        view, report = await take_in(request, dataset, caller, state)
+    response.headers["Location"] = f"/v1/datasets/{view.facts.id}"
+    return uploaded_answer(view, report)
+
+
+async def _uploaded(
+    request: Request, dataset: str, caller: Caller, state: AppState
+) -> tuple[DatasetView, UploadReport]:
+    settings = state.settings
+    limits = UploadLimits(
+        file_bytes=settings.max_upload_bytes, spec_bytes=settings.max_request_bytes
+    )
+    async with receive_upload(request, directory=settings.data_dir, limits=limits) as upload:
+        new = request_in(upload.spec, VersionSpec).declared()
+        return await state.services.extending.extend(dataset, new, upload.file, caller=caller)
+
+
+async def _sourced(
+    request: Request, dataset: str, caller: Caller, state: AppState
+) -> tuple[DatasetView, UploadReport]:
+    body, services = request_in(await json_bytes(request), SourcedVersionSpec), state.services
+    source = services.sources.located(body.source)
+    return await services.extending.extend(dataset, body.declared(), source, caller=caller)
+
+
+@router.get(
+    "/{dataset}/versions",
+    operation_id="listVersions",
+    responses=documented("not-found"),
+)
+def list_versions(caller: Analyst, dataset: Id, cut: Paging, state: State) -> Page[VersionAnswer]:
+    """List the versions of which a data set is one, newest first."""
+    del caller
+    versions = [
+        (each.version, version_answer(each))
+        for each in state.services.extending.versions(dataset)
+        if cut.position is None or each.version < cut.position
+    ]
+    return page_of(versions, cut)

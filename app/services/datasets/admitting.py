@@ -1,0 +1,153 @@
+"""What a curator declares of an upload, and writing it into the ledger once it is stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from app.domain.datasets import ColumnsSpec, columns_json, derived_json
+from app.domain.policies import Policy
+from app.domain.problems import Problem
+from app.domain.units import unit_json
+from app.services.datasets.accounting import meter_of
+from app.services.datasets.accounts import origin_of
+from app.services.datasets.lineage import Comparison
+from app.services.datasets.policies import policy_json
+from app.services.people.keys import Caller
+from app.store import DatasetRecord, DatasetStatus, Reader, UnitOfWork
+from app.vault.lineage import Origin
+from mechanisms.privacy import Adjacency, Epsilon
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """The data set that an upload adds rows to, and the SHA-256 of its manifest, if it is known.
+
+    ``family`` are its versions so far whose people are not to come again.
+    """
+
+    record: DatasetRecord
+    manifest: str | None
+    family: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewDataset:
+    """What a curator declares about an upload.
+
+    ``account`` attaches it to an existing budget; then ``budget`` opens
+    nothing and may be None. A ``delta`` makes the new account one in zCDP. What ``extends``
+    another data set has its spec, and ``columns`` say how to read the rows that are added.
+    """
+
+    name: str
+    description: str
+    columns: ColumnsSpec
+    budget: Epsilon | None
+    delta: Fraction | None = None
+    account: str | None = None
+    overlap_reason: str | None = None
+    policy: Policy = field(default_factory=Policy)
+    notices: tuple[str, ...] = ()
+    checklist: tuple[str, ...] = ()
+    extends: Extension | None = None
+
+    @property
+    def stored_before(self) -> tuple[str, str | None] | None:
+        """Return the data set whose rows come first, and its manifest's digest if it is known."""
+        return None if self.extends is None else (self.extends.record.id, self.extends.manifest)
+
+    @property
+    def family(self) -> frozenset[str]:
+        """Return the data sets of its account whose people it must not be about."""
+        return frozenset() if self.extends is None else self.extends.family
+
+
+def origin_in(reader: Reader | UnitOfWork, new: NewDataset) -> Origin:
+    """Return whose an upload is, if it may share the account it names."""
+    return origin_of(reader, account=new.account, adjacency=new.columns.adjacency, delta=new.delta)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """A stored upload that may be registered, as far as its comparison goes."""
+
+    dataset: str
+    new: NewDataset
+    rows: int
+    caller: Caller
+    origin: Origin
+    sha256: str | None
+    manifest: str
+    comparison: Comparison
+
+
+def register(upload: Admission, work: UnitOfWork) -> None:
+    """Open an upload's account, unless it shares one, and register its data set."""
+    new, person = upload.new, upload.caller.person
+    work.by(upload.caller.acting)
+    origin = upload.origin
+    if new.account is None:
+        total = 0 if new.budget is None else meter_of(new.delta).opening(new.budget)
+        work.accounts.open(total=total, principal=person, reason=_occasion(new), id=origin.account)
+    else:
+        origin = origin_in(work, new)
+    if new.overlap_reason is not None:
+        note = f"{upload.dataset} over {upload.comparison.named}: {new.overlap_reason}"
+        work.accounts.system_entry("overlap_override", principal=person, note=note)
+    earlier = None
+    if new.extends is not None:
+        earlier = work.datasets.get(new.extends.record.id)
+        if earlier is None or earlier.status is not DatasetStatus.ACTIVE:
+            raise Problem("dataset-archived")
+    before = 0 if earlier is None else earlier.rows or 0
+    add_remove = new.columns.adjacency is Adjacency.ADD_REMOVE
+    spec = _declared(new, origin) if earlier is None else _extended(earlier, new.columns)
+    work.datasets.insert(
+        id=upload.dataset,
+        name=new.name,
+        account=origin.account,
+        spec=json.dumps(spec, allow_nan=False),
+        rows=None if add_remove else upload.rows + before,
+        principal=person,
+        lineage=upload.sha256,
+        manifest=upload.manifest,
+        extends=earlier,
+    )
+
+
+def _declared(new: NewDataset, origin: Origin) -> Mapping[str, object]:
+    """Return the public spec of an upload."""
+    spec: dict[str, object] = {
+        "description": new.description,
+        "adjacency": str(new.columns.adjacency),
+        "max_rows": new.columns.max_rows,
+        "columns": columns_json(new.columns),
+        "derive": derived_json(new.columns),
+        "policy": policy_json(new.policy),
+        "delta": origin.delta,
+        "notices": list(new.notices),
+        "checklist": list(new.checklist),
+    }
+    if new.columns.unit is not None:
+        spec["unit"] = unit_json(new.columns.unit)
+    return spec
+
+
+def _extended(earlier: DatasetRecord, added: ColumnsSpec) -> Mapping[str, object]:
+    """Return the spec of a data set as it has been edited; bounds on rows add up."""
+    spec, edits = json.loads(earlier.spec), json.loads(earlier.edits or "{}")
+    for name, label in edits.pop("labels", {}).items():
+        spec["columns"][name]["label"] = label
+    if added.max_rows is not None:
+        spec["max_rows"] += added.max_rows
+    return {**spec, **edits}
+
+
+def _occasion(new: NewDataset) -> str:
+    """Return the reason an account is opened, for its first entry."""
+    if new.overlap_reason is None:
+        return "data set upload"
+    return f"data set upload, overlap overridden: {new.overlap_reason}"

@@ -1,0 +1,162 @@
+r"""How many rows of each person are stored, so that a cap of rows holds over all versions.
+
+A version adds a file's rows to those of an earlier one. Of a person p with c(p) rows in the earlier
+version at most ``max(k - c(p), 0)`` rows of the new file are kept, and the counts of both are kept
+for the next one:
+
+    c'(p) = c(p) + |choice of p|  <=  k.
+
+**Privacy.** What is kept of p follows from p's rows in all files and a key, and from nobody
+else's rows. So two growing data sets that differ in one person differ in every version by at most
+k rows, all of them p's: what :mod:`app.uploads.people.keeping` says of one file.
+
+*Stored form.* People are their keyed digests, 128 bits each. Few people are in one file,
+``people``; more are in up to 256, ``people-<place>``, by the same bits that sort rows into groups.
+Each holds digests in ascending order, then counts of 16 bits. Both are erased with the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.uploads.people.keeping import by_person
+from app.uploads.people.spill import GROUPS
+from app.uploads.samples import Digests
+from app.uploads.sketching import File
+
+TOGETHER = "people"
+_MOST_TOGETHER = 1 << 16
+_PERSON_BYTES, _COUNT_BYTES = 16, 2
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Different people, digests of shape (n, 2) in ascending order, and how many rows each has."""
+
+    people: Digests
+    rows: Counts
+
+    @classmethod
+    def summed(cls, people: Digests, rows: Counts) -> Table:
+        """Return a table of people who may occur several times, their rows added up."""
+        order, starts, _ = by_person(people)
+        sums = np.add.reduceat(rows[order], starts) if len(order) else rows
+        return cls(people[order[starts]], sums)
+
+    def merged(self, other: Table) -> Table:
+        """Return the rows that both have of each person."""
+        people = np.concatenate([self.people, other.people])
+        return Table.summed(people, np.concatenate([self.rows, other.rows]))
+
+    def of(self, people: Digests) -> Counts:
+        """Return how many rows some different people have, 0 for those who are not here."""
+        both = np.concatenate([self.people, people])
+        order, starts, sizes = by_person(both)
+        rows = np.concatenate([self.rows, np.zeros(len(people), dtype=np.int64)])
+        found = np.empty_like(rows)
+        found[order] = np.repeat(np.add.reduceat(rows[order], starts), sizes)
+        return found[len(self.people) :]
+
+    def at(self, place: int) -> Table:
+        """Return those who are at one place."""
+        here = _places(self.people) == place
+        return Table(self.people[here], self.rows[here])
+
+    def to_bytes(self) -> bytes:
+        """Return the stored form."""
+        return self.people.astype("<u8").tobytes() + self.rows.astype("<u2").tobytes()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Table:
+        """Return the inverse of :meth:`to_bytes`."""
+        end = len(content) // (_PERSON_BYTES + _COUNT_BYTES) * _PERSON_BYTES
+        people = np.frombuffer(content[:end], dtype="<u8").astype(np.uint64).reshape(-1, 2)
+        return cls(people, np.frombuffer(content[end:], dtype="<u2").astype(np.int64))
+
+
+_NOBODY = Table(np.zeros((0, 2), dtype=np.uint64), np.zeros(0, dtype=np.int64))
+
+
+class RowsStored:
+    """Tells how many rows earlier versions hold of a person, and keeps how many there are now.
+
+    Each person is noted once, and all who share a place at the same time.
+
+    Parameters
+    ----------
+    attach
+        Keeps a file under a name.
+    earlier
+        What was kept with the version before, by name.
+    """
+
+    def __init__(
+        self, attach: Callable[[str, bytes], None], earlier: Mapping[str, File] | None = None
+    ) -> None:
+        self._attach = attach
+        self._earlier = earlier or {}
+        together = self._earlier.get(TOGETHER)
+        self._together = _NOBODY if together is None else Table.from_bytes(together.read())
+        self._held: dict[int, Table] = {}
+        self._noted: set[int] = set()
+        self._split = False
+
+    def before(self, people: Digests) -> Counts:
+        """Return how many rows of some different people earlier versions hold."""
+        found = np.zeros(len(people), dtype=np.int64)
+        for place, here in _by_place(people):
+            found[here] = self._before(place).of(people[here])
+        return found
+
+    def note(self, people: Digests, rows: Counts) -> None:
+        """Note how many rows of some different people are stored now."""
+        for place, here in _by_place(people):
+            own = Table.summed(people[here], rows[here])
+            self._keep(place, self._before(place).merged(own))
+
+    def finish(self) -> None:
+        """Keep what earlier versions hold of everybody else, and have all of it attached."""
+        for place in range(GROUPS):
+            if place not in self._noted and len((table := self._before(place)).rows):
+                self._keep(place, table)
+        if not self._split:
+            tables = [self._held[place] for place in sorted(self._held)]
+            people = np.concatenate([_NOBODY.people, *(table.people for table in tables)])
+            rows = np.concatenate([_NOBODY.rows, *(table.rows for table in tables)])
+            self._attach(TOGETHER, Table.summed(people, rows).to_bytes())
+
+    def _before(self, place: int) -> Table:
+        if (file := self._earlier.get(_name(place))) is not None:
+            return Table.from_bytes(file.read())
+        return self._together.at(place)
+
+    def _keep(self, place: int, table: Table) -> None:
+        self._noted.add(place)
+        self._held[place] = table
+        if self._split or sum(len(each.rows) for each in self._held.values()) > _MOST_TOGETHER:
+            self._split = True
+            for each, held in self._held.items():
+                self._attach(_name(each), held.to_bytes())
+            self._held.clear()
+
+
+def _name(place: int) -> str:
+    return f"{TOGETHER}-{place:02x}"
+
+
+def _places(people: Digests) -> NDArray[np.int64]:
+    return (people[:, 0] % np.uint64(GROUPS)).astype(np.int64)
+
+
+def _by_place(people: Digests) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """Yield each place that somebody is at, and who."""
+    places = _places(people)
+    order = np.argsort(places, kind="stable")
+    found, starts = np.unique(places[order], return_index=True)
+    yield from zip(found.tolist(), np.split(order, starts[1:]), strict=False)

@@ -1,0 +1,49 @@
+"""What is declared of rows that are added to a data set."""
+
+from __future__ import annotations
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from app.services.datasets.extending import NewRows
+from app.web.requests.base import Request
+from app.web.requests.columns import Delimiter
+from app.web.requests.schemas import OverlapSpec
+from app.web.requests.sources import LONGEST_SOURCE, SOURCE
+from app.web.requests.values import Name
+
+_EXAMPLE: dict[str, JsonValue] = {"max_rows": 1000}
+
+
+class VersionSpec(Request):
+    """The public description of rows that are added to a data set; all else is the data set's."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
+
+    name: Name | None = Field(default=None, examples=["visits, 2025"])
+    """What the new version is called: the data set's name and the version's number, unless this
+    says otherwise."""
+    max_rows: int | None = Field(default=None, ge=1, le=10**12, examples=[1000])
+    """Public bound on how many rows are added, required where the data set has a bound. The new
+    version's bound is their sum."""
+    delimiter: Delimiter = Field(default=",", examples=[";"])
+    """What stands between the cells of a CSV file."""
+    overlap: OverlapSpec | None = Field(default=None, examples=[{"reason": "other people"}])
+    """An admin's word that rows which look like earlier data are other people's."""
+
+    def declared(self) -> NewRows:
+        """Return the declaration, as the services know it."""
+        return NewRows(
+            name=self.name,
+            max_rows=self.max_rows,
+            delimiter=self.delimiter,
+            overlap_reason=None if self.overlap is None else self.overlap.reason,
+        )
+
+
+class SourcedVersionSpec(VersionSpec):
+    """The public description of rows that are added, and where they lie."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{**_EXAMPLE, "source": SOURCE}]})
+
+    source: str = Field(max_length=LONGEST_SOURCE, examples=[SOURCE])
+    """A URL below one of the roots that the operator allows, as for a new data set."""
