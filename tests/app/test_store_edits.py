@@ -157,6 +157,12 @@ def everything(ledger: Ledger) -> None:
             lineage="a" * 64,
         )
     )  # fmt: skip
+    write(
+        lambda u: u.datasets.insert(
+            name="more", account=other.id, spec="{}", rows=None, principal="person_cleo",
+            extends=upload,
+        )
+    )  # fmt: skip
     write(lambda u: u.datasets.archive(upload.id, principal="person_cleo"))
     for number in range(2):
         key = write(

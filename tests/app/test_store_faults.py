@@ -34,9 +34,13 @@ def ledger(place: Place) -> Iterator[Ledger]:
                 )  # fmt: skip
             u.keys.revoke(key.id, principal=CURATOR)
             u.datasets.archive(found.dataset, principal=CURATOR)
-            u.datasets.insert(
+            more = u.datasets.insert(
                 name="more", account=found.account, spec="{}", rows=3, principal=CURATOR,
                 lineage="a" * 64,
+            )  # fmt: skip
+            u.datasets.insert(
+                name="most", account=found.account, spec="{}", rows=4, principal=CURATOR,
+                extends=more,
             )  # fmt: skip
             u.accounts.grant(
                 found.account, 1, principal=CURATOR, reason="a while",
@@ -64,6 +68,13 @@ def ledger(place: Place) -> Iterator[Ledger]:
         ),
         ("UPDATE dataset SET spec = '{\"x\":1}'", "it has been edited"),
         ("UPDATE lineage SET sha256 = 'b'", "its lineage has been edited"),
+        ("UPDATE version SET number = 3", "what it extends has been edited"),
+        ("UPDATE version SET earlier = first, first = dataset", "what it extends has been edited"),
+        (
+            "INSERT INTO version SELECT id, id, id, 2 FROM dataset WHERE number = 1",
+            "what it extends has been edited",
+        ),
+        ("DELETE FROM version", " is missing"),
         ("UPDATE expiring SET seq = 1", "entry 1: it is no grant that ends"),
         ("UPDATE api_key SET role = 'admin'", "it has been edited"),
         ("DELETE FROM ledger", "the ledger has no identity"),

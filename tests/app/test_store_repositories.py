@@ -137,6 +137,46 @@ def _named(u: UnitOfWork, ledger: Ledger) -> str:
     ).id
 
 
+def test_of_many_who_extend_a_data_set_one_does(place: Place) -> None:
+    """From several processes, where there may be: versions are a chain and no tree."""
+    with opened(place) as ledger:
+        others = []
+        if place.backend == "postgres":
+            ledger.store.share()
+            others.append(place.open())
+        with ledger.store.reading() as r:
+            earlier = r.datasets.get(ledger.dataset)
+        assert earlier is not None
+        assert (earlier.version, earlier.extends, earlier.first) == (1, None, earlier.id)
+
+        def extended(numbered: tuple[int, Store]) -> str:
+            number, store = numbered
+            try:
+                return store.write(
+                    lambda u: u.datasets.insert(
+                        name=f"v{number}", account=ledger.account, spec="{}", rows=2,
+                        principal=CURATOR, extends=earlier,
+                    )
+                ).id  # fmt: skip
+            except Problem as problem:
+                return f"{problem.code}, {problem.extras['newer']}"
+
+        with ThreadPoolExecutor(6) as pool:
+            found = list(pool.map(extended, enumerate([ledger.store, *others] * 3)))
+        for store in others:
+            store.close()
+        with ledger.store.reading() as r:
+            newest, oldest = r.datasets.versions(earlier.id)
+            later = r.datasets.get(newest.id)
+        assert later is not None
+        assert (later.version, later.extends, later.first) == (2, earlier.id, earlier.id)
+        assert (newest.version, newest.name, newest.rows) == (2, later.name, 2)
+        assert (oldest.version, oldest.id) == (1, earlier.id)
+        refusals = [f"newer-version, {newest.id}"] * (len(found) - 1)
+        assert sorted(found) == sorted([newest.id, *refusals])
+        assert ledger.store.verify().ok
+
+
 def test_archiving_keeps_ledger_and_releases(place: Place) -> None:
     with opened(place) as ledger:
         release = ledger.release("k")

@@ -230,6 +230,56 @@ def test_what_is_attached_lies_in_one_file(tmp_path: Path) -> None:
     assert {name: piece.read() for name, piece in attached.items()} == contents
 
 
+def _extend(vault: Vault, earlier: str, name: str) -> None:
+    with vault.writer(name) as writer:
+        writer.build_on(vault.open(earlier).parts)
+        writer.write(BLOCK)
+        writer.finish({})
+        vault.publish(writer)
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_data_set_that_extends_another_has_its_parts_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool
+) -> None:
+    """The same file under two names, or a copy where the file system has no links."""
+    if not linked:
+        monkeypatch.setattr(Path, "hardlink_to", failing(errno.EXDEV))
+    vault = Vault(tmp_path)
+    _publish(vault)
+    _extend(vault, "ds_1", "ds_2")
+    both = [tmp_path / "datasets" / name / "part-00001.parquet" for name in ("ds_1", "ds_2")]
+    assert (both[0].stat().st_ino == both[1].stat().st_ino) is linked
+    vault.erase("ds_1")
+    stored = vault.open("ds_2")
+    stored.verify()
+    assert [part.rows for part in stored.parts] == [5, 2, 5]
+    assert stored.parts[1].read(["a"])["a"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(errno.ENOENT, TamperedError), (errno.EIO, UnreadableError)]
+)
+def test_a_part_that_cannot_be_linked_is_told_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, told: type[VaultError]
+) -> None:
+    vault = Vault(tmp_path)
+    _publish(vault)
+    monkeypatch.setattr(Path, "hardlink_to", failing(error))
+    with pytest.raises(told):
+        _extend(vault, "ds_1", "ds_2")
+    monkeypatch.undo()
+    assert vault.published() == ["ds_1"]
+    vault.open("ds_1").verify()
+
+
+def failing(error: int) -> Any:
+    def fail(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    return fail
+
+
 @pytest.mark.parametrize("change", ["flip", "append", "cut", "remove"])
 def test_a_tampered_sketch_is_detected(tmp_path: Path, change: str) -> None:
     vault = Vault(tmp_path)
