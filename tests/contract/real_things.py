@@ -115,6 +115,7 @@ class World:
     def _ids(self, operation: str, parameters: Mapping[str, Any]) -> Mapping[str, str]:
         fresh: dict[str, Callable[[], str]] = {
             "archiveDataset": lambda: str(upload(self.admin)["id"]),
+            "extendDataset": lambda: str(upload(self.admin)["id"]),
             "decideOnRelease": lambda: self._waiting(self.analyst),
             "getPublication": lambda: self._released(public=True),
             "publishRelease": lambda: self._released(public=False),
@@ -165,10 +166,11 @@ class World:
         return self.dataset if name == "dataset" and was is not None else was
 
     def _body(self, operation: str, was: Mapping[str, Any]) -> dict[str, Any]:
-        if operation == "createDataset":
+        if operation in ("createDataset", "extendDataset"):
+            declared = _declared if operation == "createDataset" else _added
             if "source" in was:
-                return {**_declared(was), "source": self.source}
-            return {**was, "file": ROWS, "spec": _declared(was["spec"])}
+                return {**declared(was), "source": self.source}
+            return {**was, "file": ROWS, "spec": declared(was["spec"])}
         if operation == "editDataset":
             return {name: EDIT[name] for name in was}
         if operation == "checkReceipt":
@@ -221,6 +223,10 @@ def _statistic(operation: str, kind: str) -> dict[str, Any]:
     if operation == "deriveFromRelease":
         return BY_KIND[kind] if kind in FROM_MOMENTS else MEAN
     return BY_KIND[kind]
+
+
+def _added(_: Any) -> dict[str, Any]:
+    return {"name": f"grown {uuid4()}"}
 
 
 def _declared(was: Mapping[str, Any]) -> dict[str, Any]:

@@ -221,6 +221,9 @@ def ask_about_data(admin: httpx.Client, answers: Answers) -> None:
     note(send_raw(admin, "/v1/ledger/receipts", moments.content), 200)
     derived = {"statistic": {"kind": "mean", "columns": ["income"]}}
     note(admin.post(f"/v1/releases/{moments.json()['id']}/derivations", json=derived), 200)
+    rows = {"file": ("more.csv", "income,food,region,owner\n9,9,north,1\n"), "spec": (None, "{}")}
+    grown = admin.post(f"{path}/versions", files=rows)
+    note(grown, 201, lambda r: getattr(r.datasets.get(grown.json()["id"]), "version", 1) == 2)
     note(
         admin.post(f"{path}/archive"), 200,
         lambda r: getattr(r.datasets.get(name), "status", None) == "archived",

@@ -78,6 +78,7 @@ def test_what_is_not_there_answers_404(admin: httpx.Client, path: str) -> None:
     [
         ("POST", "/v1/datasets/ds_0/archive"), ("DELETE", "/v1/keys/key_0"),
         ("GET", "/v1/datasets/ds_0/budget"), ("GET", "/v1/datasets/ds_0/ledger"),
+        ("GET", "/v1/datasets/ds_0/versions"),
     ],
 )  # fmt: skip
 def test_unknown_ids_answer_404(admin: httpx.Client, method: str, path: str) -> None:

@@ -117,6 +117,10 @@ ADDED = (
     # rows that are read where they lie
     r"/components/schemas/SourcedDatasetSpec",
     r"/paths//v1/datasets/post/requestBody/content/application/json",
+    # versions of a data set
+    r"/components/schemas/((Sourced)?VersionSpec|(Page_)?DatasetVersionAnswer_?)",
+    r"/paths//v1/datasets/\{dataset\}/versions",
+    r'/components/schemas/DatasetAnswer/(properties/|required\[")(version|extends)("\])?',
     # what else a curator says of a data set
     r"/components/schemas/(DatasetEdit|PolicyEdit)",
     r"/paths//v1/datasets/\{dataset\}/patch",

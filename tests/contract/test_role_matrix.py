@@ -224,6 +224,9 @@ def _ids(world: World, admin: httpx.Client, operation: Call) -> dict[str, str]:
         ids["key"] = str(make_key(admin, "analyst")["id"])
     if operation[1].endswith("/archive"):
         ids["dataset"] = str(upload(admin)["id"])
+    if operation == ("POST", "/v1/datasets/{dataset}/versions"):
+        columns = EXAMPLES["DatasetSpec"]["columns"]
+        ids["dataset"] = str(upload(admin, ROWS, columns=columns)["id"])
     said = operation[0] == "POST" and operation[1].endswith(("/comments", "/revisions"))
     said = said or operation[1].endswith("/review")
     if operation[0] == "POST" and "/publication" in operation[1]:

@@ -62,7 +62,7 @@ class DatasetAnswer(Answer):
     """The version before, whose rows come first; null for the first one."""
 
 
-class VersionAnswer(Answer):
+class DatasetVersionAnswer(Answer):
     """A version of a data set, in short."""
 
     id: str
@@ -180,9 +180,9 @@ def dataset_answer(view: DatasetView) -> DatasetAnswer:
     )
 
 
-def version_answer(record: VersionRecord) -> VersionAnswer:
+def version_answer(record: VersionRecord) -> DatasetVersionAnswer:
     """Return a version of a data set, in short."""
-    return VersionAnswer(
+    return DatasetVersionAnswer(
         id=record.id,
         version=record.version,
         name=record.name,

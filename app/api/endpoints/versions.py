@@ -6,8 +6,8 @@ from fastapi import Response
 from starlette.requests import Request
 
 from app.api.answers.datasets import (
+    DatasetVersionAnswer,
     UploadedDatasetAnswer,
-    VersionAnswer,
     uploaded_answer,
     version_answer,
 )
@@ -76,10 +76,12 @@ async def _sourced(
 
 @router.get(
     "/{dataset}/versions",
-    operation_id="listVersions",
+    operation_id="listDatasetVersions",
     responses=documented("not-found"),
 )
-def list_versions(caller: Analyst, dataset: Id, cut: Paging, state: State) -> Page[VersionAnswer]:
+def list_versions(
+    caller: Analyst, dataset: Id, cut: Paging, state: State
+) -> Page[DatasetVersionAnswer]:
     """List the versions of which a data set is one, newest first."""
     del caller
     versions = [

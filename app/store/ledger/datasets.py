@@ -19,10 +19,12 @@ from app.store.ledger.records import (
     VersionRecord,
     fitting,
 )
-from app.store.ledger.versions import add_version
 
 MANIFEST_KEPT = "manifest_kept"
 """The kind of the system entry whose fingerprint is that of a data set's manifest, its note."""
+
+EXTENDED = "dataset_extended"
+"""The kind of the system entry whose fingerprint is that of a version, its note the data set."""
 
 DATASET_EDITED = "dataset_edited"
 """The kind of the system entry about an edit; its fingerprint is the edit's digest."""
@@ -61,6 +63,7 @@ _VERSIONS = (
     .where((_dataset.id == bindparam("of")) | (_version.first == bindparam("of")))
     .order_by(_NUMBER.desc())
 )
+_NEXT = select(_version.dataset).where(_version.earlier == bindparam("wanted"))
 _ALL_OF = _DATASETS.where(_dataset.account == bindparam("of")).order_by(_dataset.number)
 _FIRST_OF = _ALL_OF.limit(1)
 _ARCHIVED = select(_dataset.id).where(_dataset.status == DatasetStatus.ARCHIVED.value)
@@ -231,7 +234,7 @@ class DatasetsWriter(Datasets):
                 MANIFEST_KEPT, principal=principal, fingerprint=manifest, note=dataset
             )
         if extends is not None:
-            add_version(self._connection, self._accounts, dataset, extends, principal=principal)
+            self._add_version(dataset, extends, principal)
         if lineage is not None:
             self._connection.execute(
                 insert(tables.lineage), {"dataset": dataset, "sha256": lineage}
@@ -240,6 +243,17 @@ class DatasetsWriter(Datasets):
                 "lineage_kept", principal=principal, fingerprint=lineage, note=dataset
             )
         return self._found(dataset)
+
+    def _add_version(self, dataset: str, earlier: DatasetRecord, principal: str) -> None:
+        newer = self._connection.execute(_NEXT, {"wanted": earlier.id}).scalar_one_or_none()
+        if newer is not None:
+            raise Problem("newer-version", newer=newer)
+        version = (dataset, earlier.id, earlier.first, earlier.version + 1)
+        row = dict(zip(("dataset", "earlier", "first", "number"), version, strict=True))
+        self._connection.execute(insert(tables.version), row)
+        self._accounts.system_entry(
+            EXTENDED, principal=principal, fingerprint=_version_digest(*version), note=dataset
+        )
 
     def edit(self, dataset: str, fields: str, *, principal: str, reason: str) -> DatasetRecord:
         """Put ``fields``, JSON text, in the place of members of a data set's public spec.
@@ -305,6 +319,22 @@ def edit_faults(connection: Connection, recorded: Mapping[int, str | None]) -> I
             yield f"data set {shown(row.dataset)}: an edit has been edited"
     for seq in sorted(left):
         yield f"account {SYSTEM_ACCOUNT}, entry {seq}: its edit is missing"
+
+
+def version_faults(
+    connection: Connection, recorded: Mapping[str, tuple[str, str, str | None]]
+) -> Iterator[str]:
+    """Fault versions that are not as the ledger notes: ``recorded`` are its entries, by note."""
+    left = {name: digest for name, (_, _, digest) in recorded.items()}
+    for row in connection.execute(select(tables.version).order_by(_version.dataset)):
+        if left.pop(row.dataset, None) != _version_digest(*row):
+            yield f"data set {shown(row.dataset)}: what it extends has been edited"
+    for name in sorted(left):
+        yield f"account {SYSTEM_ACCOUNT}: the version that is data set {shown(name)} is missing"
+
+
+def _version_digest(dataset: str, earlier: str, first: str, number: int) -> str:
+    return digest_of("release-desk version 1", dataset, earlier, first, number)
 
 
 def _record(row: Row[Any] | None) -> DatasetRecord | None:

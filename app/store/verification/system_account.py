@@ -15,14 +15,13 @@ from sqlalchemy import Connection, bindparam, select, text
 from app.domain.ledger import SECOND_FORM, SYSTEM_ACCOUNT
 from app.store.database import tables
 from app.store.ledger import caps, expiries, forms, pauses
-from app.store.ledger.datasets import dataset_of
+from app.store.ledger.datasets import EXTENDED, dataset_of, version_faults
 from app.store.ledger.entries import entry_of
 from app.store.ledger.ids import shown
 from app.store.ledger.keys import key_of
 from app.store.ledger.releases import ENDED_AS, REPEATED
 from app.store.ledger.reviewing.faults import review_faults
 from app.store.ledger.signing import RECEIPT_KEY
-from app.store.ledger.versions import EXTENDED, version_faults
 from app.store.publishing import publications
 from app.store.verification.authority import act_faults
 

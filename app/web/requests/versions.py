@@ -11,7 +11,7 @@ from app.web.requests.schemas import OverlapSpec
 from app.web.requests.sources import LONGEST_SOURCE, SOURCE
 from app.web.requests.values import Name
 
-_EXAMPLE: dict[str, JsonValue] = {"max_rows": 1000}
+_EXAMPLE: dict[str, JsonValue] = {"name": "engel, 1858"}
 
 
 class VersionSpec(Request):
@@ -19,7 +19,7 @@ class VersionSpec(Request):
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
-    name: Name | None = Field(default=None, examples=["visits, 2025"])
+    name: Name | None = Field(default=None, examples=["engel, 1858"])
     """What the new version is called: the data set's name and the version's number, unless this
     says otherwise."""
     max_rows: int | None = Field(default=None, ge=1, le=10**12, examples=[1000])
