@@ -7,7 +7,13 @@ import click
 from app.cli.audits import audit_privacy
 from app.cli.deriving import releases_derive
 from app.cli.dry_runs import datasets_synthetic, releases_dry_run
-from app.cli.files import datasets_check, datasets_draft, datasets_register, datasets_upload
+from app.cli.files import (
+    datasets_check,
+    datasets_draft,
+    datasets_extend,
+    datasets_register,
+    datasets_upload,
+)
 from app.cli.ledger import audit, ledger
 from app.cli.log import log
 from app.cli.pauses import pauses
@@ -52,6 +58,7 @@ for command in (*_RUNNING, *_REMOTE):
 for command in (
     datasets_upload,
     datasets_register,
+    datasets_extend,
     datasets_draft,
     datasets_check,
     datasets_synthetic,

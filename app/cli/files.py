@@ -57,6 +57,22 @@ def datasets_register(desk: ReleaseDesk, *, source: str, spec: BinaryIO) -> None
     _tell(desk.register(source, parsed(spec.read().decode("utf-8", "replace"), "SPEC")))
 
 
+@click.command("extend")
+@click.argument("dataset")
+@_FILE
+@click.option("--spec", default="{}", help="JSON text: max_rows, name, delimiter, overlap.")
+@connected
+def datasets_extend(desk: ReleaseDesk, *, dataset: str, file: Path, spec: str) -> None:
+    """Add the rows of FILE to DATASET as its next version; prints the version's id.
+
+    They are of new people, unless the data set has a `unit`. Where it has a bound on its rows,
+    SPEC must have `max_rows`, which bounds those of FILE.
+    """
+    wanted = parsed(spec, "SPEC")
+    with readable(file) as sent:
+        _tell(desk.extend(dataset, sent, wanted))
+
+
 def _tell(dataset: Dataset) -> None:
     """Print how the rows were read, for people, and the id."""
     for line in report_lines(dataset.report):

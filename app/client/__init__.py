@@ -36,6 +36,7 @@ from app.client.public_pages import PageCheck, check_page
 from app.client.receipts import check_receipt
 from app.client.reviewing import Comment, Notice, Sheet, Sight, Version
 from app.client.stamps import check_stamp
+from app.client.uploads import DatasetVersion
 
 __all__ = [
     "AsyncDataset",
@@ -48,6 +49,7 @@ __all__ = [
     "Comment",
     "Consistency",
     "Dataset",
+    "DatasetVersion",
     "Derivation",
     "DryRun",
     "Entry",

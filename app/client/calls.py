@@ -8,13 +8,9 @@ keys are sent once.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
-
-import httpx
 
 from app.client.answers import members_of
 from app.client.datasets import Facts, named
@@ -34,68 +30,35 @@ from app.client.models import (
     Release,
     Verification,
 )
-from app.client.progress import Line as Told
-from app.client.progress import OnWait, Sending
+from app.client.progress import OnWait
 from app.client.publishing import publishing
 from app.client.questions import Amount, Question, amount, question
 from app.client.releasing import deriving, dry_running, previewing, release_in, releasing, scripting
 from app.client.reviewing import ReviewCalls, at
 from app.client.steps import Call, Line, Listing, Pages, Steps
+from app.client.uploads import UploadCalls
 
 D = TypeVar("D", bound=Facts)
 
 _ID = re.compile(r"[\w.~-]+", re.ASCII)
 _NOT_THERE = {404, 422}
 """What the service answers to an id that names nothing, or cannot be one."""
-_WHILE_A_FILE_IS_READ = httpx.Timeout(60.0, read=3600.0)
-"""The service answers an upload when it has read the whole file, and says nothing before."""
 _ARCHIVED = "archived"
 _MOST_NAMES = 10
 """How many names of data sets a refusal mentions."""
 
 
-class Calls(ReviewCalls, LogCalls, Generic[D]):
+class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
     """The methods of both desks. ``D`` is the kind of data set that they return."""
 
     line: Line
-    dataset_type: type[D]
 
     # Data sets
-
-    @Call
-    def upload(self, file: Path | str, spec: Mapping[str, object]) -> Steps[D]:
-        """Upload a CSV, CSV.gz or Parquet file under a public spec (curators).
-
-        On a terminal or in a notebook a line says how far it is. The answer comes when the file has
-        been read; it is waited for an hour, whatever ``timeout_s`` is.
-        """
-        path = Path(file)
-        with path.open("rb") as stream, Sending(path, stream) as sending:
-            parts = {"file": (path.name, sending), "spec": (None, json.dumps(spec))}
-            response = yield from self.line.send(
-                "POST", "/v1/datasets", files=parts, timeout=_WHILE_A_FILE_IS_READ
-            )
-        return self._dataset(response.json())
-
-    @Call
-    def register(self, source: str, spec: Mapping[str, object]) -> Steps[D]:
-        """Register rows where they lie, below a root that the operator allows (curators).
-
-        ``source`` is a URL such as ``file:///srv/people/*.parquet``. It is waited for as an upload
-        is.
-        """
-        body = {**spec, "source": source}
-        with Told() as told:
-            told.keep_saying(f"the service reads {source}")
-            response = yield from self.line.send(
-                "POST", "/v1/datasets", json=body, timeout=_WHILE_A_FILE_IS_READ
-            )
-        return self._dataset(response.json())
 
     @Listing
     def datasets(self) -> Pages[D]:
         """Yield every data set, newest first."""
-        return Pages("/v1/datasets", self._dataset)
+        return Pages("/v1/datasets", self.dataset_of)
 
     @Call
     def dataset(self, name: Facts | str) -> Steps[D]:
@@ -116,11 +79,11 @@ class Calls(ReviewCalls, LogCalls, Generic[D]):
                 if problem.status not in _NOT_THERE:
                     raise
             else:
-                return self._dataset(response.json())
+                return self.dataset_of(response.json())
         return (yield from self._named(wanted))
 
     def _named(self, name: str) -> Steps[D]:
-        pages: Pages[D] | None = Pages("/v1/datasets", self._dataset)
+        pages: Pages[D] | None = Pages("/v1/datasets", self.dataset_of)
         names: list[str] = []
         while pages is not None:
             found, pages = yield from pages.turned(self.line)
@@ -140,13 +103,13 @@ class Calls(ReviewCalls, LogCalls, Generic[D]):
         """
         body = {"reason": reason, **changes}
         response = yield from self.line.repeatable("PATCH", _of(dataset), json=body)
-        return self._dataset(response.json())
+        return self.dataset_of(response.json())
 
     @Call
     def archive(self, dataset: Facts | str) -> Steps[D]:
         """Erase a data set's rows; its ledger and releases stay (curators)."""
         response = yield from self.line.send("POST", f"{_of(dataset)}/archive")
-        return self._dataset(response.json())
+        return self.dataset_of(response.json())
 
     @Call
     def budget(self, dataset: Facts | str) -> Steps[Budget]:
@@ -176,9 +139,6 @@ class Calls(ReviewCalls, LogCalls, Generic[D]):
     def caps(self, dataset: Facts | str) -> Pages[Cap]:
         """Yield the caps on a data set's budget (curators)."""
         return Pages(f"{_of(dataset)}/caps", Cap.model_validate)
-
-    def _dataset(self, members: Mapping[str, Any]) -> D:
-        return self.dataset_type.model_validate({**members}, desk=self)
 
     # Releases
 

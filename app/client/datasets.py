@@ -34,6 +34,7 @@ class Facts(Answer):
 
     ``protects`` says in words who its releases protect; ``unit`` who a person is, None where one
     row is one person. ``report`` says how the file was read, in the answer to an upload alone.
+    A ``version`` above 1 ``extends`` the data set before it, whose rows it has too.
     """
 
     id: str
@@ -48,6 +49,8 @@ class Facts(Answer):
     budget: Any = None
     policy: Any = None
     report: Any = None
+    version: int = 1
+    extends: str | None = None
 
     def _repr_html_(self) -> str:
         size = "" if self.rows is None else f", {self.rows} rows"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import Response
 from starlette.requests import Request
 
@@ -20,6 +22,7 @@ from app.domain.upload_reports import UploadReport
 from app.services.datasets.datasets import DatasetView
 from app.services.people.keys import Caller
 from app.web.requests.bodies import request_in
+from app.web.requests.leaving import gone
 from app.web.requests.uploads import UploadLimits, receive_upload
 from app.web.requests.versions import SourcedVersionSpec, VersionSpec
 from app.web.state import AppState
@@ -63,7 +66,9 @@ async def _uploaded(
     )
     async with receive_upload(request, directory=settings.data_dir, limits=limits) as upload:
         new = request_in(upload.spec, VersionSpec).declared()
-        return await state.services.extending.extend(dataset, new, upload.file, caller=caller)
+        return await state.services.extending.extend(
+            dataset, new, upload.file, caller=caller, leaving=partial(gone, request)
+        )
 
 
 async def _sourced(
@@ -71,7 +76,9 @@ async def _sourced(
 ) -> tuple[DatasetView, UploadReport]:
     body, services = request_in(await json_bytes(request), SourcedVersionSpec), state.services
     source = services.sources.located(body.source)
-    return await services.extending.extend(dataset, body.declared(), source, caller=caller)
+    return await services.extending.extend(
+        dataset, body.declared(), source, caller=caller, leaving=partial(gone, request)
+    )
 
 
 @router.get(

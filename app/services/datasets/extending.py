@@ -41,6 +41,7 @@ from app.services.datasets.datasets import (
     DatasetView,
     require_active,
 )
+from app.services.datasets.storing import Leaving
 from app.services.people.keys import Caller
 from app.store import Store, VersionRecord
 
@@ -70,7 +71,13 @@ class ExtendingService:
         self._datasets = datasets
 
     async def extend(
-        self, dataset: str, new: NewRows, content: BinaryIO | Source, *, caller: Caller
+        self,
+        dataset: str,
+        new: NewRows,
+        content: BinaryIO | Source,
+        *,
+        caller: Caller,
+        leaving: Leaving,
     ) -> tuple[DatasetView, UploadReport]:
         """Store rows as the next version of a data set, and say how they were read: here only.
 
@@ -82,7 +89,7 @@ class ExtendingService:
         """
         facts = await self._datasets.present(dataset)
         declared = await anyio.to_thread.run_sync(partial(self._declared, facts, new))
-        return await self._datasets.create(declared, content, caller=caller)
+        return await self._datasets.create(declared, content, caller=caller, leaving=leaving)
 
     def versions(self, dataset: str) -> Sequence[VersionRecord]:
         """Return all versions of which a data set is one, newest first.
