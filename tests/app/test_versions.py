@@ -90,7 +90,7 @@ def grown(engine: DataHere, files: Sequence[bytes], spec: Any = SPEC) -> list[st
     names = [f"ds_{number}" for number in range(1, len(files) + 1)]
     before: tuple[str, None] | None = None
     for name, content in zip(names, files, strict=True):
-        engine.store(name, io.BytesIO(content), spec, before)
+        engine.store(name, io.BytesIO(content), spec, extends=before)
         before = (name, None)
     return names
 
@@ -155,7 +155,9 @@ def test_versions_outlive_one_another(tmp_path: Path, engine: DataHere) -> None:
 def test_a_manifest_that_is_not_the_ledger_s_is_not_built_on(engine: DataHere) -> None:
     grown(engine, [three_files()[0].encode()])
     with pytest.raises(TamperedError):
-        engine.store("ds_2", io.BytesIO(three_files()[1].encode()), SPEC, ("ds_1", "0" * 64))
+        engine.store(
+            "ds_2", io.BytesIO(three_files()[1].encode()), SPEC, extends=("ds_1", "0" * 64)
+        )
 
 
 @pytest.mark.parametrize("failing", ["an unreadable cell", "a full disk"])
@@ -170,7 +172,7 @@ def test_an_extension_that_fails_leaves_the_old_version_as_it_was(
     else:
         monkeypatch.setattr(sketching.SketchBuilder, "files", full_disk)
     with pytest.raises((Problem, OSError)):
-        engine.store("ds_2", io.BytesIO(content), SPEC, ("ds_1", None))
+        engine.store("ds_2", io.BytesIO(content), SPEC, extends=("ds_1", None))
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     engine.check("ds_1")
 
@@ -301,7 +303,7 @@ def test_without_counts_under_this_key_nobody_comes_again(
     if reason == "another key":
         engine = DataHere(Vault(tmp_path), lineage_key=bytes(range(32)))
     with pytest.raises(Problem) as refused:
-        engine.store("ds_2", io.BytesIO(csv_of([("a", 2)])), spec, ("ds_1", None))
+        engine.store("ds_2", io.BytesIO(csv_of([("a", 2)])), spec, extends=("ds_1", None))
     assert refused.value.code == "not-extendable"
     assert (tmp_path / "staging").exists()
     assert list((tmp_path / "staging").iterdir()) == []

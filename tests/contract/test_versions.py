@@ -144,6 +144,7 @@ def test_a_question_belongs_to_its_version(curator: httpx.Client) -> None:
     assert ask(curator, grown["id"], epsilon="0.5").json()["dataset"] == grown["id"]
 
 
+@pytest.mark.slow
 def test_people_who_come_again_are_refused(admin: httpx.Client, curator: httpx.Client) -> None:
     rows = people(41)
     first = upload(curator, file_of(rows), **ROOM)
@@ -190,6 +191,7 @@ def test_a_cap_of_rows_holds_over_versions(curator: httpx.Client) -> None:
     assert third["report"]["people"]["rows_left_out"] == 0
 
 
+@pytest.mark.slow
 def test_what_cannot_be_promised_is_refused(curator: httpx.Client) -> None:
     reduced = upload(
         curator, visits({"a": 9, "b": 30}, 4), **PRIVATE,
@@ -213,6 +215,7 @@ def test_what_cannot_be_promised_is_refused(curator: httpx.Client) -> None:
     assert extended(curator, long["id"], file_of(people(56)), name=str(uuid4()))["version"] == 2
 
 
+@pytest.mark.slow
 def test_nothing_of_a_refused_file_is_told_or_left(curator: httpx.Client, service: Service) -> None:
     first = upload(curator, file_of(people(61)), **ROOM)
     before = sorted(each.name for each in (service.data_dir / "datasets").iterdir())
@@ -242,6 +245,7 @@ def test_versions_follow_one_another(curator: httpx.Client) -> None:
     assert [each["id"] for each in listed] == [newer, first["id"]]
 
 
+@pytest.mark.slow
 def test_releases_while_a_data_set_grows(curator: httpx.Client) -> None:
     first = upload(curator, file_of(people(81)), **ROOM)
     with ThreadPoolExecutor(3) as pool:
@@ -279,6 +283,7 @@ def test_an_analyst_reads_versions_and_adds_none(
     assert_problem(curator.get("/v1/datasets/ds_none/versions"), 404, "not-found")
 
 
+@pytest.mark.slow
 def test_a_source_extends_too(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
