@@ -232,7 +232,7 @@ def test_versions_follow_one_another(curator: httpx.Client) -> None:
     first = upload(curator, file_of(people(71)), **ROOM)
     with ThreadPoolExecutor(3) as pool:
         sent = pool.map(
-            lambda seed: extend(curator, first["id"], file_of(people(seed)), name=str(uuid4())),
+            lambda seed: extend(curator, first["id"], file_of(people(seed))),
             (72, 73, 74),
         )
     answers = sorted(sent, key=lambda answer: answer.status_code)
@@ -240,7 +240,8 @@ def test_versions_follow_one_another(curator: httpx.Client) -> None:
     newer = answers[0].json()["id"]
     for answer in answers[1:]:
         assert assert_problem(answer, 409, "newer-version")["newer"] == newer
-    assert_problem(extend(curator, first["id"], file_of(people(75))), 409, "newer-version")
+    another = extend(curator, first["id"], file_of(people(75)), name=str(uuid4()))
+    assert_problem(another, 409, "newer-version")
     listed = curator.get(f"/v1/datasets/{first['id']}/versions").json()["items"]
     assert [each["id"] for each in listed] == [newer, first["id"]]
 

@@ -32,6 +32,7 @@ from app.services.people.keys import Caller
 from app.store import (
     DatasetRecord,
     DatasetStatus,
+    Reader,
     Store,
     UnitOfWork,
     new_id,
@@ -197,6 +198,8 @@ class DatasetService:
         with self._store.reading() as reader:
             if new.overlap_reason is None:
                 self._refusals.require_left(reader, person)
+            if new.extends is not None:
+                reader.datasets.require_newest(new.extends.record.id)
             if reader.datasets.by_name(new.name) is not None:
                 raise Problem("name-taken", "Another data set has this name.")
             return origin_in(reader, new)

@@ -115,10 +115,9 @@ class ExtendingService:
         if facts.columns.unit is not None and facts.columns.unit.reduce is not None:
             raise Problem("not-extendable")
         with self._store.reading() as reader:
+            reader.datasets.require_newest(record.id)
             versions = reader.datasets.versions(record.first)
             manifest = reader.datasets.manifest(record.id)
-        if versions[0].id != record.id:
-            raise Problem("newer-version", newer=versions[0].id)
         added = _bound(facts.columns, new.max_rows)
         columns = replace(facts.columns, max_rows=added, delimiter=new.delimiter)
         # who a unit names may come again: it bounds their rows over all versions

@@ -161,6 +161,18 @@ class Datasets:
         rows = self._connection.execute(_VERSIONS, {"of": first})
         return tuple(VersionRecord(**row._mapping) for row in rows)
 
+    def require_newest(self, dataset: str) -> None:
+        """Pass for a data set that nobody has extended.
+
+        Raises
+        ------
+        Problem
+            ``newer-version``.
+        """
+        newer = self._connection.execute(_NEXT, {"wanted": dataset}).scalar_one_or_none()
+        if newer is not None:
+            raise Problem("newer-version", newer=newer)
+
     def manifest(self, dataset: str) -> str | None:
         """Return the SHA-256 of a data set's manifest; None for those of earlier versions."""
         return self._connection.execute(_MANIFEST, {"of": dataset}).scalar_one_or_none()
@@ -204,6 +216,8 @@ class DatasetsWriter(Datasets):
         Problem
             ``name-taken``, by a data set that is not archived; ``newer-version``.
         """
+        if extends is not None:
+            self.require_newest(extends.id)
         if self.by_name(name) is not None:
             raise Problem("name-taken")
         dataset, at = id or new_id("ds"), now()
@@ -245,9 +259,6 @@ class DatasetsWriter(Datasets):
         return self._found(dataset)
 
     def _add_version(self, dataset: str, earlier: DatasetRecord, principal: str) -> None:
-        newer = self._connection.execute(_NEXT, {"wanted": earlier.id}).scalar_one_or_none()
-        if newer is not None:
-            raise Problem("newer-version", newer=newer)
         version = (dataset, earlier.id, earlier.first, earlier.version + 1)
         row = dict(zip(("dataset", "earlier", "first", "number"), version, strict=True))
         self._connection.execute(insert(tables.version), row)
