@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial
 from itertools import product
+from typing import TypeVar
 
 import numpy as np
 import pytest
 from flint import arb
+from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
 from mechanisms.exact.balls import norm_two, rational
 from mechanisms.exact.rounding import working_precision
-from mechanisms.objectives.check_loss.gradient import GradientLaw
-from mechanisms.objectives.check_loss.records import Records
+from mechanisms.objectives.check_loss import (
+    GradientLaw,
+    Grid,
+    Limits,
+    Records,
+    StoredLaw,
+    StoredRows,
+    survey,
+)
+from mechanisms.objectives.check_loss.passes import Block
+from mechanisms.objectives.check_loss.stored_law import Held, Unread
 from mechanisms.objectives.geometric_median import MedianLaw
 from mechanisms.objectives.gradient_norms import Linf
 from mechanisms.objectives.logistic_boxes import LogisticLaw
@@ -24,7 +36,7 @@ from mechanisms.privacy import Adjacency
 from mechanisms.samplers.boxes import Cover, Space
 from mechanisms.samplers.polytopes import PolytopeCover
 from mechanisms.statistics.geometric_median import gradient_sensitivity
-from tests.enumeration.covers import Chain, exponential_law, require_each_try
+from tests.enumeration.covers import Chain, exponential_law, pieces, require_each_try
 from tests.enumeration.domains import data_sets, each, largest_loss
 from tests.enumeration.integers import Lazy
 from tests.enumeration.mutants import COVER_MUTANTS, Mutant
@@ -32,6 +44,7 @@ from tests.enumeration.walk import BITS, RESOLVED, Bounds, Stated, require_law
 
 F = Fraction
 Point = tuple[int, ...]
+T = TypeVar("T")
 
 
 def cube(dimension: int, radius: int) -> list[Point]:
@@ -164,6 +177,42 @@ def test_boxes_of_a_quantile_slope_have_the_law() -> None:
     chain = Chain(cutoff=2.0**-26)
     require_law(chain.walk(Cover(law, records.space)), stated)
     require_each_try(chain.tries, stated)
+
+
+def stored_slope(tau: Fraction, rate: Fraction, held: int) -> Cover[Held | Unread]:
+    """Return the sampler of a quantile slope whose rows are read one by one."""
+    make = partial(GradientLaw, tau=tau, rate=rate, norm=Linf())
+    codes = [(int(x * CODE_MAX), int(y * CODE_MAX)) for x, y in CHECKED]
+
+    def read(block: Block) -> NDArray[np.float64]:
+        return np.array([block["x"], block["y"]], dtype=np.float64)
+
+    def run(function: Callable[[Block], T], /) -> Iterator[T]:
+        return (function({"x": np.array([x]), "y": np.array([y])}) for x, y in codes)
+
+    rows = StoredRows(
+        run=run,
+        read=read,
+        make=make,
+        grid=Grid(space=Space.plain(1, 3), bits=HALF_STEPS),
+        limits=Limits(rows=len(codes), held=held, sample=1),
+        surveyed=survey(run, read, columns=2, stride=1),
+    )
+    return Cover(StoredLaw(rows, rate), rows.grid.space)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("held", [0, 8], ids=["no row held", "open rows held"])
+def test_a_slope_of_rows_read_in_passes_has_the_law(held: int) -> None:
+    """Where a try falls on a box that is not held, its point and the box's parts are read."""
+    tau, rate = F(3, 4), F(1)
+    with working_precision(BITS):
+        stated = exponential_law(partial(check_exponent, tau, rate), cube(1, 3))
+    chain = Chain(cutoff=2.0**-26)
+    require_law(chain.walk(stored_slope(tau, rate, held)), stated)
+    require_each_try(chain.tries, stated)
+    met = [piece for cover in chain.covers.values() for piece in pieces(cover.envelope)]
+    assert any(isinstance(getattr(piece, "known", None), Unread) for piece in met) == (held == 0)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ All of it are hints but the sums and bounds on boxes. Where hints fail, Theta is
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,23 +28,54 @@ from mechanisms.objectives.check_loss.narrowing import (
 from mechanisms.objectives.check_loss.passes import Sifted
 from mechanisms.objectives.check_loss.stored import StoredRows
 from mechanisms.samplers.boxes import Box, Start
-from mechanisms.samplers.boxes.faces import box_around
+from mechanisms.samplers.boxes.faces import box_around, box_within
 
 _STAGES = 10  # passes for a start at most; one or two are usual
 _WIDER = 4.0  # times a box: the next one, where its fit lies outside
 _FILLED = 0.5  # of what can be held: where that is too little, a narrower box is taken
 _LEAST = 1 / 64  # of the reach wanted: narrower, a box has too little of the mass
+_ROUNDING = 2.0**-40  # relative room for the float operations of a bound
 _INSIDE = 0.9  # of a box: a fit nearer to its edge may lie outside of it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Near:
-    """The law of the records held, boxes that cover theirs, and a bound of E outside of it."""
+    """The law of the records held, boxes that cover theirs, and a bound of E outside of it.
+
+    ``point`` is where rays start from that the bound is for.
+    """
 
     law: CheckLossLaw
     box: Box
     parts: list[Start[Undecided]]
+    point: Floats
     outside: float
+
+    @property
+    def least(self) -> float:
+        """Return a lower bound of E at the point."""
+        return self.law.least_at(self.parts[0].known, self.point)
+
+    def shells(self, theta: Box) -> Iterator[tuple[Box, float]]:
+        """Yield boxes that cover what of Theta lies outside, each with a bound of E there.
+
+        A shell is between the box taken so many times and twice as many times, about the point.
+        """
+        least, inner, times = self.least, self.box, 1.0
+        while inner != theta:
+            bound = least + self.law.farther(self.outside - least, times * (1 - _ROUNDING))
+            outer = self._times(2 * times, theta)
+            for slab in outer.less(inner):
+                yield slab, max(self.law.floor, bound - _ROUNDING * abs(bound))
+            inner, times = outer, 2 * times
+
+    def _times(self, times: float, theta: Box) -> Box:
+        """Return a box that holds ours taken so many times about the point."""
+        low, sides = np.array(self.box.lower, dtype=np.float64), np.array(self.box.sides)
+        reach = np.maximum(self.point - low, low + sides - self.point) * times
+        if (reach >= np.array(theta.sides, dtype=np.float64)).all():
+            return theta
+        return box_within(self.point, reach + 1, theta)
 
 
 def approach(rows: StoredRows) -> Near | None:
@@ -57,7 +89,7 @@ def approach(rows: StoredRows) -> Near | None:
         [found], sample, stride = rows.sift((np.array(box.lower) + half)[None, :], half)
         if found.table is not None:
             near = _held(rows, found, box, hint)
-            enough = hint and is_enough(hint, near.parts[0].exponent, near.outside)
+            enough = hint and is_enough(near.law, hint, near.parts[0].known, near.outside)
             if box == root or enough or narrowed:
                 return near
             wider *= wider
@@ -86,14 +118,13 @@ def _first(rows: StoredRows, root: Box) -> Hint | None:
 def _held(rows: StoredRows, found: Sifted, box: Box, hint: Hint | None) -> Near:
     """Return what is known near the minimiser once open rows are held."""
     assert found.table is not None
-    law, root = rows.held(found, found.table), rows.grid.space.root()
+    law, theta = rows.held(found, found.table), rows.grid.space.root()
     whole = Start(box, law.floor, law.root())
-    parts = near_minimiser(law, whole, root)
-    if len(parts) > 1:
-        outside = parts[-1].exponent
-    else:
-        outside = law.floor if hint is None else least_outside(law, whole, root, hint.point)
-    return Near(law, box, parts, outside)
+    parts, point = near_minimiser(law, whole, theta)
+    if point is not None:
+        return Near(law, box, parts, point, parts[-1].exponent)
+    point = np.array(box.lower) + np.array(box.sides) / 2 if hint is None else hint.point
+    return Near(law, box, parts, point, least_outside(law, whole, theta, point))
 
 
 def _inside(hint: Hint, box: Box) -> Hint:

@@ -80,7 +80,8 @@ class GradientLaw(CheckLossLaw):
 
     def start(self, space: Space) -> list[Start[Undecided]]:
         """Return boxes that cover Theta, most records decided on the one at the minimiser."""
-        return near_minimiser(self, Start(space.root(), self.floor, self.root()))
+        parts, _ = near_minimiser(self, Start(space.root(), self.floor, self.root()))
+        return parts
 
     def gather(
         self,
@@ -103,6 +104,10 @@ class GradientLaw(CheckLossLaw):
     def beyond(self, rise: Floats, largest: Floats) -> Floats:
         """Return ``rate (l(b) - l(p)) / h(b - p)``."""
         return np.asarray(rise / self.norm.dual(largest) * (float(self.rate) / CODE_MAX))
+
+    def farther(self, rise: float, times: float) -> float:  # noqa: ARG002
+        """Return the same: the bound of the norm does not grow along a ray."""
+        return rise
 
     def least_at(self, known: Undecided, point: Floats) -> float:  # noqa: ARG002
         """Return 0: the norm at the minimiser is no bound elsewhere."""

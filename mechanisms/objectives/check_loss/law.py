@@ -133,6 +133,13 @@ class CheckLossLaw(ABC):
         """
 
     @abstractmethod
+    def farther(self, rise: float, times: float) -> float:
+        """Return E's lower bound, less ``least_at``, where rays are so many times as long.
+
+        ``rise`` is the bound where they pass the boundary of a box.
+        """
+
+    @abstractmethod
     def least_at(self, known: Undecided, point: Floats) -> float:
         """Return a lower bound of E at the point u that rays start from, if it bounds E on them."""
 

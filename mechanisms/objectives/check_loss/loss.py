@@ -32,7 +32,8 @@ class LossLaw(CheckLossLaw):
 
     def start(self, space: Space) -> list[Start[Undecided]]:
         """Return boxes that cover Theta, most records decided on the one at the minimiser."""
-        return near_minimiser(self, Start(space.root(), self.floor, self.root()))
+        parts, _ = near_minimiser(self, Start(space.root(), self.floor, self.root()))
+        return parts
 
     def wanted(self, curvature: Floats, widest: float, tail: float) -> tuple[Floats, float]:
         """Return reaches at which a quadratic has risen by twice the nats."""
@@ -43,6 +44,10 @@ class LossLaw(CheckLossLaw):
     def beyond(self, rise: Floats, largest: Floats) -> Floats:  # noqa: ARG002
         """Return ``rate (l(b) - l(p))``."""
         return np.asarray(rise * self.unit)
+
+    def farther(self, rise: float, times: float) -> float:
+        """Return what a convex function has risen by at least."""
+        return max(0.0, rise) * times
 
     def least_at(self, known: Undecided, point: Floats) -> float:
         """Return a lower bound of E there."""

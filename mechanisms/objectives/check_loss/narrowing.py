@@ -45,28 +45,29 @@ _MARGIN = 2.0**-30  # relative room for the float operations of a bound
 
 def near_minimiser(
     law: CheckLossLaw, root: Start[Undecided], theta: Box | None = None
-) -> list[Start[Undecided]]:
+) -> tuple[list[Start[Undecided]], Floats | None]:
     """Return boxes that cover one known: that around the minimiser, and what lies outside of it.
 
-    The last one's bound holds outside of the one known as well, in ``theta`` if that is given.
+    The last one's bound holds outside of the one known as well, in ``theta`` if that is given. The
+    point is where its rays start from; None where the box known is left whole.
     """
     hint = search(law, root) if len(law.records.y) > _FEW_ROWS else None
     if hint is None:
-        return [root]
-    parts = [root]
+        return [root], None
+    parts, point = [root], None
     for widening in range(_WIDENINGS):
         box = box_around(hint.point, hint.reach * 2.0**widening + 2, root.box)
         if box is None:
             break
-        parts = _parts(law, root, box, theta or root.box, hint.point)
-        if is_enough(hint, parts[0].exponent, parts[-1].exponent):
+        parts, point = _parts(law, root, box, theta or root.box, hint.point), hint.point
+        if is_enough(law, hint, parts[0].known, parts[-1].exponent):
             break
-    return parts
+    return parts, point
 
 
-def is_enough(hint: Hint, inside: float, outside: float) -> bool:
+def is_enough(law: CheckLossLaw, hint: Hint, known: Undecided, outside: float) -> bool:
     """Say whether a box is so wide that little is left to win by a wider one."""
-    return outside - inside >= hint.nats * _ENOUGH
+    return outside - law.least_at(known, hint.point) >= hint.nats * _ENOUGH
 
 
 def _parts(

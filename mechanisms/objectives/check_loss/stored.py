@@ -126,6 +126,11 @@ class StoredRows:
         indices, _, _ = law.decide(law.root(), centres, half)
         return [rows[index] for index in indices]
 
+    def may_hold(self, centre: Floats, half: Floats) -> bool:
+        """Say, by the sample, whether the open rows of one box may be few enough to be held."""
+        [rows] = self._open(centre[None, :], half)
+        return self._worth_holding(rows, self.limits.held // _MANY)
+
     def _worth_holding(self, rows: Integers, most: int) -> bool:
         """Say, by the sampled rows open on a box, whether all of them may be few, or may repeat."""
         if len(rows) * self.limits.stride <= _MANY * most:

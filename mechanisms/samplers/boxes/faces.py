@@ -57,12 +57,17 @@ def patches(box: Box, faces: Sequence[tuple[int, float]]) -> Patches:
 
 def box_around(point: Floats, reach: Floats, outer: Box) -> Box | None:
     """Return the box ``|u - point| <= reach`` inside the outer one, or None if not much smaller."""
+    box = box_within(point, reach, outer)
+    if min(box.sides) < 1 or 2 * box.points > outer.points:
+        return None
+    return box
+
+
+def box_within(point: Floats, reach: Floats, outer: Box) -> Box:
+    """Return what of the box ``|u - point| <= reach`` is inside the outer one."""
     low = [max(a, math.floor(p - r)) for a, p, r in zip(outer.lower, point, reach, strict=True)]
     high = [
         min(a + n, math.ceil(p + r))
         for a, n, p, r in zip(outer.lower, outer.sides, point, reach, strict=True)
     ]
-    sides = tuple(b - a for a, b in zip(low, high, strict=True))
-    if min(sides) < 1 or 2 * math.prod(sides) > outer.points:
-        return None
-    return Box(tuple(low), sides)
+    return Box(tuple(low), tuple(b - a for a, b in zip(low, high, strict=True)))
