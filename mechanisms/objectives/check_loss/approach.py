@@ -86,7 +86,9 @@ def approach(rows: StoredRows) -> Near | None:
         around = None if hint is None else box_around(hint.point, hint.reach + 2, root)
         box = around or root
         half = np.array(box.sides) / 2
-        [found], sample, stride = rows.sift((np.array(box.lower) + half)[None, :], half)
+        [found], sample, stride = rows.sift(
+            (np.array(box.lower) + half)[None, :], half, rows.limits.held
+        )
         if found.table is not None:
             near = _held(rows, found, box, hint)
             enough = hint and is_enough(near.law, hint, near.parts[0].known, near.outside)

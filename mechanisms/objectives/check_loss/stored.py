@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -72,7 +73,7 @@ def survey(run: Run, read: Reader, *, columns: int, stride: int) -> Surveyed:
     return Surveyed(rows, total, gram, np.concatenate(samples), few.table)
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class StoredRows:
     """Rows that are read in passes.
 
@@ -87,15 +88,13 @@ class StoredRows:
     limits: Limits
     surveyed: Surveyed
 
-    def sift(self, centres: Floats, half: Floats) -> tuple[list[Sifted], Integers, int]:
+    def sift(self, centres: Floats, half: Floats, most: int) -> tuple[list[Sifted], Integers, int]:
         """Decide all rows on the boxes ``|u - centre| <= half`` (k x d and d), in one pass.
 
-        Returns what is found on each, with its open rows where they can be held (those of several
-        boxes take half of what those of one may); a sample of those open on the first one; and for
-        how many rows one of the sample stands.
+        Returns what is found on each, with its open rows if they are ``most`` at most; a sample of
+        those open on the first one; and for how many rows one of the sample stands.
         """
         boxes = len(centres)
-        most = self.limits.held if boxes == 1 else self.limits.held // (2 * boxes)
         opened = self._open(centres, half)
         stride = self.limits.stride_of(len(opened[0]) * self.limits.stride)
         wanted = tuple(most * self._worth_holding(rows, most) for rows in opened)
@@ -121,15 +120,18 @@ class StoredRows:
 
     def _open(self, centres: Floats, half: Floats) -> list[Integers]:
         """Return which rows of the sample of all are open on each box."""
-        rows = self.surveyed.sample
-        law = self.sampled(rows)
+        law = self._sampled
         indices, _, _ = law.decide(law.root(), centres, half)
-        return [rows[index] for index in indices]
+        return [self.surveyed.sample[index] for index in indices]
 
-    def may_hold(self, centre: Floats, half: Floats) -> bool:
-        """Say, by the sample, whether the open rows of one box may be few enough to be held."""
+    @cached_property
+    def _sampled(self) -> CheckLossLaw:
+        return self.sampled(self.surveyed.sample)
+
+    def may_hold(self, centre: Floats, half: Floats, most: int) -> bool:
+        """Say, by the sample, whether the open rows of one box may be as few as that."""
         [rows] = self._open(centre[None, :], half)
-        return self._worth_holding(rows, self.limits.held // _MANY)
+        return self._worth_holding(rows, most // _MANY)
 
     def _worth_holding(self, rows: Integers, most: int) -> bool:
         """Say, by the sampled rows open on a box, whether all of them may be few, or may repeat."""

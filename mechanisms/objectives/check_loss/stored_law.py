@@ -28,6 +28,7 @@ from mechanisms.objectives.check_loss.passes import Sifted
 from mechanisms.objectives.check_loss.stored import StoredRows
 from mechanisms.samplers.boxes import Box, Children, Space, Start
 
+_BOXES = 4  # besides the first box so many may be held, each with a part of what that one may
 _UNREAD_BYTES = 100
 _RECORD_BYTES = 240  # of a record that is held, with four coefficients
 
@@ -66,6 +67,7 @@ class StoredLaw:
     def __init__(self, rows: StoredRows, rate: Fraction) -> None:
         self.rows = rows
         self.rate = rate
+        self._most = rows.limits.held // _BOXES
         self._read: tuple[Unread, Held | None] | None = None
         self._last: tuple[tuple[int, ...], Fraction] | None = None
         shear = rows.grid.space.shear
@@ -103,7 +105,7 @@ class StoredLaw:
             return Children(
                 children.exponents, [Held(held.law, part, share) for part in children.knowledge]
             )
-        found, _, _ = self.rows.sift(centres, half)
+        found, _, _ = self.rows.sift(centres, half, self._most)
         low, parts = [], []
         for each, centre in zip(found, centres, strict=True):
             bound, part = self._part(each, Unread(centre, half))
@@ -126,8 +128,8 @@ class StoredLaw:
             return known
         if self._read is None or self._read[0] is not known:
             part: Held | Unread = known
-            if self.rows.may_hold(known.centre, known.half):
-                [found], _, _ = self.rows.sift(known.centre[None, :], known.half)
+            if self.rows.may_hold(known.centre, known.half, self._most):
+                [found], _, _ = self.rows.sift(known.centre[None, :], known.half, self._most)
                 _, part = self._part(found, known)
             self._read = known, part if isinstance(part, Held) else None
         return self._read[1]

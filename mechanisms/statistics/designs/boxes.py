@@ -31,6 +31,7 @@ from mechanisms.statistics.designs.scaling import RegressionScaling
 MAX_DIMENSION = 4  # the number of boxes grows too fast beyond
 HELD_ROWS = 1 << 20  # a quarter of a gigabyte, with four coefficients
 _MS_PER_CODE = 5e-5  # three passes, with what it takes to read a code and scale it
+_HELD_BYTES = 1 << 29  # by the boxes that a draw meets besides its first one
 SAMPLE_ROWS = 1 << 17  # or up to twice as many: a start from so many is off by little
 # By the number of coefficients: more rows would take too long.
 MOST_ROWS = {1: 4_000_000, 2: 2_000_000, 3: 1_000_000, 4: 200_000}
@@ -154,7 +155,7 @@ class RegressionRows:
         rows = StoredRows(
             run=run, read=read, make=make, grid=grid, limits=limits, surveyed=surveyed
         )
-        return [Cover(StoredLaw(rows, rate), space)]
+        return [Cover(StoredLaw(rows, rate), space, most_bytes=_HELD_BYTES)]
 
     def _run(self, data: Data) -> Run:
         names = self.scaling.columns
