@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 _LOG = logging.getLogger(__name__)
-CONNECT_S = 10.0
+CONNECT_S = 20.0
 LOOK_S = 5.0
 PATIENCE_S = 60.0
 """How long a pass waits while the cluster has no worker."""

@@ -6,6 +6,9 @@ import io
 import logging
 import os
 import pickle
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -81,7 +84,9 @@ def _scheduler() -> Iterator[str]:
         processes=False,
         protocol="tcp://",
         host="127.0.0.1",
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",
+        worker_dashboard_address="127.0.0.1:0",
+        scheduler_kwargs={"dashboard": False},
     )
     with cluster:
         yield cluster.scheduler_address
@@ -277,6 +282,36 @@ class DiesOnce:
         return _sums(block)
 
 
+_KILLED = """
+import os, signal
+from app.engine.processes import ProcessExecutor
+
+def pid(_):
+    return os.getpid()
+
+if __name__ == "__main__":
+    print(*ProcessExecutor(workers=2).each(pid, range(4)), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+def test_processes_leave_with_the_one_that_began_them(tmp_path: Path) -> None:
+    script = tmp_path / "killed.py"
+    script.write_text(_KILLED)
+    # What it says ends once nobody can say any more: who stays is waited for in vain.
+    done = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert len(set(done.stdout.split())) == 2
+
+
 @pytest.mark.slow
 def test_a_pass_that_loses_a_process_is_made_again(vault: Vault, tmp_path: Path) -> None:
     expected = list(DataEngine(vault).open("ds_1").map(_sums, ["x"]))
@@ -309,6 +344,7 @@ def test_a_cluster_without_tls_is_none_for_who_needs_it(
     )
     with pytest.raises(NoClusterError, match="none that TLS trusts"):
         passes.require()
+    monkeypatch.undo()
     Passes(scheduler=scheduler).require()
 
 

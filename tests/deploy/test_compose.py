@@ -150,6 +150,7 @@ def test_a_cluster_speaks_tls_and_its_workers_see_rows_and_no_keys() -> None:
         assert member["ports"] == [], "only the cluster speaks to it"
         options = dask_options(member["command"])
         assert options["dashboard"] is False
+        assert options["dashboard_address"] == "127.0.0.1:0", "its pages ask nobody for a key"
         assert all(options[f"tls_{each}"] for each in ("ca_file", "cert", "key"))
     scheduler, workers = (SERVICES[name] for name in MEMBERS)
     options = dask_options(scheduler["command"])

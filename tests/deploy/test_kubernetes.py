@@ -189,6 +189,7 @@ def test_a_cluster_speaks_tls_and_its_workers_see_rows_and_no_keys() -> None:
     for member in (scheduler, worker):
         options = dask_options(member["args"])
         assert options["dashboard"] is False
+        assert options["dashboard_address"] == "127.0.0.1:0", "its pages ask nobody for a key"
         assert all(options[f"tls_{each}"] for each in ("ca_file", "cert", "key"))
     assert {each["containerPort"] for each in scheduler["ports"]} == {port["port"]}
     assert made["release-desk-workers"]["spec"]["replicas"] == 2

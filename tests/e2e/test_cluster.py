@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -60,13 +61,14 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     for path, content in zip(pems.values(), certificates(), strict=True):
         path.write_text(content)
     found = tmp_path / "scheduler.json"
+    quiet = ("--no-dashboard", "--dashboard-address", "127.0.0.1:0")
     with ExitStack() as ending:
         log = ending.enter_context((tmp_path / "cluster.log").open("ab"))
 
         def begin(*words: str) -> subprocess.Popen[bytes]:
             process = ending.enter_context(
                 subprocess.Popen(
-                    [Path(sys.executable).with_name("dask"), *words, "--no-dashboard", *tls(pems)],
+                    [Path(sys.executable).with_name("dask"), *words, *quiet, *tls(pems)],
                     env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                     cwd=tmp_path,
                     stdout=subprocess.DEVNULL,
@@ -109,21 +111,37 @@ def until(met: Callable[[], bool], timeout_s: float = 60) -> None:
         time.sleep(0.02)
 
 
-def test_a_service_has_its_passes_made_by_workers(cluster: Cluster, tmp_path: Path) -> None:
-    rows = 280_000  # two parts
-    x = np.random.default_rng(3).uniform(-1, 1, rows).round(3)
-    text = "x,yes\n" + "".join(f"{each},{int(each > 0)}\n" for each in x.tolist())
+X = np.random.default_rng(3).uniform(-1, 1, 280_000).round(3)
+"""The rows of two parts."""
+
+
+def uploaded(client: httpx.Client) -> str:
+    text = "x,yes\n" + "".join(f"{each},{int(each > 0)}\n" for each in X.tolist())
     columns = {"x": NUMBER, "yes": {"type": "boolean"}}
-    logistic = {"kind": "logistic_regression", "target": "yes", "features": ["x"], "bound": 8}
+    return str(upload(client, text, columns, budget={"epsilon": "100"})["id"])
+
+
+def expect_sum(client: httpx.Client, dataset: str) -> None:
     above = {"kind": "sum", "columns": ["x"], "where": [{"column": "x", "op": ">", "value": 0}]}
+    released = release(client, dataset, above, "auto")
+    assert abs(released["value"]["x"] - X[X > 0].sum()) < 100
+
+
+def test_a_service_divides_its_passes_among_processes(tmp_path: Path) -> None:
+    settings = {"RELEASE_DESK_EXECUTOR_PROCESSES": "2"}
+    with LiveServer(tmp_path / "data", **settings) as server, server.client() as client:
+        expect_sum(client, uploaded(client))
+
+
+def test_a_service_has_its_passes_made_by_workers(cluster: Cluster, tmp_path: Path) -> None:
+    logistic = {"kind": "logistic_regression", "target": "yes", "features": ["x"], "bound": 8}
     executor = cluster.passes.executor()
     assert isinstance(executor, DaskExecutor)
     with LiveServer(tmp_path / "data", **cluster.settings) as server, server.client() as client:
-        dataset = upload(client, text, columns, budget={"epsilon": "100"})["id"]
+        dataset = uploaded(client)
         made = tasks(executor)
         assert made >= 4, "two parts and two columns were sketched"
-        released = release(client, dataset, above, "auto")
-        assert abs(released["value"]["x"] - x[x > 0].sum()) < 100
+        expect_sum(client, dataset)
         assert tasks(executor) > made, "two parts were read"
         released = release(client, dataset, logistic, "objective_perturbation")
         assert released["value"]["coefficients"]["x"] > 3
@@ -140,7 +158,7 @@ def _heard(dask_scheduler: Any) -> int:
     return int(dask_scheduler.transition_counter)
 
 
-def release(client: Any, dataset: str, statistic: dict[str, Any], mechanism: str) -> Any:
+def release(client: httpx.Client, dataset: str, statistic: dict[str, Any], mechanism: str) -> Any:
     answer = client.post(
         f"/v1/datasets/{dataset}/releases",
         json={"statistic": statistic, "mechanism": mechanism, "epsilon": "10"},
