@@ -23,7 +23,7 @@ n, d, spread         p = 0  p = d  1.5 d   2 d    4 d    length  rule p
 What differs by less than a fifth is noise of so few data sets.
 
 "Length" is that of the answer itself: an error near it is no better than zeros. "Slow" says that
-the draws took more than 0.3 s each. The rule is :func:`mechanisms.objectives.linear.base_power`.
+the draws took more than 0.3 s each. The rule is that of :mod:`mechanisms.samplers.base_measure`.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from studies import (
     draws,
     jobs,
     ledger,
+    long_answers,
     patterns,
     service,
     slack,
@@ -77,6 +78,15 @@ def bench_base_measure() -> None:
     for row in base_measure.study():
         errors = "  ".join("  slow" if each is None else f"{each:6.3f}" for each in row.errors)
         _say(f"  {row.setting:<16} {errors}   {row.length:5.2f}   rule p={row.rule}")
+
+
+def bench_long_answers() -> None:
+    """Print what base measures, bounds and ridges cost where answers may be long."""
+    for study in long_answers.STUDIES:
+        for title, regrets in study():
+            _say(f"{title}: error over the best option's, geometric mean and largest")
+            for each in regrets:
+                _say(f"  {each.option:<20} {each.mean:6.2f} {each.largest:8.2f}")
 
 
 def bench_slack() -> None:
@@ -191,6 +201,7 @@ SECTIONS: dict[str, Callable[[], None]] = {
     "patterns": bench_patterns,
     "linear": bench_linear,
     "base": bench_base_measure,
+    "long": bench_long_answers,
     "slack": bench_slack,
     "logistic": bench_logistic,
     "tilt": bench_tilt,

@@ -40,7 +40,6 @@ from mechanisms.domain import Schema
 from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.linear import (
     MAX_DIMENSION,
-    base_power,
     gradient_rate,
     posterior,
     public_ridge,
@@ -50,6 +49,7 @@ from mechanisms.objectives.linear import (
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.affine import AffinePosterior, draw
+from mechanisms.samplers.base_measure import base_power
 from mechanisms.statistics.designs.grids import grid_exponent
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression

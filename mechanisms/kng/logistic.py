@@ -1,14 +1,15 @@
 """Logistic regression by the K-norm gradient mechanism, drawn by the box engine: d <= 4.
 
-    P(theta) ∝ exp(-eps / (2 Delta(theta)) ||g(theta; D)||)   on the grid, ||theta||_1 <= B
+    P(theta) ∝ exp(-eps / (2 Delta(theta)) ||g(theta; D)||) (1 + ||theta||_1)^-p
 
-with the counting measure on the public grid of
-:func:`mechanisms.statistics.designs.grids.grid_bits` and
-``g = sum_i (sigma(x_i'theta) - y_i) x_i`` the gradient of the logistic loss in the scaled
+on the points of the public grid of :func:`mechanisms.statistics.designs.grids.grid_bits` with
+||theta||_1 <= B, p by the number of coefficients alone (:mod:`mechanisms.samplers.base_measure`),
+and ``g = sum_i (sigma(x_i'theta) - y_i) x_i`` the gradient of the logistic loss in the scaled
 coordinates of :mod:`mechanisms.statistics.designs.scaling` (Reimherr & Awan 2019, Theorem 3.1).
 
-*Bound.* A K-norm gradient law needs a bounded Theta: where theta is long every gradient is bounded,
-so the density would not be integrable. ``bound`` null stands for the public default B = 10.
+*Bound.* The box engine needs a bounded Theta. ``bound`` null stands for the public default B = 50:
+columns narrower than their bounds have long coefficients, and where data say little the base
+measure keeps the draw near 0 (``studies/long_answers.py`` has the figures).
 
 **Sensitivity.** With zeta = (1 - 2 y) x a record's gradient is sigma(zeta'theta) zeta, for either
 label. |zeta_j| <= 1, so zeta'theta <= ||theta||_1 =: rho, and every gradient lies in the cube of
@@ -75,6 +76,7 @@ from mechanisms.objectives.losses import records_changed
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
+from mechanisms.samplers.base_measure import base_power
 from mechanisms.samplers.boxes import expected_ms
 from mechanisms.samplers.envelopes import first_kept
 from mechanisms.statistics.designs.boxes import require_drawable
@@ -83,7 +85,7 @@ from mechanisms.statistics.designs.rows import scaled_codes
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.logistic_regression import LogisticRegression
 
-DEFAULT_BOUND = Fraction(10)  # one column may then change the odds by a factor of e**10
+DEFAULT_BOUND = Fraction(50)
 
 
 def calibrate_logistic(
@@ -155,12 +157,17 @@ class LogisticDraw:
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
         law = self.law(data)
-        point = first_kept(trials(law), randomness)
+        point = first_kept(trials(law, power=self.power), randomness)
         return self.scaling.released([index * self.step for index in point])
 
     @property
     def _single(self) -> bool:
         return _is_single(self.scaling.dimension, self.schema.adjacency)
+
+    @property
+    def power(self) -> int:
+        """Return p of the base measure."""
+        return base_power(self.scaling.dimension)
 
     @property
     def step(self) -> Fraction:
@@ -210,7 +217,7 @@ def _plan(drawn: LogisticDraw, epsilon: PrivacyLoss) -> Plan:
         ),
         details={
             "bound": float(drawn.bound),
-            "base_measure": "counting measure on the grid",
+            "base_measure": f"(1 + ||theta||_1)^-{drawn.power} on the grid",
             "coefficients": dimension,
             "noise": "Not stated: an exact draw from the K-norm gradient law, whose spread depends "
             "on the private curvature; it shrinks as 1 / (rows * epsilon).",

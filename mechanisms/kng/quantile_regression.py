@@ -1,9 +1,10 @@
 """K-norm gradient releases drawn by the box engine: quantile regression, d <= 4.
 
-    P(theta) ∝ exp(-eps / (2 Delta) N(theta; D))    on the grid points of ||theta||_1 <= B
+    P(theta) ∝ exp(-eps / (2 Delta) N(theta; D)) (1 + ||theta||_1)^-p
 
-with the counting measure on a public grid (Reimherr & Awan 2019, Theorem 3.1 allows any
-base measure that does not depend on the data), N the norm of the check loss's gradient
+on the points of a public grid with ||theta||_1 <= B (Reimherr & Awan 2019, Theorem 3.1 allows any
+base measure that does not depend on the data), p by the number of coefficients alone
+(:mod:`mechanisms.samplers.base_measure`), N the norm of the check loss's gradient
 and, at kinks, of its smallest subgradient with one weight for all tied records
 (:mod:`mechanisms.objectives.check_loss`).
 
@@ -48,6 +49,7 @@ from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHullNorm
 from mechanisms.objectives.losses import gradient_sensitivity, largest_weight
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
+from mechanisms.samplers.base_measure import base_power
 from mechanisms.samplers.envelopes import first_kept
 from mechanisms.statistics.designs.boxes import RegressionRows, require_dimension
 from mechanisms.statistics.designs.grids import grid_bits
@@ -86,6 +88,7 @@ def calibrate_quantile_regression(
             most=schema.row_bound,
             # in one dimension ties share one weight, which is the private quantile
             spread=scaling.dimension > 1,
+            power=base_power(scaling.dimension),
         ),
     )
     return _plan(drawn, schema, epsilon, delta, by_hull=by_hull, asked=norm)
@@ -138,7 +141,7 @@ def _plan(
         details={
             "tau": float(drawn.tau),
             "bound": float(drawn.rows.bound),
-            "base_measure": "counting measure on the grid",
+            "base_measure": f"(1 + ||theta||_1)^-{drawn.rows.power} on the grid",
             "coefficients": drawn.rows.scaling.dimension,
             "noise": "Not stated: an exact draw from the K-norm gradient law, whose spread depends "
             "on the data; it shrinks as 1 / (rows * epsilon) where targets are dense.",

@@ -53,9 +53,9 @@ from fractions import Fraction
 from mechanisms.objectives.quadratic import NormalEquations
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.affine import AffinePosterior
+from mechanisms.samplers.base_measure import base_power
 
 MAX_DIMENSION = 20  # beyond, the public ridge biases slopes by more than a third
-_LARGEST_POWER = 12  # of p = 2 d; beyond, draws would take too long
 _SLOWEST = 8  # bits: a smaller ridge may multiply the tries by up to 2**8
 
 
@@ -92,11 +92,6 @@ def smallest_ridge(rate: Fraction, bound: Fraction, dimension: int) -> Fraction:
     """
     shrink = math.floor(2 ** (_SLOWEST / dimension) * 1024)
     return public_ridge(rate, bound, dimension) * 1024 / shrink
-
-
-def base_power(dimension: int) -> int:
-    """Return p of the base measure (1 + ||theta||_1)^-p, by d alone."""
-    return min(2 * dimension, max(_LARGEST_POWER, dimension))
 
 
 def posterior(

@@ -32,6 +32,7 @@ from mechanisms.exact.balls import rational
 from mechanisms.exact.floats import UNIT_ROUNDOFF
 from mechanisms.objectives.logistic_boxes import LogisticLaw
 from mechanisms.objectives.logistic_expansion import MARGIN, chord, exact_gradient
+from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes, MeasuredPolytopes
 from mechanisms.samplers.boxes import Cover
 from mechanisms.samplers.envelopes import Trial
 from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, PolytopeCover, View
@@ -158,10 +159,15 @@ def _telling(values: Floats) -> Floats:
     return np.asarray(found / length if 0 < length < np.inf else np.ones(len(mean)))
 
 
-def trials(law: LogisticLaw) -> list[Trial]:
-    """Return the envelopes to draw by in turns, the one that should be quicker first."""
-    boxes, rows = Cover(law, law.records.space), len(law.records.zeta)
+def trials(law: LogisticLaw, *, power: int) -> list[Trial]:
+    """Return the envelopes to draw by in turns, the one that should be quicker first.
+
+    ``power`` is that of the base measure.
+    """
+    space, rows = law.records.space, len(law.records.zeta)
+    measure = BaseMeasure(power, law.records.grid_bits)
+    boxes = Cover(MeasuredBoxes(law, measure, space), space)
     if rows > _MOST_ROWS:
         return [boxes]
-    polytopes = PolytopeCover(LogisticPolytopes(law))
+    polytopes = PolytopeCover(MeasuredPolytopes(LogisticPolytopes(law), measure))
     return [polytopes, boxes] if rows <= _FEW_ROWS else [boxes, polytopes]

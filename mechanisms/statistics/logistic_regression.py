@@ -100,7 +100,7 @@ class LogisticRegression(Question):
         metadata=meaning(
             "Limit of the l1 norm of the coefficients in scaled columns (each on [-1, 1]), the "
             "intercept included. Between 0.000001 and 1000000. Null is no limit by "
-            "`objective_perturbation`, and 10 by `kng`, which needs one.",
+            "`objective_perturbation`, and 50 by `kng`, which needs one.",
             example=10,
         ),
     )

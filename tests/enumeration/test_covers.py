@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial
 from itertools import product
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -33,6 +33,7 @@ from mechanisms.objectives.logistic_boxes import LogisticLaw
 from mechanisms.objectives.logistic_expansion import SignedRecords
 from mechanisms.objectives.logistic_polytopes import LogisticPolytopes
 from mechanisms.privacy import Adjacency
+from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes, MeasuredPolytopes
 from mechanisms.samplers.boxes import Cover, Space
 from mechanisms.samplers.polytopes import PolytopeCover
 from mechanisms.statistics.geometric_median import gradient_sensitivity
@@ -102,6 +103,11 @@ def logistic(rate: Fraction, radius: int) -> tuple[LogisticLaw, SignedRecords, S
     return LogisticLaw(records, rate=rate, norm="linf"), records, stated
 
 
+def known_balls(*given: Any) -> arb:
+    """Return a ball; around an integer not yet known it needs its value."""
+    return arb(*(int(x) if isinstance(x, Lazy) else x for x in given))
+
+
 def walk_on_a_line() -> Chain:
     """Walk the boxes of a median on nine points, and require its law."""
     cover, stated = median([(0,), (2,), (2,)], F(1, 2), radius=4)
@@ -117,6 +123,45 @@ def test_boxes_on_a_line_have_the_law() -> None:
     _, wrong = median([(0,), (2,), (2,)], F(9, 20), radius=4)
     with pytest.raises(AssertionError):
         require_each_try(chain.tries[:1], wrong)
+
+
+MEASURE = BaseMeasure(power=2, grid_bits=HALF_STEPS)
+
+
+def measured_exponent(exponent: Callable[[Point], arb], power: int, point: Point) -> arb:
+    """Return the exponent, and the logarithm of a length of half steps."""
+    return exponent(point) + power * rational(1 + F(abs(point[0]), 1 << HALF_STEPS)).log()
+
+
+def measured_law(exponent: Callable[[Point], arb], power: int, radius: int) -> Stated:
+    """Return a law on a line under a base measure, anew."""
+    with working_precision(BITS):
+        return exponential_law(partial(measured_exponent, exponent, power), cube(1, radius))
+
+
+def test_boxes_under_a_base_measure_have_the_law() -> None:
+    rows, rate, space = [(0,), (2,), (2,)], F(1, 2), Space.cubic(1, 4)
+    law = MeasuredBoxes(MedianLaw(np.array(rows), rate=rate), MEASURE, space)
+    chain = Chain(cutoff=2.0**-30)
+    exponent = partial(median_exponent, rows, rate)
+    require_law(chain.walk(Cover(law, space)), measured_law(exponent, 2, 4))
+    require_each_try(chain.tries, measured_law(exponent, 2, 4))
+    # must fail: another power
+    with pytest.raises(AssertionError):
+        require_each_try(chain.tries[:1], measured_law(exponent, 3, 4))
+
+
+@pytest.mark.slow
+def test_every_try_on_polytopes_under_a_base_measure_has_the_law(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in ("objectives.logistic_expansion", "samplers.base_measure"):
+        monkeypatch.setattr(f"mechanisms.{module}.arb", known_balls)
+    law, _, _ = logistic(F(1), radius=2)
+    chain = Chain(cutoff=2.0**-10)
+    chain.walk(PolytopeCover(MeasuredPolytopes(LogisticPolytopes(law), MEASURE)))
+    assert len(chain.tries) > 10
+    require_each_try(chain.tries, measured_law(partial(logistic_exponent, F(1)), 2, 2))
 
 
 @pytest.mark.slow
@@ -137,11 +182,7 @@ def test_boxes_of_a_logistic_slope_have_the_law() -> None:
 
 @pytest.mark.slow
 def test_every_try_on_polytopes_has_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    # a ball around an integer not yet known needs its value
-    monkeypatch.setattr(
-        "mechanisms.objectives.logistic_expansion.arb",
-        lambda *given: arb(*(int(x) if isinstance(x, Lazy) else x for x in given)),
-    )
+    monkeypatch.setattr("mechanisms.objectives.logistic_expansion.arb", known_balls)
     law, _, stated = logistic(F(1), radius=2)
     chain = Chain(cutoff=2.0**-10)
     chain.walk(PolytopeCover(LogisticPolytopes(law)))

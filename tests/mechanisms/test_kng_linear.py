@@ -21,7 +21,6 @@ from mechanisms.contract import InvalidStatisticError, Plan
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.kng.linear import LinearDraw
 from mechanisms.objectives.linear import (
-    base_power,
     gradient_rate,
     posterior,
     public_ridge,
@@ -156,7 +155,6 @@ def test_rate_and_ridge_follow_the_text() -> None:
     for size in (1, 4, 20):
         rule = public_ridge(one, ten, size)
         assert 0.9999 < smallest_ridge(one, ten, size) / rule * 2 ** (8 / size) < 1.01
-    assert [base_power(size) for size in (1, 4, 6, 7, 12, 13, 20)] == [2, 8, 12, 12, 12, 13, 20]
 
 
 # --- the law, in closed form ----------------------------------------------------------------

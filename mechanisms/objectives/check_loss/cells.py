@@ -22,6 +22,7 @@ from mechanisms.objectives.check_loss.gradient import GradientLaw
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.objectives.check_loss.loss import LossLaw
 from mechanisms.objectives.rows import distinct_rows
+from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes, MeasuredPolytopes
 from mechanisms.samplers.boxes import Cover
 from mechanisms.samplers.envelopes import Trial
 from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, PolytopeCover, View
@@ -161,16 +162,18 @@ class LossCells:
         return self.law.exponent(known, point, bits)
 
 
-def trials(law: GradientLaw | LossLaw) -> list[Trial]:
+def trials(law: GradientLaw | LossLaw, *, power: int = 0) -> list[Trial]:
     """Return the envelopes to draw by in turns, the one that should be quicker first.
 
-    In one dimension tied records share a weight, so that E is not constant on closed cells.
+    ``power`` is that of the base measure; 0 is the counting measure. In one dimension tied records
+    share a weight, so that E is not constant on closed cells.
     """
     records = law.records
-    boxes = Cover(law, records.space)
+    measure = BaseMeasure(power, records.grid_bits)
+    boxes = Cover(MeasuredBoxes(law, measure, records.space), records.space)
     if records.x.shape[1] == 1 or len(records.y) > _MOST_ROWS:
         return [boxes]
     cells = GradientCells(law) if isinstance(law, GradientLaw) else LossCells(law)
-    polytopes = PolytopeCover(cells)
+    polytopes = PolytopeCover(MeasuredPolytopes(cells, measure))
     few = len(distinct_rows(records.x)[1]) <= _FEW_DIRECTIONS
     return [polytopes, boxes] if few else [boxes, polytopes]

@@ -43,7 +43,9 @@ class Start(Generic[Knowledge]):
 class BoxLaw(Protocol[Knowledge]):
     """A law on the grid. Coordinates u and theta are as in :class:`Space`, in grid steps."""
 
-    floor: float
+    @property
+    def floor(self) -> float:
+        """Return a lower bound of E on all of Theta."""
 
     def start(self, space: Space) -> Sequence[Start[Knowledge]]:
         """Return boxes that cover Theta without overlap; E is at least ``floor`` everywhere."""

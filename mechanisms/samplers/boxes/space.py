@@ -127,18 +127,22 @@ class Space:
         return (max(sizes) if self.cube else sum(sizes)) <= self.radius
 
     def outside(self, centres: Floats, half: Floats) -> NDArray[np.bool_]:
-        """Say which boxes ``|u - centre| <= half`` certainly miss Theta (shape k).
+        """Say which boxes ``|u - centre| <= half`` certainly miss Theta (shape k)."""
+        if self.cube:  # the root is the cube, and boxes stay inside
+            return np.zeros(len(centres), dtype=np.bool_)
+        return np.asarray(self.least_length(centres, half) > self.radius)
+
+    def least_length(self, centres: Floats, half: Floats) -> Floats:
+        """Return lower bounds of ``||theta||_1`` on boxes ``|u - centre| <= half`` (shape k).
 
         For any signs s, ``||theta||_1 >= s'V u >= s'V c - |s'V| half``.
         """
-        if self.cube:  # the root is the cube, and boxes stay inside
-            return np.zeros(len(centres), dtype=np.bool_)
         theta = centres @ self.shear.T
         facing = np.sign(theta) @ self.shear
         size = np.abs(theta).sum(axis=1)
         reach = np.abs(facing) @ half
         rounding = _SLACK * (np.abs(centres) + half) @ np.abs(self.shear).sum(axis=0)
-        return np.asarray(size - reach - rounding > self.radius)
+        return np.asarray(size - reach - rounding)
 
     def faces(self, box: Box) -> list[tuple[tuple[int, ...], int]]:
         """Return integers w and b such that a box holds the theta with ``w'theta >= b`` for all.

@@ -40,7 +40,9 @@ class Part(Generic[Knowledge]):
 class PolytopeLaw(Protocol[Knowledge]):
     """A law on the grid points of a polytope, ``P(theta) ∝ exp(-E(theta))``."""
 
-    floor: float
+    @property
+    def floor(self) -> float:
+        """Return a lower bound of E on all of Theta."""
 
     def start(self) -> Sequence[Part[Knowledge]]:
         """Return polytopes that cover Theta without overlap; E is at least ``floor`` everywhere."""

@@ -23,6 +23,7 @@ from mechanisms.objectives.check_loss import (
     trials,
 )
 from mechanisms.privacy import PrivacyLoss
+from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes
 from mechanisms.samplers.boxes import Cover, Space, expected_ms
 from mechanisms.samplers.envelopes import Trial
 from mechanisms.statistics.designs.rows import scaled_codes
@@ -120,6 +121,7 @@ class RegressionRows:
     bits: int
     most: int
     spread: bool = False
+    power: int = 0
     held: int = HELD_ROWS
     sample: int = SAMPLE_ROWS
 
@@ -142,20 +144,25 @@ class RegressionRows:
         return int(self.bound * (1 << self.bits))
 
     def trials(self, data: Data, make: MakeLaw, rate: Fraction) -> Sequence[Trial]:
-        """Return the envelopes to draw by in turns, of ``exp(-rate value(theta))``; private."""
+        """Return the envelopes to draw by in turns, of ``exp(-rate value(theta))``; private.
+
+        The base measure is that of ``power``.
+        """
         if self.most <= self.held:
-            return trials(make(self.records(data)))
+            return trials(make(self.records(data)), power=self.power)
         limits = Limits(rows=self.most, held=self.held, sample=self.sample)
         read, run = ScaledRows(self.scaling), self._run(data)
         surveyed = survey(run, read, columns=read.columns, stride=limits.stride)
         space = Space.uncorrelated(surveyed.gram[:-1, :-1].astype(np.float64), self.radius)
         grid = Grid(space=space, bits=self.bits, spread=self.spread)
         if surveyed.few is not None:
-            return trials(make(Records.on(grid, surveyed.few.rows, surveyed.few.counts)))
+            records = Records.on(grid, surveyed.few.rows, surveyed.few.counts)
+            return trials(make(records), power=self.power)
         rows = StoredRows(
             run=run, read=read, make=make, grid=grid, limits=limits, surveyed=surveyed
         )
-        return [Cover(StoredLaw(rows, rate), space, most_bytes=_HELD_BYTES)]
+        law = MeasuredBoxes(StoredLaw(rows, rate), BaseMeasure(self.power, self.bits), space)
+        return [Cover(law, space, most_bytes=_HELD_BYTES)]
 
     def _run(self, data: Data) -> Run:
         names = self.scaling.columns

@@ -1,0 +1,132 @@
+"""The base measure of the box and polytope engines: its bounds, and its value at a point."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import arb
+
+from mechanisms.exact.arrays import Floats
+from mechanisms.samplers.base_measure import (
+    BaseMeasure,
+    MeasuredBoxes,
+    MeasuredPolytopes,
+    base_power,
+)
+from mechanisms.samplers.boxes import Box, Children, Space, Start
+from mechanisms.samplers.polytopes import Cut, Part, Polytope, View
+
+BITS = 6
+RADIUS = 20 << BITS
+MEASURE = BaseMeasure(power=5, grid_bits=BITS)
+CUTS = 40
+
+
+class Flat:
+    """A law that says nothing: E is 1/2."""
+
+    floor = 0.5
+
+    def start(self, space: Space | None = None) -> list[Start[None]]:
+        assert space is not None
+        root = space.root()
+        low, side = np.array(root.lower), np.array(root.sides)
+        inner = Box(tuple((low + side // 3).tolist()), (40,) * 2)
+        return [Start(box, 0.5, None) for box in (inner, *root.less(inner))]
+
+    def widths(self, known: None) -> None:
+        return None
+
+    def size(self, known: None) -> int:
+        return 0
+
+    def split(self, known: None, centres: Floats, half: Floats) -> Children[None]:
+        return Children(np.full(len(centres), 0.5), [None] * len(centres))
+
+    def exponent(self, known: None, point: object, bits: int) -> arb:
+        return arb(0.5)
+
+
+class FlatPolytopes:
+    """The same on polytopes."""
+
+    floor = 0.5
+
+    def start(self) -> list[Part[None]]:
+        return [Part(Polytope.cross(2, RADIUS), 0.5, None)]
+
+    def view(self, known: None, polytope: Polytope) -> View[None]:
+        return View(0.5, None, None)
+
+    def size(self, known: None) -> int:
+        return 0
+
+    def exponent(self, known: None, point: object, bits: int) -> arb:
+        return arb(0.5)
+
+
+def value(point: tuple[int, ...]) -> float:
+    """Return the sum of both summands at a point."""
+    length = Fraction(sum(map(abs, point)), 1 << BITS)
+    return 0.5 + MEASURE.power * float(np.log1p(float(length)))
+
+
+def sheared() -> Space:
+    return Space(radius=RADIUS, shear=np.array([[1.0, 0.75], [0.0, 1.0]]))
+
+
+def test_the_value_at_a_point_is_exact() -> None:
+    law = MeasuredBoxes(Flat(), MEASURE, sheared())
+    for point in ((0, 0), (3, -7), (-RADIUS, 0)):
+        assert abs(float(law.exponent(None, point, 64)) - value(point)) < 1e-14
+    assert float(MEASURE.at((0, 0))) == 0
+
+
+def test_bounds_on_boxes_hold_at_all_their_points() -> None:
+    space = sheared()
+    law = MeasuredBoxes(Flat(), MEASURE, space)
+    random = np.random.default_rng(2)
+    close = 0
+    for _ in range(CUTS):
+        low, side = random.integers(-RADIUS, RADIUS // 2, 2), random.integers(1, 400, 2)
+        box = Box(tuple(low.tolist()), tuple(side.tolist()))
+        half = side / 2
+        bound = float(law.split(None, (low + half)[None, :], half).exponents[0])
+        places = random.integers(0, side, (100, 2))
+        found = [value(space.point(box, place)) for place in places.tolist()]
+        assert law.floor <= bound <= min(found)
+        close += min(found) - bound < 0.5
+    assert close > CUTS / 2  # a bound that says nothing would pass too
+
+
+def test_every_box_of_the_start_is_bounded() -> None:
+    space = sheared()
+    for part in MeasuredBoxes(Flat(), MEASURE, space).start(space):
+        corner = space.point(part.box, [0] * 2)
+        assert 0.5 <= part.exponent <= value(corner)
+
+
+def test_polytopes_are_bounded_and_cut_across_their_length() -> None:
+    law = MeasuredPolytopes(FlatPolytopes(), MEASURE)
+    (start,) = law.start()
+    whole = law.view(None, start.polytope)
+    assert whole.exponent == pytest.approx(0.5)
+    random = np.random.default_rng(3)
+    piece: Polytope | None = start.polytope
+    for _ in range(CUTS):
+        assert piece is not None
+        view = law.view(None, piece)
+        values = [value(tuple(round(x) for x in place)) for place in piece.floats.tolist()]
+        assert view.exponent <= min(values) + 1e-6
+        if view.cut is None:
+            assert max(values) - min(values) < 1
+            return
+        side = view.cut if random.integers(2) else view.cut.opposite()
+        piece = piece.above(side) or piece.above(Cut(*view.cut.opposite()))
+    pytest.fail("cut again and again")
+
+
+def test_the_power_follows_the_coefficients() -> None:
+    assert [base_power(size) for size in (1, 4, 6, 7, 12, 13, 20)] == [2, 8, 12, 12, 12, 13, 20]
