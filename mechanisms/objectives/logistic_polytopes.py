@@ -38,7 +38,6 @@ from mechanisms.samplers.envelopes import Trial
 from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, PolytopeCover, View
 
 _MOST_ROWS = 32  # beyond so many distinct signed rows boxes alone are quicker
-_FEW_ROWS = 8  # so few may leave directions open, which polytopes follow best
 _TINY = 1e-200  # keeps a matrix of nothing solvable
 
 
@@ -160,14 +159,13 @@ def _telling(values: Floats) -> Floats:
 
 
 def trials(law: LogisticLaw, *, power: int) -> list[Trial]:
-    """Return the envelopes to draw by in turns, the one that should be quicker first.
+    """Return the envelopes to draw by in turns: boxes, and where rows are few polytopes.
 
     ``power`` is that of the base measure.
     """
-    space, rows = law.records.space, len(law.records.zeta)
+    space = law.records.space
     measure = BaseMeasure(power, law.records.grid_bits)
     boxes = Cover(MeasuredBoxes(law, measure, space), space)
-    if rows > _MOST_ROWS:
+    if len(law.records.zeta) > _MOST_ROWS:
         return [boxes]
-    polytopes = PolytopeCover(MeasuredPolytopes(LogisticPolytopes(law), measure))
-    return [polytopes, boxes] if rows <= _FEW_ROWS else [boxes, polytopes]
+    return [boxes, PolytopeCover(MeasuredPolytopes(LogisticPolytopes(law), measure))]

@@ -16,11 +16,12 @@ those at the middle. All of it in floats, less a certified margin; the value at 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic
 
 import numpy as np
 from flint import arb
+from numpy.typing import NDArray
 
 from mechanisms.exact.arrays import Floats
 from mechanisms.samplers.boxes import BoxLaw, Children, Space, Start
@@ -30,6 +31,7 @@ from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, Polyto
 LARGEST_POWER = 12
 """A larger p costs tries, and wins nothing more."""
 
+_LONG_NATS = 1.0
 _MARGIN = 2.0**-40  # relative room for a few float operations on sums of few numbers
 
 
@@ -56,8 +58,20 @@ class BaseMeasure:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Measured(Generic[Knowledge]):
+    """What a law knows of a box, and whether theta's length varies too much on it."""
+
+    known: Knowledge
+    long: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class MeasuredBoxes(Generic[Knowledge]):
-    """A law of the box engine under a base measure."""
+    """A law of the box engine under a base measure.
+
+    A box on which the second summand varies much is cut across theta's length first: a direction
+    that the data leave open is one that the law would never cut.
+    """
 
     law: BoxLaw[Knowledge]
     measure: BaseMeasure
@@ -68,35 +82,47 @@ class MeasuredBoxes(Generic[Knowledge]):
         """Return the law's: the second summand is 0 at theta = 0."""
         return self.law.floor
 
-    def start(self, space: Space) -> list[Start[Knowledge]]:
+    def start(self, space: Space) -> list[Start[Measured[Knowledge]]]:
         """Return the law's boxes."""
         return [self._start(part) for part in self.law.start(space)]
 
-    def _start(self, part: Start[Knowledge]) -> Start[Knowledge]:
+    def _start(self, part: Start[Knowledge]) -> Start[Measured[Knowledge]]:
         half = np.array(part.box.sides, dtype=np.float64) / 2
         centre = np.array(part.box.lower, dtype=np.float64) + half
-        more = float(self._least(centre[None, :], half)[0])
-        return replace(part, exponent=part.exponent + more)
+        least, long = self._lengths(centre[None, :], half)
+        return Start(part.box, part.exponent + float(least[0]), Measured(part.known, bool(long[0])))
 
-    def widths(self, known: Knowledge) -> Floats | None:
+    def widths(self, known: Measured[Knowledge]) -> Floats | None:
+        """Return how much a unit of each coordinate lengthens theta, or what the law says."""
+        if known.long:
+            return np.asarray(np.abs(self.space.shear).sum(axis=0))
+        return self.law.widths(known.known)
+
+    def size(self, known: Measured[Knowledge]) -> int:
         """Return what the law says."""
-        return self.law.widths(known)
+        return self.law.size(known.known)
 
-    def size(self, known: Knowledge) -> int:
-        """Return what the law says."""
-        return self.law.size(known)
-
-    def split(self, known: Knowledge, centres: Floats, half: Floats) -> Children[Knowledge]:
+    def split(
+        self, known: Measured[Knowledge], centres: Floats, half: Floats
+    ) -> Children[Measured[Knowledge]]:
         """Bound both summands."""
-        children = self.law.split(known, centres, half)
-        return replace(children, exponents=children.exponents + self._least(centres, half))
+        children = self.law.split(known.known, centres, half)
+        least, long = self._lengths(centres, half)
+        return Children(
+            exponents=children.exponents + least,
+            knowledge=list(map(Measured, children.knowledge, long.tolist())),
+        )
 
-    def _least(self, centres: Floats, half: Floats) -> Floats:
-        return self.measure.least(self.space.least_length(centres, half))
+    def _lengths(self, centres: Floats, half: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return lower bounds of the second summand on boxes, and where it varies too much."""
+        shear = self.space.shear
+        least = self.measure.least(self.space.least_length(centres, half))
+        longest = np.abs(centres @ shear.T).sum(axis=1) + np.abs(shear).sum(axis=0) @ half
+        return least, self.measure.least(longest) - least > _LONG_NATS
 
-    def exponent(self, known: Knowledge, point: Sequence[int], bits: int) -> arb:
+    def exponent(self, known: Measured[Knowledge], point: Sequence[int], bits: int) -> arb:
         """Return a ball around the sum at a grid point."""
-        return self.law.exponent(known, point, bits) + self.measure.at(point)
+        return self.law.exponent(known.known, point, bits) + self.measure.at(point)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,17 +142,26 @@ class MeasuredPolytopes(Generic[Knowledge]):
         return self.law.start()
 
     def view(self, known: Knowledge, polytope: Polytope) -> View[Knowledge]:
-        """Bound both summands, and cut where the law says, or else across theta's length."""
+        """Bound both summands, and cut where the law says, or else where theta's length varies."""
         view = self.law.view(known, polytope)
         places = polytope.floats
         signs = np.sign(places.mean(axis=0))
+        low = float(self.measure.least((places @ signs).min(keepdims=True))[0])
+        cut = view.cut or self._cut(places, signs)
+        return View(view.exponent + low, view.known, cut)
+
+    def _cut(self, places: Floats, signs: Floats) -> Cut | None:
+        """Return a cut across s'theta, or through 0 where an entry has both signs."""
         along = places @ signs
-        low, high = self.measure.least(np.array([along.min(), np.abs(places).sum(axis=1).max()]))
-        longer = float(high - low)
-        cut = view.cut
-        if longer > (FLAT_NATS if cut is None else _LONG_NATS):
-            cut = Cut.middle(signs, places) or cut
-        return View(view.exponent + float(low), view.known, cut)
+        both = np.minimum(places.max(axis=0), -places.min(axis=0))  # how far on the other side
+        crossed = int(np.argmax(both))
+        ends = np.array([along.min(), along.max(), along.min() + 2 * both[crossed]])
+        least, longest, turned = self.measure.least(np.maximum(ends, 0))
+        if max(longest, turned) - least < FLAT_NATS:
+            return None
+        if turned > longest:
+            return Cut(tuple(int(j == crossed) for j in range(len(signs))), 0)
+        return Cut.middle(signs, places)
 
     def size(self, known: Knowledge) -> int:
         """Return what the law says."""
@@ -135,6 +170,3 @@ class MeasuredPolytopes(Generic[Knowledge]):
     def exponent(self, known: Knowledge, point: Sequence[int], bits: int) -> arb:
         """Return a ball around the sum at a grid point."""
         return self.law.exponent(known, point, bits) + self.measure.at(point)
-
-
-_LONG_NATS = 2.0  # where lengths differ by more, they are cut before what the law would cut

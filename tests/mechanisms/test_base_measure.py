@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from flint import arb
 
+from mechanisms.catalog import calibrate
 from mechanisms.exact.arrays import Floats
+from mechanisms.objectives.check_loss import trials
+from mechanisms.privacy import Epsilon
 from mechanisms.samplers.base_measure import (
     BaseMeasure,
+    Measured,
     MeasuredBoxes,
     MeasuredPolytopes,
     base_power,
 )
 from mechanisms.samplers.boxes import Box, Children, Space, Start
+from mechanisms.samplers.envelopes import first_kept
 from mechanisms.samplers.polytopes import Cut, Part, Polytope, View
+from mechanisms.sketches import ArrayData
+from mechanisms.statistics.logistic_regression import LogisticRegression
+from mechanisms.statistics.quantile_regression import QuantileRegression
+from mechanisms.testing import Law, check_draws, seeded_randomness
+from tests.mechanisms.logistic_data import labelled
 
 BITS = 6
 RADIUS = 20 << BITS
@@ -80,7 +92,9 @@ def sheared() -> Space:
 def test_the_value_at_a_point_is_exact() -> None:
     law = MeasuredBoxes(Flat(), MEASURE, sheared())
     for point in ((0, 0), (3, -7), (-RADIUS, 0)):
-        assert abs(float(law.exponent(None, point, 64)) - value(point)) < 1e-14
+        assert (
+            abs(float(law.exponent(Measured(None, long=False), point, 64)) - value(point)) < 1e-14
+        )
     assert float(MEASURE.at((0, 0))) == 0
 
 
@@ -93,7 +107,9 @@ def test_bounds_on_boxes_hold_at_all_their_points() -> None:
         low, side = random.integers(-RADIUS, RADIUS // 2, 2), random.integers(1, 400, 2)
         box = Box(tuple(low.tolist()), tuple(side.tolist()))
         half = side / 2
-        bound = float(law.split(None, (low + half)[None, :], half).exponents[0])
+        bound = float(
+            law.split(Measured(None, long=False), (low + half)[None, :], half).exponents[0]
+        )
         places = random.integers(0, side, (100, 2))
         found = [value(space.point(box, place)) for place in places.tolist()]
         assert law.floor <= bound <= min(found)
@@ -130,3 +146,44 @@ def test_polytopes_are_bounded_and_cut_across_their_length() -> None:
 
 def test_the_power_follows_the_coefficients() -> None:
     assert [base_power(size) for size in (1, 4, 6, 7, 12, 13, 20)] == [2, 8, 12, 12, 12, 13, 20]
+
+
+NEXT_TO_NOTHING = "0.001"  # the law is then the base measure
+KINDS = [
+    LogisticRegression(target="y", features=("x0",), bound=20.0),
+    QuantileRegression(target="x1", features=("x0",), bound=20.0),
+]
+
+
+def length_law(dimension: int, power: int) -> Law:
+    """Return the law of the l1 norm, whose ball's surface grows as its (d - 1)th power."""
+    length = np.linspace(0, 20, 20_001)
+    density = length ** (dimension - 1) * (1 + length) ** -float(power)
+    total = np.append(0, np.cumsum((density[1:] + density[:-1]) / 2))
+    return Law.continuous(lambda x: np.interp(x, length, total / total[-1]))
+
+
+def asked(statistic: Any, *, intercept: bool) -> tuple[Any, ArrayData]:
+    schema, data = labelled(np.array([[0.5, 0.25]]), [True])
+    question = replace(statistic, intercept=intercept)
+    plan = calibrate(question, schema, Epsilon.parse(NEXT_TO_NOTHING), mechanism="kng")
+    return plan.draw, data
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("statistic", KINDS, ids=lambda each: each.kind)
+def test_releases_are_drawn_under_it(statistic: Any) -> None:
+    draw, data = asked(statistic, intercept=False)
+    randomness = seeded_randomness(4)
+    values = [draw(data, randomness).value["coefficients"]["x0"] for _ in range(120)]
+    check_draws(np.abs(values), length_law(1, 2), twins=[length_law(1, 0)])
+
+
+@pytest.mark.statistical
+def test_two_coefficients_have_its_power() -> None:
+    """Covers serve many draws: first ones take long."""
+    draw, data = asked(KINDS[1], intercept=True)
+    covers, randomness = trials(draw.law(data), power=draw.power), seeded_randomness(5)
+    points = np.array([first_kept(covers, randomness) for _ in range(1000)], dtype=np.float64)
+    lengths = np.abs(points).sum(axis=1) * float(draw.step)
+    check_draws(lengths, length_law(2, 4), twins=[length_law(2, power) for power in (2, 6)])

@@ -559,7 +559,7 @@ def test_without_an_intercept_columns_are_divided_by_their_extent() -> None:
 
 def test_the_bound_has_a_public_default_and_q_belongs_to_another_mechanism() -> None:
     schema, _ = simulate(5, seed=1, slopes=(1.0,))
-    assert plan_for(schema).details["bound"] == 10.0
+    assert plan_for(schema).details["bound"] == 50.0
     assert plan_for(schema, bound=3.0).details["bound"] == 3.0
     with pytest.raises(InvalidStatisticError) as caught:
         plan_for(schema, q=0.5)
