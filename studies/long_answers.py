@@ -212,7 +212,8 @@ def _tilted_errors(labels: Labels, epsilon: float, rng: np.random.Generator) -> 
             gradient = labels.gradient(theta) + ridge * theta + tilt
             hessian = labels.hessian(theta) + ridge * np.eye(2)
             step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
-            theta -= step * np.minimum(1, 2 / np.linalg.norm(step, axis=1, keepdims=True))
+            length = np.linalg.norm(step, axis=1, keepdims=True)
+            theta -= step * (2 / np.maximum(length, 2))
         found.append(float((labels.loss(theta) - least).mean() / rows))
     return found
 

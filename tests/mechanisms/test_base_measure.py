@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from flint import arb
 
 from mechanisms.catalog import calibrate
 from mechanisms.exact.arrays import Floats
-from mechanisms.objectives.check_loss import trials
+from mechanisms.objectives.check_loss import GradientLaw
 from mechanisms.privacy import Epsilon
 from mechanisms.samplers.base_measure import (
     BaseMeasure,
@@ -180,10 +181,13 @@ def test_releases_are_drawn_under_it(statistic: Any) -> None:
 
 
 @pytest.mark.statistical
-def test_two_coefficients_have_its_power() -> None:
+@pytest.mark.parametrize("held", [1, 1000], ids=["in passes", "held"])
+def test_two_coefficients_have_its_power(held: int) -> None:
     """Covers serve many draws: first ones take long."""
     draw, data = asked(KINDS[1], intercept=True)
-    covers, randomness = trials(draw.law(data), power=draw.power), seeded_randomness(5)
+    draw = replace(draw, rows=replace(draw.rows, held=held))
+    make = partial(GradientLaw, tau=draw.tau, rate=draw.rate, norm=draw.norm)
+    covers, randomness = draw.rows.trials(data, make, draw.rate), seeded_randomness(5)
     points = np.array([first_kept(covers, randomness) for _ in range(1000)], dtype=np.float64)
-    lengths = np.abs(points).sum(axis=1) * float(draw.step)
+    lengths = np.abs(points).sum(axis=1) * float(draw.rows.step)
     check_draws(lengths, length_law(2, 4), twins=[length_law(2, power) for power in (2, 6)])
