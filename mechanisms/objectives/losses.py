@@ -122,7 +122,7 @@ def logistic_loss(dimension: int, adjacency: Adjacency) -> Loss:
         dimension=dimension,
         largest_difference=Fraction(records_changed(adjacency)),
         eigenvalue=Fraction(dimension, 4),
-        slope_norm=5.0,
+        slope_norm=3.0,
         curvature=1 / 16,
     )
 

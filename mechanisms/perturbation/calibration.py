@@ -43,7 +43,7 @@ class Perturbation:
     ...     loss, epsilon=Fraction(1), row_bound=1000, region=Box.cube(Fraction(3), 2)
     ... )
     >>> float(draw.q), draw.sensitivity_squared
-    (0.77, Fraction(4, 1))
+    (0.72, Fraction(4, 1))
 
     Attributes
     ----------
@@ -167,20 +167,8 @@ def automatic_q(epsilon: Fraction, loss: Loss, norm: Norm, rows: int | None) -> 
     logistic loss); under add-remove, where ``rows`` is None, the denominator is
     left out. Only public numbers enter.
 
-    Mean l2 error of the logistic coefficients, 60 random slopes of norm 2,
-    columns uniform on [-1, 1], l-infinity tilt (the rule's q in brackets):
-
-    ======  ===  ====  ======  ======  ======  ======  =============
-    n       d    eps   q=.5    q=.75   q=.85   q=.95   auto
-    ======  ===  ====  ======  ======  ======  ======  =============
-    1e3     7    0.25  4.571   1.734   1.389   1.473   1.346 (.895)
-    1e3     7    1     0.966   0.645   0.609   0.841   0.609 (.83)
-    1e4     3    0.25  0.140   0.115   0.126   0.238   0.116 (.775)
-    1e4     7    0.25  0.347   0.264   0.278   0.477   0.264 (.805)
-    1e4     7    1     0.138   0.123   0.124   0.174   0.122 (.8)
-    1e4     15   1     0.277   0.219   0.217   0.320   0.216 (.835)
-    1e4     15   4     0.163   0.156   0.155   0.164   0.155 (.84)
-    ======  ===  ====  ======  ======  ======  ======  =============
+    ``studies/tilt_share.py`` sets its errors beside those of fixed shares, and
+    ``studies/long_answers.py`` says why T is what it is.
     """
 
     def error(q: float) -> float:
