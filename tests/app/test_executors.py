@@ -37,6 +37,7 @@ from mechanisms.contract import Block, Statistic
 from mechanisms.privacy import Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.sketches import Sketch
+from mechanisms.statistics.designs.boxes import RegressionRows
 from mechanisms.statistics.geometric_median import GeometricMedian
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.quantile_regression import QuantileRegression
@@ -196,6 +197,22 @@ def test_a_draw_is_the_same_everywhere(
         plan.draw(engine.open("ds_1"), seeded_randomness(5)).value for engine in (here, there)
     )
     assert one == two
+
+
+@pytest.mark.parametrize("name", ["quantile regression by gradient", "quantile regression by loss"])
+def test_a_draw_in_passes_is_the_same_everywhere(
+    vault: Vault, elsewhere: Executor, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of rows that are surveyed in a pass, since they may be too many to hold: more than ten."""
+    monkeypatch.setitem(RegressionRows.__init__.__kwdefaults__, "held", 10)
+    monkeypatch.setitem(RegressionRows.__init__.__kwdefaults__, "sample", 16)
+    asked: list[list[str]] = []
+    keep = elsewhere.keep
+    monkeypatch.setattr(elsewhere, "keep", lambda *told: asked.append(told[1]) or keep(*told))
+    statistic = QuantileRegression(target="y", features=("x",), intercept=True, bound=2.0)
+    _, mechanism = DRAWN[name]
+    test_a_draw_is_the_same_everywhere(vault, elsewhere, statistic, mechanism)
+    assert asked, "it is drawn in passes"
 
 
 def test_many_things_are_done_together_and_in_their_order(dask: DaskExecutor) -> None:
