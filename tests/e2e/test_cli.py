@@ -291,7 +291,8 @@ def test_a_job_is_waited_for_with_a_line_on_the_terminal(
     line = os.read(terminal, 4096).decode()
     os.close(terminal)
     assert answer["status"] == "released"
-    assert f"{answer['id']} is running: 0 s, looking again in 1 s" in line
+    assert f"{answer['id']} is running: 0 s (drawn in about " in line
+    assert "), looking again in 1 s" in line
     assert line.rpartition("\r\x1b[K")[2].strip() == answer["usefulness"]["sentence"]
 
 
