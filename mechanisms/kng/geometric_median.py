@@ -13,9 +13,11 @@ within exp(eps / 2), their sums as well, and the law is eps-DP (Theorem 3.1; the
 not depend on the data). The draw is exact (:mod:`mechanisms.samplers.boxes`,
 :mod:`mechanisms.objectives.geometric_median`) and nothing of it but theta is released.
 
-**Run time** depends on the data, as in :mod:`mechanisms.kng.quantile_regression`; every bound
-reads every
-record, so fewer rows can be drawn with (:data:`MOST_ROWS`), by the public count or bound.
+**Run time.** Up to :data:`FEW_ROWS` rows, by the public count or bound, every bound reads every
+record. With more, a few passes over the rows say all that a draw needs near the minimiser
+(:mod:`mechanisms.objectives.points`), so that it takes as long as those passes. One column needs
+none: counts of its values are enough. How many boxes are tried depends on the data, as in
+:mod:`mechanisms.kng.quantile_regression`.
 """
 
 from __future__ import annotations
@@ -27,51 +29,41 @@ import numpy as np
 
 from mechanisms.contract import (
     Data,
-    InvalidStatisticError,
     Outcome,
     Plan,
     no_noise,
     require_numbers,
 )
 from mechanisms.domain import CODE_BITS, NumberColumn, Schema
+from mechanisms.exact.arrays import Integers
 from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.geometric_median import MedianLaw
+from mechanisms.objectives.points import LineLaw, Points, PointsLaw, survey
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import Space, draw, expected_ms
 from mechanisms.statistics.designs.boxes import require_effort
 from mechanisms.statistics.geometric_median import GeometricMedian, gradient_sensitivity
 
-# By the number of columns: more rows would take too long.
-MOST_ROWS = {1: 1_000_000, 2: 100_000, 3: 20_000, 4: 2_000}
+FEW_ROWS = 2_000
+"""Up to so many rows bounds read all of them, which is quicker than passes."""
 
 _GRID_BITS = 38  # finer than any noise, and differences of points stay exact in floats
 _SHIFT = _GRID_BITS - CODE_BITS
+_RADIUS = 1 << _GRID_BITS
 
 
 def calibrate_geometric_median(
     statistic: GeometricMedian, schema: Schema, epsilon: PrivacyLoss, _norm: str
 ) -> Plan:
-    """Return the plan of a geometric median, epsilon-DP.
-
-    Raises
-    ------
-    InvalidStatisticError
-        The data set may have too many rows for an exact draw.
-    """
+    """Return the plan of a geometric median, epsilon-DP."""
     columns = require_numbers(schema, statistic.columns, "columns")
-    most = MOST_ROWS[len(columns)]
-    if schema.row_bound > most:
-        raise InvalidStatisticError(
-            f"an exact geometric median of {len(columns)} columns takes at most {most} rows "
-            "(or max_rows); use fewer columns, or quantile at level 0.5 of each",
-            field_name="columns",
-        )
     require_effort(epsilon, schema, "columns")
     delta = gradient_sensitivity(schema.adjacency)
     drawn = MedianDraw(
         columns=dict(zip(statistic.columns, columns, strict=True)),
         rate=epsilon.fraction / (2 * delta),
+        few=schema.row_bound <= FEW_ROWS,
     )
     return Plan(
         mechanism="kng",
@@ -101,23 +93,37 @@ def calibrate_geometric_median(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MedianDraw:
-    """Draws a point exactly and returns it in column units."""
+    """Draws a point exactly and returns it in column units; ``few`` rows are read for each box."""
 
     columns: dict[str, NumberColumn]
     rate: Fraction
+    few: bool
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
-        names = list(self.columns)
-        blocks = [
-            np.column_stack([block[name] for name in names]).astype(np.int64)
-            for block in data.blocks(names)
-        ]
-        codes = np.concatenate(blocks) if blocks else np.zeros((0, len(names)), dtype=np.int64)
-        law = MedianLaw(codes << _SHIFT, rate=self.rate)
-        theta = draw(law, Space.cubic(len(names), 1 << _GRID_BITS), randomness)
+        space = Space.cubic(len(self.columns), _RADIUS)
+        theta = self._drawn(data, space, randomness)
         value = {
             name: float(column.decode(Fraction(index, 1 << _SHIFT)))
             for (name, column), index in zip(self.columns.items(), theta, strict=True)
         }
         return Outcome(value=value, noise=None)
+
+    def _drawn(self, data: Data, space: Space, randomness: Randomness) -> tuple[int, ...]:
+        names = tuple(self.columns)
+        if self.few:
+            codes = self._read(data, names)
+            return draw(MedianLaw(codes << _SHIFT, rate=self.rate), space, randomness)
+        if len(names) == 1:
+            values, counts = data.ordered(names[0])
+            line = LineLaw(values.astype(np.int64) << _SHIFT, counts, rate=self.rate)
+            return draw(line, space, randomness)
+        points = survey(data, Points(names, _SHIFT), _RADIUS)
+        return draw(PointsLaw(points, rate=self.rate), space, randomness)
+
+    def _read(self, data: Data, names: tuple[str, ...]) -> Integers:
+        blocks = [
+            np.column_stack([block[name] for name in names]).astype(np.int64)
+            for block in data.blocks(names)
+        ]
+        return np.concatenate(blocks) if blocks else np.zeros((0, len(names)), dtype=np.int64)

@@ -1,0 +1,225 @@
+"""The law of the geometric median of many points, as a law of the box engine.
+
+    E(theta) = rate N(theta)
+
+*Start.* Along a ray from p the derivative of the sum of distances does not fall. So with b where
+the ray from p to theta leaves a box C around p, ``N(theta) >= g(b)'(b - p) / |b - p|``: its least
+value over patches of the boundary of C bounds N everywhere outside. C is as small as leaves next
+to nothing outside, and on C a field (:mod:`mechanisms.objectives.points.field`) says all that a
+draw needs: rows are read again only for what lies outside, or for a comparison that the field
+leaves open.
+
+*Bounds* come from the field known on the box. Where it has too many near points for so small a box,
+or has lost too much, a sharper one is made from it; where that is not enough, from a pass, for all
+parts of a box at once. *Values* are tried from the field first, then by a pass in floats with a
+proved error, then by a pass in integers with as many bits as asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from flint import arb
+
+from mechanisms.exact.arrays import Floats
+from mechanisms.exact.balls import norm_two, rational
+from mechanisms.objectives.points.field import MARGIN, Bounds, Field
+from mechanisms.objectives.points.passes import Ball
+from mechanisms.objectives.points.search import Hint, least
+from mechanisms.objectives.points.source import EXACT_ERROR, Known, Source
+from mechanisms.samplers.boxes import Box, Children, Space, Start
+from mechanisms.samplers.boxes.faces import box_around, inner_faces, patches
+
+_TAIL_NATS = 30.0  # what lies outside then weighs exp(-30) of the whole
+_ENOUGH = 0.75  # of the nats wanted: then no wider box is tried
+_ROUNDS = 8  # at most so many balls are tried for a start
+_BETTER = 0.25  # from ball to ball a hint gets better by as much at least
+_DOUBTS = 0.5  # of how far a hint can be off: it is far less off than it can be
+_FEW_CELLS = 1 << 12  # enough for a bound on a boundary, where E is large
+_SURE_NATS = 0.05  # a value that may be off by more is looked up in the field for values
+_FEW_NEAR = 128  # so few near points cost no more than the box itself
+_SMALLER = 1.9  # a box so much smaller than its field's ball has far fewer points near it
+_FAR_ENOUGH = 4.0  # radii of a box: points beyond are as good summed up
+_LOOSE_NATS, _LOOSE_SHARE = 0.1, 0.3  # then a field is made anew from the one for values
+_PASS_NATS, _PASS_SHARE = 1.0, 1.0  # then from the points
+_FLOAT_BITS = 128  # up to here the field known on the box decides
+_SUM_BITS = 192  # up to here a sum over all points in floats; beyond, integers
+
+
+class PointsLaw:
+    """``E(theta) = rate * N(theta)`` on a cube, of points that a source keeps.
+
+    Parameters
+    ----------
+    source
+        The private points.
+    rate
+        ``epsilon / (2 Delta)``.
+    """
+
+    floor = 0.0
+
+    def __init__(self, source: Source, *, rate: Fraction) -> None:
+        self.source = source
+        self.rate = rate
+        self.speed = float(rate)
+
+    def start(self, space: Space) -> list[Start[Known]]:
+        """Return boxes that cover Theta: one around the minimiser, and what is outside of it."""
+        root = Start(space.root(), self.floor, self.source.root)
+        known, wider, best = self.source.root, 1.0, None
+        for number in range(1, _ROUNDS + 1):
+            looked = self._hint(known, space)
+            if looked is None:
+                break
+            hint, side, doubt = looked
+            doubt = min(doubt, space.radius * _BETTER**number)
+            reach = max(side * wider, doubt)
+            box = box_around(hint.point, np.full(space.dimension, reach), root.box)
+            if box is None:
+                break
+            known = self.source.around([_ball(box)])[0]
+            if doubt > side * wider:
+                continue
+            outside = self._outside(known, box, root.box, hint.point)
+            if best is None or outside > best[0]:
+                best = outside, box, known
+            if outside >= self._inside(known, hint) + _ENOUGH * self._nats(hint, space):
+                break
+            wider *= 2
+        if best is None:
+            return [root]
+        outside, box, known = best
+        slabs = [Start(slab, outside, root.known) for slab in root.box.less(box)]
+        return [Start(box, self.floor, known), *slabs]
+
+    def _hint(self, known: Known, space: Space) -> tuple[Hint, float, float] | None:
+        """Return about where N is least, the side of a box around, and how sure the place is."""
+        hint = least(known.field, self.speed)
+        if not (hint.curvature > 0 and self.source.count and np.isfinite(hint.point).all()):
+            return None
+        side = self._nats(hint, space) / (_ENOUGH * self.speed * hint.curvature) + 2
+        _, error = known.base.value(hint.point)
+        return Hint(np.rint(hint.point), hint.curvature), side, _DOUBTS * error / hint.curvature
+
+    def _nats(self, hint: Hint, space: Space) -> float:
+        """Return how much E should rise: the tail wanted, and the volume outside."""
+        wide = 2.0 * space.radius * self.speed * hint.curvature
+        return _TAIL_NATS + space.dimension * math.log(max(wide, 1.0))
+
+    def _inside(self, known: Known, hint: Hint) -> float:
+        """Return about how large E is where it is least: beside a heavy point, not at it."""
+        here, _ = known.base.value(hint.point)
+        size = float(np.sqrt(here @ here))
+        aside = hint.point - here * (1 / (self.speed * hint.curvature * max(size, 1e-300)))
+        there, _ = known.base.value(aside)
+        return min(size, float(np.sqrt(there @ there))) * self.speed
+
+    def _outside(self, known: Known, box: Box, root: Box, point: Floats) -> float:
+        """Return a lower bound of E outside a box, by rays from a point inside."""
+        half = np.array(box.sides) / 2
+        centre = np.array(box.lower) + half
+        faces = inner_faces(box, root)
+        if not faces or not (np.abs(point - centre) < half).all():
+            return self.floor
+        boundary = patches(box, faces)
+        ways = boundary.centres - point
+        field = replace(known.field, near=known.field.near.grouped(_FEW_CELLS))
+        found = field.bounds(boundary.centres, boundary.halves, ways)
+        sizes = np.abs(found.sums) + found.excess[:, None]
+        rise = found.least * np.sqrt((ways**2).sum(axis=1))
+        rise -= (sizes * boundary.halves).sum(axis=1) * (1 + MARGIN)
+        longest = np.sqrt(((np.abs(ways) + boundary.halves) ** 2).sum(axis=1))
+        lowest = float((rise / longest).min()) * self.speed
+        return max(self.floor, lowest * (1 - MARGIN))
+
+    def widths(self, known: Known) -> Floats | None:  # noqa: ARG002
+        """Return None: every side matters alike."""
+        return None
+
+    def size(self, known: Known) -> int:
+        """Return about how many bytes what is known of one box takes."""
+        return known.field.size
+
+    def split(self, known: Known, centres: Floats, half: Floats) -> Children[Known]:
+        """Bound E on boxes by the field known, or by sharper ones where that is worth it."""
+        halves = np.tile(half, (len(centres), 1))
+        balls = [_ball_at(centre, half) for centre in centres]
+        local = [known] * len(centres)
+        found = known.field.bounds(centres, halves)
+        heavy = self._heavy(known.field, balls[0])
+        if heavy or self._is_loose(found.carried, found.width, _LOOSE_NATS, _LOOSE_SHARE):
+            wider = known.field if heavy else known.base
+            local = [_narrowed(wider, ball, known.base) for ball in balls]
+            found = _joined(found, self._each(local, centres, halves))
+        if self._is_loose(found.excess, found.width, _PASS_NATS, _PASS_SHARE):
+            local = self.source.around(balls)
+            found = _joined(found, self._each(local, centres, halves))
+        low = np.maximum(0, found.least) * self.speed * (1 - MARGIN)
+        return Children(low, local)
+
+    def _each(self, local: Sequence[Known], centres: Floats, halves: Floats) -> Bounds:
+        each = [
+            known.field.bounds(centres[k : k + 1], halves[k : k + 1])
+            for k, known in enumerate(local)
+        ]
+        return Bounds(
+            *(
+                np.concatenate([getattr(bounds, name) for bounds in each])
+                for name in ("least", "carried", "excess", "width", "sums")
+            )
+        )
+
+    def _heavy(self, field: Field, ball: Ball) -> bool:
+        """Say whether most near points of a field must be far from a ball so much smaller."""
+        return len(field.near) > _FEW_NEAR and ball.radius * _SMALLER < field.radius
+
+    def _is_loose(self, lost: Floats, width: Floats, nats: float, share: float) -> bool:
+        """Say whether more was lost than the boxes' own sides explain."""
+        return bool((lost * self.speed > nats + share * width * self.speed).any())
+
+    def exponent(self, known: Known, point: Sequence[int], bits: int) -> arb:
+        """Return a ball around rate * N(theta)."""
+        rate, place = rational(self.rate), tuple(point)
+        if bits > _SUM_BITS:
+            error = arb(0, EXACT_ERROR * self.source.count)
+            unit = arb((1, -bits))
+            total = self.source.exact(place, bits)
+            return rate * norm_two([(arb(k) + error) * unit for k in total])
+        sums, off = self._looked_up(known, place, bits)
+        norm = math.sqrt(float((sums**2).sum()))
+        return rate * arb(norm, off * (1 + MARGIN) + MARGIN * 2.0**-8 * norm)
+
+    def _looked_up(self, known: Known, place: tuple[int, ...], bits: int) -> tuple[Floats, float]:
+        """Return the sum of unit vectors and its error, from all points only where it must be."""
+        at = np.array(place, dtype=np.float64)
+        if bits <= _FLOAT_BITS:
+            for field, sure in ((known.field, _SURE_NATS), (known.base, _PASS_NATS)):
+                sums, off = field.value(at)
+                if off * self.speed <= sure:
+                    return sums, off
+        return self.source.gradient(place)
+
+
+def _ball(box: Box) -> Ball:
+    half = np.array(box.sides) / 2
+    return _ball_at(np.array(box.lower) + half, half)
+
+
+def _ball_at(centre: Floats, half: Floats) -> Ball:
+    """Return a ball around a box, and around boxes cut from it."""
+    radius = float(np.sqrt(((half + 2) ** 2).sum()))
+    return Ball(tuple(centre.tolist()), radius)
+
+
+def _narrowed(wider: Field, ball: Ball, base: Field) -> Known:
+    return Known(wider.narrowed(np.array(ball.centre), ball.radius, _FAR_ENOUGH), base)
+
+
+def _joined(one: Bounds, two: Bounds) -> Bounds:
+    """Return the later bounds, but the better of the two lower ones."""
+    return replace(two, least=np.maximum(one.least, two.least))

@@ -1,0 +1,91 @@
+"""Where a sum of unit vectors is about 0, in floats: a hint, never a fact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mechanisms.exact.arrays import Floats
+from mechanisms.objectives.points.field import Field
+
+_CELLS = 1 << 13  # enough to say where and how curved
+_STEPS = 4  # Newton steps at each smoothing
+_NARROWER = 4.0
+_APART = 3.0  # points nearer than so many smoothing lengths say nothing of the curvature
+_SHORTEST = 2.0**-10
+_SHARP = 0.1  # of the noise's own width: distances are smoothed by no more
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hint:
+    """A point, and about the least curvature of the sum of distances there, per grid step."""
+
+    point: Floats
+    curvature: float
+
+
+def least(field: Field, speed: float) -> Hint:
+    """Return about where the sum of distances is least in a field's ball.
+
+    Distances are smoothed to ``sqrt(r^2 + e^2)``, e falling until it is far below the width of a
+    law ``exp(-speed N)``.
+    """
+    smooth, point = max(field.radius / 2, 1.0), field.centre
+    field = replace(field, near=field.near.grouped(_CELLS))
+    while True:
+        for _ in range(_STEPS):
+            point, moved = _step(field, point, smooth)
+            if moved < smooth * _SHORTEST:
+                break
+        _, hessian, apart = _look(field, point, smooth)
+        sharp = smooth * float(np.linalg.eigvalsh(hessian)[0]) * speed <= _SHARP
+        if smooth <= 1 or sharp:
+            return Hint(point, float(np.linalg.eigvalsh(apart)[0]))
+        smooth = max(smooth / _NARROWER, 1.0)
+
+
+def _step(field: Field, point: Floats, smooth: float) -> tuple[Floats, float]:
+    """Return the point after a damped Newton step, and how far it has moved."""
+    gradient, hessian, _ = _look(field, point, smooth)
+    size = float(np.sqrt(gradient @ gradient))
+    ridge = 1e-12 * float(np.trace(hessian)) * np.eye(len(point)) + 1e-300 * np.eye(len(point))
+    try:
+        step = np.linalg.solve(hessian + ridge, gradient)
+    except np.linalg.LinAlgError:
+        return point, 0.0
+    share = 1.0
+    while share > _SHORTEST:
+        found = _inside(field, point - share * step)
+        there, _, _ = _look(field, found, smooth)
+        if float(np.sqrt(there @ there)) <= (1 - share / 4) * size:
+            return found, float(np.abs(found - point).max())
+        share /= 2
+    return point, 0.0
+
+
+def _inside(field: Field, point: Floats) -> Floats:
+    """Return the point, pulled back into the ball."""
+    away = point - field.centre
+    length = float(np.sqrt(away @ away))
+    return field.centre + away * min(1.0, 0.9 * field.radius / max(length, 1e-300))
+
+
+def _look(field: Field, point: Floats, smooth: float) -> tuple[Floats, Floats, Floats]:
+    """Return gradient and Hessian of the smoothed distances, and the latter of points apart."""
+    eta = (point - field.centre) / field.radius
+    level = field.level + field.slope @ eta + field.bend @ eta @ eta
+    far = (field.slope + 2 * field.bend @ eta) / field.radius
+    away = point - field.near.places
+    square = (away**2).sum(axis=1)
+    distance = np.sqrt(square + smooth**2)
+    weights = field.near.counts / distance
+    gradient = level + weights @ away
+    apart = np.where(square > (_APART * smooth) ** 2, weights, 0.0)
+    curves = [_curve(each, away, distance) + far for each in (weights, apart)]
+    return gradient, curves[0], curves[1]
+
+
+def _curve(weights: Floats, away: Floats, distance: Floats) -> Floats:
+    spread = away * (weights / distance**2)[:, None]
+    return np.asarray(weights.sum() * np.eye(away.shape[1]) - spread.T @ away)

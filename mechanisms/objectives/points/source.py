@@ -1,0 +1,132 @@
+"""Where fields come from: from the points themselves where they are few, else from passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from mechanisms.contract import Data
+from mechanisms.exact.arrays import Floats
+from mechanisms.objectives.points.cells import Cells
+from mechanisms.objectives.points.field import Field
+from mechanisms.objectives.points.passes import (
+    FAR,
+    TERM_ERROR,
+    Ball,
+    ExactGradient,
+    Expand,
+    Gradient,
+    Points,
+    Survey,
+    all_moments,
+    unit_sum,
+)
+
+EXACT_ERROR = 3
+"""How far an entry of :meth:`Source.exact` may be off for each point, in its last bit."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """What is known on a box: a field for bounds, and one for values, of the same ball or wider."""
+
+    field: Field
+    base: Field
+
+
+class Source(Protocol):
+    """The points of a law, however many."""
+
+    @property
+    def count(self) -> int:
+        """Return the number of points."""
+
+    @property
+    def root(self) -> Known:
+        """Return what is known on all of Theta."""
+
+    def around(self, balls: Sequence[Ball]) -> list[Known]:
+        """Return what is known on balls, as sharply as can be."""
+
+    def gradient(self, place: tuple[int, ...]) -> tuple[Floats, float]:
+        """Return the sum of unit vectors at a place, and how far it may be off."""
+
+    def exact(self, place: tuple[int, ...], bits: int) -> list[int]:
+        """Return the same times ``2**bits``, within ``EXACT_ERROR`` for each point."""
+
+
+def survey(data: Data, points: Points, radius: int) -> Source:
+    """Return the points of some data, after one pass over the rows."""
+    look = Survey(points)
+    cells = Cells.all(data.map(look, points.names), look.frame)
+    field = Field.whole(cells, points.dimension, radius, points.shift)
+    root = Known(field, field)
+    count = int(cells.counts.sum())
+    if cells.exact:
+        return HeldPoints(cells, points, count, root)
+    return Rows(data, points, count, root)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldPoints:
+    """Few distinct points, in memory: nothing needs a pass."""
+
+    cells: Cells
+    points: Points
+
+    count: int
+    root: Known
+
+    def around(self, balls: Sequence[Ball]) -> list[Known]:
+        """Return what is known on balls."""
+        whole = self.root.field
+        far = FAR[self.points.dimension]
+        fields = [whole.narrowed(np.array(ball.centre), ball.radius, far) for ball in balls]
+        return [Known(field, field) for field in fields]
+
+    def gradient(self, place: tuple[int, ...]) -> tuple[Floats, float]:
+        """Return the sum of unit vectors at a place, and how far it may be off."""
+        return self.root.field.value(np.array(place, dtype=np.float64))
+
+    def exact(self, place: tuple[int, ...], bits: int) -> list[int]:
+        """Return the same in integers."""
+        rows = (self.cells.least << self.points.shift).tolist()
+        return unit_sum(rows, self.cells.counts.tolist(), place, bits)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Many distinct points, read anew in every pass."""
+
+    data: Data
+    points: Points
+
+    count: int
+    root: Known
+
+    def around(self, balls: Sequence[Ball]) -> list[Known]:
+        """Return what is known on balls, from one pass."""
+        look = Expand(self.points, tuple(balls))
+        each = zip(*self.data.map(look, self.points.names), strict=True)
+        moments = [
+            all_moments(parts, ball, self.points) for parts, ball in zip(each, balls, strict=True)
+        ]
+        fields = [
+            Field.of(found, ball, self.points) for found, ball in zip(moments, balls, strict=True)
+        ]
+        return [Known(field, field) for field in fields]
+
+    def gradient(self, place: tuple[int, ...]) -> tuple[Floats, float]:
+        """Return the sum of unit vectors at a place, from one pass."""
+        parts = self.data.map(Gradient(self.points, place), self.points.names)
+        total = [sum(entries) for entries in zip(*parts, strict=True)]
+        error = 2 * TERM_ERROR * self.count
+        return np.array(total) * TERM_ERROR, error
+
+    def exact(self, place: tuple[int, ...], bits: int) -> list[int]:
+        """Return the same in integers, from one pass."""
+        parts = self.data.map(ExactGradient(self.points, place, bits), self.points.names)
+        return [sum(entries) for entries in zip(*parts, strict=True)]
