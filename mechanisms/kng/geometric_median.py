@@ -42,12 +42,13 @@ from mechanisms.objectives.points import LineLaw, Points, PointsLaw, survey
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import Space, draw, expected_ms
-from mechanisms.statistics.designs.boxes import require_effort
 from mechanisms.statistics.geometric_median import GeometricMedian, gradient_sensitivity
 
 FEW_ROWS = 2_000
 """Up to so many rows bounds read all of them, which is quicker than passes."""
 
+_MS_PER_CODE = 1.5e-4  # of four passes, with reading
+_ROWS_OF_BOXES = 10_000  # more are summed up, and cost no box anything
 _GRID_BITS = 38  # finer than any noise, and differences of points stay exact in floats
 _SHIFT = _GRID_BITS - CODE_BITS
 _RADIUS = 1 << _GRID_BITS
@@ -58,7 +59,6 @@ def calibrate_geometric_median(
 ) -> Plan:
     """Return the plan of a geometric median, epsilon-DP."""
     columns = require_numbers(schema, statistic.columns, "columns")
-    require_effort(epsilon, schema, "columns")
     delta = gradient_sensitivity(schema.adjacency)
     drawn = MedianDraw(
         columns=dict(zip(statistic.columns, columns, strict=True)),
@@ -80,7 +80,7 @@ def calibrate_geometric_median(
         reason="Unit vectors fill the l2 ball, so l2 is their hull; drawn exactly on boxes.",
         draw=drawn,
         preview=no_noise,
-        expected_ms=expected_ms(dimension=len(columns), rows=schema.row_bound),
+        expected_ms=_expected_ms(len(columns), schema.row_bound),
         time_depends_on_data=True,
         drawn_on_boxes=True,
         details={
@@ -89,6 +89,14 @@ def calibrate_geometric_median(
             "on the data; it shrinks as 1 / (rows * epsilon).",
         },
     )
+
+
+def _expected_ms(dimension: int, rows: int) -> float:
+    """Return about how long a draw takes: boxes, and the passes over many rows."""
+    boxes = expected_ms(dimension=dimension, rows=min(rows, _ROWS_OF_BOXES))
+    if dimension == 1:
+        return boxes
+    return boxes + _MS_PER_CODE * dimension * max(0, rows - FEW_ROWS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

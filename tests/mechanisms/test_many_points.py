@@ -21,7 +21,7 @@ from mechanisms.kng import geometric_median as drawn
 from mechanisms.objectives.geometric_median import MedianLaw
 from mechanisms.objectives.points import LineLaw, Points, PointsLaw, cells, passes, survey
 from mechanisms.objectives.points.cells import Cells
-from mechanisms.objectives.points.field import Field
+from mechanisms.objectives.points.field import Field, Near
 from mechanisms.objectives.points.source import HeldPoints, Rows, Source
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.boxes import Box, Cover, Space, draw
@@ -182,7 +182,10 @@ def test_bounds_of_a_field_are_below_every_point(
 
 
 def wrong_remainder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Field, "_rest", lambda self, length: 0.0)
+    whole = passes.far_terms
+    monkeypatch.setattr(
+        passes, "far_terms", lambda unit, t: [*whole(unit, t)[:-1], np.zeros_like(t)]
+    )
 
 
 def lost_record(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,9 +194,13 @@ def lost_record(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def blind_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "mechanisms.objectives.points.field._blurred", lambda blurs, distance: 0 * distance
-    )
+    whole = Near.of
+
+    def blind(found: Cells, shift: int) -> Near:
+        near = whole(found, shift)
+        return replace(near, blurs=0 * near.blurs)
+
+    monkeypatch.setattr(Near, "of", blind)
 
 
 @pytest.mark.parametrize("mistake", [wrong_remainder, lost_record, blind_cells])

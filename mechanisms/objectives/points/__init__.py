@@ -8,8 +8,7 @@ them, :mod:`search` says where the sum is about 0, :mod:`law` is the law of the 
 :mod:`line` that of one column. For few rows :mod:`mechanisms.objectives.geometric_median` has the
 same law, which reads each of them for every box.
 
-May enter: what bounds sums of unit vectors. May import: the box engine, ``exact``, and the contract
-of data.
+May enter: what bounds sums of unit vectors. May import: the box engine and ``exact``.
 """
 
 from mechanisms.objectives.points.law import PointsLaw

@@ -15,17 +15,20 @@ times 2**b is ``(a_j 2**(2b)) // isqrt(D 2**(2b))`` within 3: the root, at least
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mechanisms.contract import Block
 from mechanisms.domain import CODE_MAX
 from mechanisms.exact.arrays import Floats, Integers
 from mechanisms.objectives.points.cells import Cells, Frame
+
+Block = Mapping[str, NDArray[np.int32]]
+"""Some rows: codes by the column's name."""
 
 TERM_ERROR = 2.0**-44
 """How far a term of a sum may err."""

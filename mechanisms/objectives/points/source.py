@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
-from mechanisms.contract import Data
 from mechanisms.exact.arrays import Floats
 from mechanisms.objectives.points.cells import Cells
 from mechanisms.objectives.points.field import Field
@@ -16,6 +15,7 @@ from mechanisms.objectives.points.passes import (
     FAR,
     TERM_ERROR,
     Ball,
+    Block,
     ExactGradient,
     Expand,
     Gradient,
@@ -27,6 +27,16 @@ from mechanisms.objectives.points.passes import (
 
 EXACT_ERROR = 3
 """How far an entry of :meth:`Source.exact` may be off for each point, in its last bit."""
+
+
+T = TypeVar("T")
+
+
+class StoredRows(Protocol):
+    """Rows that passes are made over."""
+
+    def map(self, function: Callable[[Block], T], columns: Sequence[str], /) -> Iterator[T]:
+        """Yield the function's result for each block of rows, in their order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +68,7 @@ class Source(Protocol):
         """Return the same times ``2**bits``, within ``EXACT_ERROR`` for each point."""
 
 
-def survey(data: Data, points: Points, radius: int) -> Source:
+def survey(data: StoredRows, points: Points, radius: int) -> Source:
     """Return the points of some data, after one pass over the rows."""
     look = Survey(points)
     cells = Cells.all(data.map(look, points.names), look.frame)
@@ -101,7 +111,7 @@ class HeldPoints:
 class Rows:
     """Many distinct points, read anew in every pass."""
 
-    data: Data
+    data: StoredRows
     points: Points
 
     count: int
