@@ -198,13 +198,20 @@ def require_start(law: StoredLaw, every: Codes, *, near: bool) -> list[Any]:
     return parts
 
 
-@pytest.mark.parametrize("law", LAWS)
+SHARP = {
+    "sharp": partial(GradientLaw, tau=HALF, rate=Fraction(5000), norm=Linf()),
+    "sharp loss": partial(LossLaw, tau=HALF, rate=Fraction(5000)),
+}
+
+
+@pytest.mark.parametrize("law", LAWS | SHARP)
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 def test_a_draw_starts_near_the_minimiser_and_what_lies_outside_weighs_little(
     dimension: int, law: str
 ) -> None:
-    rows = codes(dimension, 1 << 15)
-    built = StoredLaw(stored(rows, LAWS[law], size=8192, held=12_000, sample=4096), Fraction(1))
+    rows = codes(dimension, 1 << 14)
+    make = (LAWS | SHARP)[law]
+    built = StoredLaw(stored(rows, make, size=8192, held=12_000, sample=4096), Fraction(1))
     parts = require_start(built, rows, near=True)
     outside = [part.exponent for part in parts if isinstance(part.known, Unread)]
     inside = [part.exponent for part in parts if isinstance(part.known, Held)]

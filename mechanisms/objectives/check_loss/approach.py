@@ -33,6 +33,7 @@ from mechanisms.samplers.boxes.faces import box_around, box_within
 _STAGES = 10  # passes for a start at most; one or two are usual
 _WIDER = 4.0  # times a box: the next one, where its fit lies outside
 _FILLED = 0.5  # of what can be held: where that is too little, a narrower box is taken
+_ROOMY = 1 / 16  # of what can be held: a box of fewer records would be no quicker
 _LEAST = 1 / 64  # of the reach wanted: narrower, a box has too little of the mass
 _ROUNDING = 2.0**-40  # relative room for the float operations of a bound
 _INSIDE = 0.9  # of a box: a fit nearer to its edge may lie outside of it
@@ -99,9 +100,9 @@ def approach(rows: StoredRows) -> Near | None:
             continue
         law = rows.sampled(sample, rows.rest(found))
         fitted = search(law, Start(box, 0.0, law.root()), stride)
-        hint = _inside(fitted, box) if fitted else None
-        if hint is None:
+        if fitted is None:
             return None
+        hint = _filled(_inside(fitted, box), law, rows.limits.held // stride)
         room = half * (_FILLED * rows.limits.held / max(1, len(sample) * stride))
         reach = np.minimum(hint.reach, np.maximum(hint.error, room))
         if (reach < _LEAST * hint.reach).any():
@@ -113,8 +114,9 @@ def approach(rows: StoredRows) -> Near | None:
 
 def _first(rows: StoredRows, root: Box) -> Hint | None:
     """Return the fit of the sample of all rows."""
-    law = rows.sampled(rows.surveyed.sample)
-    return search(law, Start(root, 0.0, law.root()), rows.limits.stride)
+    law, stride = rows.sampled(rows.surveyed.sample), rows.limits.stride
+    hint = search(law, Start(root, 0.0, law.root()), stride)
+    return hint and _filled(hint, law, rows.limits.held // stride)
 
 
 def _held(rows: StoredRows, found: Sifted, box: Box, hint: Hint | None) -> Near:
@@ -123,10 +125,25 @@ def _held(rows: StoredRows, found: Sifted, box: Box, hint: Hint | None) -> Near:
     law, theta = rows.held(found, found.table), rows.grid.space.root()
     whole = Start(box, law.floor, law.root())
     parts, point = near_minimiser(law, whole, theta)
-    if point is not None:
+    if point is not None and hint and is_enough(law, hint, parts[0].known, parts[-1].exponent):
         return Near(law, box, parts, point, parts[-1].exponent)
-    point = np.array(box.lower) + np.array(box.sides) / 2 if hint is None else hint.point
+    if point is None:
+        point = np.array(box.lower) + np.array(box.sides) / 2 if hint is None else hint.point
     return Near(law, box, parts, point, least_outside(law, whole, theta, point))
+
+
+def _filled(hint: Hint, law: CheckLossLaw, most: int) -> Hint:
+    """Return a hint for a box on which some records are open, however large epsilon is.
+
+    The fit is off by some records even where all of them are known. ``most`` of the sample stand
+    for what can be held.
+    """
+    records, enough = law.records, int(_ROOMY * most)
+    if not 0 < enough < len(records.y):
+        return hint
+    away = np.abs(records.z @ hint.point - records.target)
+    ratio = away / np.maximum(1.0, np.abs(records.z) @ hint.reach)
+    return replace(hint, reach=hint.reach * max(1.0, float(np.partition(ratio, enough)[enough])))
 
 
 def _inside(hint: Hint, box: Box) -> Hint:
