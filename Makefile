@@ -28,7 +28,7 @@ LEDGER_TESTS := $(addprefix tests/app/test_, \
 	$(addprefix tests/mechanisms/test_, accounting.py privacy.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow test-all coverage check proofs format bench studies peers lock lock-peers wheel clean
+.PHONY: help demo serve test test-slow test-all coverage check proofs format bench scale studies peers lock lock-peers wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -76,8 +76,12 @@ format: $(READY) ## Rewrite the sources in the house's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY) ## Reproduce the accuracy and speed figures
-	$(BIN)/python -m studies.bench $(ARGS)
+# `make bench scale` is `make bench ARGS=scale`: one run, and of nothing else.
+bench: $(READY) ## Reproduce the accuracy and speed figures (make bench scale: time and memory by rows)
+	$(BIN)/python -m studies.bench $(if $(filter scale,$(MAKECMDGOALS)),scale $(if $(filter-out 0,$(QUICK)),--quick)) $(ARGS)
+
+scale: bench
+	@:
 
 # One thread each: two processes are at work.
 studies: $(READY) ## Reproduce the papers' figures: CSV, pictures, findings (QUICK=1: in minutes)

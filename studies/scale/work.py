@@ -1,0 +1,136 @@
+"""What is measured: taking rows in, the same by Polars, and drawing every statistic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from app.engine.choice import Passes
+from app.engine.data import DataEngine
+from app.engine.schema import schema_of
+from app.processes.upload_reading import SHARED, checked_blocks
+from app.uploads.limits import Limits
+from app.uploads.reading_task import ReadingTask, Tally
+from app.uploads.row_digests import KEY_BYTES
+from app.uploads.storing import write_files
+from app.vault.vault import Vault
+from mechanisms.catalog import calibrate
+from mechanisms.contract import InvalidStatisticError, Statistic
+from mechanisms.domain import CODE_MAX
+from mechanisms.privacy import Epsilon
+from mechanisms.randomness import system_randomness
+from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.correlation import Correlation
+from mechanisms.statistics.count import Count
+from mechanisms.statistics.covariance import Covariance
+from mechanisms.statistics.geometric_median import GeometricMedian
+from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.logistic_regression import LogisticRegression
+from mechanisms.statistics.mean import Mean
+from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.quantile import Quantile
+from mechanisms.statistics.quantile_regression import QuantileRegression
+from mechanisms.statistics.stack import Part, Stack
+from mechanisms.statistics.std import Std
+from mechanisms.statistics.total import Sum
+from mechanisms.statistics.variance import Variance
+from studies.scale.rows import GROUPS, NUMBERS, spec
+
+DATASET = "ds_scale"
+_DRAWS = 3
+_QUICK_S = 2.0
+_TWO = NUMBERS[:2]
+_SKETCHED: tuple[Statistic, ...] = (
+    Histogram(columns=("group",)),
+    Sum(columns=_TWO),
+    Mean(columns=_TWO),
+    Variance(columns=_TWO),
+    Std(columns=_TWO),
+    Moments(columns=_TWO),
+    Covariance(columns=_TWO),
+    Correlation(columns=_TWO),
+    Quantile(column=NUMBERS[0], levels=(0.5,)),
+    LinearRegression(target=NUMBERS[0], features=NUMBERS[1:5], bound=2.0),
+    Stack(
+        parts=(Part(statistic=Mean(columns=_TWO)), Part(statistic=Histogram(columns=("group",))))
+    ),
+)
+_READING: tuple[tuple[Statistic, str], ...] = (
+    (Count(where=(Condition(column=NUMBERS[0], op=">", value=50),)), "auto"),
+    (LogisticRegression(target="yes", features=NUMBERS[1:3]), "objective_perturbation"),
+    (QuantileRegression(target=NUMBERS[0], features=NUMBERS[1:3], bound=2.0), "kng"),
+    (GeometricMedian(columns=_TWO), "kng"),
+)
+
+
+def statistics() -> Mapping[str, tuple[Statistic, str, bool]]:
+    """Return what is asked, by kind: statistic, mechanism, and whether its draw reads rows."""
+    found = {each.kind: (each, "auto", False) for each in _SKETCHED}
+    return found | {each.kind: (each, mechanism, True) for each, mechanism in _READING}
+
+
+def take_in(file: Path, folder: Path, passes: Passes) -> dict[str, Any]:
+    """Read, check, encode, sketch, digest and store a file, as the service does."""
+    # one process sketches what comes by; several sketch what is stored
+    executor = passes.executor() if passes != Passes() else None
+    declared, started = spec(), time.perf_counter()
+    size = file.stat().st_size
+    limits = Limits(max_upload_bytes=max(size, 1 << 32), silence_s=3600, standstill_s=600)
+    with file.open("rb") as stream:
+        vault, tally = Vault(folder), Tally()
+        task = ReadingTask.of(declared, limits, lineage_key=bytes(KEY_BYTES))
+        with vault.writer(DATASET) as writer, SHARED.reading(stream, task) as channel:
+            blocks = checked_blocks(channel, task, declared, tally)
+            write_files(writer, blocks, declared, tally, task.ids(), executor=executor)
+            vault.publish(writer)
+    seconds = time.perf_counter() - started
+    if executor is not None:
+        executor.close()
+    stored = sum(each.stat().st_size for each in (folder / "datasets" / DATASET).iterdir())
+    return {"seconds": seconds, "bytes": stored}
+
+
+def by_polars(file: Path, out: Path) -> dict[str, Any]:
+    """Have Polars read the same file, make the same codes, and write them as Parquet."""
+    half = 50.0
+    codes = [
+        ((pl.col(name).clip(0, 2 * half) - half) * (CODE_MAX / half)).round().cast(pl.Int32)
+        for name in NUMBERS
+    ]
+    places = pl.col("group").cast(pl.Enum(GROUPS)).to_physical().cast(pl.Int32)
+    truths = pl.when("yes").then(CODE_MAX).otherwise(-CODE_MAX).cast(pl.Int32).alias("yes")
+    started = time.perf_counter()
+    pl.scan_parquet(file).select(*codes, places, truths).sink_parquet(out, compression="zstd")
+    seconds = time.perf_counter() - started
+    size = out.stat().st_size
+    out.unlink()
+    return {"seconds": seconds, "bytes": size}
+
+
+def draw(kind: str, rows: int, folder: Path, passes: Passes) -> dict[str, Any]:
+    """Open the stored rows and draw a statistic: the first time, and when all is at hand."""
+    statistic, mechanism, reads = statistics()[kind]
+    executor = passes.executor()
+    try:
+        schema = schema_of(spec(), rows=rows)
+        try:
+            plan = calibrate(statistic, schema, Epsilon.parse("1"), mechanism=mechanism)
+        except InvalidStatisticError:
+            return {"seconds": 0.0, "status": "refused"}
+        times: list[float] = []
+        started = time.perf_counter()
+        data = DataEngine(Vault(folder), executor=executor).open(DATASET)
+        # what has been read of rows is remembered: of that the first draw alone tells
+        while not times or (not reads and len(times) <= _DRAWS and times[0] < _QUICK_S):
+            plan.draw(data, system_randomness())
+            times.append(time.perf_counter() - started)
+            started = time.perf_counter()
+        first, *later = times
+        return {"seconds": min(later, default=first), "first_s": first}
+    finally:
+        executor.close()

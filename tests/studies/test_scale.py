@@ -1,0 +1,98 @@
+"""The study of scale: its rows, its cells, what is fitted, and what its page says."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from app.services.plans.questions import KINDS
+from studies.scale import page, rows, run, store, work
+from studies.scale.fitting import model, slope
+from studies.scale.store import Row
+
+
+def test_rows_are_the_same_in_any_run_of_them(tmp_path: Path) -> None:
+    rows.write(tmp_path / "rows.parquet", 1_000)
+    made = pl.read_parquet(tmp_path / "rows.parquet")
+    assert made.equals(rows.run_of(0, 1_000))
+    assert not rows.run_of(1, 1_000).equals(made)
+    assert made.columns == [*rows.spec().in_file]
+    size = len(made.write_csv().encode())
+    assert rows.csv_bytes(1_000) == size
+    told = work.by_polars(tmp_path / "rows.parquet", tmp_path / "codes.parquet")
+    assert told["bytes"] > 0
+    assert not (tmp_path / "codes.parquet").exists(), "nothing is left"
+
+
+def test_every_statistic_of_the_catalog_is_asked() -> None:
+    assert {*work.statistics()} == {*KINDS}
+    asked = {each.what for each in run.cells(10**8)}
+    assert asked == {*KINDS, run.INGEST, run.POLARS}
+    assert {each.rows for each in run.cells(10**5)} == {10**3, 10**4, 10**5}
+    reading = {each.what for each in run.cells(10**5) if each.executor == run.POOL}
+    assert reading == {
+        run.INGEST,
+        *(kind for kind, (_, _, reads) in work.statistics().items() if reads),
+    }
+
+
+@pytest.mark.parametrize(("start", "per_row"), [(0.0, 1e-6), (2.0, 1e-7), (0.5, 0.0)])
+def test_the_model_finds_what_lines_are_made_of(start: float, per_row: float) -> None:
+    points = [(10**power, start + per_row * 10**power) for power in range(3, 8)]
+    found = model(points)
+    assert found is not None
+    assert found.at(10**9) == pytest.approx(start + per_row * 10**9, rel=1e-6)
+    steep = slope(points)
+    assert steep is not None
+    assert np.sign(round(steep, 6)) == np.sign(per_row)
+    assert model(points[:2]) is None
+    assert slope([]) is None
+
+
+def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "scale.csv"
+    known = [
+        Row(
+            what="ingest", executor="serial", rows=10, seconds=1.25, cpu_s=1.0, peak_mb=3.0, bytes=7
+        ),
+        Row(what="mean", executor="Dask of 2", rows=10, status="not installed"),
+    ]
+    store.write(path, known)
+    assert store.read(path) == known
+    path.write_text(path.read_text() + "count,serial,10")
+    assert store.read(path) == known, "half a line is none"
+    assert store.read(tmp_path / "nothing.csv") == []
+
+
+def test_the_page_tells_ratios_slopes_and_what_is_not_there(tmp_path: Path) -> None:
+    found = [
+        Row(what=what, executor="serial", rows=n, seconds=times * n / 1e5, cpu_s=times, bytes=n)
+        for n in (10**4, 10**5)
+        for what, times in (("polars", 1.0), ("ingest", 2.0), ("count", 0.5))
+    ]
+    found.append(Row(what="count", executor="Dask of 2", rows=10**5, status="not installed"))
+    folder = tmp_path / "docs"
+    (folder / "studies").mkdir(parents=True)
+    store.write(tmp_path / "scale.csv", found)
+    (folder / "scale.md").write_text(f"# Scale\n\n{page.BEGIN}\n{page.END}\n\nthe end\n")
+    page.keep(tmp_path / "scale.csv", folder / "scale.md")
+    told = (folder / "scale.md").read_text()
+    assert "| 100,000 | 2.00 | 1.00 | 2.0 | 2.00 |" in told
+    assert "| count | Dask of 2 | not installed |" in told
+    assert "| ingest | serial | 2 |  | 0 | 1.00 | 2e+04 | 2e+06 |" in told
+    assert told.endswith("the end\n")
+    assert (folder / "images" / "studies" / "scale.svg").read_text().startswith("<?xml")
+    (folder / "scale.md").write_text("no markers")
+    with pytest.raises(ValueError, match="the page has no"):
+        page.keep(tmp_path / "scale.csv", folder / "scale.md")
+
+
+@pytest.mark.parametrize("typed", [["bench", "scale"], ["scale"], ["bench", "ARGS=scale"]])
+def test_it_is_run_once_however_it_is_typed(typed: list[str]) -> None:
+    told = subprocess.run(["make", "--dry-run", *typed], capture_output=True, text=True, check=True)
+    benches = [line.split() for line in told.stdout.splitlines() if "studies.bench" in line]
+    assert [each[1:] for each in benches] == [["-m", "studies.bench", "scale"]]
