@@ -7,6 +7,7 @@ system's to drop. It is looked at twenty times a second.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 _EVERY_S = 0.05
-_MAIN = "studies.bench"
-"""What every process loads once more, unless the one that it is forked from has."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -79,7 +78,9 @@ def measured(
         It took longer than ``most_s``, and was ended.
     """
     context = get_context("forkserver")
-    context.set_forkserver_preload([_MAIN, work.__module__])
+    # what every process would load once more, unless the one that it is forked from has
+    loaded = [name for name in sys.modules if name.startswith(f"{__package__.partition('.')[0]}.")]
+    context.set_forkserver_preload([*loaded, work.__module__])
     with context.Pool(1) as pool:
         return pool.apply_async(_watched, (work, arguments)).get(most_s)
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from studies.figures.plots import BLUE, ORANGE, picture, save, style
-from studies.scale.fitting import Model, model, slope
+from studies.scale.fitting import Points, model, slope
 from studies.scale.rows import csv_bytes
 from studies.scale.store import OK, Row, read
+from studies.scale.work import statistics
 
 BEGIN, END = "<!-- figures -->", "<!-- /figures -->"
 CSV, PICTURE = Path("studies") / "scale.csv", Path("images") / "studies" / "scale.svg"
@@ -82,7 +83,7 @@ def _statistics(rows: Sequence[Row]) -> Iterator[str]:
         points = [(row.rows, row.seconds) for row in own if row.status == OK]
         yield (
             f"| {_words(what)} | {executor} | {largest.seconds:.3g} | {_or_none(largest.first_s)} "
-            f"| {largest.peak_mb:,.0f} | {_slope(slope(points))} | {_ahead(model(points))} |"
+            f"| {largest.peak_mb:,.0f} | {_slope(slope(points))} | {_ahead(what, points)} |"
         )
 
 
@@ -95,10 +96,15 @@ def _or_none(seconds: float) -> str:
 
 
 def _slope(found: float | None) -> str:
-    return "" if found is None else f"{found:.2f}"
+    return "" if found is None else f"{round(found, 2) + 0.0:.2f}"  # no -0.00
 
 
-def _ahead(found: Model | None) -> str:
+def _ahead(what: str, points: Points) -> str:
+    """Return what the cost model says of more rows; a sketched statistic costs what it does now."""
+    asked = statistics().get(what)
+    if asked is not None and not asked[2]:
+        return " | ".join("as now" for _ in _AHEAD)
+    found = model(points)
     return " | ".join("" if found is None else f"{found.at(size):,.3g}" for size in _AHEAD)
 
 

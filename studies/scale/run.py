@@ -80,7 +80,7 @@ def run(wanted: Sequence[Cell], out: Path, say: Console, *, most_s: float) -> li
                     bar.advance(task)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
-    return [done[each.what, each.executor, each.rows] for each in wanted]
+    return list(done.values())
 
 
 def _row(cell: Cell, folder: Path, places: Mapping[str, Passes], most_s: float) -> Row:
@@ -138,6 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m studies.bench scale", description=__doc__)
     parser.add_argument("--rows", type=float, default=SIZES[-1], help="at most so many rows")
     parser.add_argument("--quick", action="store_true", help=f"at most {QUICK_ROWS:,} rows")
+    parser.add_argument("--serial", action="store_true", help="no pool and no Dask")
     parser.add_argument("--longest", type=float, default=1800, help="seconds that a draw may take")
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="folder of results")
     parser.add_argument("--page", type=Path, help="run nothing; keep results in this page instead")
@@ -147,6 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     console = Console(file=sys.stdout, soft_wrap=True, highlight=False)
     most = min(int(asked.rows), QUICK_ROWS if asked.quick else SIZES[-1])
-    found = run(list(cells(most)), asked.out, console, most_s=asked.longest)
+    wanted = [each for each in cells(most) if each.executor == SERIAL or not asked.serial]
+    found = run(wanted, asked.out, console, most_s=asked.longest)
     for line in page.lines(found):
         console.print(line, markup=False)
