@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,24 @@ def measured(
     # what every process would load once more, unless the one that it is forked from has
     loaded = [name for name in sys.modules if name.startswith(f"{__package__.partition('.')[0]}.")]
     context.set_forkserver_preload([*loaded, work.__module__])
-    with context.Pool(1) as pool:
-        return pool.apply_async(_watched, (work, arguments)).get(most_s)
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_tell, args=(theirs, work, arguments))
+    process.start()
+    theirs.close()
+    try:
+        if not ours.poll(most_s):
+            raise TimeoutError
+        told: Measured = ours.recv()  # where it failed, it has said why, and this is at an end
+    finally:
+        process.kill()
+        process.join()
+    return told
+
+
+def _tell(
+    channel: Connection, work: Callable[..., dict[str, Any]], arguments: tuple[object, ...]
+) -> None:
+    channel.send(_watched(work, arguments))
 
 
 def _watched(work: Callable[..., dict[str, Any]], arguments: tuple[object, ...]) -> Measured:

@@ -30,8 +30,8 @@ SERIAL, POOL, DASK = "serial", "pool of 2", "Dask of 2"
 INGEST, POLARS = "ingest", "polars"
 NOT_INSTALLED = "not installed"
 _WORKERS = 2
-_FEW = 10**4
-"""Below so many rows a data set has one part, and is never divided."""
+_FEW = 10**5
+"""Up to so many rows a data set has one part, and is never divided."""
 
 
 @dataclass(frozen=True, slots=True)

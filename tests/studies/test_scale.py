@@ -33,7 +33,7 @@ def test_every_statistic_of_the_catalog_is_asked() -> None:
     asked = {each.what for each in run.cells(10**8)}
     assert asked == {*KINDS, run.INGEST, run.POLARS}
     assert {each.rows for each in run.cells(10**5)} == {10**3, 10**4, 10**5}
-    reading = {each.what for each in run.cells(10**5) if each.executor == run.POOL}
+    reading = {each.what for each in run.cells(10**6) if each.executor == run.POOL}
     assert reading == {
         run.INGEST,
         *(kind for kind, (_, _, reads) in work.statistics().items() if reads),
