@@ -70,19 +70,19 @@ def _over(one: float, other: float) -> str:
 
 
 def _statistics(rows: Sequence[Row]) -> Iterator[str]:
-    most = max((row.rows for row in rows), default=0)
     ahead = " | ".join(f"at {size:.0e}, s" for size in _AHEAD)
-    yield f"| what | executor | at {most:,} rows, s | first, s | peak, MB | slope | {ahead} |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    yield f"| what | executor | rows | s | first, s | peak, MB | slope | {ahead} |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     for what, executor in dict.fromkeys((row.what, row.executor) for row in rows):
         own = [row for row in rows if (row.what, row.executor) == (what, executor)]
         largest = max(own, key=lambda row: row.rows)
+        place = f"{_words(what)} | {executor} | {largest.rows:,}"
         if largest.status != OK:
-            yield f"| {_words(what)} | {executor} | {largest.status} | | | | | |"
+            yield f"| {place} | {largest.status} | | | | | |"
             continue
         points = [(row.rows, row.seconds) for row in own if row.status == OK]
         yield (
-            f"| {_words(what)} | {executor} | {largest.seconds:.3g} | {_or_none(largest.first_s)} "
+            f"| {place} | {largest.seconds:.3g} | {_or_none(largest.first_s)} "
             f"| {largest.peak_mb:,.0f} | {_slope(slope(points))} | {_ahead(what, points)} |"
         )
 

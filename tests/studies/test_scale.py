@@ -82,8 +82,8 @@ def test_the_page_tells_ratios_slopes_and_what_is_not_there(tmp_path: Path) -> N
     page.keep(tmp_path / "scale.csv", folder / "scale.md")
     told = (folder / "scale.md").read_text()
     assert "| 100,000 | 2.00 | 1.00 | 2.0 | 2.00 |" in told
-    assert "| count | Dask of 2 | not installed |" in told
-    assert "| ingest | serial | 2 |  | 0 | 1.00 | 2e+04 | 2e+06 |" in told
+    assert "| count | Dask of 2 | 100,000 | not installed |" in told
+    assert "| ingest | serial | 100,000 | 2 |  | 0 | 1.00 | 2e+04 | 2e+06 |" in told
     assert told.endswith("the end\n")
     assert (folder / "images" / "studies" / "scale.svg").read_text().startswith("<?xml")
     (folder / "scale.md").write_text("no markers")
