@@ -346,7 +346,6 @@ def test_every_connection_notices_that_its_server_is_gone(pair: Pair) -> None:
     anchor.read()
     assert anchor._connection is not None
     found = [anchor._connection.info.get_parameters()]
-    assert anchor._connection.execute("SHOW statement_timeout").fetchone() == ("30s",)
     anchor.close()
     for engine in (engines.writing_engine(pair.url), engines.reading_engine(pair.url)):
         with engine.connect() as connection:
@@ -367,6 +366,21 @@ def test_every_connection_notices_that_its_server_is_gone(pair: Pair) -> None:
                 "tcp_user_timeout": "30000",
             }.items()
         )
+
+
+def test_no_statement_of_an_anchor_takes_long(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer waits for it with the ledger's lock in its hands."""
+    limit = "SELECT set_config('statement_timeout', '200', true)"
+    assert limit.replace("200", "30000") == anchor_database._LIMIT
+    monkeypatch.setattr(anchor_database, "_LIMIT", limit)
+    anchor = DatabaseAnchor(pair.anchor_url)
+    anchor.read()
+    with psycopg.connect(pair.anchor_url) as other:
+        other.execute("LOCK TABLE anchor IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(AnchorError, match="cannot be used") as refused:
+            anchor.read()
+        assert isinstance(refused.value.__cause__, psycopg.errors.QueryCanceled)
+    anchor.close()
 
 
 def test_reconciling_needs_the_ledger_to_itself(pair: Pair) -> None:

@@ -56,7 +56,7 @@ _ROW = "SELECT version, ledger, epoch, unfinished, follows FROM anchor"
 _ACCOUNTS = "SELECT account, seq, head, spent FROM anchor_account"
 # A writer waits here with the ledger's lock in its hands, and so does everybody behind it.
 _LONGEST_MS = 30_000
-_ONE_SNAPSHOT = "SET default_transaction_isolation = 'repeatable read'"
+_LIMIT = f"SELECT set_config('statement_timeout', '{_LONGEST_MS}', true)"
 _HOLD = text("SELECT pg_advisory_xact_lock(:key)")
 _TRY = "SELECT pg_try_advisory_xact_lock(%s)"
 _PUT = (
@@ -127,7 +127,7 @@ class DatabaseAnchor:
         """Return what the rows say; None when there are none."""
         with self._connected() as connection, connection.transaction():
             noted = _noted(connection)
-            accounts = connection.execute(_ACCOUNTS).fetchall()
+            accounts = _asked(connection, _ACCOUNTS)
         if noted is None:
             return None
         self._version = noted.version
@@ -157,7 +157,7 @@ class DatabaseAnchor:
                 raise AnchorMismatchError("a reconciliation has not been started from")
             # Results that are stored again are sealed, which moves the system account.
             names = sorted({*record["moves"], *evidence.moved, SYSTEM_ACCOUNT})
-            rows = connection.execute(f"{_ACCOUNTS} WHERE account = ANY(%s)", (names,)).fetchall()
+            rows = _asked(connection, f"{_ACCOUNTS} WHERE account = ANY(%s)", (names,))
         self._certain = _by_name(rows)
         self._applied = None
         if not follows:
@@ -186,8 +186,8 @@ class DatabaseAnchor:
             "follows": as_text(step_record(step, kept=True), step.results),
         }
         with self._connected() as connection:
-            won = connection.execute(_NEXT, given).fetchone()
-        if won is None or won[0] != 1:
+            won = _asked(connection, _NEXT, given)
+        if won != [(1,)]:
             raise AnchorMismatchError("somebody else has moved the anchor")
         self._version += 1
         self._noted = True
@@ -202,8 +202,10 @@ class DatabaseAnchor:
             return
         self._noted = False
         with self._connected() as connection:
-            connection.execute(
-                "UPDATE anchor SET version = version + 1, follows = NULL WHERE version = %s",
+            _asked(
+                connection,
+                "UPDATE anchor SET version = version + 1, follows = NULL WHERE version = %s"
+                " RETURNING version",
                 (self._version,),
             )
 
@@ -225,6 +227,7 @@ class DatabaseAnchor:
             known = (state.ledger, state.epoch, state.unfinished)  # type: ignore[assignment]
         accounts = {} if state is None else state.accounts
         with self._connected() as connection, connection.transaction():
+            connection.execute(_LIMIT)
             connection.execute(_FIRST, (self._version + 1, *known, follows))
             connection.execute("DELETE FROM anchor_account")
             connection.execute(_PUT, {"accounts": _json_of(accounts)})
@@ -241,12 +244,12 @@ class DatabaseAnchor:
 
     def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         with ExitStack() as unless_checked:
-            connection = psycopg.connect(self._info, autocommit=True)
+            connection = psycopg.connect(self._info, autocommit=True, prepare_threshold=None)
             unless_checked.callback(connection.close)
-            _hasten(connection)
             check_server(connection)
-            for statement in _TABLES:
-                connection.execute(statement)
+            with connection.transaction():
+                for statement in (_LIMIT, *_TABLES):
+                    connection.execute(statement.encode())
             unless_checked.pop_all()
         return connection
 
@@ -266,18 +269,18 @@ class DatabaseWitness:
         key = secrets.randbits(63)
         ledger.execute(_HOLD, {"key": key})
         with self._connected() as connection:
-            row = connection.execute(_TRY, (key,)).fetchone()
-        if row != (True,):
+            found = _asked(connection, _TRY, (key,))
+        if found != [(True,)]:
             raise UnsupportedDatabaseError("the anchor needs another database than the ledger's")
 
     def look(self) -> Anchored | None:
         """Return what the rows say; None when there are none."""
         try:
             with self._connected() as connection:
-                connection.execute(_ONE_SNAPSHOT)
+                connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
                 with connection.transaction():
                     noted = _noted(connection)
-                    accounts = connection.execute(_ACCOUNTS).fetchall()
+                    accounts = _asked(connection, _ACCOUNTS)
         except psycopg.errors.UndefinedTable:
             return None
         return None if noted is None else _anchored(noted, accounts)
@@ -295,8 +298,7 @@ class DatabaseWitness:
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
         try:
-            with psycopg.connect(self._info, autocommit=True) as connection:
-                _hasten(connection)
+            with psycopg.connect(self._info, autocommit=True, prepare_threshold=None) as connection:
                 yield connection
         except psycopg.errors.UndefinedTable:
             raise
@@ -304,14 +306,22 @@ class DatabaseWitness:
             raise AnchorError("the anchor's database cannot be used") from error
 
 
-def _hasten(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-    """Let no statement of a connection take long."""
-    connection.execute("SELECT set_config('statement_timeout', %s, false)", (str(_LONGEST_MS),))
+def _asked(
+    connection: psycopg.Connection[tuple[Any, ...]], statement: str, given: Any = None
+) -> list[tuple[Any, ...]]:
+    """Return what a statement gives that may not take long, in one round trip.
+
+    The limit is the transaction's and not the session's, which may be another's behind a pooler.
+    """
+    cursor = psycopg.ClientCursor(connection)
+    cursor.execute(f"{_LIMIT}; {statement}".encode(), given)
+    cursor.nextset()
+    return cursor.fetchall()
 
 
 def _noted(connection: psycopg.Connection[tuple[Any, ...]]) -> _Noted | None:
-    row = connection.execute(_ROW).fetchone()
-    return None if row is None else _Noted(*row)
+    rows = _asked(connection, _ROW)
+    return _Noted(*rows[0]) if rows else None
 
 
 def _anchored(noted: _Noted, accounts: Sequence[tuple[Any, ...]]) -> Anchored:

@@ -4,8 +4,12 @@ Writers are READ COMMITTED and take one advisory lock before anything else, so
 they run one after the other, whatever process they are in. Readers are
 REPEATABLE READ and read-only: one snapshot per block.
 
-Every connection but the migrating one takes on the role ``release_desk_service``,
+Every transaction but the migrating ones takes on the role ``release_desk_service``,
 which the migrations make and which may not change or remove an entry.
+
+**Poolers.** Nothing is left in a session: roles, settings and advisory locks belong to a
+transaction, and no statement is prepared by name. So each transaction may meet another server
+process, as behind a pooler that lends them one transaction at a time.
 
 A COMMIT whose answer is lost with the connection has happened or not;
 :func:`has_committed` asks the server which, so that nothing is written twice.
@@ -17,7 +21,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import URL, Connection, Engine, bindparam, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
@@ -42,7 +46,7 @@ _READERS = 8
 _EXTRA_READERS = 8
 _DOUBT_S = 30.0
 _REPLICA_S = 2
-_HASTE = (
+_BEGIN_BESIDE = (
     "SELECT set_config('search_path', 'public, pg_temp', true),"
     f" set_config('statement_timeout', '{_REPLICA_S}s', true)"
 )
@@ -58,14 +62,22 @@ LIVENESS: Mapping[str, int | str] = {
 """How every connection is made: a peer that vanished without a word, whether it is waited for or
 written to, must not hold the writer's lock for more than half a minute."""
 
-_SESSION = (
-    # A temporary table of the same name must not be read in place of ours.
-    "SET search_path = public, pg_temp",
-    "SET idle_in_transaction_session_timeout = '60s'",
+# A temporary table of the same name must not be read in place of ours. Weaker than the server's
+# own default is a choice for one session; so is stronger.
+_OURS = (
+    "set_config('search_path', 'public, pg_temp', true),"
+    " set_config('idle_in_transaction_session_timeout', '60s', true),"
+    " CASE WHEN current_setting('synchronous_commit') = 'off'"
+    " THEN set_config('synchronous_commit', 'on', true) END"
 )
+_AS_SERVICE = f"set_config('role', '{ROLE}', true)"
 # A server's statistics begin anew after a crash, also one that its first process has outlived.
 _LIFE = "concat(pg_postmaster_start_time(), ' ', pg_stat_get_bgwriter_stat_reset_time())"
-_BEGIN = f"SELECT pg_current_xact_id()::text, {_LIFE} FROM pg_advisory_xact_lock({WRITER_LOCK})"  # noqa: S608
+_NUMBERED = f"SELECT pg_current_xact_id()::text, {_LIFE}, {_OURS}"
+_LOCKED = f"FROM pg_advisory_xact_lock({WRITER_LOCK})"
+_BEGIN_MIGRATING = f"{_NUMBERED} {_LOCKED}"
+_BEGIN_WRITING = f"{_NUMBERED}, {_AS_SERVICE} {_LOCKED}"
+_BEGIN_READING = f"SELECT {_OURS}, {_AS_SERVICE}"
 _STATUS = text("SELECT pg_xact_status(CAST(CAST(:number AS text) AS xid8))").bindparams(
     bindparam("number")
 )
@@ -80,12 +92,12 @@ class Numbered(NamedTuple):
 
 def migrating_engine(url: URL) -> Engine:
     """Return the engine that acts as the user of the address, who owns the tables."""
-    return _serial(_prepared(_writing(url), role=None))
+    return _serial(_checked(_writing(url), role=None), _BEGIN_MIGRATING)
 
 
 def writing_engine(url: URL) -> Engine:
     """Return the engine of a process's one writing connection."""
-    return _serial(_prepared(_writing(url), role=ROLE))
+    return _serial(_checked(_writing(url), role=ROLE), _BEGIN_WRITING)
 
 
 def reading_engine(url: URL) -> Engine:
@@ -96,10 +108,10 @@ def reading_engine(url: URL) -> Engine:
         pool_size=_READERS,
         max_overflow=_EXTRA_READERS,
         pool_pre_ping=True,
-        connect_args=dict(LIVENESS),
+        connect_args=_driver_options(),
         execution_options={"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
     )
-    return _prepared(engine, role=ROLE)
+    return _begun_by(_checked(engine, role=ROLE), _BEGIN_READING)
 
 
 def replica_engine(url: URL) -> Engine:
@@ -114,42 +126,48 @@ def replica_engine(url: URL) -> Engine:
         max_overflow=0,
         pool_timeout=_REPLICA_S,
         pool_pre_ping=True,
-        connect_args={**LIVENESS, "connect_timeout": _REPLICA_S},
+        connect_args={**_driver_options(), "connect_timeout": _REPLICA_S},
         execution_options={"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
     )
+    return _begun_by(engine, _BEGIN_BESIDE)
 
+
+def _driver_options() -> dict[str, Any]:
+    """Return what the driver is told of a connection; no statement gets a name at the server."""
+    return {**LIVENESS, "prepare_threshold": None}
+
+
+def _begun_by(engine: Engine, statement: str) -> Engine:
     @event.listens_for(engine, "begin")
     def begin_transaction(connection: Connection) -> None:
-        connection.exec_driver_sql(_HASTE)
+        connection.exec_driver_sql(statement)
 
     return engine
 
 
 def _writing(url: URL) -> Engine:
     return create_engine(
-        url, poolclass=NullPool, connect_args=dict(LIVENESS), isolation_level="READ COMMITTED"
+        url, poolclass=NullPool, connect_args=_driver_options(), isolation_level="READ COMMITTED"
     )
 
 
-def _prepared(engine: Engine, *, role: str | None) -> Engine:
+def _checked(engine: Engine, *, role: str | None) -> Engine:
     @event.listens_for(engine, "connect")
     def configure(connection: psycopg.Connection[tuple[object, ...]], _record: object) -> None:
         connection.autocommit = True
         check_server(connection)
-        for statement in _SESSION:
-            connection.execute(statement)
         if role is not None:
-            _take_on(connection, role)
+            _require_role(connection, role)
         connection.autocommit = False
 
     return engine
 
 
-def _serial(engine: Engine) -> Engine:
+def _serial(engine: Engine, begin: str) -> Engine:
     @event.listens_for(engine, "begin")
     def begin_transaction(connection: Connection) -> None:
-        found = connection.exec_driver_sql(_BEGIN).one()
-        connection.info["transaction"] = Numbered(*found)
+        number, life, *_ = connection.exec_driver_sql(begin).one()
+        connection.info["transaction"] = Numbered(number, life)
 
     return engine
 
@@ -172,9 +190,6 @@ def check_server(connection: psycopg.Connection[tuple[object, ...]]) -> None:
             )
     if _setting(connection, "in_hot_standby") == "on":
         raise ServerSettingError("this PostgreSQL server is a standby, which cannot be written to")
-    # Weaker than the server's own default is a choice for one session; so is stronger.
-    if _setting(connection, "synchronous_commit") == "off":
-        connection.execute("SET synchronous_commit = on")
 
 
 def _setting(connection: psycopg.Connection[tuple[object, ...]], name: str) -> object:
@@ -182,11 +197,12 @@ def _setting(connection: psycopg.Connection[tuple[object, ...]], name: str) -> o
     return None if row is None else row[0]
 
 
-def _take_on(connection: psycopg.Connection[tuple[object, ...]], role: str) -> None:
+def _require_role(connection: psycopg.Connection[tuple[object, ...]], role: str) -> None:
     from psycopg import Error  # noqa: PLC0415 - loaded by now, and only where it is needed
 
     try:
-        connection.execute(f"SET ROLE {role}".encode())
+        with connection.transaction():
+            connection.execute(f"SET LOCAL ROLE {role}".encode())
     except Error as error:
         raise StoreError(
             f"the database user cannot act as the role {role}; its administrator can allow it: "
