@@ -374,3 +374,14 @@ def test_no_number_of_rows_is_refused() -> None:
     for schema in (Schema(columns, REPLACE, 10**9), Schema(columns, ADD, None, 10**9)):
         for names in ("a", "ab", "abc", "abcd"):
             calibrate(GeometricMedian(columns=tuple(names)), schema, Epsilon.parse("1"))
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3, 4])
+@pytest.mark.parametrize("places", [[], [0.3], [0.3] * 7, [0.1, -0.5], [-1.0] * 3 + [1.0] * 3])
+def test_few_rows_under_a_high_bound_are_drawn(dimension: int, places: list[float]) -> None:
+    names = tuple("xyzw"[:dimension])
+    known = Schema(dict.fromkeys(names, NUMBER), ADD, None, 10**5)
+    data = ArrayData.from_values(known, {name: list(places) for name in names})
+    plan = calibrate(GeometricMedian(columns=names), known, Epsilon.parse("1"))
+    value: Any = plan.draw(data, seeded_randomness(1)).value
+    assert all(-1 <= value[name] <= 1 for name in names)
