@@ -47,6 +47,8 @@ def prepared(admin: httpx.Client, *, source: str) -> World:
     answer = ask(admin, dataset["id"], MOMENTS)
     # a second of each, so that every list has a second page
     ask(admin, dataset["id"], MEAN)
+    more = {"file": ("rows.csv", ROWS), "spec": (None, "{}")}
+    admin.post(f"/v1/datasets/{dataset['id']}/versions", files=more).raise_for_status()
     for person in (made["person"], make_key(admin, "analyst")["person"]):
         cap = {"person": person, "epsilon": "9", "reason": "to have a list"}
         admin.put(f"/v1/datasets/{dataset['id']}/caps", json=cap).raise_for_status()
