@@ -83,9 +83,11 @@ class _Storing:
         self.begun = threading.Event()
         self._ends = ends
 
-    def store(self, dataset_id: str, content: BinaryIO, spec: Any, stop: Stop, /) -> Any:
+    def store(
+        self, dataset_id: str, content: BinaryIO, spec: Any, stop: Stop, extends: Any, /
+    ) -> Any:
         """Wait to be ended, as for a process."""
-        del content, spec
+        del content, spec, extends
         with stop.ends(self.ended.set):
             self.begun.set()
             if self._ends:
@@ -131,6 +133,7 @@ async def _stored(intake: Any, client: Client | None) -> Any:
         "ds_1",
         io.BytesIO(),
         columns_spec(),
+        None,
         leaving=None if client is None else partial(gone, client.request),
         turns=anyio.CapacityLimiter(1),
     )
