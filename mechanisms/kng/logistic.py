@@ -40,25 +40,26 @@ gradients), so linf has the smallest ball around them of the three, and is at le
 direction (Awan & Slavkovic, Theorem 4.5).
 
 **Run time** depends on the data, as in :mod:`mechanisms.kng.quantile_regression`. The public
-facts it grows with are coefficients and rows (or max_rows), by which ``MOST_ROWS`` refuses, and
-1 / epsilon: at d <= 3, or where rows times epsilon are 10^5 or more, a draw hardly reads the rows
-again; at d = 4 and below that it visits a thousand boxes, each reading cells of near rows, or
-every row (``make bench`` has figures).
+facts it grows with are coefficients, rows (or max_rows) and 1 / epsilon. Up to so many rows, by
+that public number alone, a draw holds them all: where rows times epsilon are 10^5 or more it
+hardly reads them again. More rows are read in passes, so that a draw takes as long as a few of
+those (:mod:`mechanisms.objectives.logistic_stored`; ``docs/mechanisms.md`` has figures). No number
+of rows is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import exp, sqrt
-from typing import cast
+from typing import TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.contract import (
     Alternative,
+    Block,
     Data,
     Disturbance,
     InvalidStatisticError,
@@ -67,11 +68,14 @@ from mechanisms.contract import (
     no_noise,
 )
 from mechanisms.domain import CODE_MAX, Schema
+from mechanisms.exact.arrays import Floats, Integers
 from mechanisms.kng.theorem import THEOREM
-from mechanisms.objectives.logistic_boxes import LogisticLaw, NormName
+from mechanisms.objectives.check_loss import Limits, survey
+from mechanisms.objectives.logistic_boxes import GradientBoxes, LogisticLaw, NormName
 from mechanisms.objectives.logistic_expansion import SignedRecords
 from mechanisms.objectives.logistic_polytopes import trials
 from mechanisms.objectives.logistic_sensitivity import FAR_DIFFERENCE, NEAR, Reach
+from mechanisms.objectives.logistic_stored import StoredLogisticLaw, StoredSigned
 from mechanisms.objectives.losses import records_changed
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
@@ -79,13 +83,20 @@ from mechanisms.randomness import Randomness
 from mechanisms.samplers.base_measure import base_power
 from mechanisms.samplers.boxes import expected_ms
 from mechanisms.samplers.envelopes import first_kept
-from mechanisms.statistics.designs.boxes import require_drawable
+from mechanisms.statistics.designs.boxes import HELD_ROWS, SAMPLE_ROWS, require_dimension
 from mechanisms.statistics.designs.grids import grid_bits
 from mechanisms.statistics.designs.rows import scaled_codes
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.logistic_regression import LogisticRegression
 
+T = TypeVar("T")
+
 DEFAULT_BOUND = Fraction(50)
+
+# By the number of coefficients: so many rows are held.
+_HELD_ROWS = {1: HELD_ROWS, 2: HELD_ROWS, 3: HELD_ROWS, 4: 200_000}
+_MS_PER_TERM = 1e-4  # of about six passes, with what it takes to read a code
+_ROWS_OF_BOXES = 10_000  # more are summed up, and cost no box anything
 
 
 def calibrate_logistic(
@@ -96,21 +107,22 @@ def calibrate_logistic(
     Raises
     ------
     InvalidStatisticError
-        The statistic has more than 4 coefficients, names a q,
-        or the data set may have too many rows for an exact draw.
+        The statistic has more than 4 coefficients, or names a q.
     """
     if statistic.q != "auto":
         raise InvalidStatisticError("kng has no q; leave it at auto", field_name="q")
     scaling = statistic.scaling(schema)
-    require_drawable(scaling.dimension, schema, epsilon)
-    bound = statistic.exact_bound
+    require_dimension(scaling.dimension)
+    bound = DEFAULT_BOUND if statistic.exact_bound is None else statistic.exact_bound
     drawn = LogisticDraw(
         statistic=statistic,
         schema=schema,
         scaling=scaling,
         norm=cast(NormName, "linf" if norm == "auto" else norm),
         rate=epsilon.fraction / (2 * records_changed(schema.adjacency)),
-        bound=DEFAULT_BOUND if bound is None else bound,
+        bound=bound,
+        bits=grid_bits(bound, epsilon.fraction * schema.row_bound),
+        held=_HELD_ROWS[scaling.dimension],
     )
     return _plan(drawn, epsilon)
 
@@ -132,6 +144,30 @@ def _is_single(dimension: int, adjacency: Adjacency) -> bool:
     return dimension == 1 and adjacency is Adjacency.REPLACE_ONE
 
 
+@dataclass(frozen=True, slots=True)
+class SignedRows:
+    """Reads the rows (1 - 2 y) F x of a block."""
+
+    statistic: LogisticRegression
+    schema: Schema
+    scaling: RegressionScaling
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns that are read."""
+        return (*self.statistic.names, self.statistic.rule(self.schema).column)
+
+    def __call__(self, block: Block) -> Floats:
+        """Return them, d x n, exact in float64."""
+        positive = self.statistic.rule(self.schema).mask(block, self.schema)
+        found = np.empty((self.scaling.dimension, len(positive)))
+        if self.scaling.intercept:
+            found[0] = CODE_MAX
+        for place, column in enumerate(self.scaling.features, start=int(self.scaling.intercept)):
+            found[place] = scaled_codes(column, block[column.name])
+        return found * np.where(positive, -1.0, 1.0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogisticDraw:
     """Draws scaled coefficients exactly and returns them in column units."""
@@ -142,23 +178,56 @@ class LogisticDraw:
     norm: NormName
     rate: Fraction
     bound: Fraction
+    bits: int
+    held: int
+    sample: int = SAMPLE_ROWS
 
     def law(self, data: Data) -> LogisticLaw:
-        """Return the exact law of the scaled coefficients; private."""
-        bits = grid_bits(self.bound)
-        blocks = list(self._signed_blocks(data))
+        """Return the exact law of the scaled coefficients, all rows held; private."""
+        read = SignedRows(self.statistic, self.schema, self.scaling)
+        blocks = [read(block).T.astype(np.int64, order="C") for block in data.blocks(read.columns)]
         empty = np.zeros((0, self.scaling.dimension), dtype=np.int64)
-        codes, counts = distinct_rows(np.concatenate(blocks) if blocks else empty)
-        records = SignedRecords.build(
-            codes, counts, grid_bits=bits, radius=int(self.bound * (1 << bits))
-        )
-        return LogisticLaw(records, rate=self.rate, norm=self.norm, reach=Reach(self._single))
+        return self._held(*distinct_rows(np.concatenate(blocks) if blocks else empty))
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
-        law = self.law(data)
+        few = self.schema.row_bound <= self.held
+        law = self.law(data) if few else self.read_law(data)
         point = first_kept(trials(law, power=self.power), randomness)
         return self.scaling.released([index * self.step for index in point])
+
+    def read_law(self, data: Data) -> GradientBoxes:
+        """Return the same law of rows that may be too many to hold, read in passes; private."""
+        read = SignedRows(self.statistic, self.schema, self.scaling)
+
+        def run(function: Callable[[Block], T]) -> Iterator[T]:
+            return data.map(function, read.columns)
+
+        limits = Limits(rows=self.schema.row_bound, held=self.held, sample=self.sample)
+        surveyed = survey(run, read, columns=self.scaling.dimension, stride=limits.stride)
+        if surveyed.few is not None:
+            return self._held(surveyed.few.rows, surveyed.few.counts)
+        if surveyed.rows <= self.held:
+            return self.law(data)
+        rows = StoredSigned.of(run, read, surveyed, grid_bits=self.bits, radius=self._radius)
+        return StoredLogisticLaw(rows, rate=self.rate, norm=self.norm, reach=Reach(self._single))
+
+    def _held(self, codes: Integers, counts: Integers) -> LogisticLaw:
+        records = SignedRecords.build(codes, counts, grid_bits=self.bits, radius=self._radius)
+        return LogisticLaw(records, rate=self.rate, norm=self.norm, reach=Reach(self._single))
+
+    @property
+    def expected_ms(self) -> float:
+        """Return about how long a draw takes: that of one from memory, and passes over the rows."""
+        rows, dimension = self.schema.row_bound, self.scaling.dimension
+        if rows <= self.held:
+            return expected_ms(dimension=dimension, rows=rows)
+        boxes = expected_ms(dimension=dimension, rows=_ROWS_OF_BOXES)
+        return boxes + _MS_PER_TERM * rows * dimension**2
+
+    @property
+    def _radius(self) -> int:
+        return int(self.bound * (1 << self.bits))
 
     @property
     def _single(self) -> bool:
@@ -172,17 +241,7 @@ class LogisticDraw:
     @property
     def step(self) -> Fraction:
         """Return the grid's step in scaled units."""
-        return Fraction(1, 1 << grid_bits(self.bound))
-
-    def _signed_blocks(self, data: Data) -> Iterator[NDArray[np.int64]]:
-        """Yield the integer rows (1 - 2 y) F x; private."""
-        rule = self.statistic.rule(self.schema)
-        for block in data.blocks((*self.statistic.names, rule.column)):
-            positive = rule.mask(block, self.schema)
-            columns = [scaled_codes(column, block[column.name]) for column in self.scaling.features]
-            if self.scaling.intercept:
-                columns.insert(0, np.full(len(positive), CODE_MAX, dtype=np.int64))
-            yield np.column_stack(columns) * np.where(positive, -1, 1)[:, None]
+        return Fraction(1, 1 << self.bits)
 
 
 def _plan(drawn: LogisticDraw, epsilon: PrivacyLoss) -> Plan:
@@ -204,15 +263,15 @@ def _plan(drawn: LogisticDraw, epsilon: PrivacyLoss) -> Plan:
         reason=_REASON if drawn.norm == "linf" else _ASKED,
         draw=drawn,
         preview=no_noise,
-        expected_ms=expected_ms(dimension=dimension, rows=drawn.schema.row_bound),
+        expected_ms=drawn.expected_ms,
         time_depends_on_data=True,
         drawn_on_boxes=True,
         alternatives=(
             Alternative(
                 mechanism="objective_perturbation",
                 norm="linf",
-                comparison="about the same error for many rows; any number of rows and "
-                "coefficients, and no bound needed",
+                comparison="about the same error for many rows; any number of coefficients, "
+                "and no bound needed",
             ),
         ),
         details={

@@ -24,11 +24,12 @@ coordinates.
 
 *Values* are tried first from the expansion (or from cells), then by a pass in floats with proved
 errors, then row by row in ball arithmetic; each is a ball around the exact value, so the last word
-is exact.
+is exact. Where rows are too many to hold, :mod:`mechanisms.objectives.logistic_stored` has its own.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -44,6 +45,7 @@ from mechanisms.objectives.logistic_expansion import (
     MARGIN,
     Chords,
     Expansion,
+    Frame,
     SignedRecords,
     bend,
     chords,
@@ -119,13 +121,13 @@ class CubeNorm:
         return norm_one(vector) / self.dimension
 
 
-class LogisticLaw:
-    """``E(theta) = rate ||g(theta)|| / r(||theta||_1)``.
+class GradientBoxes(ABC):
+    """``E(theta) = rate ||g(theta)|| / r(||theta||_1)``, wherever its rows are.
 
     Parameters
     ----------
-    records
-        The private rows.
+    frame
+        Theta, and how many private rows there are.
     rate
         ``epsilon / 2`` over the number of records that can change.
     norm
@@ -136,29 +138,40 @@ class LogisticLaw:
 
     floor = 0.0
 
-    def __init__(
-        self,
-        records: SignedRecords,
-        *,
-        rate: Fraction,
-        norm: NormName,
-        reach: Reach = Reach(),  # noqa: B008
-    ) -> None:
-        self.records = records
+    def __init__(self, frame: Frame, *, rate: Fraction, norm: NormName, reach: Reach) -> None:
+        self.frame = frame
         self.reach = reach
         self.rate = rate
-        self.norm = CubeNorm(norm, records.dimension)
-        self.cells = Cells.build(records)
-        self.spans = records.counts @ np.abs(records.zeta @ records.space.shear)
+        self.norm = CubeNorm(norm, frame.dimension)
+
+    @property
+    @abstractmethod
+    def spans(self) -> Floats:
+        """Return about how far a unit of each coordinate moves all tilts together."""
+
+    @abstractmethod
+    def nearest(self) -> Expansion | None:
+        """Return an expansion about the minimiser, or None where none is well inside Theta."""
+
+    @abstractmethod
+    def expansions(self, points: Floats) -> list[Expansion]:
+        """Return the expansions at points (k x d), any floats in grid steps."""
+
+    @abstractmethod
+    def chords(self, centres: Floats, half: Floats) -> list[Chords]:
+        """Return what chords say of boxes ``|u - centre| <= half`` (k x d, grid steps)."""
+
+    @abstractmethod
+    def gradient(self, point: Sequence[int], bits: int) -> list[arb]:
+        """Return balls around g at a grid point, as sharp as the working bits asked for."""
 
     def start(self, space: Space) -> list[Start[Local]]:
         """Return boxes that cover Theta: where there is one, one around the minimiser first."""
         root = Start(space.root(), self.floor, self._coarse(np.zeros((0, 0))))
+        known = self.nearest()
         # Separable rows pull theta to the edge: no box around a minimiser then.
-        if not self.records.hint.inside:
+        if known is None:
             return [root]
-        scale = 2.0**self.records.grid_bits
-        known = expand(self.records, (self.records.hint.point * scale)[None, :])[0]
         centre = np.asarray(np.linalg.solve(space.shear, known.point), dtype=np.float64)
         reach, nats = self._reach(known, space)
         best: tuple[float, Box] | None = None
@@ -189,35 +202,49 @@ class LogisticLaw:
             # The expansion handed down still serves: no row is read.
             if not loose:
                 return Children(self._low(sizes, centres, half), [known] * len(centres))
-        shear, side = self.records.space.shear, half * self.records.step
         local: list[Local] = []
-        if float((np.abs(shear) @ side).sum()) > _COARSE:
-            for k, each in enumerate(self._chords(centres, half)):
+        near = self._straight(centres, half)
+        if near is not None:
+            side = half * self.frame.step
+            for k, each in enumerate(near):
                 own = np.abs(each.middle) - np.abs(each.slopes) @ side * (1 + MARGIN) - each.rest
                 sizes[k] = np.maximum(sizes[k], own)
-                local.append(self._coarse(each.slopes))
+                local.append(self._coarse(each.slopes, self._inherited(known)))
         # Small boxes: an expansion of their own, which their parts inherit.
         else:
-            for k, found in enumerate(expand(self.records, centres @ shear.T)):
+            for k, found in enumerate(self.expansions(centres @ self.frame.space.shear.T)):
                 own = self._sizes(found, centres[k : k + 1], half)[0][0]
                 sizes[k] = np.maximum(sizes[k], own)
                 local.append(_fine(found))
         return Children(self._low(sizes, centres, half), local)
 
-    def _chords(self, centres: Floats, half: Floats) -> list[Chords]:
-        """Return what chords say of boxes, by cells of rows where those are fine enough."""
-        if self.cells is not None and self.cells.serve(self.records, centres, half):
-            return cell_chords(self.records, self.cells, centres, half)
-        return chords(self.records, centres, half)
+    def _straight(self, centres: Floats, half: Floats) -> list[Chords] | None:
+        """Return what chords say of boxes that are large; of small ones None."""
+        return self.chords(centres, half) if self._is_coarse(half) else None
 
-    def _coarse(self, slopes: Floats) -> Local:
+    def _is_coarse(self, half: Floats) -> bool:
+        """Say whether boxes are too large for an expansion to say anything of them."""
+        shear = np.abs(self.frame.space.shear)
+        return float((shear @ (half * self.frame.step)).sum()) > _COARSE
+
+    def _is_loose(self, rest: Floats, width: Floats) -> bool:
+        """Say whether a remainder costs more than the box's own width does (d each)."""
+        nats = self.norm.floats(np.stack([rest, width])) * float(self.rate)
+        # NaN counts as loose
+        return not nats[0] <= _LITTLE_NATS + _SHARE * nats[1]
+
+    def _inherited(self, known: Local) -> Expansion | None:  # noqa: ARG002
+        """Return what parts of a large box keep of its expansion: nothing."""
+        return None
+
+    def _coarse(self, slopes: Floats, kept: Expansion | None = None) -> Local:
         """Return what is known of a box too large for an expansion: all rows may still matter."""
         widths = self.spans / 8 + MARGIN
-        return Local(None, widths + np.abs(slopes).sum(axis=0) if slopes.size else widths)
+        return Local(kept, widths + np.abs(slopes).sum(axis=0) if slopes.size else widths)
 
     def _sizes(self, known: Expansion, centres: Floats, half: Floats) -> tuple[Floats, bool]:
         """Return lower bounds of |g_j| on boxes (k x d), and whether an own expansion is due."""
-        step, shear = self.records.step, self.records.space.shear
+        step, shear = self.frame.step, self.frame.space.shear
         offsets = (centres @ shear.T - known.point) * step
         # rounding of the centres, and of the point where they are near it
         places = ((np.abs(centres) @ np.abs(shear).T) + np.abs(known.point)) * step * _ROUNDING
@@ -236,19 +263,16 @@ class LogisticLaw:
             drift = (np.abs(known.hessian).max() + known.hessian_error) * (moved + MARGIN * size)
             drift += known.hessian_error * size
             found[k] = np.abs(middle) - (error + rest + width + drift)
-            nats = self.norm.floats(np.stack([rest, width])) * float(self.rate)
-            # Too loose where the remainder costs more than the box's own width; NaN counts as
-            # loose.
-            loose |= not nats[0] <= _LITTLE_NATS + _SHARE * nats[1]
+            loose |= self._is_loose(rest, width)
         return found, loose
 
     def _low(self, sizes: Floats, centres: Floats, half: Floats) -> Floats:
         """Return lower bounds of E where |g_j| is at least ``sizes`` (k x d)."""
-        shear, step = np.abs(self.records.space.shear), self.records.step
-        middle = np.abs(centres @ self.records.space.shear.T).sum(axis=1)
+        shear, step = np.abs(self.frame.space.shear), self.frame.step
+        middle = np.abs(centres @ self.frame.space.shear.T).sum(axis=1)
         rounding = _ROUNDING * (np.abs(centres) @ shear.T).sum(axis=1)
         longest = middle + float((shear @ half).sum()) * (1 + MARGIN) + rounding
-        lengths = np.minimum(longest, self.records.space.radius) * step * (1 + MARGIN)
+        lengths = np.minimum(longest, self.frame.space.radius) * step * (1 + MARGIN)
         weight = self.reach.floats(lengths)
         norms = self.norm.floats(np.maximum(0, sizes))
         return np.asarray(norms * float(self.rate) / weight * (1 - MARGIN))
@@ -258,15 +282,15 @@ class LogisticLaw:
         curvature = np.diag(space.shear.T @ known.slopes)
         root = np.sqrt(np.maximum(curvature, 1e-12))
         dual = self.norm.dual(np.abs(space.shear.T)) / float(self.rate)
-        widest = 2 * space.radius * self.records.step
+        widest = 2 * space.radius * self.frame.step
         nats = _TAIL_NATS + float(np.maximum(0, np.log(widest * root**2 / dual)).sum())
         reach = 1.5 * nats * float((dual / root).max()) / root
-        return reach / self.records.step + 2, nats
+        return reach / self.frame.step + 2, nats
 
     def _least_outside(self, known: Expansion, box: Box, root: Box) -> float:
         """Return a certified lower bound of E outside a box, or the floor."""
         half = np.array(box.sides) / 2
-        centre = np.linalg.solve(self.records.space.shear, known.point)
+        centre = np.linalg.solve(self.frame.space.shear, known.point)
         faces = inner_faces(box, root)
         inside = (np.abs(centre - np.array(box.lower) - half) < half).all()
         if not faces or not inside:
@@ -275,7 +299,7 @@ class LogisticLaw:
 
     def _outside_patches(self, known: Expansion, boundary: Patches) -> float:
         """Return the least bound over patches of a boundary; its places in theta, from p on."""
-        step, shear = self.records.step, self.records.space.shear
+        step, shear = self.frame.step, self.frame.space.shear
         centres = (boundary.centres @ shear.T - known.point) * step
         sizes = (np.abs(boundary.centres) @ np.abs(shear).T + np.abs(known.point)) * step
         sides = boundary.halves @ np.abs(shear).T * step + _ROUNDING * sizes
@@ -298,27 +322,81 @@ class LogisticLaw:
         return _EXPANSION_BYTES
 
     def exponent(self, known: Local, point: Sequence[int], bits: int) -> arb:
-        """Return a ball around E at a grid point: by the expansion, in floats, or row by row."""
-        size = arb(sum(map(abs, point))) * arb((1, -self.records.grid_bits))
+        """Return a ball around E at a grid point: from what is known, in floats, or row by row."""
+        size = arb(sum(map(abs, point))) * arb((1, -self.frame.grid_bits))
         factor = rational(self.rate) / self.reach.ball(size)
-        if bits <= _EXPANSION_BITS and known.expansion is None and self.cells is not None:
-            balls = self._by_cells(self.cells, point)
-        elif bits <= _FLOAT_BITS:
+        values = self._known_values(known, point) if bits <= _EXPANSION_BITS else None
+        if values is None and bits <= _FLOAT_BITS:
             place = np.array(point, dtype=np.float64)
-            near = known.expansion
-            if near is None or bits > _EXPANSION_BITS:
-                near = expand(self.records, place[None, :])[0]
-            middle, error = near.near((place - near.point) * self.records.step)
-            balls = [arb(m, e) for m, e in zip(middle.tolist(), error.tolist(), strict=True)]
-        else:
-            balls = exact_gradient(self.records, point)
+            values = self.expansions(place[None, :])[0].near(place * 0)
+        balls = self.gradient(point, bits) if values is None else _balls(*values)
         return factor * self.norm.ball(balls)
 
-    def _by_cells(self, cells: Cells, point: Sequence[int]) -> list[arb]:
-        """Return wide balls around g: enough where E is far from what it is compared with."""
+    def _known_values(self, known: Local, point: Sequence[int]) -> tuple[Floats, Floats] | None:
+        """Return g and its errors by the expansion known, if there is one."""
+        if known.expansion is None:
+            return None
+        place = np.array(point, dtype=np.float64)
+        return known.expansion.near((place - known.expansion.point) * self.frame.step)
+
+    def _by_cells(self, cells: Cells, point: Sequence[int]) -> tuple[Floats, Floats]:
+        """Return g and wide errors: enough where E is far from what it is compared with."""
         theta = np.array(point, dtype=np.float64)
-        u = np.asarray(np.linalg.solve(self.records.space.shear, theta), dtype=np.float64)
+        u = np.asarray(np.linalg.solve(self.frame.space.shear, theta), dtype=np.float64)
         half = np.full(len(u), 1.0) + np.abs(u) * _ROUNDING  # the point is within it of u
-        [found] = cell_chords(self.records, cells, u[None, :], half)
-        wide = np.abs(found.slopes) @ half * self.records.step * (1 + MARGIN) + found.rest
-        return [arb(m, r) for m, r in zip(found.middle.tolist(), wide.tolist(), strict=True)]
+        [found] = cell_chords(self.frame, cells, u[None, :], half)
+        wide = np.abs(found.slopes) @ half * self.frame.step * (1 + MARGIN) + found.rest
+        return found.middle, wide
+
+
+class LogisticLaw(GradientBoxes):
+    """The law of rows that are held; parameters as of :class:`GradientBoxes`."""
+
+    def __init__(
+        self,
+        records: SignedRecords,
+        *,
+        rate: Fraction,
+        norm: NormName,
+        reach: Reach = Reach(),  # noqa: B008
+    ) -> None:
+        super().__init__(records, rate=rate, norm=norm, reach=reach)
+        self.records = records
+        self.cells = Cells.build(records)
+        self._spans = records.counts @ np.abs(records.zeta @ records.space.shear)
+
+    @property
+    def spans(self) -> Floats:
+        """Return how far a unit of each coordinate moves all tilts together."""
+        return self._spans
+
+    def nearest(self) -> Expansion | None:
+        """Return an expansion at the hint, if that is inside Theta."""
+        if not self.records.hint.inside:
+            return None
+        scale = 2.0**self.records.grid_bits
+        return self.expansions((self.records.hint.point * scale)[None, :])[0]
+
+    def expansions(self, points: Floats) -> list[Expansion]:
+        """Return the expansions at points, by one pass over the rows."""
+        return expand(self.records, points)
+
+    def chords(self, centres: Floats, half: Floats) -> list[Chords]:
+        """Return what chords say of boxes, by cells of rows where those are fine enough."""
+        if self.cells is not None and self.cells.serve(self.records, centres, half):
+            return cell_chords(self.records, self.cells, centres, half)
+        return chords(self.records, centres, half)
+
+    def gradient(self, point: Sequence[int], bits: int) -> list[arb]:  # noqa: ARG002
+        """Return balls around g, row by row."""
+        return exact_gradient(self.records, point)
+
+    def _known_values(self, known: Local, point: Sequence[int]) -> tuple[Floats, Floats] | None:
+        """Return g and its errors by the expansion known, or by cells."""
+        if known.expansion is None and self.cells is not None:
+            return self._by_cells(self.cells, point)
+        return super()._known_values(known, point)
+
+
+def _balls(middle: Floats, error: Floats) -> list[arb]:
+    return [arb(m, e) for m, e in zip(middle.tolist(), error.tolist(), strict=True)]

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechanisms.exact.arrays import Floats
+from mechanisms.exact.arrays import Floats, Integers
 from mechanisms.objectives.logistic_expansion import (
     MARGIN,
     Chords,
+    Frame,
     SignedRecords,
     chord,
     rounding_slack,
@@ -38,7 +39,10 @@ _SUM_ERROR = 2.0**-28  # of sums over fewer than 2**24 rows, relative to their s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """Middles, radii and sums over rows (m x d each); ``products`` as in the records."""
+    """Middles, radii and sums over rows (m x d each); ``products`` as in the records.
+
+    ``sum_error`` is that of their sums, relative to the sizes added.
+    """
 
     middle: Floats
     radius: Floats
@@ -46,14 +50,13 @@ class Cells:
     sizes: Floats
     products: Floats
     shares: Floats
+    sum_error: float
 
     @classmethod
     def build(cls, records: SignedRecords) -> Cells | None:
         """Return the cells, or None where they are not far fewer than the rows."""
         zeta, counts = records.zeta, records.counts[:, None]
-        per_unit = _PER_UNIT[records.dimension]
-        keys = np.floor(zeta * per_unit).astype(np.int64) + per_unit
-        key = keys @ (2 * per_unit + 1) ** np.arange(records.dimension)
+        key = cell_keys(zeta)
         order = np.argsort(key, kind="stable")
         starts = np.flatnonzero(np.diff(key[order], prepend=-1))
         if len(starts) * _ROWS_PER_CELL >= len(zeta):
@@ -69,9 +72,10 @@ class Cells:
             sizes=np.add.reduceat(np.abs(weighted), starts),
             products=np.add.reduceat(records.products[order] * counts[order], starts),
             shares=np.add.reduceat(counts[order][:, 0], starts) / records.counts.sum(),
+            sum_error=_SUM_ERROR,
         )
 
-    def serve(self, records: SignedRecords, centres: Floats, half: Floats) -> bool:
+    def serve(self, records: Frame, centres: Floats, half: Floats) -> bool:
         """Say whether cells blur boxes by less than the boxes' own sides do: a matter of cost."""
         shear = records.space.shear
         largest = np.abs(centres @ shear.T).max(axis=0) + np.abs(shear) @ half
@@ -79,9 +83,14 @@ class Cells:
         return bool(blur <= _BLUR * self.shares @ (np.abs(self.middle @ shear) @ half))
 
 
-def cell_chords(
-    records: SignedRecords, cells: Cells, centres: Floats, half: Floats
-) -> list[Chords]:
+def cell_keys(zeta: Floats) -> Integers:
+    """Return the cells that rows lie in, each by its number."""
+    per_unit = _PER_UNIT[zeta.shape[1]]
+    places = np.floor(zeta * per_unit).astype(np.int64) + per_unit
+    return np.asarray(places @ (2 * per_unit + 1) ** np.arange(zeta.shape[1]))
+
+
+def cell_chords(records: Frame, cells: Cells, centres: Floats, half: Floats) -> list[Chords]:
     """Return what chords say of boxes (k x d, grid steps), cell by cell."""
     d, shear, step = records.dimension, records.space.shear, records.step
     points, side = centres @ shear.T * step, half * step
@@ -92,8 +101,8 @@ def cell_chords(
     mean, slope, gap = chord(t, move * (1 + MARGIN) + 2 * slack)
     middle = (mean - slope * t) @ cells.sums
     curves, rest = slope @ cells.products, gap @ cells.sizes
-    total = float(records.counts.sum())
-    error = 4 * (records.relative_error(reach) + _SUM_ERROR) * total * (1 + reach)
+    total = records.total
+    error = 4 * (records.relative_error(reach) + cells.sum_error) * total * (1 + reach)
     found = []
     for k in range(len(centres)):
         hessian = symmetric(curves[k], d)

@@ -41,6 +41,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from flint import arb, arb_mat
@@ -62,6 +63,33 @@ _SMALL_REACH = 2.0**-10  # below, exp(r) - 1 - r loses its digits
 _TINY = 1e-300  # keeps roots and quotients of bounds finite
 _LARGEST_BEND = 0.0963  # above max |sigma''| = 1 / (6 sqrt 3)
 _PREFERRED = 0.7  # a chord must beat the plain interval clearly to be worth its slope
+
+
+class Frame(Protocol):
+    """Where theta lies, and how many rows there are, wherever they are."""
+
+    @property
+    def grid_bits(self) -> int:
+        """Return g: theta is in steps of 2**-g."""
+
+    @property
+    def space(self) -> Space:
+        """Return Theta and the coordinates of boxes."""
+
+    @property
+    def dimension(self) -> int:
+        """Return d."""
+
+    @property
+    def step(self) -> float:
+        """Return 2**-g, by which lengths in grid steps become lengths in scaled units."""
+
+    @property
+    def total(self) -> float:
+        """Return the number of rows."""
+
+    def relative_error(self, size: float) -> float:
+        """Return the relative error of a sum over all rows, at ``||theta||_1 <= size`` (scaled)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +118,7 @@ class SignedRecords:
             codes=codes,
             zeta=zeta,
             counts=weights,
-            products=np.column_stack([zeta[:, j] * zeta[:, k] for j, k in _pairs(zeta.shape[1])]),
+            products=np.column_stack([zeta[:, j] * zeta[:, k] for j, k in pairs(zeta.shape[1])]),
             grid_bits=grid_bits,
             space=Space.uncorrelated(hint.hessian, radius),
             hint=hint,
@@ -106,6 +134,11 @@ class SignedRecords:
         """Return 2**-g, by which lengths in grid steps become lengths in scaled units."""
         return 2.0**-self.grid_bits
 
+    @property
+    def total(self) -> float:
+        """Return the number of rows, each as often as it occurs."""
+        return float(self.counts.sum())
+
     def chunks(self) -> Iterator[slice]:
         """Yield slices of rows."""
         for start in range(0, len(self.codes), _CHUNK_ROWS):
@@ -113,21 +146,25 @@ class SignedRecords:
 
     def relative_error(self, size: float) -> float:
         """Return the relative error of a sum over all rows, at ``||theta||_1 <= size`` (scaled)."""
-        tau = (self.dimension + 2) * UNIT_ROUNDOFF * size
-        if tau >= 0.25:
-            return math.inf
         order = (_CHUNK_ROWS + len(self.codes) // _CHUNK_ROWS + 8) * UNIT_ROUNDOFF
-        return (2 * (SIGMOID_ERROR + 2 * tau) + order) * (1 + MARGIN)
+        return (term_error(self.dimension, size) + order) * (1 + MARGIN)
 
 
-def _pairs(dimension: int) -> list[tuple[int, int]]:
+def term_error(dimension: int, size: float) -> float:
+    """Return the relative error of a row's weights, at ``||theta||_1 <= size`` (scaled)."""
+    tau = (dimension + 2) * UNIT_ROUNDOFF * size
+    return math.inf if tau >= 0.25 else 2 * (SIGMOID_ERROR + 2 * tau)
+
+
+def pairs(dimension: int) -> list[tuple[int, int]]:
+    """Return the places of the upper triangle, row by row."""
     return [(j, k) for j in range(dimension) for k in range(j, dimension)]
 
 
 def symmetric(entries: Floats, dimension: int) -> Floats:
     """Return the symmetric matrix whose upper triangle is given row by row."""
     matrix = np.empty((dimension, dimension))
-    for entry, (j, k) in zip(entries, _pairs(dimension), strict=True):
+    for entry, (j, k) in zip(entries, pairs(dimension), strict=True):
         matrix[j, k] = matrix[k, j] = entry
     return matrix
 
@@ -147,6 +184,30 @@ class Expansion:
     thirds: Floats
     slopes: Floats
     sheared_thirds: Floats
+
+    @classmethod
+    def of(
+        cls,
+        shear: Floats,
+        point: Floats,
+        sums: tuple[Floats, Floats, Floats],
+        errors: tuple[float, float],
+    ) -> Expansion:
+        """Return it from g, the upper triangles of H and T, and the errors of g and of these."""
+        gradient, curves, bends = sums
+        d = len(point)
+        hessian = symmetric(curves, d)
+        thirds = np.stack([symmetric(row, d) for row in bends])
+        return cls(
+            point=point,
+            gradient=gradient,
+            gradient_error=errors[0] * (1 + MARGIN),
+            hessian=hessian,
+            hessian_error=errors[1] * (1 + MARGIN),
+            thirds=thirds,
+            slopes=hessian @ shear,
+            sheared_thirds=shear.T @ thirds @ shear,
+        )
 
     def linear(self, offset: Floats) -> tuple[Floats, Floats]:
         """Return g(p) + H offset (scaled units), and the errors of its entries."""
@@ -210,36 +271,14 @@ def expand(records: SignedRecords, points: Floats) -> list[Expansion]:
     for k in range(count):
         error = records.relative_error(float(np.abs(scaled[k]).sum()))
         found.append(
-            _expansion(
-                records,
+            Expansion.of(
+                records.space.shear,
                 points[k],
                 (gradient[k], curves[k], bends[k]),
                 (error * float(residual[k]) + floor, error * float(curvature[k]) + floor),
             )
         )
     return found
-
-
-def _expansion(
-    records: SignedRecords,
-    point: Floats,
-    sums: tuple[Floats, Floats, Floats],
-    errors: tuple[float, float],
-) -> Expansion:
-    gradient, curves, bends = sums
-    d, shear = len(point), records.space.shear
-    hessian = symmetric(curves, d)
-    thirds = np.stack([symmetric(row, d) for row in bends])
-    return Expansion(
-        point=point,
-        gradient=gradient,
-        gradient_error=errors[0] * (1 + MARGIN),
-        hessian=hessian,
-        hessian_error=errors[1] * (1 + MARGIN),
-        thirds=thirds,
-        slopes=hessian @ shear,
-        sheared_thirds=shear.T @ thirds @ shear,
-    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -279,7 +318,7 @@ def chords(records: SignedRecords, centres: Floats, half: Floats) -> list[Chords
     return found
 
 
-def rounding_slack(records: SignedRecords, centres: Floats, half: Floats) -> tuple[float, float]:
+def rounding_slack(records: Frame, centres: Floats, half: Floats) -> tuple[float, float]:
     """Return how far a tilt on boxes may err by rounding, and the largest sum of its sizes."""
     sizes = (np.abs(centres) + half) @ np.abs(records.space.shear).T
     reach = float(sizes.sum(axis=1).max()) * records.step

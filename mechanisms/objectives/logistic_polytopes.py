@@ -30,7 +30,7 @@ from flint import arb
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import rational
 from mechanisms.exact.floats import UNIT_ROUNDOFF
-from mechanisms.objectives.logistic_boxes import LogisticLaw
+from mechanisms.objectives.logistic_boxes import GradientBoxes, LogisticLaw
 from mechanisms.objectives.logistic_expansion import MARGIN, chord, exact_gradient
 from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes, MeasuredPolytopes
 from mechanisms.samplers.boxes import Cover
@@ -158,14 +158,14 @@ def _telling(values: Floats) -> Floats:
     return np.asarray(found / length if 0 < length < np.inf else np.ones(len(mean)))
 
 
-def trials(law: LogisticLaw, *, power: int) -> list[Trial]:
+def trials(law: GradientBoxes, *, power: int) -> list[Trial]:
     """Return the envelopes to draw by in turns: boxes, and where rows are few polytopes.
 
     ``power`` is that of the base measure.
     """
-    space = law.records.space
-    measure = BaseMeasure(power, law.records.grid_bits)
+    space = law.frame.space
+    measure = BaseMeasure(power, law.frame.grid_bits)
     boxes = Cover(MeasuredBoxes(law, measure, space), space)
-    if len(law.records.zeta) > _MOST_ROWS:
+    if not isinstance(law, LogisticLaw) or len(law.records.zeta) > _MOST_ROWS:
         return [boxes]
     return [boxes, PolytopeCover(MeasuredPolytopes(LogisticPolytopes(law), measure))]

@@ -32,6 +32,8 @@ from mechanisms.objectives.gradient_norms import Linf
 from mechanisms.objectives.logistic_boxes import LogisticLaw
 from mechanisms.objectives.logistic_expansion import SignedRecords
 from mechanisms.objectives.logistic_polytopes import LogisticPolytopes
+from mechanisms.objectives.logistic_sensitivity import Reach
+from mechanisms.objectives.logistic_stored import StoredLogisticLaw, StoredSigned
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes, MeasuredPolytopes
 from mechanisms.samplers.boxes import Cover, Space
@@ -177,6 +179,26 @@ def test_boxes_of_a_logistic_slope_have_the_law() -> None:
     law, records, stated = logistic(F(1), radius=3)
     chain = Chain(cutoff=2.0**-25)
     require_law(chain.walk(Cover(law, records.space)), stated)
+    require_each_try(chain.tries, stated)
+
+
+@pytest.mark.slow
+def test_a_logistic_slope_of_rows_read_in_passes_has_the_law() -> None:
+    """Bounds from cells and from expansions that a pass makes; a row's block is the row."""
+    _, _, stated = logistic(F(1), radius=3)
+    every = [codes for codes, count in ROWS for _ in range(int(count))]
+
+    def read(block: Block) -> NDArray[np.float64]:
+        return np.array([block["x"]], dtype=np.float64)
+
+    def run(function: Callable[[Block], T], /) -> Iterator[T]:
+        return (function({"x": np.array(codes)}) for codes in every)
+
+    found = survey(run, read, columns=1, stride=1)
+    rows = StoredSigned.of(run, read, found, grid_bits=HALF_STEPS, radius=3)
+    law = StoredLogisticLaw(rows, rate=F(1), norm="linf", reach=Reach())
+    chain = Chain(cutoff=2.0**-25)
+    require_law(chain.walk(Cover(law, rows.space)), stated)
     require_each_try(chain.tries, stated)
 
 

@@ -1,4 +1,4 @@
-"""What regressions drawn on boxes share: their public limits, and their records as integers."""
+"""What regressions drawn on boxes share: their public limit, and their records as integers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from mechanisms.contract import Block, Data, InvalidStatisticError
-from mechanisms.domain import CODE_MAX, Schema
+from mechanisms.domain import CODE_MAX
 from mechanisms.exact.arrays import Floats
 from mechanisms.objectives.check_loss import (
     Grid,
@@ -22,7 +22,6 @@ from mechanisms.objectives.check_loss import (
     survey,
     trials,
 )
-from mechanisms.privacy import PrivacyLoss
 from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes
 from mechanisms.samplers.boxes import Cover, Space, expected_ms
 from mechanisms.samplers.envelopes import Trial
@@ -34,44 +33,6 @@ HELD_ROWS = 1 << 20  # a quarter of a gigabyte, with four coefficients
 _MS_PER_CODE = 5e-5  # three passes, with what it takes to read a code and scale it
 _HELD_BYTES = 1 << 29  # by the boxes that a draw meets besides its first one
 SAMPLE_ROWS = 1 << 17  # or up to twice as many: a start from so many is off by little
-# By the number of coefficients: more rows would take too long.
-MOST_ROWS = {1: 4_000_000, 2: 2_000_000, 3: 1_000_000, 4: 200_000}
-
-MOST_INFORMATION = 1 << 30
-"""Of epsilon times rows: a law is about that much narrower than Theta, and 2**34 grid steps are
-across a unit of it. Beyond, boxes would have to follow what is hardly wider than the grid."""
-
-
-def require_effort(epsilon: PrivacyLoss, schema: Schema, field_name: str) -> None:
-    """Raise :class:`InvalidStatisticError` where epsilon times the rows is beyond any draw's reach.
-
-    How long a draw on boxes takes cannot be proved but for few distinct rows, which is private.
-    So what is offered is bounded by public facts: rows, dimension and epsilon.
-    """
-    if epsilon.fraction * schema.row_bound > MOST_INFORMATION:
-        raise InvalidStatisticError(
-            f"an exact draw on boxes takes at most {MOST_INFORMATION:,} of epsilon times rows "
-            "(or max_rows); ask with a smaller epsilon",
-            field_name=field_name,
-        )
-
-
-def require_drawable(dimension: int, schema: Schema, epsilon: PrivacyLoss) -> None:
-    """Raise :class:`InvalidStatisticError` where a draw could outlast its public limits."""
-    require_effort(epsilon, schema, "features")
-    if dimension > MAX_DIMENSION:
-        raise InvalidStatisticError(
-            f"exact draws on boxes reach at most {MAX_DIMENSION} coefficients, the intercept "
-            "included; use objective_perturbation",
-            field_name="features",
-        )
-    if schema.row_bound > MOST_ROWS[dimension]:
-        raise InvalidStatisticError(
-            f"with {dimension} coefficients an exact draw on boxes takes at most "
-            f"{MOST_ROWS[dimension]} rows (or max_rows); use fewer features or "
-            "objective_perturbation",
-            field_name="features",
-        )
 
 
 def require_dimension(dimension: int) -> None:

@@ -21,7 +21,7 @@ def grid_exponent(epsilon: Fraction, bound: Fraction) -> int:
     return -(_EXPONENT + (whole - 1).bit_length() + (inverse - 1).bit_length())
 
 
-def grid_bits(bound: Fraction, information: Fraction = Fraction(0)) -> int:
+def grid_bits(bound: Fraction, information: Fraction) -> int:
     """Return g, the grid's step being 2**-g in scaled units: 38 less the bits of B above 1.
 
     ``information`` is epsilon times the rows: a law is about that much narrower than Theta. Above
