@@ -19,7 +19,7 @@ ARGS ?=
 # none of those that take only what others take too.
 LEDGER_TESTS := $(addprefix tests/app/test_, \
 		allowances.py anchor.py anchor_check.py anchor_database.py backup.py budgets.py external_signing.py faults.py forgeries.py journal.py keys.py \
-		ledger_batches.py ledger_machine.py ledger_rules.py lineage.py publications.py receipts.py restore.py \
+		ledger_batches.py ledger_machine.py ledger_rules.py lineage.py log_stamps.py publications.py receipts.py restore.py \
 		review_turns.py reviews.py sealed_results.py sessions.py slices.py store_blocks.py store_faults.py store_migrations.py store_opening.py store_reads.py \
 		store_planned_edits.py store_postgresql.py store_ranges.py store_replica.py store_repositories.py \
 		store_schema_edits.py store_verification.py store_workers.py loop_batching.py merkle_log.py verifying_again.py vault.py) \

@@ -12,6 +12,7 @@ import click
 from app.cli.local import local, settings_of_environment
 from app.cli.refusals import REFUSED
 from app.cli.remote import as_json_option
+from app.cli.stamps import check_authority, check_stamps
 from app.settings import PREFIX
 
 if TYPE_CHECKING:
@@ -92,8 +93,16 @@ def audit() -> None:
     is_flag=True,
     help="Walk everything, also what an earlier run has found sound.",
 )
+@click.option(
+    "--authority",
+    metavar="PEM",
+    type=click.Path(exists=True, dir_okay=False),
+    callback=check_authority,
+    help="Check every time stamp kept of a checkpoint as well, by the certificates of its authority"
+    " in this file: by whom it is, of what, and that its time is not before the checkpoint's.",
+)
 @as_json_option
-def audit_verify(signatures: bool, full: bool, as_json: bool) -> None:
+def audit_verify(signatures: bool, full: bool, authority: bytes | None, as_json: bool) -> None:
     """Walk every hash chain and sum of this machine's ledger; exits 1 on any fault.
 
     Finds any edit: of entries, balances, releases, results, their receipts, keys,
@@ -108,7 +117,7 @@ def audit_verify(signatures: bool, full: bool, as_json: bool) -> None:
     it may not find: --full does.
     """
     from app.places import anchor_witness, shares_device  # noqa: PLC0415
-    from app.store import VERIFIED, earlier_mark, inspecting, keep_mark  # noqa: PLC0415
+    from app.store import MOST_FAULTS, VERIFIED, earlier_mark, inspecting, keep_mark  # noqa: PLC0415
 
     settings = settings_of_environment()
     note = settings.data_dir / VERIFIED
@@ -116,23 +125,27 @@ def audit_verify(signatures: bool, full: bool, as_json: bool) -> None:
         since = None if full else earlier_mark(note, signed=signatures)
         witness = anchor_witness(settings)
         found = reader.verify(signed=signatures, witness=witness, marked=True, since=since)
+        stamps = None if authority is None else check_stamps(reader, authority, most=MOST_FAULTS)
     keep_mark(note, found)
     anchored = found.anchored and str(found.anchored)
+    faults = [*found.faults, *(() if stamps is None else stamps.faults)]
     if as_json:
-        facts = {"ok": found.ok, "entries": found.entries, "head": found.head, "anchor": anchored}
-        facts["anchor_shares_device"] = shares_device(settings)
-        facts["since"] = found.since
-        click.echo(json.dumps({**facts, "faults": list(found.faults)}))
+        facts: dict[str, object] = {"ok": not faults, "entries": found.entries, "head": found.head}
+        facts |= {"anchor": anchored, "anchor_shares_device": shares_device(settings)}
+        facts |= {"since": found.since, "stamps": None if stamps is None else stamps.counts}
+        click.echo(json.dumps({**facts, "faults": faults}))
     else:
-        click.echo(f"{'ok' if found.ok else 'BROKEN'}: {found.entries} entries, head {found.head}")
+        click.echo(f"{'BROKEN' if faults else 'ok'}: {found.entries} entries, head {found.head}")
         if found.since is not None:
             click.echo(f"the first {found.since} were verified earlier; --full reads them again")
         click.echo(f"the anchor: {anchored or 'not compared'}")
         if anchored and shares_device(settings):
             click.echo("the anchor is on the ledger's own disk: both may have been put back")
-        for fault in found.faults:
+        if stamps is not None:
+            click.echo(stamps.told)
+        for fault in faults:
             click.echo(f"  {fault}")
-    if not found.ok:
+    if faults:
         sys.exit(REFUSED)
 
 

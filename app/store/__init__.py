@@ -123,16 +123,18 @@ from app.store.ledger.records import (
 )
 from app.store.ledger.release_queries import ReleasePage
 from app.store.ledger.signing import RECEIPT_KEY, KeySource, ReceiptKey, SigningKey, base64url
+from app.store.merkle_log.stamps import KeptStamp
 from app.store.merkle_log.tree import LogTree
 from app.store.reconciliation import Findings, Reconciliation, reconciling
 from app.store.store import Store, inspecting
 from app.store.unit_of_work import Reader, UnitOfWork
 from app.store.verification.marks import Mark
 from app.store.verification.notes import VERIFIED, earlier_mark, keep_mark
-from app.store.verification.verify import Verification
+from app.store.verification.verify import MOST_FAULTS, Verification
 from app.store.writer import Task
 
 __all__ = [
+    "MOST_FAULTS",
     "RECEIPT_KEY",
     "VERIFIED",
     "AccountRecord",
@@ -149,6 +151,7 @@ __all__ = [
     "Findings",
     "Finish",
     "Forgotten",
+    "KeptStamp",
     "KeyRecord",
     "KeySource",
     "LedgerIdentity",

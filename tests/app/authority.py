@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 STAMPED_AT = "2026-11-21T09:30:00Z"
-"""What its clock always says."""
+"""What its clock says unless it is set."""
 
 _SERIAL = 7
 _INTEGER, _OCTETS, _NULL, _OID, _SEQUENCE, _SET, _TIME = 2, 4, 5, 6, 0x30, 0x31, 0x18
@@ -91,10 +91,12 @@ class Stamping:
         default_factory=lambda: ec.generate_private_key(ec.SECP256R1())
     )
     url: str = ""
+    at: str = STAMPED_AT
+    """What its clock says."""
 
     def __post_init__(self) -> None:
         name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, self.name)])
-        at = datetime.fromisoformat(STAMPED_AT)
+        at = datetime.fromisoformat(self.at)
         purpose = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.TIME_STAMPING])
         builder = x509.CertificateBuilder(name, name, self.key.public_key(), _SERIAL)
         builder = builder.not_valid_before(at - timedelta(days=1))
@@ -113,7 +115,7 @@ class Stamping:
         _, (_, imprint), *others = _read(request)
         nonce = next(content for tag, content in others if tag == _INTEGER)
         self.asked.append(_read(imprint)[1][1])
-        at = datetime.fromisoformat(STAMPED_AT).astimezone(UTC).strftime("%Y%m%d%H%M%SZ")
+        at = datetime.fromisoformat(self.at).astimezone(UTC).strftime("%Y%m%d%H%M%SZ")
         said = _seq(
             _integer(1),
             _oid("1.2.3.4"),
