@@ -13,6 +13,7 @@ from app.cli.files import (
     datasets_extend,
     datasets_register,
     datasets_upload,
+    datasets_versions,
 )
 from app.cli.ledger import audit, ledger
 from app.cli.log import log
@@ -59,6 +60,7 @@ for command in (
     datasets_upload,
     datasets_register,
     datasets_extend,
+    datasets_versions,
     datasets_draft,
     datasets_check,
     datasets_synthetic,

@@ -1,4 +1,4 @@
-"""The commands about files: ``datasets draft``, ``datasets check`` and ``datasets upload``."""
+"""The commands about files: ``datasets draft``, ``check``, ``upload``, and versions of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 
 from app.cli.other_files import readable
 from app.cli.refusals import REFUSED, extra_lines
-from app.cli.remote import as_json_option, connected, parsed
+from app.cli.remote import as_json_option, connected, parsed, print_rows
 from app.cli.reports import report_lines
 from app.client import Dataset, ReleaseDesk
 from app.client.progress import Reading
@@ -59,18 +59,38 @@ def datasets_register(desk: ReleaseDesk, *, source: str, spec: BinaryIO) -> None
 
 @click.command("extend")
 @click.argument("dataset")
-@_FILE
+@click.argument(
+    "file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
 @click.option("--spec", default="{}", help="JSON text: max_rows, name, delimiter, overlap.")
+@click.option("--source", help="In place of FILE: a URL below a root that the operator allows.")
 @connected
-def datasets_extend(desk: ReleaseDesk, *, dataset: str, file: Path, spec: str) -> None:
+def datasets_extend(
+    desk: ReleaseDesk, *, dataset: str, file: Path | None, spec: str, source: str | None
+) -> None:
     """Add the rows of FILE to DATASET as its next version; prints the version's id.
 
     They are of new people, unless the data set has a `unit`. Where it has a bound on its rows,
     SPEC must have `max_rows`, which bounds those of FILE.
     """
     wanted = parsed(spec, "SPEC")
-    with readable(file) as sent:
-        _tell(desk.extend(dataset, sent, wanted))
+    if (file is None) == (source is None):
+        raise click.UsageError("Give either FILE or --source.")
+    if file is None:
+        _tell(desk.extend(dataset, spec=wanted, source=source))
+    else:
+        with readable(file) as sent:
+            _tell(desk.extend(dataset, sent, wanted))
+
+
+@click.command("versions")
+@click.argument("dataset")
+@as_json_option
+@connected
+def datasets_versions(desk: ReleaseDesk, *, dataset: str, as_json: bool) -> None:
+    """List the versions of which DATASET (an id or a name) is one, newest first."""
+    columns = ("version", "id", "name", "rows", "created_at")
+    print_rows(desk.dataset_versions(dataset), columns, as_json=as_json)
 
 
 def _tell(dataset: Dataset) -> None:

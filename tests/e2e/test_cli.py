@@ -374,6 +374,34 @@ def test_a_day_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
     assert invoke("datasets", "list", url=url, key=analyst).exit_code == REFUSED
 
 
+def test_versions_are_added_and_listed(server: LiveServer, tmp_path: Path) -> None:
+    url = server.url
+    (tmp_path / "first.csv").write_text("age\n" + "".join(f"{at}.25\n" for at in range(9)))
+    (tmp_path / "more.csv").write_text("age\n" + "".join(f"{at}.75\n" for at in range(40, 46)))
+    (tmp_path / "spec.json").write_text(json.dumps({**SPEC, "name": "growing"}))
+    files = (str(tmp_path / "first.csv"), str(tmp_path / "spec.json"))
+    first = done("datasets", "upload", *files, url=url)
+    extend = ("datasets", "extend", first)
+    assert "FILE or --source" in invoke(*extend, url=url).stderr
+    refused = invoke(*extend, "--source", "file:///none.csv", url=url)
+    assert (refused.exit_code, "source" in refused.stderr) == (REFUSED, True)
+    second = done(*extend, str(tmp_path / "more.csv"), url=url)
+
+    analyst = done("keys", "create", "Vera", "--role", "analyst", url=url)
+    for named in (first, second, "growing"):
+        listed = done("datasets", "versions", named, url=url, key=analyst).splitlines()
+        assert [line.split()[:2] for line in listed] == [
+            ["version", "id"], ["2", second], ["1", first],
+        ]  # fmt: skip
+    told = done("datasets", "versions", second, "--json", url=url, key=analyst)
+    versions = [json.loads(line) for line in told.splitlines()]
+    assert [(each["id"], each["version"], each["rows"]) for each in versions] == [
+        (second, 2, 15),
+        (first, 1, 9),
+    ]
+    assert invoke("datasets", "versions", "ds_none", url=url).exit_code == REFUSED
+
+
 def test_groups_are_printed_in_columns(server: LiveServer, tmp_path: Path) -> None:
     sexes = {"type": "category", "values": ["f", "not said"]}
     spec = {**SPEC, "name": "in groups", "columns": {**SPEC["columns"], "sex": sexes}}

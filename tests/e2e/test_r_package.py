@@ -110,7 +110,9 @@ library(releasedesk)
 columns <- list(age = list(type = "number", lower = 0, upper = 100))
 spec <- list(name = "lying", adjacency = "replace_one", budget = list(epsilon = "1"),
   columns = columns, policy = list(allowed = "mean"))
-print(register(release_desk(), "file://FOLDER/*.csv", spec))
+made <- register(release_desk(), "file://FOLDER/*.csv", spec)
+print(made)
+print(extend_dataset(made, url = "file://FOLDER/later/ages.csv"))
 spec$name <- "none"
 refused <- tryCatch(register(release_desk(), "file://FOLDER/none.csv", spec),
   desk_problem_source_unreadable = function(problem) "refused")
@@ -123,11 +125,14 @@ def test_rows_are_registered_where_they_lie(
     library: Path, settings: Mapping[str, str], lying: Path, tmp_path: Path
 ) -> None:
     (lying / "ages.csv").write_text("age\n" + "".join(f"{20 + at}.5\n" for at in range(30)))
+    (lying / "later").mkdir()
+    (lying / "later" / "ages.csv").write_text("age\n" + "".join(f"{at}.25\n" for at in range(12)))
     program = tmp_path / "register.R"
     program.write_text(REGISTER.replace("FOLDER", str(lying)), "utf-8")
     told = run_r(program, library, settings, tmp_path)
     assert "lying" in told
     assert "30 rows" in told
+    assert "42 rows" in told
     assert '"refused"' in told
 
 

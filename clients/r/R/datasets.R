@@ -140,23 +140,31 @@ print.desk_budget <- function(x, ...) {
 #' }
 #' @export
 upload <- function(desk, file, spec) {
+  send_rows(desk, "/v1/datasets", file, spec_shaped(spec))
+}
+
+# Send rows and what is said of them; return the data set that they are in.
+send_rows <- function(desk, path, file, spec) {
   if (is.data.frame(file)) {
-    path <- tempfile(fileext = ".csv")
-    on.exit(unlink(path))
-    utils::write.csv(file, path, row.names = FALSE, na = "", fileEncoding = "UTF-8")
-    file <- path
+    written <- tempfile(fileext = ".csv")
+    on.exit(unlink(written))
+    utils::write.csv(file, written, row.names = FALSE, na = "", fileEncoding = "UTF-8")
+    file <- written
   }
-  parts <- list(file = curl::form_file(file), spec = to_json(spec_shaped(spec)))
-  response <- send_once(desk, "POST", "/v1/datasets", parts = parts)
+  parts <- list(file = curl::form_file(file), spec = to_json(spec))
+  response <- send_once(desk, "POST", path, parts = parts)
   answer_of(members_of(response), "desk_dataset", desk)
 }
 
 #' @rdname upload
 #' @export
 register <- function(desk, url, spec) {
-  body <- to_json(c(spec_shaped(spec), list(source = url)))
-  response <- send_once(desk, "POST", "/v1/datasets", json = body)
-  answer_of(members_of(response), "desk_dataset", desk)
+  register_rows(desk, "/v1/datasets", url, spec_shaped(spec))
+}
+
+register_rows <- function(desk, path, url, spec) {
+  body <- to_json(c(spec, list(source = url)))
+  answer_of(members_of(send_once(desk, "POST", path, json = body)), "desk_dataset", desk)
 }
 
 # Single values of a category, and markers, are lists in a spec.
@@ -191,3 +199,40 @@ archive <- function(dataset) {
   response <- send_once(desk, "POST", paste0("/v1/datasets/", dataset$id, "/archive"))
   answer_of(members_of(response), "desk_dataset", desk)
 }
+
+#' Data that grow
+#'
+#' `extend_dataset()` adds rows as the next version: a data set of its own, with the rows of all
+#' versions before it, that shares their budget (curators). They are of new people, unless the data
+#' set has a unit. `dataset_versions()` lists the versions of which a data set is one.
+#'
+#' @param dataset A data set, see [dataset()]. Only the newest version can be extended.
+#' @param file The path of a CSV, CSV.gz or Parquet file, or a data frame.
+#' @param spec What is public about the new rows, as a list: `max_rows` where the data set has a
+#'   bound on its rows, and perhaps a `name`.
+#' @param url In place of `file`: where the rows lie, as for [register()].
+#' @return `extend_dataset()` returns the new version, a `desk_dataset`, and `dataset_versions()` a
+#'   data frame with a row for each, newest first.
+#' @examples
+#' \dontrun{
+#' wages <- extend_dataset(dataset(release_desk(), "wages"), "2025.csv")
+#' dataset_versions(wages)
+#' }
+#' @export
+extend_dataset <- function(dataset, file = NULL, spec = named_list(), url = NULL) {
+  if (is.null(file) == is.null(url)) {
+    stop("either file or url says where the rows are", call. = FALSE)
+  }
+  desk <- desk_of(dataset)
+  path <- versions_path(dataset)
+  if (is.null(file)) register_rows(desk, path, url, spec) else send_rows(desk, path, file, spec)
+}
+
+#' @rdname extend_dataset
+#' @export
+dataset_versions <- function(dataset) {
+  told <- c("version", "id", "name", "rows", "created_at")
+  frame_of_items(read_pages(desk_of(dataset), versions_path(dataset)), told)
+}
+
+versions_path <- function(dataset) paste0("/v1/datasets/", dataset$id, "/versions")

@@ -33,6 +33,27 @@ test_that("data sets are found by name and by id, and others are refused by thei
   expect_true(all(c("income", "age", "sex") %in% names(synthetic_rows(people))))
 })
 
+test_that("data grow by versions that share a budget", {
+  first <- new_dataset()
+  more <- data.frame(income = stats::runif(50, 10, 4000), age = 18:67, sex = "f")
+  second <- extend_dataset(first, more)
+  expect_identical(second$extends, first$id)
+  expect_identical(second$rows, 250L)
+  invisible(release(first, "mean", columns = "age", epsilon = 1))
+  expect_identical(budget(second)$epsilon$spent, "1")
+
+  told <- paste("third of", first$name)
+  more$income <- stats::runif(50, 10, 4000)
+  third <- extend_dataset(second, more, list(name = told))
+  versions <- dataset_versions(first)
+  expect_identical(versions$id, c(third$id, second$id, first$id))
+  expect_identical(versions$version, 3:1)
+  expect_identical(versions$rows, c(300L, 250L, 200L))
+  expect_identical(versions$name[[1L]], told)
+  expect_error(extend_dataset(first, more), class = "desk_problem_newer_version")
+  expect_error(extend_dataset(third), "file or url")
+})
+
 test_that("a refusal is a condition with its code, its remedy and what belongs to it", {
   people <- new_dataset(budget = list(epsilon = "1"))
   refused <- tryCatch(
