@@ -49,7 +49,7 @@ from mechanisms.objectives.linear import (
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.affine import AffinePosterior, draw
-from mechanisms.samplers.base_measure import base_power
+from mechanisms.samplers.base_measure import FLAT, base_power
 from mechanisms.statistics.designs.grids import grid_exponent
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression
@@ -85,6 +85,7 @@ def calibrate_linear(
             public_ridge(rate, bound, scaling.dimension),
             least=smallest_ridge(rate, bound, scaling.dimension),
         ),
+        power=base_power(scaling.dimension, flat=statistic.base_measure == "flat"),
         step_exponent=grid_exponent(epsilon.fraction, bound),
     )
     return _plan(drawn, schema, epsilon)
@@ -99,6 +100,7 @@ class LinearDraw:
     bound: Fraction
     adjacency: Adjacency
     ridge: Fraction
+    power: int
     step_exponent: int
 
     def law(self, data: Data) -> AffinePosterior:
@@ -109,6 +111,7 @@ class LinearDraw:
             rate=self.rate,
             bound=self.bound,
             ridge=self.ridge,
+            power=self.power,
             adjacency=self.adjacency,
         )
 
@@ -158,7 +161,7 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
             "on the private Gram matrix.",
             "ridge": float(drawn.ridge),
             "bound": float(drawn.bound),
-            "base_measure": f"(1 + ||theta||_1)^-{base_power(dimension)}",
+            "base_measure": f"(1 + ||theta||_1)^-{drawn.power}" if drawn.power else FLAT,
             "coefficients": dimension,
         },
         disturbance=Disturbance(

@@ -80,7 +80,7 @@ from mechanisms.objectives.losses import records_changed
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.base_measure import base_power
+from mechanisms.samplers.base_measure import base_measure_text, base_power
 from mechanisms.samplers.boxes import expected_ms
 from mechanisms.samplers.envelopes import first_kept
 from mechanisms.statistics.designs.boxes import HELD_ROWS, SAMPLE_ROWS, require_dimension
@@ -236,7 +236,7 @@ class LogisticDraw:
     @property
     def power(self) -> int:
         """Return p of the base measure."""
-        return base_power(self.scaling.dimension)
+        return base_power(self.scaling.dimension, flat=self.statistic.base_measure == "flat")
 
     @property
     def step(self) -> Fraction:
@@ -276,7 +276,7 @@ def _plan(drawn: LogisticDraw, epsilon: PrivacyLoss) -> Plan:
         ),
         details={
             "bound": float(drawn.bound),
-            "base_measure": f"(1 + ||theta||_1)^-{drawn.power} on the grid",
+            "base_measure": base_measure_text(drawn.power),
             "coefficients": dimension,
             "noise": "Not stated: an exact draw from the K-norm gradient law, whose spread depends "
             "on the private curvature; it shrinks as 1 / (rows * epsilon).",

@@ -49,7 +49,7 @@ from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHullNorm
 from mechanisms.objectives.losses import gradient_sensitivity, largest_weight
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.base_measure import base_power
+from mechanisms.samplers.base_measure import base_measure_text, base_power
 from mechanisms.samplers.envelopes import first_kept
 from mechanisms.statistics.designs.boxes import RegressionRows, require_dimension
 from mechanisms.statistics.designs.grids import grid_bits
@@ -88,7 +88,7 @@ def calibrate_quantile_regression(
             most=schema.row_bound,
             # in one dimension ties share one weight, which is the private quantile
             spread=scaling.dimension > 1,
-            power=base_power(scaling.dimension),
+            power=base_power(scaling.dimension, flat=statistic.base_measure == "flat"),
         ),
     )
     return _plan(drawn, schema, epsilon, delta, by_hull=by_hull, asked=norm)
@@ -141,7 +141,7 @@ def _plan(
         details={
             "tau": float(drawn.tau),
             "bound": float(drawn.rows.bound),
-            "base_measure": f"(1 + ||theta||_1)^-{drawn.rows.power} on the grid",
+            "base_measure": base_measure_text(drawn.rows.power),
             "coefficients": drawn.rows.scaling.dimension,
             "noise": "Not stated: an exact draw from the K-norm gradient law, whose spread depends "
             "on the data; it shrinks as 1 / (rows * epsilon) where targets are dense.",

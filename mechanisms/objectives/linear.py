@@ -53,7 +53,6 @@ from fractions import Fraction
 from mechanisms.objectives.quadratic import NormalEquations
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.affine import AffinePosterior
-from mechanisms.samplers.base_measure import base_power
 
 MAX_DIMENSION = 20  # beyond, the public ridge biases slopes by more than a third
 _SLOWEST = 8  # bits: a smaller ridge may multiply the tries by up to 2**8
@@ -100,9 +99,13 @@ def posterior(
     rate: Fraction,
     bound: Fraction,
     ridge: Fraction,
+    power: int,
     adjacency: Adjacency,
 ) -> AffinePosterior:
-    """Return the exact law of theta from exact X'X and X'y; ``rate`` = k, ``ridge`` = gamma."""
+    """Return the exact law of theta from exact X'X and X'y.
+
+    ``rate`` = k, ``ridge`` = gamma, and ``power`` = p of the base measure.
+    """
     dimension = len(equations.xy)
     return AffinePosterior(
         matrix=tuple(
@@ -112,6 +115,6 @@ def posterior(
         vector=tuple(2 * entry for entry in equations.xy),
         rate=rate,
         bound=bound,
-        power=base_power(dimension),
+        power=power,
         replaced=dimension == 1 and adjacency is Adjacency.REPLACE_ONE,
     )

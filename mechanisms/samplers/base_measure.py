@@ -28,6 +28,9 @@ from mechanisms.samplers.boxes import BoxLaw, Children, Space, Start
 from mechanisms.samplers.boxes.law import Knowledge
 from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, PolytopeLaw, View
 
+FLAT_ON_GRID = "counting measure on the grid"
+FLAT = "Lebesgue"
+
 LARGEST_POWER = 12
 """A larger p costs tries, and wins nothing more."""
 
@@ -35,9 +38,14 @@ _LONG_NATS = 1.0
 _MARGIN = 2.0**-40  # relative room for a few float operations on sums of few numbers
 
 
-def base_power(dimension: int) -> int:
-    """Return p of the base measure, by the number of coefficients alone."""
-    return min(2 * dimension, max(LARGEST_POWER, dimension))
+def base_power(dimension: int, *, flat: bool) -> int:
+    """Return p of the base measure, by the number of coefficients alone; 0 if it is flat."""
+    return 0 if flat else min(2 * dimension, max(LARGEST_POWER, dimension))
+
+
+def base_measure_text(power: int) -> str:
+    """Return the base measure of a draw on a grid, as a plan tells it."""
+    return f"(1 + ||theta||_1)^-{power} on the grid" if power else FLAT_ON_GRID
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,14 @@ from mechanisms.domain import Schema
 from mechanisms.exact.decimals import as_written
 from mechanisms.statistics.designs.features import Features, count_columns, plain_names
 from mechanisms.statistics.designs.limits import require_bound, require_coefficients
-from mechanisms.statistics.designs.regression import designed, features_field, formula_field, settle
+from mechanisms.statistics.designs.regression import (
+    BaseMeasureName,
+    base_measure_field,
+    designed,
+    features_field,
+    formula_field,
+    settle,
+)
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.questions import Question, Viewed
 from mechanisms.statistics.weights import require_weights
@@ -96,6 +103,7 @@ class LinearRegression(Question):
     )
 
     formula: str | None = field(default=None, metadata=formula_field())
+    base_measure: BaseMeasureName = field(default="auto", metadata=base_measure_field())
     weights: str | None = field(
         default=None,
         metadata=meaning(

@@ -43,7 +43,14 @@ from mechanisms.statistics.designs.limits import (
     require_bound,
     require_coefficients,
 )
-from mechanisms.statistics.designs.regression import designed, features_field, formula_field, settle
+from mechanisms.statistics.designs.regression import (
+    BaseMeasureName,
+    base_measure_field,
+    designed,
+    features_field,
+    formula_field,
+    settle,
+)
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.questions import Question, Viewed
 from mechanisms.views import RowView
@@ -114,6 +121,7 @@ class LogisticRegression(Question):
     )
 
     formula: str | None = field(default=None, metadata=formula_field())
+    base_measure: BaseMeasureName = field(default="auto", metadata=base_measure_field())
 
     def __post_init__(self) -> None:
         Question.__post_init__(self)

@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,12 @@ from app.services.releases.charged_draws import ChargedDraws
 from app.store import DatasetRecord, Debit, ReleaseRecord, Store
 from app.web.requests.schemas import DatasetSpec
 from mechanisms.catalog import calibrate
-from mechanisms.privacy import Epsilon
+from mechanisms.domain import NumberColumn, Schema
+from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.quantile import Quantile
+from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.stack import Part, Stack
 from tests.app.ledgers import Place
 from tests.app.test_jobs import ADA, BOB, final
@@ -64,6 +69,46 @@ def test_a_stored_question_has_the_mechanisms_that_it_was_charged_for() -> None:
     whole = as_charged(stack, plan)
     assert isinstance(whole.statistic, Stack)
     assert [part.mechanism for part in whole.statistic.parts] == ["kng", "exponential"]
+
+
+REGRESSIONS = [
+    LinearRegression(target="y", features=("x",)),
+    LogisticRegression(target="y", features=("x",)),
+    QuantileRegression(target="y", features=("x",)),
+]
+
+
+PAIR = Schema(
+    columns={
+        "x": NumberColumn(Fraction(0), Fraction(1)),
+        "y": NumberColumn(Fraction(0), Fraction(1), boolean=True),
+    },
+    adjacency=Adjacency.REPLACE_ONE,
+    rows=100,
+)
+
+
+@pytest.mark.parametrize("stacked", [False, True], ids=["alone", "in a stack"])
+@pytest.mark.parametrize("statistic", REGRESSIONS, ids=lambda each: each.kind)
+def test_a_regression_is_drawn_under_the_base_measure_it_was_charged_for(
+    statistic: Any, stacked: bool
+) -> None:
+    """An earlier version's was flat, with another bound where none is asked for."""
+
+    def question(asked: Any) -> Question:
+        part = Part(statistic=asked, mechanism="kng")
+        if stacked:
+            return replace(MEDIAN, statistic=Stack(parts=(part, part)))
+        return replace(MEDIAN, statistic=asked, mechanism="kng")
+
+    def plan(asked: Question) -> str:
+        made = calibrate(asked.statistic, PAIR, asked.epsilon, mechanism=asked.mechanism)
+        return json.dumps(plan_json(made, asked.epsilon))
+
+    earlier = replace(statistic, base_measure="flat", bound=statistic.bound or 7.0)
+    texts = [plan(question(charged)) for charged in (statistic, earlier)]
+    assert texts[0] != texts[1]
+    assert [plan(as_charged(question(statistic), text)) for text in texts] == texts
 
 
 class Here:

@@ -262,8 +262,8 @@ def test_an_upload_says_how_far_it_is(
     assert told() == [""]
     monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
     _, first, *_, last, end = told()
-    assert re.fullmatch(r"rows\.csv: \d of 3 MB sent, 0 s", first)
-    assert (last, end) == ("rows.csv is sent; the service reads it", "")
+    assert re.fullmatch(r"rows\.csv: \[\.{20}\] 0 of 3 MB sent, 0 s", first)
+    assert (last, end) == ("rows.csv is sent; the service reads it, 0 s", "")
 
 
 class Drawings(HTMLParser):

@@ -62,6 +62,7 @@ ADDED = (
     r"/components/schemas/GuaranteeAnswer/properties/reduction",
     # weights
     r"/components/schemas/(Mean|Sum|LinearRegression)/properties/weights",
+    r"/components/schemas/(Linear|Logistic|Quantile)Regression/properties/base_measure",
     # people of several rows
     r"/components/schemas/UnitSpec",
     r"/components/schemas/DatasetSpec/properties/unit",

@@ -24,6 +24,7 @@ from mechanisms.objectives.logistic_sensitivity import Reach
 from mechanisms.objectives.losses import Loss, records_changed
 from mechanisms.objectives.quadratic import NormalEquations
 from mechanisms.privacy import Adjacency
+from mechanisms.samplers.base_measure import base_power
 from mechanisms.statistics import geometric_median, quantile
 from tests.enumeration.domains import Rows, data_sets, neighbours
 from tests.enumeration.laws import score
@@ -131,6 +132,7 @@ def linear_loss_at(theta: Vector, gap: Fraction, adjacency: Adjacency) -> arb:
         rate=linear.gradient_rate(F(1), adjacency),
         bound=F(4),
         ridge=F(1),
+        power=base_power(d, flat=False),
         adjacency=adjacency,
     ).enclose(128)
     at = [rational(t) for t in theta]

@@ -146,7 +146,16 @@ def test_polytopes_are_bounded_and_cut_across_their_length() -> None:
 
 
 def test_the_power_follows_the_coefficients() -> None:
-    assert [base_power(size) for size in (1, 4, 6, 7, 12, 13, 20)] == [2, 8, 12, 12, 12, 13, 20]
+    assert base_power(7, flat=True) == 0
+    assert [base_power(size, flat=False) for size in (1, 4, 6, 7, 12, 13, 20)] == [
+        2,
+        8,
+        12,
+        12,
+        12,
+        13,
+        20,
+    ]
 
 
 NEXT_TO_NOTHING = "0.001"  # the law is then the base measure
@@ -172,12 +181,15 @@ def asked(statistic: Any, *, intercept: bool) -> tuple[Any, ArrayData]:
 
 
 @pytest.mark.statistical
+@pytest.mark.parametrize(("base_measure", "power", "wrong"), [("auto", 2, 0), ("flat", 0, 2)])
 @pytest.mark.parametrize("statistic", KINDS, ids=lambda each: each.kind)
-def test_releases_are_drawn_under_it(statistic: Any) -> None:
-    draw, data = asked(statistic, intercept=False)
+def test_releases_are_drawn_under_it(
+    statistic: Any, base_measure: str, power: int, wrong: int
+) -> None:
+    draw, data = asked(replace(statistic, base_measure=base_measure), intercept=False)
     randomness = seeded_randomness(4)
     values = [draw(data, randomness).value["coefficients"]["x0"] for _ in range(120)]
-    check_draws(np.abs(values), length_law(1, 2), twins=[length_law(1, 0)])
+    check_draws(np.abs(values), length_law(1, power), twins=[length_law(1, wrong)])
 
 
 @pytest.mark.statistical

@@ -341,6 +341,7 @@ def test_the_auditor_would_catch_a_rate_too_large() -> None:
         bound=honest.bound,
         adjacency=honest.adjacency,
         ridge=honest.ridge / 16,
+        power=honest.power,
         step_exponent=honest.step_exponent,
     )
     draws = []
@@ -507,6 +508,7 @@ def test_cost_does_not_grow_with_rows(multiple: int) -> None:
         rate=drawn(plan).rate,
         bound=drawn(plan).bound,
         ridge=drawn(plan).ridge,
+        power=drawn(plan).power,
         adjacency=Adjacency.REPLACE_ONE,
     )
     point = draw(law, seeded_randomness(3), step_exponent=-50)

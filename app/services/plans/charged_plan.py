@@ -11,10 +11,15 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from app.services.plans.questions import Question
 from app.store import ReleaseRecord
-from mechanisms.contract import Plan
+from mechanisms.contract import Plan, Statistic
+from mechanisms.samplers.base_measure import FLAT, FLAT_ON_GRID
+from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.logistic_regression import LogisticRegression
+from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.stack import Stack
 
 _MEMBERS = ("mechanism", "norm", "epsilon", "guarantee", "grid", "details")
@@ -27,20 +32,39 @@ _ROUNDING = 1e-9
 
 
 def as_charged(question: Question, plan: str) -> Question:
-    """Return a stored question with the mechanisms that it was charged for.
+    """Return a stored question with the mechanisms and base measures that it was charged for.
 
-    What "auto" stands for is decided once, before the charge; ``plan`` is what the release keeps.
+    What "auto" stands for is decided once, before the charge, and another version may decide
+    otherwise; ``plan`` is what the release keeps.
     """
     kept = json.loads(plan)
     statistic = question.statistic
     if isinstance(statistic, Stack):
         facts = kept["details"]["parts"]
         parts = [
-            replace(part, mechanism=fact["mechanism"])
+            replace(
+                part,
+                mechanism=fact["mechanism"],
+                statistic=_as_drawn(part.statistic, fact),
+            )
             for part, fact in zip(statistic.parts, facts, strict=True)
         ]
         statistic = replace(statistic, parts=tuple(parts))
+    else:
+        statistic = _as_drawn(statistic, kept)
     return replace(question, statistic=statistic, mechanism=kept["mechanism"])
+
+
+def _as_drawn(statistic: Statistic, plan: Mapping[str, Any]) -> Statistic:
+    """Return a regression by kng with the base measure, and the bound, of the plan it had."""
+    if plan["mechanism"] != "kng" or not isinstance(
+        statistic, LinearRegression | LogisticRegression | QuantileRegression
+    ):
+        return statistic
+    details = plan["details"]
+    if details["base_measure"] in (FLAT, FLAT_ON_GRID):
+        statistic = replace(statistic, base_measure="flat")
+    return statistic if statistic.bound is not None else replace(statistic, bound=details["bound"])
 
 
 def told_as_charged(plan: Plan, text: str) -> Plan:

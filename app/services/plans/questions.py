@@ -38,6 +38,8 @@ else:
     ]
 
 _RARE = frozenset({"derive", "formula", "where", "by", "weights"})
+_USUAL = {"base_measure": "auto"}
+"""Fields that nearly all questions leave at this."""
 _FILTERED = frozenset({"count", "histogram", "sum"})
 """Kinds whose questions have always said by which conditions."""
 
@@ -128,7 +130,11 @@ def statistic_json(statistic: Statistic) -> Mapping[str, object]:
 
 def _told(fields: Mapping[str, Any]) -> dict[str, object]:
     rare = _RARE - {"where"} if fields["kind"] in _FILTERED else _RARE
-    told = {name: value for name, value in fields.items() if value or name not in rare}
+    told = {
+        name: value
+        for name, value in fields.items()
+        if (value or name not in rare) and _USUAL.get(name) != value
+    }
     if "parts" in told:
         told["parts"] = [
             {**part, "statistic": _told(part["statistic"])} for part in fields["parts"]

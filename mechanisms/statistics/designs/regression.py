@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from mechanisms.contract import InvalidStatisticError, Json, Statistic, meaning
 from mechanisms.domain import Schema
@@ -18,6 +18,8 @@ from mechanisms.statistics.designs.formula import read_formula
 from mechanisms.statistics.designs.scaling import RegressionScaling, ScaledColumn
 from mechanisms.statistics.questions import Derived, Viewed
 from mechanisms.views import RowView
+
+BaseMeasureName = Literal["auto", "flat"]
 
 
 class Regression(Statistic, Protocol):
@@ -47,6 +49,17 @@ def features_field(limits: str) -> Json:
         'the level that others are compared with, `{"column": ..., "reference": ...}` (by its name '
         'alone, the first); `{"log": ...}` of a column; `{"expr": ...}`, an expression; and '
         f'`{{"product": [...]}}` of those, an interaction. {limits}'
+    )
+
+
+def base_measure_field() -> Json:
+    """Return what the catalog says of the base measure."""
+    return meaning(
+        "Of `kng` alone: the measure that its density stands against. `auto` gives long "
+        "coefficients less weight, (1 + their l1 norm)^-p, with p by their number; "
+        "`flat` gives all within the bound the same, as the paper does, and errs more "
+        "where rows are few.",
+        example="auto",
     )
 
 
