@@ -44,6 +44,15 @@ from tests.app.test_anchor import at, state, step
 
 pytestmark = pytest.mark.postgres
 
+_NOTE_DURABILITY = """
+CREATE TABLE written (durability text);
+CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO written VALUES (current_setting('synchronous_commit'));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note AFTER INSERT OR UPDATE ON anchor FOR EACH ROW EXECUTE FUNCTION note()
+"""
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -325,7 +334,7 @@ def test_an_anchor_that_cannot_be_reached_stops_writes(pair: Pair) -> None:
 def test_an_anchor_that_does_not_answer_is_not_waited_for_long(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(anchor_database, "_LONGEST_MS", 300)
+    monkeypatch.setattr(anchor_database, "LONGEST_MS", 300)
     store = pair.open()
     with closing(store):
         ledger = pair.ledger(store)
@@ -370,9 +379,8 @@ def test_every_connection_notices_that_its_server_is_gone(pair: Pair) -> None:
 
 def test_no_statement_of_an_anchor_takes_long(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer waits for it with the ledger's lock in its hands."""
-    limit = "SELECT set_config('statement_timeout', '200', true)"
-    assert limit.replace("200", "30000") == anchor_database._LIMIT
-    monkeypatch.setattr(anchor_database, "_LIMIT", limit)
+    assert anchor_database.LONGEST_MS == 30_000
+    monkeypatch.setattr(anchor_database, "LONGEST_MS", 200)
     anchor = DatabaseAnchor(pair.anchor_url)
     anchor.read()
     with psycopg.connect(pair.anchor_url) as other:
@@ -381,6 +389,23 @@ def test_no_statement_of_an_anchor_takes_long(pair: Pair, monkeypatch: pytest.Mo
             anchor.read()
         assert isinstance(refused.value.__cause__, psycopg.errors.QueryCanceled)
     anchor.close()
+
+
+def test_all_that_an_anchor_writes_is_flushed_whatever_its_servers_default(pair: Pair) -> None:
+    name = make_url(pair.anchor_url).database
+    databases().administer(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
+    anchor = DatabaseAnchor(pair.anchor_url)
+    with psycopg.connect(pair.anchor_url, autocommit=True) as watcher:
+        assert watcher.execute("SHOW synchronous_commit").fetchone() == ("off",)
+        assert anchor.read() is None
+        watcher.execute(_NOTE_DURABILITY)
+        anchor.start(state())
+        anchor.begin(step(state()))
+        anchor.undo()
+        anchor.adopt(state())
+        anchor.close()
+        found = watcher.execute("SELECT durability FROM written").fetchall()
+    assert found == [("on",)] * 4
 
 
 def test_reconciling_needs_the_ledger_to_itself(pair: Pair) -> None:

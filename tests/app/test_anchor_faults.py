@@ -65,8 +65,9 @@ class OnLine:
     connection: psycopg.Connection[Any]
     line: Line
 
-    def execute(self, *given: Any) -> psycopg.Cursor[Any]:
-        return self.line.run(lambda: self.connection.execute(*given))
+    def wait(self, exchange: Any, *given: Any) -> Any:
+        """Do what a cursor of this connection says to the server, and hears from it."""
+        return self.line.run(lambda: self.connection.wait(exchange, *given))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.connection, name)

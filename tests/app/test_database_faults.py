@@ -183,6 +183,6 @@ def test_a_disk_error_of_the_server_at_any_statement(
             analyst.ask("one more")
         commits = 2 if after else 0
         assert unknown == (0 if lasting == 1 else commits)
-        assert failed == (11 if lasting == 1 else statements) - commits
+        assert failed == (10 if lasting == 1 else statements) - commits
     with closing(home.open()) as store:
         check(store, ledger.account, set(), asked=statements + 1)

@@ -196,8 +196,9 @@ def test_what_was_acknowledged_outlives_the_database_server(server: Cluster, hom
 def test_a_service_that_takes_the_servers_default_loses_it(
     server: Cluster, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (postgresql, anchor_database):
-        monkeypatch.setattr(module, "check_server", lambda connection: None)
+    monkeypatch.setattr(anchor_database, "DURABLE", "NULL")
+    begin = postgresql._BEGIN_WRITING.replace(postgresql.DURABLE, "NULL")
+    monkeypatch.setattr(postgresql, "_BEGIN_WRITING", begin)
     with opened(home, total=10**9) as ledger, pytest.raises(AssertionError, match="missing"):
         outlived(ledger, server, [server.kill])
 

@@ -40,9 +40,13 @@ from app.store.anchor.standing import (
     LedgerState,
     Step,
 )
-from app.store.database.postgresql import LIVENESS, check_server
+from app.store.database.postgresql import DURABLE, LIVENESS, check_server
 from app.store.errors import UnsupportedDatabaseError
 from app.store.ledger.entries import Position
+
+LONGEST_MS = 30_000
+"""How long a statement may take: a writer waits for it with the ledger's lock in its hands, and so
+does everybody behind it."""
 
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS anchor (
@@ -54,9 +58,6 @@ _TABLES = (
 )
 _ROW = "SELECT version, ledger, epoch, unfinished, follows FROM anchor"
 _ACCOUNTS = "SELECT account, seq, head, spent FROM anchor_account"
-# A writer waits here with the ledger's lock in its hands, and so does everybody behind it.
-_LONGEST_MS = 30_000
-_LIMIT = f"SELECT set_config('statement_timeout', '{_LONGEST_MS}', true)"
 _HOLD = text("SELECT pg_advisory_xact_lock(:key)")
 _TRY = "SELECT pg_try_advisory_xact_lock(%s)"
 _PUT = (
@@ -227,7 +228,7 @@ class DatabaseAnchor:
             known = (state.ledger, state.epoch, state.unfinished)  # type: ignore[assignment]
         accounts = {} if state is None else state.accounts
         with self._connected() as connection, connection.transaction():
-            connection.execute(_LIMIT)
+            connection.execute(_begin().encode())
             connection.execute(_FIRST, (self._version + 1, *known, follows))
             connection.execute("DELETE FROM anchor_account")
             connection.execute(_PUT, {"accounts": _json_of(accounts)})
@@ -248,7 +249,7 @@ class DatabaseAnchor:
             unless_checked.callback(connection.close)
             check_server(connection)
             with connection.transaction():
-                for statement in (_LIMIT, *_TABLES):
+                for statement in (_begin(), *_TABLES):
                     connection.execute(statement.encode())
             unless_checked.pop_all()
         return connection
@@ -306,15 +307,23 @@ class DatabaseWitness:
             raise AnchorError("the anchor's database cannot be used") from error
 
 
+def _begin() -> str:
+    """Return what each transaction begins with: none takes long, and all are flushed.
+
+    Neither is the session's, which may be another's behind a pooler.
+    """
+    return f"SELECT set_config('statement_timeout', '{LONGEST_MS}', true), {DURABLE}"
+
+
 def _asked(
     connection: psycopg.Connection[tuple[Any, ...]], statement: str, given: Any = None
 ) -> list[tuple[Any, ...]]:
-    """Return what a statement gives that may not take long, in one round trip.
+    """Return what a statement gives in a transaction of its own, or in the present one.
 
-    The limit is the transaction's and not the session's, which may be another's behind a pooler.
+    It is begun and asked in one round trip.
     """
     cursor = psycopg.ClientCursor(connection)
-    cursor.execute(f"{_LIMIT}; {statement}".encode(), given)
+    cursor.execute(f"{_begin()}; {statement}".encode(), given)
     cursor.nextset()
     return cursor.fetchall()
 

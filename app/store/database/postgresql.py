@@ -62,13 +62,17 @@ LIVENESS: Mapping[str, int | str] = {
 """How every connection is made: a peer that vanished without a word, whether it is waited for or
 written to, must not hold the writer's lock for more than half a minute."""
 
-# A temporary table of the same name must not be read in place of ours. Weaker than the server's
-# own default is a choice for one session; so is stronger.
+# Weaker than the server's own default is a choice for one transaction; so is stronger.
+DURABLE = (
+    "CASE WHEN current_setting('synchronous_commit') = 'off'"
+    " THEN set_config('synchronous_commit', 'on', true) END"
+)
+"""What a transaction selects whose COMMIT is not to be answered before it is on the disk."""
+
+# A temporary table of the same name must not be read in place of ours.
 _OURS = (
     "set_config('search_path', 'public, pg_temp', true),"
-    " set_config('idle_in_transaction_session_timeout', '60s', true),"
-    " CASE WHEN current_setting('synchronous_commit') = 'off'"
-    " THEN set_config('synchronous_commit', 'on', true) END"
+    f" set_config('idle_in_transaction_session_timeout', '60s', true), {DURABLE}"
 )
 _AS_SERVICE = f"set_config('role', '{ROLE}', true)"
 # A server's statistics begin anew after a crash, also one that its first process has outlived.
