@@ -46,14 +46,14 @@ def lengths(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     draw = JobProcesses.draw
 
     async def timed(
-        self: JobProcesses, record: ReleaseRecord, dataset: DatasetRecord
+        self: JobProcesses, record: ReleaseRecord, dataset: DatasetRecord, manifest: str | None
     ) -> bytes | None:
         if dataset.id in longer:
-            answer = await draw(self, record, dataset)
+            answer = await draw(self, record, dataset, manifest)
             await asyncio.sleep(longer[dataset.id])
             return answer
         if dataset.id not in first:
-            first[dataset.id] = await draw(self, record, dataset)
+            first[dataset.id] = await draw(self, record, dataset, manifest)
         return first[dataset.id]
 
     monkeypatch.setattr(JobProcesses, "draw", timed)
