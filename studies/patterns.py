@@ -8,6 +8,7 @@ finds the ways that are slow. Processor time. ``python -m studies.patterns`` pri
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -107,9 +108,9 @@ def even(kind: str, rows: int, epsilon: str) -> Pattern:
 def main() -> None:
     """Print a line for each kind of law."""
     for row in table(patterns=80, seed=5):
-        print(
+        sys.stdout.write(
             f"{row.kind}: median {row.median_s:.2f} s, slowest {row.slowest_s:.2f} s,"
-            f" even rows at most {row.even_s:.2f} s; {row.slowest}"
+            f" even rows at most {row.even_s:.2f} s; {row.slowest}\n"
         )
 
 
