@@ -121,7 +121,9 @@ MADE_OF_CLIENT := $(addprefix clients/python/, build release_desk_client release
 clean: ## Remove the environment and every cache
 	rm -rf $(VENV) $(dir $(PEERS)) build dist *.egg-info $(MADE_OF_CLIENT) .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-# --clear: what is installed is what the lock says, also after a package left it.
+# --clear: what is installed is what the lock says, also after a package left it. --no-deps: the lock
+# names all of it, and pip may take a newer release of what is asked for with an extra. `check` sees to
+# it that nothing is missing.
 $(PACKAGES): requirements.lock
 	@command -v $(PYTHON) >/dev/null || { \
 		echo "Release Desk needs Python 3.11 or newer, and '$(PYTHON)' was not found."; \
@@ -133,7 +135,8 @@ $(PACKAGES): requirements.lock
 		echo "'$(PYTHON)' cannot make virtual environments. On Debian: apt-get install python3-venv."; exit 1; }
 	@echo "Installing the locked packages into $(VENV) (a minute or two, once) ..."
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(PIP) install --quiet --require-hashes --requirement requirements.lock
+	@$(PIP) install --quiet --require-hashes --no-deps --requirement requirements.lock
+	@$(PIP) check
 	@touch $@
 
 $(READY): $(PACKAGES) pyproject.toml
@@ -146,5 +149,5 @@ $(PEERS): studies/peers/requirements.lock
 		echo "The peers need Python 3.11 or 3.12. Name one: make peers PYTHON=/path/to/python3.12"; exit 1; }
 	@echo "Installing the peers into .venv-peers (some minutes and 1.3 GB, once) ..."
 	@$(PYTHON) -m venv --clear .venv-peers
-	@.venv-peers/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --requirement $<
+	@.venv-peers/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps --requirement $<
 	@touch $@
