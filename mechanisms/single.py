@@ -20,7 +20,7 @@ from mechanisms.grouped import plan_grouped
 from mechanisms.inference.bought import WithInference
 from mechanisms.people import plan_for_people
 from mechanisms.privacy import PrivacyLoss
-from mechanisms.statistics.questions import Question, offered_mechanisms, viewed
+from mechanisms.statistics.questions import Question, viewed
 
 
 class MechanismModule(Protocol):
@@ -53,7 +53,7 @@ def calibrate_by(
     inference: Fraction | None = None,
 ) -> Plan:
     """Return the plan of a release by one of these mechanisms: see ``catalog.calibrate``."""
-    offered = offered_mechanisms(statistic)
+    offered = statistic.mechanisms
     chosen = next(iter(offered)) if mechanism == "auto" else mechanism
     if chosen not in offered:
         raise InvalidStatisticError(

@@ -52,8 +52,10 @@ from mechanisms.randomness import Randomness
 from mechanisms.samplers.gaussian_ball import GaussianBall
 from mechanisms.samplers.gaussian_search import draw
 from mechanisms.statistics.designs.grids import grid_exponent
+from mechanisms.statistics.designs.rows import equations_of
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.weights import Weights, weighing, weights_of
 
 MAX_DIMENSION = 12  # mean tries were measured up to here: 56 at most
 _MS_PER_ENTRY = 0.7
@@ -75,6 +77,7 @@ def public_ridge(rate: Fraction, bound: Fraction, dimension: int) -> Fraction:
     return dimension**2 / (rate * bound**2)
 
 
+@weighing
 def calibrate_linear(
     statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, _norm: str
 ) -> Plan:
@@ -101,6 +104,7 @@ def calibrate_linear(
         bound=bound,
         ridge=statistic.ridge_of(rule, least=rule),
         step_exponent=grid_exponent(epsilon.fraction, bound),
+        weights=weights_of(statistic, schema),
     )
     return _plan(drawn, schema, epsilon)
 
@@ -114,6 +118,7 @@ class LinearDraw:
     bound: Fraction
     ridge: Fraction
     step_exponent: int
+    weights: Weights | None = None
 
     def law(self, equations: NormalEquations) -> GaussianBall:
         """Return the exact law of the scaled coefficients; private."""
@@ -131,7 +136,7 @@ class LinearDraw:
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
-        law = self.law(self.scaling.normal_equations(data.gram(self.scaling.columns)))
+        law = self.law(equations_of(self.scaling, data, self.weights))
         indices = draw(law, randomness, step_exponent=self.step_exponent)
         return self.scaling.released([index * self.step for index in indices])
 

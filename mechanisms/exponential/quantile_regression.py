@@ -36,9 +36,11 @@ from mechanisms.objectives.losses import largest_weight
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.envelopes import first_kept
-from mechanisms.statistics.designs.boxes import RegressionRows, require_dimension
+from mechanisms.statistics.designs.boxes import HELD_ROWS, RegressionRows, require_dimension
 from mechanisms.statistics.designs.grids import grid_bits
+from mechanisms.statistics.designs.rows import require_held
 from mechanisms.statistics.quantile_regression import QuantileRegression
+from mechanisms.statistics.weights import weighing, weights_of
 
 
 def loss_sensitivity(tau: Fraction, bound: Fraction) -> Fraction:
@@ -52,6 +54,7 @@ def loss_rate(epsilon: Fraction, tau: Fraction, bound: Fraction, adjacency: Adja
     return epsilon / (factor * loss_sensitivity(tau, bound))
 
 
+@weighing
 def calibrate_quantile_regression(
     statistic: QuantileRegression, schema: Schema, epsilon: PrivacyLoss, _norm: str
 ) -> Plan:
@@ -60,11 +63,13 @@ def calibrate_quantile_regression(
     Raises
     ------
     InvalidStatisticError
-        The statistic has more than 4 coefficients.
+        The statistic has more than 4 coefficients, or weighs too many rows.
     """
     scaling = statistic.scaling(schema)
     require_dimension(scaling.dimension)
     delta = loss_sensitivity(statistic.exact_tau, statistic.exact_bound)
+    weights = weights_of(statistic, schema)
+    require_held(weights, schema.row_bound, HELD_ROWS)
     drawn = LossDraw(
         tau=statistic.exact_tau,
         rate=loss_rate(
@@ -75,6 +80,7 @@ def calibrate_quantile_regression(
             bound=statistic.exact_bound,
             bits=grid_bits(statistic.exact_bound, epsilon.fraction * schema.row_bound),
             most=schema.row_bound,
+            weights=weights,
         ),
     )
     return Plan(
@@ -123,6 +129,7 @@ class LossDraw:
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
-        make = partial(LossLaw, tau=self.tau, rate=self.rate)
-        point = first_kept(self.rows.trials(data, make, self.rate), randomness)
+        rate = self.rate / self.rows.parts
+        make = partial(LossLaw, tau=self.tau, rate=rate)
+        point = first_kept(self.rows.trials(data, make, rate), randomness)
         return self.rows.scaling.released([index * self.rows.step for index in point])

@@ -33,7 +33,7 @@ from mechanisms.foresight.trees import at, numbers
 from mechanisms.people import per_row
 from mechanisms.privacy import PrivacyLoss, split
 from mechanisms.single import SINGLE_MECHANISMS, calibrate_by
-from mechanisms.statistics.questions import offered_mechanisms, viewed
+from mechanisms.statistics.questions import viewed
 from mechanisms.statistics.stack import Stack
 
 CHOSEN_KINDS = frozenset({"linear_regression"})
@@ -199,7 +199,7 @@ def _candidates(asked: Asked) -> list[Asked]:
     found: list[Asked] = []
     others: list[Asked] = []
     refused: list[InvalidStatisticError] = []
-    for mechanism in offered_mechanisms(asked.statistic):
+    for mechanism in asked.statistic.mechanisms:
         if mechanism == _BASELINE:
             continue
         try:

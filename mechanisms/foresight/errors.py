@@ -41,7 +41,6 @@ from mechanisms.single import SINGLE_MECHANISMS, calibrate_by
 from mechanisms.statistics.questions import (
     Question,
     Viewed,
-    offered_mechanisms,
     viewed,
 )
 
@@ -212,7 +211,7 @@ def _sure(asked: Asked) -> Asked:
 
 def _stand_in(asked: Asked) -> Asked | None:
     """Return the same question by objective perturbation; None where it is not offered."""
-    if _STAND_IN not in offered_mechanisms(asked.statistic):
+    if _STAND_IN not in asked.statistic.mechanisms:
         return None
     other = replace(asked, mechanism=_STAND_IN, norm="auto")
     try:

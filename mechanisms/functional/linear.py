@@ -41,10 +41,11 @@ from mechanisms.statistics.additive import Coordinates
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.weights import (
+    NOTE,
     Weights,
     private_rows,
     reading_ms,
-    require_weights,
+    weights_of,
 )
 
 NOISE = (
@@ -68,8 +69,8 @@ def calibrate_linear(
     """
     scaling = statistic.scaling(schema)
     moments, fineness, read_ms = regression_moments(scaling, schema), 1, 0.0
-    if statistic.weights is not None:
-        weights = Weights(statistic.weights, require_weights(schema, statistic.weights))
+    weights = weights_of(statistic, schema)
+    if weights is not None:
         moments = weighted_moments(
             regression_moments(scaling, private_rows(schema)), weights, rows=schema.known_rows
         )
@@ -95,7 +96,7 @@ def calibrate_linear(
         expected_ms=_MS_PER_ENTRY * scaling.dimension**2 + read_ms,
         time_depends_on_data=True,
         alternatives=_alternatives(moments.space, chosen, epsilon.fraction),
-        details=drawn.details(statistic),
+        details=drawn.details(statistic, weights),
     )
 
 
@@ -145,12 +146,12 @@ class FunctionalDraw:
         coordinates = self.moments.reference(assumed_rows)
         return None if coordinates is None else self.outcome(coordinates, centred=False).noise
 
-    def details(self, statistic: LinearRegression) -> dict[str, object]:
+    def details(self, statistic: LinearRegression, weights: Weights | None) -> dict[str, object]:
         """Return the public facts of the answer."""
         blank = self.moments.equations([Fraction(0)] * self.moments.space.dimension)
         automatic = self.rule.ridge is None
         edge = blank.noise_edge(coordinate_noise(self.noise, self.fineness))
-        weights = {} if statistic.weights is None else {"weights": statistic.weights}
+        weighed = {} if weights is None else {"weights": {**weights.facts(), "note": NOTE}}
         return {
             "columns": [*statistic.names, statistic.target],
             "coefficients": self.scaling.dimension,
@@ -160,7 +161,7 @@ class FunctionalDraw:
             "least_eigenvalue": edge if automatic else None,
             "noise": NOISE,
             "adjacent_output_space": self.moments.space.description,
-            **weights,
+            **weighed,
         }
 
 

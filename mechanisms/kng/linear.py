@@ -51,12 +51,15 @@ from mechanisms.randomness import Randomness
 from mechanisms.samplers.affine import AffinePosterior, draw
 from mechanisms.samplers.base_measure import FLAT, base_power
 from mechanisms.statistics.designs.grids import grid_exponent
+from mechanisms.statistics.designs.rows import equations_of
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.weights import Weights, weighing, weights_of
 
 _MS_PER_ENTRY = 0.15
 
 
+@weighing
 def calibrate_linear(
     statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, _norm: str
 ) -> Plan:
@@ -87,6 +90,7 @@ def calibrate_linear(
         ),
         power=base_power(scaling.dimension, flat=statistic.base_measure == "flat"),
         step_exponent=grid_exponent(epsilon.fraction, bound),
+        weights=weights_of(statistic, schema),
     )
     return _plan(drawn, schema, epsilon)
 
@@ -102,10 +106,11 @@ class LinearDraw:
     ridge: Fraction
     power: int
     step_exponent: int
+    weights: Weights | None = None
 
     def law(self, data: Data) -> AffinePosterior:
         """Return the exact law of the scaled coefficients; private."""
-        equations = self.scaling.normal_equations(data.gram(self.scaling.columns))
+        equations = equations_of(self.scaling, data, self.weights)
         return posterior(
             equations,
             rate=self.rate,

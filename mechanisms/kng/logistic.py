@@ -77,7 +77,6 @@ from mechanisms.objectives.logistic_polytopes import trials
 from mechanisms.objectives.logistic_sensitivity import FAR_DIFFERENCE, NEAR, Reach
 from mechanisms.objectives.logistic_stored import StoredLogisticLaw, StoredSigned
 from mechanisms.objectives.losses import records_changed
-from mechanisms.objectives.rows import distinct_rows
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.base_measure import base_measure_text, base_power
@@ -85,9 +84,10 @@ from mechanisms.samplers.boxes import expected_ms
 from mechanisms.samplers.envelopes import first_kept
 from mechanisms.statistics.designs.boxes import HELD_ROWS, SAMPLE_ROWS, require_dimension
 from mechanisms.statistics.designs.grids import grid_bits
-from mechanisms.statistics.designs.rows import scaled_codes
+from mechanisms.statistics.designs.rows import held_rows, require_held, scaled_codes
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.logistic_regression import LogisticRegression
+from mechanisms.statistics.weights import HELD_PARTS, Weights, weighing, weights_of
 
 T = TypeVar("T")
 
@@ -99,6 +99,7 @@ _MS_PER_TERM = 1e-4  # of about six passes, with what it takes to read a code
 _ROWS_OF_BOXES = 10_000  # more are summed up, and cost no box anything
 
 
+@weighing
 def calibrate_logistic(
     statistic: LogisticRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
 ) -> Plan:
@@ -107,13 +108,15 @@ def calibrate_logistic(
     Raises
     ------
     InvalidStatisticError
-        The statistic has more than 4 coefficients, or names a q.
+        The statistic has more than 4 coefficients, names a q, or weighs too many rows.
     """
     if statistic.q != "auto":
         raise InvalidStatisticError("kng has no q; leave it at auto", field_name="q")
     scaling = statistic.scaling(schema)
     require_dimension(scaling.dimension)
     bound = DEFAULT_BOUND if statistic.exact_bound is None else statistic.exact_bound
+    weights, held = weights_of(statistic, schema), _HELD_ROWS[scaling.dimension]
+    require_held(weights, schema.row_bound, held)
     drawn = LogisticDraw(
         statistic=statistic,
         schema=schema,
@@ -122,7 +125,8 @@ def calibrate_logistic(
         rate=epsilon.fraction / (2 * records_changed(schema.adjacency)),
         bound=bound,
         bits=grid_bits(bound, epsilon.fraction * schema.row_bound),
-        held=_HELD_ROWS[scaling.dimension],
+        held=held,
+        weights=weights,
     )
     return _plan(drawn, epsilon)
 
@@ -181,13 +185,14 @@ class LogisticDraw:
     bits: int
     held: int
     sample: int = SAMPLE_ROWS
+    weights: Weights | None = None
 
     def law(self, data: Data) -> LogisticLaw:
         """Return the exact law of the scaled coefficients, all rows held; private."""
         read = SignedRows(self.statistic, self.schema, self.scaling)
-        blocks = [read(block).T.astype(np.int64, order="C") for block in data.blocks(read.columns)]
-        empty = np.zeros((0, self.scaling.dimension), dtype=np.int64)
-        return self._held(*distinct_rows(np.concatenate(blocks) if blocks else empty))
+        return self._held(
+            *held_rows(data, read, read.columns, self.weights, entries=self.scaling.dimension)
+        )
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
@@ -214,7 +219,8 @@ class LogisticDraw:
 
     def _held(self, codes: Integers, counts: Integers) -> LogisticLaw:
         records = SignedRecords.build(codes, counts, grid_bits=self.bits, radius=self._radius)
-        return LogisticLaw(records, rate=self.rate, norm=self.norm, reach=Reach(self._single))
+        rate = self.rate if self.weights is None else self.rate / HELD_PARTS
+        return LogisticLaw(records, rate=rate, norm=self.norm, reach=Reach(self._single))
 
     @property
     def expected_ms(self) -> float:

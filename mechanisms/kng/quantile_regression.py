@@ -51,11 +51,14 @@ from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.base_measure import base_measure_text, base_power
 from mechanisms.samplers.envelopes import first_kept
-from mechanisms.statistics.designs.boxes import RegressionRows, require_dimension
+from mechanisms.statistics.designs.boxes import HELD_ROWS, RegressionRows, require_dimension
 from mechanisms.statistics.designs.grids import grid_bits
+from mechanisms.statistics.designs.rows import require_held
 from mechanisms.statistics.quantile_regression import QuantileRegression
+from mechanisms.statistics.weights import weighing, weights_of
 
 
+@weighing
 def calibrate_quantile_regression(
     statistic: QuantileRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
 ) -> Plan:
@@ -64,7 +67,7 @@ def calibrate_quantile_regression(
     Raises
     ------
     InvalidStatisticError
-        The statistic has more than 4 coefficients.
+        The statistic has more than 4 coefficients, or weighs too many rows.
     """
     scaling = statistic.scaling(schema)
     require_dimension(scaling.dimension)
@@ -77,6 +80,8 @@ def calibrate_quantile_regression(
     )
     by_hull = hull and norm != "linf"
     delta = Fraction(1) if by_hull else gradient_sensitivity(tau, schema.adjacency)
+    weights = weights_of(statistic, schema)
+    require_held(weights, schema.row_bound, HELD_ROWS)
     drawn = QuantileRegressionDraw(
         tau=tau,
         norm=InterceptHullNorm(weight) if by_hull else Linf(),
@@ -86,6 +91,7 @@ def calibrate_quantile_regression(
             bound=statistic.exact_bound,
             bits=grid_bits(statistic.exact_bound, epsilon.fraction * schema.row_bound),
             most=schema.row_bound,
+            weights=weights,
             # in one dimension ties share one weight, which is the private quantile
             spread=scaling.dimension > 1,
             power=base_power(scaling.dimension, flat=statistic.base_measure == "flat"),
@@ -105,8 +111,9 @@ class QuantileRegressionDraw:
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
-        make = partial(GradientLaw, tau=self.tau, rate=self.rate, norm=self.norm)
-        point = first_kept(self.rows.trials(data, make, self.rate), randomness)
+        rate = self.rate / self.rows.parts
+        make = partial(GradientLaw, tau=self.tau, rate=rate, norm=self.norm)
+        point = first_kept(self.rows.trials(data, make, rate), randomness)
         return self.rows.scaling.released([index * self.rows.step for index in point])
 
 

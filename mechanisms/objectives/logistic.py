@@ -32,11 +32,15 @@ class LogisticObjective(SigmoidObjective):
         in [-1, 1]. Called once per pass over the data.
     design : Design
         The public map W.
+    weighted : bool
+        Whether each row has one entry more, its weight.
     """
 
     __slots__ = ()
 
-    def __init__(self, chunks: Callable[[], Iterable[Floats]], design: Design) -> None:
+    def __init__(
+        self, chunks: Callable[[], Iterable[Floats]], design: Design, *, weighted: bool = False
+    ) -> None:
         matrix = tuple(tuple(row) for row in design.matrix())
         public = AffineMap(
             matrix=matrix,
@@ -44,4 +48,4 @@ class LogisticObjective(SigmoidObjective):
             scale=Fraction(1),
             steepness=Fraction(1),
         )
-        super().__init__(chunks, public, (Fraction(0),) * design.dimension)
+        super().__init__(chunks, public, (Fraction(0),) * design.dimension, weighted=weighted)

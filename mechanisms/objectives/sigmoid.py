@@ -1,12 +1,13 @@
 """Sums of log(1 + exp(.)) over private rows: float hints, certified sums, ball arithmetic.
 
-``L(theta) = scale sum_i log(1 + exp(zeta_i'w)) + c'theta,   w = A' theta + w_0``
+``L(theta) = scale sum_i p_i log(1 + exp(zeta_i'w)) + c'theta,   w = A' theta + w_0``
 
-with private rows zeta_i and public scale > 0, A (d x K) and w_0; the linear part
-c is an exact function of the data. With e_i = sigmoid(zeta_i'w):
+with private rows zeta_i and weights p_i in [0, 1], all 1 where none are given, and public
+scale > 0, A (d x K) and w_0; the linear part c is an exact function of the data. With
+e_i = sigmoid(zeta_i'w):
 
-- gradient in code units  g = sum e_i zeta_i, in theta scale A g + c
-- Hessian in code units   H = sum e_i (1 - e_i) zeta_i zeta_i', in theta scale A H A'
+- gradient in code units  g = sum p_i e_i zeta_i, in theta scale A g + c
+- Hessian in code units   H = sum p_i e_i (1 - e_i) zeta_i zeta_i', in theta scale A H A'
 
 *Conventions.* The entries of a row are multiples of 1/F in [-1, 1], exact in
 float64; rows come in chunks of at most 2**13, so the product of 21-bit
@@ -18,7 +19,7 @@ residuals with 21-bit codes sums to an exact integer in float64.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -33,6 +34,7 @@ from mechanisms.exact.floats import SIGMOID_ERROR, SIGMOID_FLOOR, UNIT_ROUNDOFF,
 from mechanisms.exact.rounding import working_precision
 from mechanisms.samplers.objective import Certified
 
+_WHOLE = np.ones(1)
 _SAFETY = 1.01  # covers the rounding of the error bounds themselves
 _SMALL_STRETCH = 0.5  # steps this short are taken whole, so a bound of the stretch will do
 
@@ -76,28 +78,43 @@ class SigmoidObjective:
     ----------
     chunks : callable
         Returns an iterable of rows zeta, each float64 of shape (at most
-        ``EXACT_ROWS``, K). Called once per pass over the data.
+        ``EXACT_ROWS``, K), or K + 1 with its weight at the end, a multiple of 1/F in [0, 1].
+        Called once per pass over the data.
     public : AffineMap
         A, w_0, scale and steepness.
     linear : sequence of Fraction
         c, length d.
+    weighted : bool
+        Whether rows have weights.
     """
 
-    __slots__ = ("_chunks", "_linear", "_matrix", "_offset", "_public", "_scale", "_weights")
+    __slots__ = (
+        "_chunks",
+        "_linear",
+        "_matrix",
+        "_offset",
+        "_public",
+        "_pull",
+        "_scale",
+        "_weighted",
+    )
 
     def __init__(
         self,
         chunks: Callable[[], Iterable[Floats]],
         public: AffineMap,
         linear: Sequence[Fraction],
+        *,
+        weighted: bool = False,
     ) -> None:
         self._chunks = chunks
+        self._weighted = weighted
         self._public = public
         self._linear = list(linear)
         self._matrix = np.array([[float(entry) for entry in row] for row in public.matrix])
         self._offset = np.array([float(entry) for entry in public.offset])
         self._scale = float(public.scale)
-        self._weights = np.array([float(entry) for entry in linear])
+        self._pull = np.array([float(entry) for entry in linear])
 
     @property
     def dimension(self) -> int:
@@ -114,12 +131,12 @@ class SigmoidObjective:
         w = theta @ self._matrix + self._offset
         width = self._public.width
         gradient, hessian = np.zeros(width), np.zeros((width, width))
-        for zeta in self._chunks():
+        for zeta, share in self._rows():
             e = expit(zeta @ w)
-            gradient += e @ zeta
-            hessian += zeta.T @ (zeta * (e * (1 - e))[:, None])
+            gradient += (share * e) @ zeta
+            hessian += zeta.T @ (zeta * (share * e * (1 - e))[:, None])
         return (
-            self._scale * (self._matrix @ gradient) + self._weights,
+            self._scale * (self._matrix @ gradient) + self._pull,
             self._scale * (self._matrix @ hessian @ self._matrix.T),
         )
 
@@ -130,19 +147,19 @@ class SigmoidObjective:
             return bound
         move = step @ self._matrix
         return max(
-            (float(np.abs(zeta @ move).max(initial=0)) for zeta in self._chunks()), default=0.0
+            (float(np.abs(zeta @ move).max(initial=0)) for zeta, _ in self._rows()), default=0.0
         )
 
     def slope_along(self, theta: Floats, step: Floats) -> Callable[[float], float]:
         """Return t -> the derivative of the objective at theta + t step, in floats, a hint.
 
-        Keeps two numbers per record.
+        Keeps three numbers per record.
         """
         w, move = theta @ self._matrix + self._offset, step @ self._matrix
-        pairs = [(zeta @ w, zeta @ move) for zeta in self._chunks()]
-        level = float(self._weights @ step)
-        return lambda share: (
-            self._scale * sum(float(expit(t + share * v) @ v) for t, v in pairs) + level
+        parts = [(zeta @ w, zeta @ move, share) for zeta, share in self._rows()]
+        level = float(self._pull @ step)
+        return lambda at: (
+            self._scale * sum(float((p * expit(t + at * v)) @ v) for t, v, p in parts) + level
         )
 
     def certify(self, theta: Sequence[Fraction]) -> Certified:
@@ -169,12 +186,19 @@ class SigmoidObjective:
         with working_precision(bits):
             w = arb_mat([[rational(entry) / CODE_MAX] for entry in self._public.pull(theta)])
             total = arb_mat(1, self._public.width)
-            for zeta in self._chunks():
+            for zeta, share in self._rows():
                 if len(zeta):
                     rows = arb_mat((zeta * CODE_MAX).astype(np.int64).tolist())
-                    weights = [ball_sigmoid(t) for t in (rows * w).entries()]
-                    total += arb_mat([weights]) * rows
+                    parts = np.broadcast_to(share, len(zeta)).tolist()  # exact in float64
+                    tilts = (rows * w).entries()
+                    sizes = [ball_sigmoid(t) * p for t, p in zip(tilts, parts, strict=True)]
+                    total += arb_mat([sizes]) * rows
             return self._push([entry / CODE_MAX for entry in total.entries()])
+
+    def _rows(self) -> Iterator[tuple[Floats, Floats]]:
+        """Yield rows and their weights, one for all of a chunk where none are given."""
+        for chunk in self._chunks():
+            yield (chunk[:, :-1], chunk[:, -1]) if self._weighted else (chunk, _WHOLE)
 
     def _push(self, codes: Sequence[arb]) -> list[arb]:
         """Return scale A g + c."""
@@ -192,13 +216,14 @@ class SigmoidObjective:
 
         - an inner product errs by at most (K + 2) u ||w||_1 =: t, the rounding of
           w included; as |(log sigmoid)'| <= 1, e_i errs relatively by at most
-          eta = ``SIGMOID_ERROR`` + 2 t while t < 1/4;
+          eta = ``SIGMOID_ERROR`` + u + 2 t while t < 1/4, p_i's rounding included;
         - e_i = h_i + l_i with h_i a multiple of 2**-20 (both exact, |l_i| <= 2**-21):
           the products h_i zeta_ij are multiples of 2**-40 and sum exactly;
         - the sum of l_i zeta_ij errs by at most (8192 + C) u sum |l_i| whatever
           the order of additions.
 
-        The same holds for the Hessian with weights e_i (1 - e_i), plainly summed.
+        The same holds for the Hessian with weights e_i (1 - e_i), plainly summed. A weight p_i
+        is exact, and p_i e_i is rounded once more, by at most u relatively.
         """
         width = self._public.width
         w = np.array([float(entry) for entry in exact])
@@ -207,8 +232,9 @@ class SigmoidObjective:
         hessian = np.zeros((width, width))
         rows = chunks = 0
         residual = rest = weight = 0.0
-        for zeta in self._chunks():
+        for zeta, share in self._rows():
             e, complement = sigmoid(zeta @ w)
+            e *= share
             # A coarse part whose products sum exactly, and a fine one whose errors hardly count.
             coarse = np.rint(e * CODE_MAX) / CODE_MAX
             fine = e - coarse
@@ -221,7 +247,7 @@ class SigmoidObjective:
             residual += float(e.sum())
             rest += float(np.abs(fine).sum())
             weight += float(curve.sum())
-        eta = SIGMOID_ERROR + 2 * tilt_error if tilt_error < 0.25 else math.inf
+        eta = SIGMOID_ERROR + UNIT_ROUNDOFF + 2 * tilt_error if tilt_error < 0.25 else math.inf
         order = (EXACT_ROWS + chunks + 4) * UNIT_ROUNDOFF
         floor = rows * SIGMOID_FLOOR
         gradient = [

@@ -43,7 +43,9 @@ class SmoothedCheckObjective(SigmoidObjective):
     tau, width : Fraction
         The level and h > 0.
     totals : sequence of Fraction
-        sum x_i, length d, exactly.
+        sum x_i, length d, exactly: with weights, sum p_i x_i.
+    weighted : bool
+        Whether each row has one entry more, its weight p_i.
     """
 
     __slots__ = ()
@@ -57,6 +59,7 @@ class SmoothedCheckObjective(SigmoidObjective):
         tau: Fraction,
         width: Fraction,
         totals: Sequence[Fraction],
+        weighted: bool = False,
     ) -> None:
         offset, slope = target
         middle = (Fraction(0),) * len(design.slopes)
@@ -68,4 +71,4 @@ class SmoothedCheckObjective(SigmoidObjective):
             scale=width,
             steepness=1 / width,
         )
-        super().__init__(chunks, public, [-tau * total for total in totals])
+        super().__init__(chunks, public, [-tau * total for total in totals], weighted=weighted)

@@ -8,9 +8,12 @@ from mechanisms.objectives.losses import squared_loss
 from mechanisms.objectives.quadratic import LeastSquaresObjective
 from mechanisms.perturbation.release import plan_fit
 from mechanisms.privacy import PrivacyLoss
+from mechanisms.statistics.designs.rows import equations_of
 from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.weights import weighing, weights_of
 
 
+@weighing
 def calibrate_linear(
     statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
 ) -> Plan:
@@ -26,9 +29,10 @@ def calibrate_linear(
             "objective_perturbation sets its own ridge; leave it out", field_name="ridge"
         )
     scaling, bound = statistic.scaling(schema), statistic.exact_bound
+    weights = weights_of(statistic, schema)
 
     def objective(data: Data) -> LeastSquaresObjective:
-        normal = scaling.normal_equations(data.gram(scaling.columns))
+        normal = equations_of(scaling, data, weights)
         return LeastSquaresObjective(normal.xx, normal.xy)
 
     return plan_fit(

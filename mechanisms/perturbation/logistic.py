@@ -12,8 +12,10 @@ from mechanisms.privacy import PrivacyLoss
 from mechanisms.statistics.designs.rows import passes
 from mechanisms.statistics.designs.scaling import design
 from mechanisms.statistics.logistic_regression import LogisticRegression, signed_rows
+from mechanisms.statistics.weights import weighing, weights_of
 
 
+@weighing
 def calibrate_logistic(
     statistic: LogisticRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
 ) -> Plan:
@@ -35,6 +37,7 @@ def logistic_objective(
     statistic: LogisticRegression, schema: Schema, data: Data
 ) -> LogisticObjective:
     """Return the logistic loss of private rows."""
-    mapping = design(statistic.scaling(schema))
-    rows = passes(lambda: signed_rows(statistic, schema, data), schema, len(mapping.slopes) + 1)
-    return LogisticObjective(rows, mapping)
+    mapping, weights = design(statistic.scaling(schema)), weights_of(statistic, schema)
+    entries = len(mapping.slopes) + 1 + (weights is not None)
+    rows = passes(lambda: signed_rows(statistic, schema, data, weights), schema, entries)
+    return LogisticObjective(rows, mapping, weighted=weights is not None)

@@ -14,8 +14,10 @@ from mechanisms.privacy import PrivacyLoss
 from mechanisms.statistics.designs.rows import code_rows, passes
 from mechanisms.statistics.designs.scaling import design
 from mechanisms.statistics.quantile_regression import QuantileRegression
+from mechanisms.statistics.weights import weighing, weighted_data, weights_of
 
 
+@weighing
 def calibrate_quantile_regression(
     statistic: QuantileRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
 ) -> Plan:
@@ -48,10 +50,16 @@ def smoothed_check_objective(
     scaling = statistic.scaling(schema)
     assert scaling.target is not None
     mapping, target, columns = design(scaling), scaling.target, scaling.columns
-    sums = [Fraction(total, CODE_MAX) for total in data.gram(columns)[0]]
-    codes = [sums[0] * CODE_MAX, *sums[1:-1]]
+    weights = weights_of(statistic, schema)
+    if weights is None:
+        totals, whole = data.gram(columns)[0], 1
+    else:
+        totals, whole = weighted_data(data, weights, sums_only=True).gram(columns)[0], CODE_MAX
+    codes = [Fraction(totals[0], whole)]
+    codes += [Fraction(total, whole * CODE_MAX) for total in totals[1:-1]]
+    entries = len(columns) + 1 + (weights is not None)
     return SmoothedCheckObjective(
-        passes(lambda: code_rows(data, columns), schema, len(columns) + 1),
+        passes(lambda: code_rows(data, columns, weights), schema, entries),
         mapping,
         target=(Fraction(target.offset, target.divisor), target.slope),
         tau=statistic.exact_tau,
@@ -60,4 +68,5 @@ def smoothed_check_objective(
             sum((w * a for w, a in zip(row, codes, strict=True)), Fraction(0))
             for row in mapping.matrix()
         ],
+        weighted=weights is not None,
     )

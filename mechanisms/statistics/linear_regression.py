@@ -27,7 +27,7 @@ from mechanisms.statistics.designs.regression import (
 )
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.questions import Question, Viewed
-from mechanisms.statistics.weights import require_weights
+from mechanisms.statistics.weights import LOSS_WEIGHTS, require_weights
 from mechanisms.views import RowView
 
 LARGEST_RIDGE = 1e100
@@ -104,14 +104,7 @@ class LinearRegression(Question):
 
     formula: str | None = field(default=None, metadata=formula_field())
     base_measure: BaseMeasureName = field(default="auto", metadata=base_measure_field())
-    weights: str | None = field(
-        default=None,
-        metadata=meaning(
-            "A number column, its lower bound 0 or more, by which squared residuals count; by "
-            "`functional` alone, which `auto` then is.",
-            example="weight",
-        ),
-    )
+    weights: str | None = field(default=None, metadata=LOSS_WEIGHTS)
 
     def __post_init__(self) -> None:
         Question.__post_init__(self)
@@ -140,7 +133,7 @@ class LinearRegression(Question):
 
     def planning_ms(self, schema: Schema, mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
-        if mechanism == "functional" or self.weights:  # as for the moments that it releases
+        if mechanism == "functional":  # as for the moments that it releases
             return 1 + 0.5 * (count_columns(self.features or (), schema) + 1) ** 2
         return 1 + 0.01 * count_columns(self.features or (), schema) ** 2
 

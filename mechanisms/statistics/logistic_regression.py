@@ -53,6 +53,7 @@ from mechanisms.statistics.designs.regression import (
 )
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.questions import Question, Viewed
+from mechanisms.statistics.weights import LOSS_WEIGHTS, Weights, require_weights
 from mechanisms.views import RowView
 
 SMALLEST_Q, LARGEST_Q = 0.001, 0.999
@@ -122,6 +123,7 @@ class LogisticRegression(Question):
 
     formula: str | None = field(default=None, metadata=formula_field())
     base_measure: BaseMeasureName = field(default="auto", metadata=base_measure_field())
+    weights: str | None = field(default=None, metadata=LOSS_WEIGHTS)
 
     def __post_init__(self) -> None:
         Question.__post_init__(self)
@@ -142,6 +144,8 @@ class LogisticRegression(Question):
         if rule.column in self.names:
             raise InvalidStatisticError("the target is also a feature", field_name="features")
         require_coefficients(self.scaling(schema).dimension)
+        if self.weights is not None:
+            require_weights(schema, self.weights)
         require_bound(self.bound, may_be_null=True)
         if self.q != "auto" and not (
             isinstance(self.q, float) and SMALLEST_Q <= self.q <= LARGEST_Q
@@ -201,24 +205,35 @@ def _not_boolean(name: str, column: NumberColumn | CategoryColumn) -> str:
 
 
 def signed_rows(
-    statistic: LogisticRegression, schema: Schema, data: Data
+    statistic: LogisticRegression, schema: Schema, data: Data, weights: Weights | None = None
 ) -> Iterator[NDArray[np.float64]]:
-    """Yield the signed rows (1 - 2 y) (1, a_1/F, ..., a_k/F) in chunks, exact in float64."""
+    """Yield the signed rows (1 - 2 y) (1, a_1/F, ..., a_k/F) in chunks, exact in float64.
+
+    With weights each has one entry more, s/F.
+    """
     rule = statistic.rule(schema)
-    for block in data.blocks((*statistic.names, rule.column)):
+    names = (*statistic.names, rule.column, *(() if weights is None else (weights.name,)))
+    for block in data.blocks(tuple(dict.fromkeys(names))):
         positive = rule.mask(block, schema)
         for start in range(0, len(positive), EXACT_ROWS):
-            yield _chunk(statistic.names, block, positive, slice(start, start + EXACT_ROWS))
+            rows = slice(start, start + EXACT_ROWS)
+            yield _chunk(statistic.names, block, positive, rows, weights)
 
 
 def _chunk(
-    features: tuple[str, ...], block: Block, positive: NDArray[np.bool_], rows: slice
+    features: tuple[str, ...],
+    block: Block,
+    positive: NDArray[np.bool_],
+    rows: slice,
+    weights: Weights | None,
 ) -> NDArray[np.float64]:
     labels = positive[rows]
-    chunk = np.empty((len(labels), 1 + len(features)))
-    chunk[:, 0] = 1.0
+    chunk = np.empty((len(labels), 1 + len(features) + (weights is not None)))
+    chunk[:, 0] = CODE_MAX
     for index, name in enumerate(features, start=1):
         chunk[:, index] = block[name][rows]
-    chunk[:, 1:] /= CODE_MAX
     chunk[labels] *= -1
+    if weights is not None:
+        chunk[:, -1] = weights.shares(block[weights.name][rows])
+    chunk /= CODE_MAX
     return chunk

@@ -41,6 +41,7 @@ from mechanisms.statistics.designs.regression import (
 )
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.questions import Question, Viewed
+from mechanisms.statistics.weights import LOSS_WEIGHTS, require_weights
 from mechanisms.views import RowView
 
 MOST_DECIMALS = 9
@@ -108,6 +109,7 @@ class QuantileRegression(Question):
 
     formula: str | None = field(default=None, metadata=formula_field())
     base_measure: BaseMeasureName = field(default="auto", metadata=base_measure_field())
+    weights: str | None = field(default=None, metadata=LOSS_WEIGHTS)
 
     def __post_init__(self) -> None:
         Question.__post_init__(self)
@@ -125,6 +127,8 @@ class QuantileRegression(Question):
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         require_coefficients(self.scaling(schema).dimension)
+        if self.weights is not None:
+            require_weights(schema, self.weights)
         require_bound(self.bound)
         if not 0 < self.tau < 1:  # also refuses NaN
             raise InvalidStatisticError("tau must lie strictly between 0 and 1", field_name="tau")

@@ -30,8 +30,6 @@ from mechanisms.views import RowView, added_json, part_of
 MOST_DERIVED = 100
 _LONGEST_NAME = 100
 
-_ADDING = frozenset({"k_norm", "functional"})
-
 _MS_PER_GROUP = 0.1  # of a plan
 _MS_PER_CELL = 1e-5  # of a row and a column that is read
 _MS_PER_ORDERED = 8e-5  # of a row whose value is sorted among others
@@ -231,17 +229,6 @@ def check_asked(statistic: Statistic, schema: Schema) -> None:
         cast(Statistic, plain(statistic)).check(schema)
     else:
         statistic.check(schema)
-
-
-def offered_mechanisms(statistic: Statistic) -> Mapping[str, tuple[str, ...]]:
-    """Return the mechanisms that this very question is offered by, the default first.
-
-    Weights are fractions of records, which mechanisms know that add records up.
-    """
-    offered = statistic.mechanisms
-    if getattr(statistic, "weights", None) is None:
-        return offered
-    return {name: norms for name, norms in offered.items() if name in _ADDING}
 
 
 def planning_ms(statistic: Statistic, schema: Schema, mechanism: str) -> float:

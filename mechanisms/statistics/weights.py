@@ -17,21 +17,44 @@ t and 0. So T_w has the adjacent output space of T, with F times as many lattice
 nothing is rounded but each record's own share, which is a public function of that record alone.
 
 What is made of T is made of T_w / F: a ratio or least squares do not know the unit, a sum takes W.
+
+*Regressions* minimise ``sum_i (s_i / F) l(theta; record i)``, or are drawn by it or by its gradient
+in place of the sum of losses. t is then a record's loss, or its gradient at a theta, and each
+mechanism, planned for records that may come, go or be replaced, is private for this reason alone:
+
+- the gradient's changes, as above, lie in any convex set that holds g, -g and (replace-one) g - g',
+  so Delta is what it is without weights, in every norm;
+- a record's loss lies in [0, Delta], so its part of it does;
+- a record multiplies the determinant of the Hessian by 1 + (s / F) c where the whole of it would
+  do so by 1 + c, 0 <= c <= lambda / gamma. Replacing one gives a ratio of two such factors.
+
+So a plan is that of a filter (:mod:`mechanisms.filtered`), and the share of each record, like its
+codes, is made by rounding that record alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
-from typing import cast
+from functools import partial, wraps
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.contract import Block, Data, InvalidStatisticError, Json, meaning, require_numbers
+from mechanisms.contract import (
+    Block,
+    Data,
+    InvalidStatisticError,
+    Json,
+    Plan,
+    Statistic,
+    meaning,
+    require_numbers,
+)
 from mechanisms.domain import CODE_BITS, CODE_MAX, NumberColumn, Schema
+from mechanisms.privacy import PrivacyLoss
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree
 
 Integers = NDArray[np.int64]
@@ -41,11 +64,22 @@ WEIGHTS = meaning(
     "hours, population. Null: each counts once.",
     example="weight",
 )
+LOSS_WEIGHTS = meaning(
+    "A number column, its lower bound 0 or more, by which each record's loss counts. Null: each "
+    "counts once.",
+    example="weight",
+)
 NOTE = "In a preview every record has the largest weight."
 
 _MS_PER_PRODUCT = 6e-6
 _RUN = 1 << 16
 _LOW = (1 << CODE_BITS) - 1
+
+
+HELD_PARTS = 1 << 12
+"""Where rows are held with whole counts, a weight counts in so many parts of the largest.
+
+Sums of codes by 2**20 such counts are then below 2**53, and exact in floats."""
 
 
 def require_weights(schema: Schema, name: str) -> NumberColumn:
@@ -97,7 +131,7 @@ def weighted_form(form: AdditiveForm, schema: Schema, name: str, *, total: bool)
         answer=lambda found: _scaled(form.answer([each / CODE_MAX for each in found]), factor),
         reference=reference,
         grid=lambda step: _times(form.grid(step / CODE_MAX), factor),
-        details={**form.details, "weights": weights.facts()},
+        details={**form.details, "weights": {**weights.facts(), "note": NOTE}},
         columns_read=form.columns_read + 1 + form.noise_size,
     )
 
@@ -128,17 +162,50 @@ class Weights:
     name: str
     column: NumberColumn
 
-    def shares(self, codes: NDArray[np.int32]) -> Integers:
-        """Return s in {0, ..., F} of some records."""
-        largest, middle = self.column.upper, self.column.midpoint
+    def shares(self, codes: NDArray[np.int32], parts: int = CODE_MAX) -> Integers:
+        """Return s in {0, ..., parts} of some records."""
+        largest, middle = self.column.upper * CODE_MAX / parts, self.column.midpoint
         slope, at_middle = self.column.half_width / largest, CODE_MAX * middle / largest
         found = np.rint(codes * float(slope) + float(at_middle))
-        shares: Integers = np.clip(found, 0, CODE_MAX).astype(np.int64)
+        shares: Integers = np.clip(found, 0, parts).astype(np.int64)
         return shares
 
     def facts(self) -> Json:
         """Return what is public of them, ready for JSON."""
-        return {"column": self.name, "largest": float(self.column.upper), "note": NOTE}
+        return {"column": self.name, "largest": float(self.column.upper)}
+
+
+class Weighted(Statistic, Protocol):
+    """A statistic whose records may count by weights."""
+
+    @property
+    def weights(self) -> str | None:
+        """Return the column; None where each record counts once."""
+
+
+S = TypeVar("S", bound=Weighted)
+
+
+def weights_of(statistic: Weighted, schema: Schema) -> Weights | None:
+    """Return by which weights the records count, None where each counts once."""
+    name = statistic.weights
+    return None if name is None else Weights(name, require_weights(schema, name))
+
+
+def weighing(
+    calibrate: Callable[[S, Schema, PrivacyLoss, str], Plan],
+) -> Callable[[S, Schema, PrivacyLoss, str], Plan]:
+    """Return a regression's ``calibrate`` that plans weighted records like those of a filter."""
+
+    @wraps(calibrate)
+    def planned(statistic: S, schema: Schema, epsilon: PrivacyLoss, norm: str) -> Plan:
+        weights = weights_of(statistic, schema)
+        if weights is None:
+            return calibrate(statistic, schema, epsilon, norm)
+        plan = calibrate(statistic, private_rows(schema), epsilon, norm)
+        return replace(plan, details={**plan.details, "weights": weights.facts()})
+
+    return planned
 
 
 def weighted_data(data: Data, weights: Weights, *, sums_only: bool = False) -> Data:

@@ -61,7 +61,7 @@ ADDED = (
     r"/components/schemas/\w+/properties/(where|by)",
     r"/components/schemas/GuaranteeAnswer/properties/reduction",
     # weights
-    r"/components/schemas/(Mean|Sum|LinearRegression)/properties/weights",
+    r"/components/schemas/(Mean|Sum|(Linear|Logistic|Quantile)Regression)/properties/weights",
     r"/components/schemas/(Linear|Logistic|Quantile)Regression/properties/base_measure",
     # people of several rows
     r"/components/schemas/UnitSpec",

@@ -1,7 +1,8 @@
-"""Weights over HTTP: sums, means and linear regressions of records that count by a column."""
+"""Weights over HTTP: sums, means and regressions of records that count by a column."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import httpx
@@ -49,17 +50,33 @@ def test_answers_count_records_by_weight(curator: httpx.Client, dataset: str) ->
     assert abs(plain["value"]["income"] - body["value"]["income"]) > 5
 
 
-def test_a_regression_weighs_by_the_functional_mechanism(
-    curator: httpx.Client, dataset: str
+@pytest.mark.parametrize("mechanism", [None, "kng", "functional", "objective_perturbation"])
+@pytest.mark.parametrize("kind", ["linear_regression", "quantile_regression"])
+def test_regressions_weigh_by_every_mechanism(
+    curator: httpx.Client, dataset: str, kind: str, mechanism: str | None
 ) -> None:
-    asked = {
-        "kind": "linear_regression", "formula": "food ~ income", "weights": "hours", "bound": 3,
-    }  # fmt: skip
-    body = settled(curator, ask(curator, dataset, asked, epsilon="10000")).json()
-    assert body["mechanism"] == "functional"
+    asked = {"kind": kind, "formula": "food ~ income", "weights": "hours", "bound": 3}
+    by = {} if mechanism is None else {"mechanism": mechanism}
+    answer = ask(curator, dataset, asked, epsilon="10000", **by)
+    if kind == "quantile_regression" and mechanism == "functional":
+        assert_problem(answer, 422, "invalid-request")
+        return
+    body = settled(curator, answer).json()
     assert body["value"]["coefficients"]["income"] == pytest.approx(0.25, abs=0.01)
-    other = ask(curator, dataset, asked, epsilon="1", mechanism="kng")
-    assert_problem(other, 422, "invalid-request")
+    assert body["details"]["weights"]["column"] == "hours"
+
+
+def test_odds_are_weighed(curator: httpx.Client, dataset: str) -> None:
+    target = {"column": "income", "op": ">=", "value": 40}
+    asked = {"kind": "logistic_regression", "target": target, "features": []}
+
+    def odds(**more: str) -> float:
+        body = settled(curator, ask(curator, dataset, {**asked, **more}, epsilon="10000")).json()
+        return math.exp(body["value"]["coefficients"]["(intercept)"])
+
+    many, few = (sum(x >= 40 for x, _, _ in TABLE), sum(x < 40 for x, _, _ in TABLE))
+    assert odds() == pytest.approx(many / few, rel=0.05)
+    assert odds(weights="hours") == pytest.approx(40 * many / (10 * few), rel=0.05)
 
 
 def test_previews_know_weights(curator: httpx.Client, dataset: str) -> None:
@@ -69,6 +86,8 @@ def test_previews_know_weights(curator: httpx.Client, dataset: str) -> None:
         {"kind": "sum", "columns": ["income"], "weights": "hours", "where": [
             {"column": "food", "op": ">", "value": 10}]},
         {"kind": "linear_regression", "target": "food", "features": ["income"],
+         "weights": "hours"},
+        {"kind": "quantile_regression", "target": "food", "features": ["income"],
          "weights": "hours"},
     ):  # fmt: skip
         body = {"statistic": statistic, "epsilon": "1"}

@@ -153,9 +153,9 @@ WITHIN = (Condition(column="group", op="==", value="a"),)
 WEIGHED: Mapping[str, Column] = {**COLUMNS, "w": NumberColumn(Fraction(0), Fraction(4))}
 
 
-def weighed(w: float, x: float = 0.0, y: float = 0.0) -> Record:
+def weighed(w: float, x: float = 0.0, y: float = 0.0, yes: int = 0) -> Record:
     """Return a record that counts by a weight."""
-    return {**record(x=x, y=y), "w": w}
+    return {**record(x=x, y=y, yes=yes), "w": w}
 
 
 def _weighted_means(columns: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -525,6 +525,25 @@ LISTED: tuple[Proof, ...] = (
 )
 
 
+WEIGHED_FITS: tuple[Proof, ...] = tuple(
+    replace(
+        proof,
+        statistic=replace(proof.statistic, weights="w"),  # type: ignore[call-arg, type-var]
+        columns=WEIGHED,
+        common=[{**each, "w": 4.0} for each in proof.common],
+        changed=({**proof.changed[0], "w": 4.0}, {**proof.changed[1], "w": 4.0}),
+        caught_at=proof.caught_at * 2,
+        draws_replace_one=None,
+        norms=proof.offered_norms[:1] if proof.offered_norms != ("auto",) else None,
+        refused=(),
+    )
+    for proof in LISTED
+    if isinstance(proof.statistic, LinearRegression | LogisticRegression | QuantileRegression)
+    and proof.mechanism != "functional"
+)
+"""Each regression with weights, all the largest: no neighbours are further apart."""
+
+
 DESIGNS: Mapping[str, Feature] = {
     "I(x * 1):here": Product(product=(Expression(expr="x * 1"), "here")),
     "kindhigh": Category(column="kind", reference="low"),
@@ -574,6 +593,7 @@ def _read_as_x(reading: Callable[[Any], float], name: str, value: Any) -> float:
 
 PROOFS: tuple[Proof, ...] = (
     *LISTED,
+    *WEIGHED_FITS,
     *(
         made
         for proof in LISTED

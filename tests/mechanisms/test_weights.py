@@ -192,12 +192,8 @@ def test_a_weight_of_nothing_counts_for_nothing_and_the_largest_whole() -> None:
     assert shares.tolist() == [0, 0, CODE_MAX // 4, CODE_MAX, CODE_MAX]
 
 
-def test_other_mechanisms_and_columns_do_not_weigh() -> None:
+def test_columns_that_are_no_weights_are_refused() -> None:
     asked = LinearRegression(target="far", features=("x",), weights="w")
-    assert calibrate(asked, schema_of(REPLACE), LARGE).mechanism == "functional"
-    with pytest.raises(InvalidStatisticError, match="released by functional") as refused:
-        calibrate(asked, schema_of(REPLACE), LARGE, mechanism="kng")
-    assert refused.value.field_name == "mechanism"
     for name in ("x", "group", "nobody"):
         for statistic in (replace(asked, weights=name), Mean(columns=("x",), weights=name)):
             with pytest.raises(InvalidStatisticError) as refused:

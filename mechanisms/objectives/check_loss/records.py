@@ -57,8 +57,21 @@ class Records:
     def build(
         cls, x: Integers, y: Integers, *, grid_bits: int, radius: int, spread: bool = False
     ) -> Records:
-        """Prepare records; the coordinates follow their correlations (a matter of cost)."""
+        """Prepare records; see :meth:`counted`."""
         rows, counts = distinct_rows(np.column_stack([x, y]))
+        return cls.counted(rows, counts, grid_bits=grid_bits, radius=radius, spread=spread)
+
+    @classmethod
+    def counted(
+        cls,
+        rows: Integers,
+        counts: Integers,
+        *,
+        grid_bits: int,
+        radius: int,
+        spread: bool = False,
+    ) -> Records:
+        """Prepare distinct rows; the coordinates follow their correlations (a matter of cost)."""
         floats = rows[:, :-1].astype(np.float64)
         space = Space.uncorrelated((floats * counts[:, None]).T @ floats, radius)
         return cls.on(Grid(space=space, bits=grid_bits, spread=spread), rows, counts)

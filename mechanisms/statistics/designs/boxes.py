@@ -25,8 +25,9 @@ from mechanisms.objectives.check_loss import (
 from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes
 from mechanisms.samplers.boxes import Cover, Space, expected_ms
 from mechanisms.samplers.envelopes import Trial
-from mechanisms.statistics.designs.rows import scaled_codes
+from mechanisms.statistics.designs.rows import held_rows, scaled_codes
 from mechanisms.statistics.designs.scaling import RegressionScaling
+from mechanisms.statistics.weights import HELD_PARTS, Weights
 
 MAX_DIMENSION = 4  # the number of boxes grows too fast beyond
 HELD_ROWS = 1 << 20  # a quarter of a gigabyte, with four coefficients
@@ -85,6 +86,12 @@ class RegressionRows:
     power: int = 0
     held: int = HELD_ROWS
     sample: int = SAMPLE_ROWS
+    weights: Weights | None = None
+
+    @property
+    def parts(self) -> int:
+        """Return how often a whole record counts."""
+        return 1 if self.weights is None else HELD_PARTS
 
     @property
     def step(self) -> Fraction:
@@ -107,7 +114,7 @@ class RegressionRows:
     def trials(self, data: Data, make: MakeLaw, rate: Fraction) -> Sequence[Trial]:
         """Return the envelopes to draw by in turns, of ``exp(-rate value(theta))``; private.
 
-        The base measure is that of ``power``.
+        The base measure is that of ``power``. With weights the values are ``parts`` times as large.
         """
         if self.most <= self.held:
             return trials(make(self.records(data)), power=self.power)
@@ -132,12 +139,9 @@ class RegressionRows:
     def records(self, data: Data) -> Records:
         """Return the scaled integer records of all rows; private."""
         read = ScaledRows(self.scaling)
-        blocks = [read(block).astype(np.int64) for block in data.blocks(self.scaling.columns)]
-        columns = np.hstack([np.zeros((read.columns, 0), dtype=np.int64), *blocks])
-        return Records.build(
-            np.ascontiguousarray(columns[:-1].T),
-            columns[-1],
-            grid_bits=self.bits,
-            radius=self.radius,
-            spread=self.spread,
+        rows, counts = held_rows(
+            data, read, self.scaling.columns, self.weights, entries=read.columns
+        )
+        return Records.counted(
+            rows, counts, grid_bits=self.bits, radius=self.radius, spread=self.spread
         )
