@@ -119,10 +119,10 @@ def spec_of(form: Form) -> dict[str, Any]:
         delta = form.text("delta")
         spec["budget"] = {"epsilon": epsilon} | ({"delta": delta} if delta else {})
     if most := form.text("max_rows"):
-        spec["max_rows"] = _number(most)
+        spec["max_rows"] = number_of(most)
     if column := form.text("unit_column"):
         rows = form.text("unit_max_rows")
-        spec["unit"] = {"column": column} | ({"max_rows": _number(rows)} if rows else {})
+        spec["unit"] = {"column": column} | ({"max_rows": number_of(rows)} if rows else {})
     if reason := form.text("overlap"):
         spec["overlap"] = {"reason": reason}
     for name in ("delimiter", "decimal", "thousands"):
@@ -152,7 +152,7 @@ def _column(fields: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     elif kind != "boolean":
         for end in ("lower", "upper"):
             if fields[end]:
-                yield end, _number(fields[end]) if numbers else fields[end]
+                yield end, number_of(fields[end]) if numbers else fields[end]
     if missing := fields["missing"]:
         yield "missing", _missing(kind, missing)
     if fields["label"]:
@@ -160,20 +160,20 @@ def _column(fields: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     if fields["unit_of_measure"] and numbers:
         yield "unit_of_measure", fields["unit_of_measure"]
     if typical := fields["typical"]:
-        yield "typical", _number(typical) if kind == "boolean" else dict(_shares(typical))
+        yield "typical", number_of(typical) if kind == "boolean" else dict(_shares(typical))
 
 
 def _shares(text: str) -> Iterator[tuple[str, object]]:
     """Yield names and numbers, such as `mean 980` or `north 0.3`, of each line one."""
     for line in _lines(text):
         match = _SHARE.fullmatch(line)
-        yield (line, "") if match is None else (match[1], _number(match[2]))
+        yield (line, "") if match is None else (match[1], number_of(match[2]))
 
 
 def _missing(kind: str, text: str) -> object:
     if kind == "boolean" and text in ("true", "false"):
         return text == "true"
-    return _number(text) if kind in _NUMBERS else text
+    return number_of(text) if kind in _NUMBERS else text
 
 
 def _policy(form: Form) -> dict[str, Any]:
@@ -186,11 +186,11 @@ def _policy(form: Form) -> dict[str, Any]:
     if allowed:
         policy["allowed"] = allowed
     if form.text("reviewers"):
-        policy["reviewers"] = _number(form.text("reviewers"))
+        policy["reviewers"] = number_of(form.text("reviewers"))
     return policy
 
 
-def _number(text: str) -> int | float | str:
+def number_of(text: str) -> int | float | str:
     """Return a number as JSON has it; what is none is left to be refused as a text."""
     if _WHOLE.fullmatch(text):
         return int(text)

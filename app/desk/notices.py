@@ -9,6 +9,7 @@ NOTICES: Mapping[str, str] = {
     "and ledger stay.",
     "capped": "The cap is set.",
     "edited": "The edit is in the ledger.",
+    "extended": "The rows are added. This is the new version; those before it stay as they were.",
     "granted": "The grant is in the ledger.",
     "approve": "Your vote is in the ledger: approved.",
     "reject": "Your vote is in the ledger: rejected.",

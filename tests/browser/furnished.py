@@ -78,8 +78,9 @@ def _pages(curator: httpx.Client, analyst: httpx.Client) -> Mapping[str, str]:
     assert comment.status_code == 201, comment.text
     grant = {"epsilon": "1", "reason": "The second year of the study"}
     assert curator.post(f"/v1/datasets/{dataset}/grants", json=grant).status_code < 300
-    here = f"/desk/datasets/{dataset}"
+    here, grown = f"/desk/datasets/{dataset}", f"/desk/datasets/{_grown(curator)}"
     return {
+        "versions": grown, "add-rows": f"{grown}/versions",
         "home": "/desk", "audit": "/desk/audit", "data-set": here, "edit": f"{here}/edit",
         "ask": f"{here}/ask", "preview": f"{here}/ask?{ASKED}",
         "grant": f"{here}/grants", "caps": f"{here}/caps", "archive": f"{here}/archive",
@@ -90,6 +91,25 @@ def _pages(curator: httpx.Client, analyst: httpx.Client) -> Mapping[str, str]:
         "public": f"/public/releases/{public}", "tombstone": f"/public/releases/{gone}",
         "certificate": f"/public/releases/{public}/certificate",
     }  # fmt: skip
+
+
+def _grown(curator: httpx.Client) -> str:
+    """Return the third version of a data set with a long name."""
+    column = {"wage": {"type": "integer", "lower": 0, "upper": 10_000}}
+    dataset = upload(curator, _wages(0), name=f"{LONG[:90]}, again", columns=column)["id"]
+    for part, name in ((1, "Wages, the second year"), (2, f"{LONG[:80]}, and once again")):
+        files = {
+            "spec": (None, json.dumps({"name": name}), "application/json"),
+            "file": ("wages.csv", _wages(part), "text/csv"),
+        }
+        made = curator.post(f"/v1/datasets/{dataset}/versions", files=files)
+        assert made.status_code == 201, made.text
+        dataset = made.json()["id"]
+    return str(dataset)
+
+
+def _wages(part: int) -> bytes:
+    return b"wage\n" + b"".join(b"%d\n" % (1000 * part + 7 * at) for at in range(100))
 
 
 def _released(analyst: httpx.Client, dataset: str, question: Any, purpose: str) -> str:

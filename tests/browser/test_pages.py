@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from random import Random
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -23,9 +25,9 @@ LOOKS: tuple[dict[str, Any], ...] = (
 EVERYWHERE = ("/desk", "/desk/datasets", "/desk/releases", "/desk/reviews", "/desk/audit")
 OF_CURATORS = (
     "data-set", "edit", "archived", "ask", "preview", "grant", "caps", "archive", "release",
-    "waiting", "changes", "rejected", "review",
+    "waiting", "changes", "rejected", "review", "versions", "add-rows",
 )  # fmt: skip
-OF_ANALYSTS = ("data-set", "release", "waiting", "changes", "rejected", "review")
+OF_ANALYSTS = ("data-set", "versions", "release", "waiting", "changes", "rejected", "review")
 OF_ALL = ("public", "certificate", "tombstone")
 MOST_BYTES = 120_000
 
@@ -97,6 +99,34 @@ def test_everybody_can_declare_columns(visits: Visits, desk: Desk, look: dict[st
         assert faults_of(page) == []
         page.get_by_role("button", name="Check").click()
         expect(page.get_by_role("alert")).to_contain_text("income lower")
+        assert faults_of(page) == []
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=["light and narrow", "dark and wide"])
+def test_everybody_can_add_rows(
+    visits: Visits, desk: Desk, look: dict[str, Any], tmp_path: Path
+) -> None:
+    """A file is sent when the button is pressed, not when it is chosen."""
+    visits.expected.add(422)
+    chance = Random(uuid4().int)
+    wrong, right = tmp_path / "wrong.csv", tmp_path / "right.csv"
+    wrong.write_text("wage\n" + "many\n" * 40)
+    right.write_text("wage\n" + "\n".join(map(str, chance.sample(range(10_000), 100))))
+    with visits.window(desk.keys["Grace Hopper"], **look) as page:
+        page.goto(desk.pages["versions"])
+        page.get_by_role("link", name="Add rows").click()
+        page.get_by_label("File").set_input_files(wrong)
+        expect(page.get_by_role("heading", level=1)).to_have_text("Add rows")
+        expect(page.get_by_role("alert")).to_have_count(0)
+        page.get_by_role("textbox", name="Name").fill("Wages of the next year")
+        page.get_by_role("button", name="Add rows").click()
+        expect(page.get_by_role("alert")).to_contain_text("Row")
+        assert faults_of(page) == []
+        page.get_by_label("File").set_input_files(right)
+        page.get_by_role("textbox", name="Name").fill(f"Wages of the year {uuid4()}")
+        page.get_by_role("button", name="Add rows").click()
+        expect(page.get_by_role("heading", name="How the file was read")).to_be_visible()
+        expect(page.get_by_role("table").filter(has_text="(this one)")).to_be_visible()
         assert faults_of(page) == []
 
 

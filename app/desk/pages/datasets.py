@@ -28,6 +28,7 @@ router = router_of("data sets")
 _PAGE, _MOST_BYTES = 50, 1 << 21
 _ENTRIES = 10
 _COLUMNS = 100
+_VERSIONS = 12
 
 
 @router.get("/datasets")
@@ -64,11 +65,20 @@ def show_dataset(request: Request, visitor: Visitor, state: State, dataset: str)
         report=reports.sent_back(request, dataset),
         mine=mine,
         cap=None if mine.cap is None else mine.cap.amount,
+        **_versions(request, state, facts),
         **_releases(request, state, facts, caller=visitor),
         **(_history(state, facts) if visitor.role.may_act_as(Role.CURATOR) else _NO_HISTORY),
     )
     reports.forget(request, answer, dataset)
     return answer
+
+
+def _versions(request: Request, state: AppState, facts: DatasetFacts) -> Mapping[str, Any]:
+    """Return the newest versions of which a data set is one, and how many are older."""
+    found = state.services.extending.versions(facts.id)
+    every = request.query_params.get("versions") == "all"
+    shown = found if every else found[:_VERSIONS]
+    return {"versions": shown, "newest": found[0], "older_versions": len(found) - len(shown)}
 
 
 def _releases(

@@ -11,13 +11,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.desk import declaring, reports
+from app.desk import declaring
 from app.desk.bounds import TYPICAL, typical_of
-from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, require_own_site
-from app.desk.lists import address
-from app.desk.once import ShownOnce
-from app.desk.rendering import page, path_of
+from app.desk.forms import EMPTY, NONE, Faults, Form, faulted, require_own_site
+from app.desk.rendering import page
 from app.desk.routes import CuratorVisitor, State, router_of
+from app.desk.sending import DELIMITERS, addressed, content_of, limits_of, take_in_once
 from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.domain.sources import Source
 from app.domain.upload_reports import UploadReport
@@ -29,13 +28,10 @@ from app.uploads.drafts import Draft, drafted, header_of
 from app.uploads.trouble import UnreadableError
 from app.web.requests.bodies import made_of, spec_in
 from app.web.requests.leaving import gone
-from app.web.requests.uploads import SentForm, UploadLimits, receive_form
+from app.web.requests.uploads import SentForm, receive_form
 from app.web.state import AppState
 
 router = router_of("new data set")
-
-_READ: ShownOnce[tuple[str, UploadReport]] = ShownOnce(seconds=30)
-"""How a form's file was read: after a double click, the second answer tells it too."""
 
 _CHOICES: Mapping[str, Any] = {
     "types": declaring.TYPES,
@@ -44,7 +40,7 @@ _CHOICES: Mapping[str, Any] = {
         ("replace_one", "replace_one: one row differs, the row count is public"),
         ("add_remove", "add_remove: one has a row more, the row count is private"),
     ],
-    "delimiters": [(",", "comma"), (";", "semicolon"), ("\t", "tab"), ("|", "bar")],
+    "delimiters": DELIMITERS,
     "decimals": [(".", "point"), (",", "comma")],
     "thousands": [
         ("", "none"),
@@ -72,7 +68,7 @@ async def draft(request: Request, visitor: CuratorVisitor, state: State) -> Resp
     require_own_site(request)
     with state.uploads.entered():
         async with receive_form(
-            request, directory=state.settings.data_dir, limits=_limits(state)
+            request, directory=state.settings.data_dir, limits=limits_of(state)
         ) as sent:
             form, faults = Form(sent.pairs), NONE
             try:
@@ -136,11 +132,11 @@ async def check(request: Request, visitor: CuratorVisitor, state: State) -> Resp
     require_own_site(request)
     with state.uploads.entered():
         async with receive_form(
-            request, directory=state.settings.data_dir, limits=_limits(state)
+            request, directory=state.settings.data_dir, limits=limits_of(state)
         ) as sent:
             form = Form(sent.pairs)
     try:
-        await _asked(state, visitor, form, partial(_addressed, state, form))
+        await _asked(state, visitor, form, partial(addressed, state, form))
     except Problem as problem:
         return _shown(request, form, Faults(problem))
     return _shown(request, form, checked=True)
@@ -152,25 +148,21 @@ async def upload(request: Request, visitor: CuratorVisitor, state: State) -> Res
     require_own_site(request)
     with state.uploads.entered():
         async with receive_form(
-            request, directory=state.settings.data_dir, limits=_limits(state)
+            request, directory=state.settings.data_dir, limits=limits_of(state)
         ) as sent:
             form = Form(sent.pairs)
 
-            async def act() -> str:
-                content = partial(_content, state, form, sent)
+            async def store() -> tuple[DatasetView, UploadReport]:
+                content = partial(content_of, state, form, sent)
                 new, rows = await _asked(state, visitor, form, content)
-                view, report = await _created(request, visitor, form, new, rows)
-                _READ.hold(visitor.person, form.key, (view.facts.id, report))
-                return address(path_of("datasets", view.facts.id), done="uploaded")
+                return await _created(request, visitor, form, new, rows)
 
             try:
-                answer = await act_once(request, form, caller=visitor, act=act)
+                return await take_in_once(
+                    request, form, caller=visitor, done="uploaded", store=store
+                )
             except Problem as problem:
                 return _shown(request, form, Faults(problem))
-            read = _READ.look(visitor.person, form.key)
-            if read is not None:
-                reports.send_along(request, answer, *read)
-            return answer
 
 
 T = TypeVar("T")
@@ -200,22 +192,6 @@ async def _asked(
     return new, content()
 
 
-def _content(state: AppState, form: Form, sent: SentForm) -> BinaryIO | Source:
-    """Return where the rows are that a form is sent with."""
-    source = _addressed(state, form)
-    if source is not None and sent.file_name:
-        raise invalid_request("source", "leave it empty where a file is chosen")
-    if source is None and not sent.file_name:
-        raise invalid_request("file", "is required: choose it again")
-    return sent.file if source is None else source
-
-
-def _addressed(state: AppState, form: Form) -> Source | None:
-    """Return the source that a form names, if it names one."""
-    url = form.text("source")
-    return state.services.sources.located(url) if url else None
-
-
 async def _created(
     request: Request, visitor: Caller, form: Form, new: NewDataset, rows: BinaryIO | Source
 ) -> tuple[DatasetView, UploadReport]:
@@ -243,11 +219,6 @@ async def _declared(state: AppState, visitor: Caller, form: Form) -> NewDataset:
         return await made_of(content, visitor.person, state.services.reading, spec_in, most)
     except Problem as problem:
         raise declaring.at_cells(problem, form) from None
-
-
-def _limits(state: AppState) -> UploadLimits:
-    settings = state.settings
-    return UploadLimits(file_bytes=settings.max_upload_bytes, spec_bytes=settings.max_request_bytes)
 
 
 def _shown(

@@ -155,8 +155,8 @@ document.addEventListener("submit", (event) => {
 });
 
 document.addEventListener("change", (event) => {
-  const form = event.target.closest("form[data-upload]");
-  if (form && event.target.type === "file" && event.target.files.length) {
-    form.requestSubmit(form.querySelector("[data-sends=header]"));
+  const header = event.target.closest("form[data-upload]")?.querySelector("[data-sends=header]");
+  if (header && event.target.type === "file" && event.target.files.length) {
+    header.form.requestSubmit(header);
   }
 });
