@@ -2,11 +2,23 @@
 
     epsilon >= log(P(E | D) / P(E | D'))   for every event E
 
-The first half of each data set's draws chooses one event, and which of the two is the more
-probable; it is the one that would certify most if the second half repeated it. The second half
-alone is counted. So the event is fixed before what is counted of it is drawn, and the two
-Clopper-Pearson bounds hold at their level, whatever the desk does. The level is shared among all
-offers of an audit (Bonferroni): all bounds hold at once with the stated confidence.
+The first half of each data set's draws chooses one event, which of the two is the more probable,
+and how it is counted; it is the one that would certify most if the second half repeated it. The
+second half alone is counted. So all of that is fixed before what is counted of it is drawn, and
+the bounds hold at their level, whatever the desk does. The level is shared among all offers of an
+audit (Bonferroni): all bounds hold at once with the stated confidence.
+
+*Two ways to count*, for m draws of each. **As a ratio**: a Clopper-Pearson bound of each of the two
+probabilities, log(lowest / highest). **As guesses**: from a draw one guesses whose it is, by
+whether E happened. With a = P(E | D) and b = P(not E | D'), epsilon-DP says a <= e^epsilon (1 - b)
+and b <= e^epsilon (1 - a). Their sum gives
+
+    (a + b) / 2 <= q(epsilon) = e^epsilon / (1 + e^epsilon).
+
+The number of right guesses is a sum of 2m independent trials of mean (a + b) / 2. Its upper tail is
+at most that of as many trials of one probability (Hoeffding 1956). So the Clopper-Pearson bound q
+of 2m trials holds, and epsilon >= log(q / (1 - q)). That is one bound in place of two, on twice the
+draws: it needs about half as many draws of a frequent event, and says less of a rare one.
 
 *Scores.* An event is that a score lies above a cut, or does not. The scores are each number of the
 answer and, for p = 1, 2, infinity,
@@ -22,6 +34,7 @@ depend on each other, to look better, is not found out by this.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -81,12 +94,10 @@ def certified(first: Floats, second: Floats, *, confidence: float, offers: int) 
         return Bound(epsilon=0.0, reachable=0.0, counted=0, hits=(0, 0), event="")
     event = _chosen(first[:half], second[:half], level=(1 - each) / 4)
     hits = (event.hits(first[half:draws]), event.hits(second[half:draws]))
-    trials = (counted, counted)
-    found = audit_counts({"chosen": hits}, trials=trials, confidence=each)
-    most = audit_counts({"apart": (counted, 0)}, trials=trials, confidence=each)
+    apart = (0, counted) if event.towards else (counted, 0)
     return Bound(
-        epsilon=found.epsilon,
-        reachable=most.epsilon,
+        epsilon=event.certifies(hits, counted, confidence=each),
+        reachable=event.certifies(apart, counted, confidence=each),
         counted=counted,
         hits=hits,
         event=str(event),
@@ -120,11 +131,17 @@ class _Score:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """That a score lies above a cut, or does not."""
+    """That a score lies above a cut, or does not, and how it is counted.
+
+    ``towards`` is the data set, 0 or 1, for which it speaks; ``guessed`` says that draws are
+    guessed by it.
+    """
 
     score: _Score
     above: bool
     cut: float
+    guessed: bool
+    towards: int
 
     def __str__(self) -> str:
         return f"{self.score} {'>' if self.above else '<='} {self.cut:.6g}"
@@ -133,6 +150,15 @@ class _Event:
         """Return how many of the draws it happens to."""
         above = int(np.count_nonzero(self.score.of(draws) > self.cut))
         return above if self.above else len(draws) - above
+
+    def certifies(self, hits: tuple[int, int], draws: int, *, confidence: float) -> float:
+        """Return the lower bound on epsilon that so many hits among the draws of each certify."""
+        if not self.guessed:
+            trials = (draws, draws)
+            return audit_counts({"chosen": hits}, trials=trials, confidence=confidence).epsilon
+        right = draws + hits[self.towards] - hits[1 - self.towards]
+        odds = float(_odds(np.array([right]), 2 * draws, 1 - confidence)[0])
+        return max(0.0, float(np.log(odds))) if odds > 0 else 0.0
 
 
 def _chosen(first: Floats, second: Floats, *, level: float) -> _Event:
@@ -146,13 +172,17 @@ def _chosen(first: Floats, second: Floats, *, level: float) -> _Event:
         ]
         for upper in (True, False):
             counts = [found if upper else len(first) - found for found in above]
-            ratios = np.maximum(
-                _ratios(counts[0], counts[1], len(first), level),
-                _ratios(counts[1], counts[0], len(first), level),
-            )
-            place = int(np.argmax(ratios))
-            if best is None or ratios[place] > best[0]:
-                best = float(ratios[place]), _Event(score, upper, float(cuts[place]))
+            for guessed, towards in itertools.product((True, False), range(2)):
+                likely, unlikely = counts[towards], counts[1 - towards]
+                if guessed:
+                    right = len(first) + likely - unlikely
+                    worth = _odds(right, 2 * len(first), 4 * level)
+                else:
+                    worth = _ratios(likely, unlikely, len(first), level)
+                place = int(np.argmax(worth))
+                if best is None or worth[place] > best[0]:
+                    event = _Event(score, upper, float(cuts[place]), guessed, towards)
+                    best = float(worth[place]), event
     if best is None:
         raise ValueError("the answers hold no number")
     return best[1]
@@ -175,6 +205,12 @@ def _ratios(
     """Return the least probability ratio that each pair of counts certifies."""
     highest = 1 - _lowest(draws - unlikely, draws, level)
     return np.asarray(_lowest(likely, draws, level) / highest, dtype=np.float64)
+
+
+def _odds(right: NDArray[np.int64], guesses: int, level: float) -> Floats:
+    """Return the least odds of a right guess that each count certifies."""
+    lowest = _lowest(right, guesses, level)
+    return np.asarray(lowest / (1 - lowest), dtype=np.float64)
 
 
 def _lowest(counts: NDArray[np.int64], draws: int, level: float) -> Floats:

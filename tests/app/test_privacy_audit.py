@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from pydantic import TypeAdapter
+from scipy.stats import beta, binom, binomtest
 
 from app.audit import Findings, Offer, Terms, as_html, as_json, as_text, guests
 from app.audit.bounds import Floats, certified
@@ -76,15 +77,47 @@ def test_more_offers_and_more_confidence_certify_less() -> None:
     assert one > many > surer
 
 
-def test_the_bound_is_clopper_and_pearsons() -> None:
-    """All of 50 and none of 50: both bounds are known in closed form."""
+def test_guesses_are_bound_by_clopper_and_pearson() -> None:
+    """All of 50 and none of 50 are 100 right guesses: the bound is known in closed form."""
     first, second = np.ones((100, 1)), np.zeros((100, 1))
     found = certified(first, second, confidence=0.96, offers=10)
-    level = 0.04 / 10 / 4
-    lowest = level ** (1 / 50)
+    lowest = (0.04 / 10) ** (1 / 100)
     assert found.epsilon == pytest.approx(math.log(lowest / (1 - lowest)))
     assert found.epsilon == found.reachable
     assert found.event == "number 1 > 0"
+
+
+def test_a_rare_event_is_bound_as_a_ratio() -> None:
+    """One draw in ten of one data set, and none of the other: most guesses are wrong."""
+    first, second = np.zeros((1000, 1)), np.zeros((1000, 1))
+    first[::10] = 1
+    found = certified(first, second, confidence=0.96, offers=10)
+    level = 0.04 / 10 / 4
+    ratio = binomtest(50, 500).proportion_ci(1 - 2 * level).low / (1 - level ** (1 / 500))
+    assert found.epsilon == pytest.approx(math.log(ratio))
+    assert found.hits == (50, 0)
+
+
+def test_no_two_laws_at_a_promise_are_guessed_better() -> None:
+    """The exact chance of a false flag, for any two probabilities that the promise allows."""
+    draws, level, odds = 40, 1e-3, math.e
+    counts = np.arange(1, 2 * draws + 1)
+    flags = beta.ppf(level, counts, 2 * draws - counts + 1) > odds / (1 + odds)
+    worst = 0.0
+    for unlikely in np.linspace(0.005, 0.9, 180):
+        likely = min(odds * unlikely, 1 - (1 - unlikely) / odds)
+        laws = (binom.pmf(range(draws + 1), draws, p) for p in (likely, 1 - unlikely))
+        worst = max(worst, float(np.convolve(*laws)[1:][flags].sum()))
+    assert level / 10 < worst <= level
+
+
+def test_a_hundred_draws_flag_a_desk_at_four_times_its_epsilon() -> None:
+    """And few others: ratios alone need three times as many."""
+    flagged = sum(
+        certified(*laplace(4, draws=120, seed=seed), confidence=0.999, offers=60).epsilon > 1
+        for seed in range(40)
+    )
+    assert flagged >= 36
 
 
 @pytest.mark.parametrize("draws", [0, 1])
