@@ -17,12 +17,12 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from app.desk import cookies
 from app.desk.rendering import page
-from app.domain.errors import is_of_storage
+from app.domain.errors import StoppedError, is_of_storage
 from app.domain.problems import Problem, storage_problem
 from app.domain.roles import Role
 from app.logs import describe
@@ -57,6 +57,8 @@ class Page(APIRoute):
                 return refused(request, Problem("not-found"))
             except Problem as problem:
                 return refused(request, problem)
+            except (ClientDisconnect, StoppedError):  # nobody is left to be shown a page
+                raise
             except Exception as error:  # the boundary: a page's visitor is told on a page
                 told = {"request_id": request.scope["request_id"], **describe(error)}
                 _LOG.error("request failed", extra=told)

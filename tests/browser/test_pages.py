@@ -81,6 +81,8 @@ def test_on_paper_every_page_is_black_on_white_and_whole(visits: Visits, desk: D
             assert colours == ["rgb(0, 0, 0)", "rgb(255, 255, 255)", "#566069"], name
             assert page.evaluate("document.documentElement.scrollWidth") <= 718, name
             assert page.get_by_role("button").count() == 0, name
+        page.goto(desk.pages["release"])
+        assert page.get_by_role("textbox").count() == 0, "a field whose button is left out"
 
 
 def test_what_is_hidden_is_not_shown(visits: Visits, desk: Desk) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import socket
+import time
+from collections.abc import Callable
 from random import Random
 from typing import Any
 from uuid import uuid4
 
 import httpx
+import pytest
 
 from tests.contract.service import ADMIN_KEY, Service, upload
 from tests.desk.browsing import Browsing, Page, signed_in
@@ -221,3 +225,33 @@ def test_a_hostile_name_of_a_version_is_text(admin: httpx.Client, curator: Brows
     shown = curator.send(_form(curator, dataset), "Add rows", file=("more.csv", _rows()), name=name)
     assert shown.heading == name
     assert name in curator.open(f"/desk/datasets/{dataset}").links()
+
+
+@pytest.mark.slow
+def test_whoever_cancels_leaves_nothing_and_may_send_the_form_again(
+    service: Service, admin: httpx.Client, curator: Browsing, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = _upload(admin)
+    page = _form(curator, dataset)
+    sent = curator.client.build_request(
+        "POST", page.path, data=dict(page.form("Add rows").form_values()),
+        files={"file": ("more.csv", b"age\n" + b"1\n" * 6_000_000)},
+        headers={"Sec-Fetch-Site": "same-origin"},
+    )  # fmt: skip
+    body = sent.read()
+    head = "".join(f"{name}: {value}\r\n" for name, value in sent.headers.items())
+    host, port = service.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(f"POST {page.path} HTTP/1.1\r\n{head}\r\n".encode() + body)
+        _until(lambda: any(service.data_dir.glob("staging/*/part-*")))
+    _until(lambda: not any(service.data_dir.glob("staging/*")))
+    shown = curator.send(page, "Add rows", file=("more.csv", _rows()))
+    assert [row[1] for row in _listed(shown)] == ["2", "1"]
+    assert not [each for each in caplog.records if each.getMessage() == "request failed"]
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
