@@ -12,12 +12,12 @@ over 32 settings of its ratio to the best of the same mechanism:
 =================  ======  ======  ======  ======  ======
 kng, bound         p = 0   p = 1   p = 2   p = 3   p = 4
 =================  ======  ======  ======  ======  ======
-10                 2.79    2.73    2.75    2.85    3.00
-20                 1.97    1.82    1.77    1.83    1.97
-30                 2.53    2.09    1.85    1.83    1.94
-50                 3.41    2.46    1.88    1.71    1.79
-50, the largest    135     72      15      9.7     17
-10, the largest    281     281     281     282     282
+10                 2.78    2.73    2.76    2.87    3.03
+20                 1.95    1.81    1.77    1.85    1.99
+30                 2.53    2.09    1.86    1.85    1.97
+50                 3.45    2.48    1.89    1.74    1.82
+50, the largest    137     74      16      9.7     17
+10, the largest    278     278     279     279     279
 =================  ======  ======  ======  ======  ======
 
 So the default bound is 50, and p the rule of linear regression, 2 d: without it the wide bound
@@ -26,8 +26,8 @@ would be worse than one of 10. Of objective perturbation by typical slope norm T
 =================  =======  ======  ======  ======  ======  ======
 T                  q = 1/2  2       3       5       8       10
 =================  =======  ======  ======  ======  ======  ======
-mean               1.43     1.33    1.24    1.22    1.36    1.44
-largest            3.47     3.36    2.46    2.37    3.09    3.54
+mean               1.41     1.33    1.25    1.22    1.33    1.41
+largest            5.94     3.16    2.30    1.71    3.08    6.35
 =================  =======  ======  ======  ======  ======  ======
 
 So T is 3: 5 is as good here, and worse for the seven slopes of norm 2 of Awan & Slavkovic's
@@ -40,8 +40,8 @@ epsilon 1; an error is the mean distance of the scaled coefficients to the fit:
 kng, bound         p = 0   p = 2   p = 4   p = 6   p = 8
 =================  ======  ======  ======  ======  ======
 2                  1.53    1.32    1.16    1.06    1.01
-10                 5.59    2.98    1.56    1.15    1.03
-10, the largest    17      8.7     3.4     1.6     1.1
+10                 5.60    2.98    1.56    1.14    1.03
+10, the largest    18      8.6     3.4     1.6     1.1
 =================  ======  ======  ======  ======  ======
 
 At 1,000 rows p hardly matters. p = 2 d = 4 is the rule there too; more would pull long slopes in.
