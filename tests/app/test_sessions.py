@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,7 @@ from app.services.people.keys import Caller, KeyService, NewKey
 from app.services.people.sessions import IDLE_S, LONGEST_S, SessionService
 from app.store import Store
 from tests.app.callers import register
-from tests.app.ledgers import Place, opened
+from tests.app.ledgers import Place, opened, place_on
 
 ADMIN = Caller(key="key_ada", person="ada", role=Role.ADMIN)
 
@@ -101,6 +103,29 @@ def test_a_form_that_is_sent_many_times_at_once_acts_once(desk: Desk) -> None:
     other = Caller(key="key_bob", person="bob", role=Role.ANALYST)
     assert asyncio.run(send("form 1", other)) == ["/desk/2"] * 3  # somebody else's form
     assert len(done) == 2
+
+
+@pytest.mark.postgres
+def test_a_double_click_that_reaches_two_servers_acts_once(tmp_path: Path) -> None:
+    done: list[str] = []
+
+    async def act() -> str:
+        await asyncio.sleep(0.05)
+        done.append("granted")
+        return f"/desk/{len(done)}"
+
+    async def send(*desks: SessionService) -> list[str]:
+        sent = [desk.once("form", caller=ADMIN, act=act) for desk in desks]
+        return await asyncio.gather(*sent)
+
+    with place_on("postgres", tmp_path) as place, opened(place) as ledger:
+        register(ledger.store, ADMIN)
+        ledger.store.share()
+        with closing(place.open()) as other:
+            servers = [SessionService(each, KeyService(each)) for each in (ledger.store, other)]
+            assert asyncio.run(send(*servers)) == ["/desk/1"] * 2
+            assert asyncio.run(send(*reversed(servers))) == ["/desk/1"] * 2
+    assert done == ["granted"]
 
 
 def test_a_form_that_was_refused_may_be_sent_again(desk: Desk) -> None:
