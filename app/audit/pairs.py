@@ -71,6 +71,7 @@ TURNED = Pair("turned", ((-1, -1, 0, "c"), (1, 1, 0, "c")), ((1, -1, 0, "a"), (-
 MIDDLE = _pair("middle", (0.5, 0, 0, "c"), 1, (-1, 1, 0, "a"), (1, 1, 0, "b"))
 NEAR = Pair("near", ((0.8, 0, 0, "c"), (0.9, 0, 0, "c")), ((-1, 1, 0, "a"), (1, 1, 0, "b")))
 FACING = _pair("facing", (1, -1, 0, "c"), 1, (1, 1, 1, "a"), (1, -1, 0, "b"))
+AMONG = _pair("among", (1, 0, 0, "c"), 1, (1, 1, 1, "a"), (1, -1, 0, "b"))
 STEEP = _pair("steep", (1, -1, 0, "c"), 2, (1, 1, 1, "a"), (1, -1, 0, "b"))
 ODDS = Pair("odds", ((1, 0, 1, "c"), (1, 0, 0, "c")), ((1, 1, 1, "a"), (1, -1, 0, "b")))
 """The changed row counts for much in each: it is at one end of its bounds, then at the other."""
@@ -116,6 +117,8 @@ PROBES: Mapping[tuple[str, ...], Probe] = {
     ("logistic_regression",): Probe(_LOGISTIC, STEEP),
     ("logistic_regression", "kng"): Probe(_LOGISTIC, ODDS),
     ("quantile_regression",): Probe(_CHECK, FACING),
+    # facing rows leave its gradient's norm the same at all coefficients within the bound
+    ("quantile_regression", "kng"): Probe(_CHECK, AMONG),
     ("geometric_median",): Probe(_CENTRE, MIDDLE),
     ("geometric_median", ADD_REMOVE): Probe(_CENTRE, NEAR),
     ("stack",): Probe({"kind": "stack", "parts": [{"statistic": _COUNT}] * 2}, ENDS),
