@@ -27,7 +27,7 @@ _BOUND = 1.0
 _WASTED = "holds at half of what is stated: the gradient's factor 2 is dropped from the exponent"
 _NO_CHAIN = "holds of the law, not of a chain that stops"
 _SAME_LAW = (
-    "the chain's own law is what kng draws, exactly and in less time; what auto takes errs less"
+    "kng with a flat base measure draws the chain's own law, exactly; what auto takes errs less"
 )
 _INTERVAL = (
     "half of the time goes into the interval that is simulated for each answer, which the peer "
@@ -38,8 +38,8 @@ _SAME_NOISE = (
     "share of epsilon that the ridge gets, and a proof without waste"
 )
 _UNFINISHED = (
-    "auto takes a mechanism that answers at once for any number of rows; kng, as a job, draws the "
-    "chain's own law exactly, and with the norm optimal a better one above the median"
+    "auto takes what answers at once for many rows; kng, as a job, draws the chain's own law "
+    "exactly if its base measure is flat, and by the norm optimal errs less above the median"
 )
 
 
