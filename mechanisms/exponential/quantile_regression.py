@@ -36,9 +36,9 @@ from mechanisms.objectives.losses import largest_weight
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.envelopes import first_kept
-from mechanisms.statistics.designs.boxes import HELD_ROWS, RegressionRows, require_dimension
+from mechanisms.statistics.designs.boxes import RegressionRows, require_dimension
 from mechanisms.statistics.designs.grids import grid_bits
-from mechanisms.statistics.designs.rows import require_held
+from mechanisms.statistics.designs.rows import HELD_ROWS, require_held
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.weights import weighing, weights_of
 

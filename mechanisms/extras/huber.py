@@ -38,7 +38,7 @@ from mechanisms.objectives.losses import Loss, records_changed
 from mechanisms.objectives.sigmoid import AffineMap, CodeSums
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.objective import Certified
-from mechanisms.statistics.designs.rows import code_rows
+from mechanisms.statistics.designs.rows import CodeRows
 from mechanisms.statistics.designs.scaling import RegressionScaling, design
 
 _SAFETY = 1.01  # covers the rounding of the error bounds themselves
@@ -223,8 +223,10 @@ def huber_objective(scaling: RegressionScaling, data: Data, threshold: Fraction)
     target = scaling.target
     if target is None:
         raise ValueError("Huber's loss needs a number as its target")
+    columns = scaling.columns
+    read = CodeRows(tuple(columns))
     return HuberObjective(
-        lambda: code_rows(data, scaling.columns),
+        lambda: (chunk for block in data.blocks(columns) for chunk in read(block)),
         design(scaling),
         target=(Fraction(target.offset, target.divisor), target.slope),
         threshold=threshold,

@@ -82,9 +82,9 @@ from mechanisms.randomness import Randomness
 from mechanisms.samplers.base_measure import base_measure_text, base_power
 from mechanisms.samplers.boxes import expected_ms
 from mechanisms.samplers.envelopes import first_kept
-from mechanisms.statistics.designs.boxes import HELD_ROWS, SAMPLE_ROWS, require_dimension
+from mechanisms.statistics.designs.boxes import SAMPLE_ROWS, require_dimension
 from mechanisms.statistics.designs.grids import grid_bits
-from mechanisms.statistics.designs.rows import held_rows, require_held, scaled_codes
+from mechanisms.statistics.designs.rows import HELD_ROWS, held_rows, require_held, scaled_codes
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.weights import HELD_PARTS, Weights, weighing, weights_of

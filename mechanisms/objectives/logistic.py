@@ -13,12 +13,10 @@ and x_i = W (1, a_i/F) for a public rational d x (k+1) matrix W (see
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from mechanisms.exact.arrays import Floats
 from mechanisms.objectives.design import Design
-from mechanisms.objectives.sigmoid import AffineMap, SigmoidObjective
+from mechanisms.objectives.sigmoid import AffineMap, Rows, SigmoidObjective
 
 
 class LogisticObjective(SigmoidObjective):
@@ -26,10 +24,8 @@ class LogisticObjective(SigmoidObjective):
 
     Parameters
     ----------
-    chunks : callable
-        Returns an iterable of signed rows zeta, each float64 of shape
-        (at most ``EXACT_ROWS``, k + 1) with entries that are multiples of 1/F
-        in [-1, 1]. Called once per pass over the data.
+    rows : Rows
+        The signed rows zeta, of k + 1 entries that are multiples of 1/F in [-1, 1].
     design : Design
         The public map W.
     weighted : bool
@@ -38,9 +34,7 @@ class LogisticObjective(SigmoidObjective):
 
     __slots__ = ()
 
-    def __init__(
-        self, chunks: Callable[[], Iterable[Floats]], design: Design, *, weighted: bool = False
-    ) -> None:
+    def __init__(self, rows: Rows, design: Design, *, weighted: bool = False) -> None:
         matrix = tuple(tuple(row) for row in design.matrix())
         public = AffineMap(
             matrix=matrix,
@@ -48,4 +42,4 @@ class LogisticObjective(SigmoidObjective):
             scale=Fraction(1),
             steepness=Fraction(1),
         )
-        super().__init__(chunks, public, (Fraction(0),) * design.dimension, weighted=weighted)
+        super().__init__(rows, public, (Fraction(0),) * design.dimension, weighted=weighted)

@@ -9,6 +9,9 @@ e_i = sigmoid(zeta_i'w):
 - gradient in code units  g = sum p_i e_i zeta_i, in theta scale A g + c
 - Hessian in code units   H = sum p_i e_i (1 - e_i) zeta_i zeta_i', in theta scale A H A'
 
+Each of these is a pass over the rows: a function of some of them that travels to where they are
+(:class:`Rows`). What comes back is added up in their order.
+
 *Conventions.* The entries of a row are multiples of 1/F in [-1, 1], exact in
 float64; rows come in chunks of at most 2**13, so the product of 21-bit
 residuals with 21-bit codes sums to an exact integer in float64.
@@ -22,6 +25,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from flint import arb, arb_mat
@@ -37,6 +41,23 @@ from mechanisms.samplers.objective import Certified
 _WHOLE = np.ones(1)
 _SAFETY = 1.01  # covers the rounding of the error bounds themselves
 _SMALL_STRETCH = 0.5  # steps this short are taken whole, so a bound of the stretch will do
+_GUARD_BITS = 64
+
+T = TypeVar("T")
+Chunks = Iterable[Floats]
+Weighed = Iterable[tuple[Floats, Floats]]
+"""Chunks of rows with their weights, one for all of a chunk where none are given."""
+
+
+class Rows(Protocol):
+    """Private rows that are looked at in passes.
+
+    They come in chunks, each float64 of shape (at most ``EXACT_ROWS``, K), or K + 1 with its
+    weight at the end, a multiple of 1/F in [0, 1].
+    """
+
+    def __call__(self, function: Callable[[Chunks], T], /) -> Iterator[T]:
+        """Yield the function's result for each run of chunks, in their order; it may travel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +97,8 @@ class SigmoidObjective:
 
     Parameters
     ----------
-    chunks : callable
-        Returns an iterable of rows zeta, each float64 of shape (at most
-        ``EXACT_ROWS``, K), or K + 1 with its weight at the end, a multiple of 1/F in [0, 1].
-        Called once per pass over the data.
+    rows : Rows
+        The rows zeta. Called once per pass over the data.
     public : AffineMap
         A, w_0, scale and steepness.
     linear : sequence of Fraction
@@ -89,25 +108,25 @@ class SigmoidObjective:
     """
 
     __slots__ = (
-        "_chunks",
         "_linear",
         "_matrix",
         "_offset",
         "_public",
         "_pull",
+        "_rows",
         "_scale",
         "_weighted",
     )
 
     def __init__(
         self,
-        chunks: Callable[[], Iterable[Floats]],
+        rows: Rows,
         public: AffineMap,
         linear: Sequence[Fraction],
         *,
         weighted: bool = False,
     ) -> None:
-        self._chunks = chunks
+        self._rows = rows
         self._weighted = weighted
         self._public = public
         self._linear = list(linear)
@@ -128,13 +147,11 @@ class SigmoidObjective:
 
     def model(self, theta: Floats) -> tuple[Floats, Floats]:
         """Return the gradient (d) and the Hessian (d x d) in floats: hints, not facts."""
-        w = theta @ self._matrix + self._offset
         width = self._public.width
         gradient, hessian = np.zeros(width), np.zeros((width, width))
-        for zeta, share in self._rows():
-            e = expit(zeta @ w)
-            gradient += (share * e) @ zeta
-            hessian += zeta.T @ (zeta * (share * e * (1 - e))[:, None])
+        for slope, curve in self._pass(_Model(theta @ self._matrix + self._offset)):
+            gradient += slope
+            hessian += curve
         return (
             self._scale * (self._matrix @ gradient) + self._pull,
             self._scale * (self._matrix @ hessian @ self._matrix.T),
@@ -145,21 +162,17 @@ class SigmoidObjective:
         bound = float(self._public.steepness) * float(np.abs(step).sum())
         if bound <= _SMALL_STRETCH:
             return bound
-        move = step @ self._matrix
-        return max(
-            (float(np.abs(zeta @ move).max(initial=0)) for zeta, _ in self._rows()), default=0.0
-        )
+        return max(self._pass(_Farthest(step @ self._matrix)), default=0.0)
 
     def slope_along(self, theta: Floats, step: Floats) -> Callable[[float], float]:
         """Return t -> the derivative of the objective at theta + t step, in floats, a hint.
 
-        Keeps three numbers per record.
+        Each call is a pass.
         """
         w, move = theta @ self._matrix + self._offset, step @ self._matrix
-        parts = [(zeta @ w, zeta @ move, share) for zeta, share in self._rows()]
         level = float(self._pull @ step)
-        return lambda at: (
-            self._scale * sum(float((p * expit(t + at * v)) @ v) for t, v, p in parts) + level
+        return lambda share: (
+            self._scale * sum(self._pass(_SlopeAlong(w + share * move, move))) + level
         )
 
     def certify(self, theta: Sequence[Fraction]) -> Certified:
@@ -182,23 +195,22 @@ class SigmoidObjective:
         return Certified(gradient, curvature, Fraction(1 << 20, root) / self._public.steepness)
 
     def gradient(self, theta: Sequence[Fraction], bits: int) -> list[arb]:
-        """Return balls around the gradient, every record in ball arithmetic at ``bits`` bits."""
-        with working_precision(bits):
-            w = arb_mat([[rational(entry) / CODE_MAX] for entry in self._public.pull(theta)])
-            total = arb_mat(1, self._public.width)
-            for zeta, share in self._rows():
-                if len(zeta):
-                    rows = arb_mat((zeta * CODE_MAX).astype(np.int64).tolist())
-                    parts = np.broadcast_to(share, len(zeta)).tolist()  # exact in float64
-                    tilts = (rows * w).entries()
-                    sizes = [ball_sigmoid(t) * p for t, p in zip(tilts, parts, strict=True)]
-                    total += arb_mat([sizes]) * rows
-            return self._push([entry / CODE_MAX for entry in total.entries()])
+        """Return balls around the gradient, every record in ball arithmetic at ``bits`` bits.
 
-    def _rows(self) -> Iterator[tuple[Floats, Floats]]:
-        """Yield rows and their weights, one for all of a chunk where none are given."""
-        for chunk in self._chunks():
-            yield (chunk[:, :-1], chunk[:, -1]) if self._weighted else (chunk, _WHOLE)
+        |zeta'w| <= ||w||_1, so with the bits of ||w||_1 beside ``_GUARD_BITS`` every tilt is known
+        to far less than ``2**-bits``, however large it is.
+        """
+        w = self._public.pull(theta)
+        working = bits + _GUARD_BITS + math.ceil(sum(map(abs, w))).bit_length()
+        totals = [(0, 0)] * self._public.width
+        for some in self._pass(_Balls(tuple(w), bits, working)):
+            totals = [(a + c, b + d) for (a, b), (c, d) in zip(totals, some, strict=True)]
+        with working_precision(working):
+            last = arb((1, -bits)) / CODE_MAX
+            return self._push([(arb(whole) + arb(0, error)) * last for whole, error in totals])
+
+    def _pass(self, function: Callable[[Weighed], T]) -> Iterator[T]:
+        return self._rows(_OfWeighed(self._weighted, function))
 
     def _push(self, codes: Sequence[arb]) -> list[arb]:
         """Return scale A g + c."""
@@ -212,15 +224,15 @@ class SigmoidObjective:
     def _code_sums(self, exact: Sequence[Fraction]) -> CodeSums:
         """Sum gradient and Hessian with proved errors.
 
-        u = 2**-53, K columns, chunks of at most 8192 rows, C chunks, S = sum e_i:
+        u = 2**-53, K columns, chunks of at most 8192 rows, C chunks in R runs, S = sum e_i:
 
         - an inner product errs by at most (K + 2) u ||w||_1 =: t, the rounding of
           w included; as |(log sigmoid)'| <= 1, e_i errs relatively by at most
           eta = ``SIGMOID_ERROR`` + u + 2 t while t < 1/4, p_i's rounding included;
         - e_i = h_i + l_i with h_i a multiple of 2**-20 (both exact, |l_i| <= 2**-21):
           the products h_i zeta_ij are multiples of 2**-40 and sum exactly;
-        - the sum of l_i zeta_ij errs by at most (8192 + C) u sum |l_i| whatever
-          the order of additions.
+        - the sum of l_i zeta_ij errs by at most (8192 + C + R) u sum |l_i| whatever
+          the order of additions: in a chunk, in a run of chunks, and of the runs.
 
         The same holds for the Hessian with weights e_i (1 - e_i), plainly summed. A weight p_i
         is exact, and p_i e_i is rounded once more, by at most u relatively.
@@ -228,38 +240,177 @@ class SigmoidObjective:
         width = self._public.width
         w = np.array([float(entry) for entry in exact])
         tilt_error = (width + 2) * UNIT_ROUNDOFF * float(np.abs(w).sum())
-        high, low = [0] * width, np.zeros(width)
-        hessian = np.zeros((width, width))
-        rows = chunks = 0
-        residual = rest = weight = 0.0
-        for zeta, share in self._rows():
-            e, complement = sigmoid(zeta @ w)
-            e *= share
-            # A coarse part whose products sum exactly, and a fine one whose errors hardly count.
-            coarse = np.rint(e * CODE_MAX) / CODE_MAX
-            fine = e - coarse
-            scaled = (coarse @ zeta) * 2.0 ** (2 * CODE_BITS)
-            high = [total + int(part) for total, part in zip(high, scaled.tolist(), strict=True)]
-            low += fine @ zeta
-            curve = e * complement
-            hessian += zeta.T @ (zeta * curve[:, None])
-            rows, chunks = rows + len(zeta), chunks + 1
-            residual += float(e.sum())
-            rest += float(np.abs(fine).sum())
-            weight += float(curve.sum())
+        total = _Split.none(width)
+        runs = 0
+        for some in self._pass(_Splitting(w)):
+            total.add(some)
+            runs += 1
         eta = SIGMOID_ERROR + UNIT_ROUNDOFF + 2 * tilt_error if tilt_error < 0.25 else math.inf
-        order = (EXACT_ROWS + chunks + 4) * UNIT_ROUNDOFF
-        floor = rows * SIGMOID_FLOOR
+        order = (EXACT_ROWS + total.chunks + runs + 4) * UNIT_ROUNDOFF
+        floor = total.rows * SIGMOID_FLOOR
         gradient = [
             Fraction(a, 1 << (2 * CODE_BITS)) + Fraction(b)
-            for a, b in zip(high, low.tolist(), strict=True)
+            for a, b in zip(total.high, total.low.tolist(), strict=True)
         ]
+        error = eta * total.residual + order * total.rest + floor
+        hessian_error = (2 * eta + order) * total.weight + floor
         return CodeSums(
             gradient=gradient,
-            error=_SAFETY * (eta * residual + order * rest + floor) if rows else 0.0,
-            hessian=hessian,
-            hessian_error=width * _SAFETY * ((2 * eta + order) * weight + floor) if rows else 0.0,
+            error=_SAFETY * error if total.rows else 0.0,
+            hessian=total.hessian,
+            hessian_error=width * _SAFETY * hessian_error if total.rows else 0.0,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _OfWeighed(Generic[T]):
+    """A function of rows and their weights, as one of chunks."""
+
+    weighted: bool
+    function: Callable[[Weighed], T]
+
+    def __call__(self, chunks: Chunks) -> T:
+        return self.function(map(self._split, chunks))
+
+    def _split(self, chunk: Floats) -> tuple[Floats, Floats]:
+        return (chunk[:, :-1], chunk[:, -1]) if self.weighted else (chunk, _WHOLE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Model:
+    """A pass: g and H at w, in floats."""
+
+    w: Floats
+
+    def __call__(self, rows: Weighed) -> tuple[Floats, Floats]:
+        width = len(self.w)
+        gradient, hessian = np.zeros(width), np.zeros((width, width))
+        for zeta, share in rows:
+            e = expit(zeta @ self.w)
+            gradient += (share * e) @ zeta
+            hessian += zeta.T @ (zeta * (share * e * (1 - e))[:, None])
+        return gradient, hessian
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Farthest:
+    """A pass: max_i |zeta_i'move|, in floats."""
+
+    move: Floats
+
+    def __call__(self, rows: Weighed) -> float:
+        return max(
+            (float(np.abs(zeta @ self.move).max(initial=0)) for zeta, _ in rows), default=0.0
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _SlopeAlong:
+    """A pass: sum_i e_i zeta_i'move at w, in floats."""
+
+    w: Floats
+    move: Floats
+
+    def __call__(self, rows: Weighed) -> float:
+        return sum(
+            float((share * expit(zeta @ self.w)) @ (zeta @ self.move)) for zeta, share in rows
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Balls:
+    """A pass: g at w times ``CODE_MAX 2**bits``, each entry an integer and its error: they travel.
+
+    Every record is in ball arithmetic of ``working`` bits.
+    """
+
+    w: tuple[Fraction, ...]
+    bits: int
+    working: int
+
+    def __call__(self, rows: Weighed) -> list[tuple[int, int]]:
+        with working_precision(self.working):
+            w = arb_mat([[rational(entry) / CODE_MAX] for entry in self.w])
+            total = arb_mat(1, len(self.w))
+            for zeta, share in rows:
+                if len(zeta):
+                    codes = arb_mat((zeta * CODE_MAX).astype(np.int64).tolist())
+                    parts = np.broadcast_to(share, len(zeta)).tolist()  # exact in float64
+                    tilts = (codes * w).entries()
+                    sizes = [ball_sigmoid(t) * p for t, p in zip(tilts, parts, strict=True)]
+                    total += arb_mat([sizes]) * codes
+            return [_whole(entry * arb((1, self.bits))) for entry in total.entries()]
+
+
+@dataclass(slots=True, eq=False)
+class _Split:
+    """Sums over rows for :meth:`SigmoidObjective._code_sums`; ``high`` is exact."""
+
+    high: list[int]
+    low: Floats
+    hessian: Floats
+    rows: int = 0
+    chunks: int = 0
+    residual: float = 0.0
+    rest: float = 0.0
+    weight: float = 0.0
+
+    @classmethod
+    def none(cls, width: int) -> _Split:
+        """Return the sums over no rows."""
+        return cls([0] * width, np.zeros(width), np.zeros((width, width)))
+
+    def add(self, other: _Split) -> None:
+        """Add the sums over more rows."""
+        self.high = [a + b for a, b in zip(self.high, other.high, strict=True)]
+        self.low += other.low
+        self.hessian += other.hessian
+        self.rows += other.rows
+        self.chunks += other.chunks
+        self.residual += other.residual
+        self.rest += other.rest
+        self.weight += other.weight
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Splitting:
+    """A pass: sums at w, what is coarse apart from what is fine."""
+
+    w: Floats
+
+    def __call__(self, rows: Weighed) -> _Split:
+        found = _Split.none(len(self.w))
+        for zeta, share in rows:
+            found.add(self._of(zeta, share))
+        return found
+
+    def _of(self, zeta: Floats, share: Floats) -> _Split:
+        e, complement = sigmoid(zeta @ self.w)
+        e *= share
+        # A coarse part whose products sum exactly, and a fine one whose errors hardly count.
+        coarse = np.rint(e * CODE_MAX) / CODE_MAX
+        fine = e - coarse
+        scaled = (coarse @ zeta) * 2.0 ** (2 * CODE_BITS)
+        curve = e * complement
+        return _Split(
+            high=[int(part) for part in scaled.tolist()],
+            low=fine @ zeta,
+            hessian=zeta.T @ (zeta * curve[:, None]),
+            rows=len(zeta),
+            chunks=1,
+            residual=float(e.sum()),
+            rest=float(np.abs(fine).sum()),
+            weight=float(curve.sum()),
+        )
+
+
+def _whole(value: arb) -> tuple[int, int]:
+    """Return an integer, and how far it is at most from a real that is known to be finite."""
+    lower = value.mid().floor()
+    middle, error = lower.unique_fmpz(), value.rad().ceil().unique_fmpz()
+    assert middle is not None
+    assert error is not None
+    return int(middle), int(error) + (lower != value.mid())
 
 
 def ball_sigmoid(t: arb) -> arb:

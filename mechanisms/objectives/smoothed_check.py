@@ -20,12 +20,11 @@ and the linear part c = -tau sum x_i.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
-from mechanisms.exact.arrays import Floats
 from mechanisms.objectives.design import Design
-from mechanisms.objectives.sigmoid import AffineMap, SigmoidObjective
+from mechanisms.objectives.sigmoid import AffineMap, Rows, SigmoidObjective
 
 
 class SmoothedCheckObjective(SigmoidObjective):
@@ -33,9 +32,8 @@ class SmoothedCheckObjective(SigmoidObjective):
 
     Parameters
     ----------
-    chunks : callable
-        Returns an iterable of rows zeta, each float64 of shape (at most
-        ``EXACT_ROWS``, k + 2) with entries that are multiples of 1/F in [-1, 1].
+    rows : Rows
+        The rows zeta, of k + 2 entries that are multiples of 1/F in [-1, 1].
     design : Design
         The public map W of the features.
     target : pair of Fraction
@@ -52,7 +50,7 @@ class SmoothedCheckObjective(SigmoidObjective):
 
     def __init__(
         self,
-        chunks: Callable[[], Iterable[Floats]],
+        rows: Rows,
         design: Design,
         *,
         target: tuple[Fraction, Fraction],
@@ -71,4 +69,4 @@ class SmoothedCheckObjective(SigmoidObjective):
             scale=width,
             steepness=1 / width,
         )
-        super().__init__(chunks, public, [-tau * total for total in totals], weighted=weighted)
+        super().__init__(rows, public, [-tau * total for total in totals], weighted=weighted)

@@ -11,8 +11,8 @@ from mechanisms.perturbation.release import plan_fit
 from mechanisms.privacy import PrivacyLoss
 from mechanisms.statistics.designs.rows import passes
 from mechanisms.statistics.designs.scaling import design
-from mechanisms.statistics.logistic_regression import LogisticRegression, signed_rows
-from mechanisms.statistics.weights import weighing, weights_of
+from mechanisms.statistics.logistic_regression import LogisticRegression, SignedCodes
+from mechanisms.statistics.weights import weighing
 
 
 @weighing
@@ -37,7 +37,6 @@ def logistic_objective(
     statistic: LogisticRegression, schema: Schema, data: Data
 ) -> LogisticObjective:
     """Return the logistic loss of private rows."""
-    mapping, weights = design(statistic.scaling(schema)), weights_of(statistic, schema)
-    entries = len(mapping.slopes) + 1 + (weights is not None)
-    rows = passes(lambda: signed_rows(statistic, schema, data, weights), schema, entries)
-    return LogisticObjective(rows, mapping, weighted=weights is not None)
+    read = SignedCodes.of(statistic, schema)
+    rows, mapping = passes(data, read, schema), design(statistic.scaling(schema))
+    return LogisticObjective(rows, mapping, weighted=read.weights is not None)

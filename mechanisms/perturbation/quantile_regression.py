@@ -11,7 +11,7 @@ from mechanisms.objectives.smoothed_check import SmoothedCheckObjective
 from mechanisms.perturbation.calibration import smoothing_width
 from mechanisms.perturbation.release import plan_fit
 from mechanisms.privacy import PrivacyLoss
-from mechanisms.statistics.designs.rows import code_rows, passes
+from mechanisms.statistics.designs.rows import CodeRows, passes
 from mechanisms.statistics.designs.scaling import design
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.weights import weighing, weighted_data, weights_of
@@ -57,9 +57,8 @@ def smoothed_check_objective(
         totals, whole = weighted_data(data, weights, sums_only=True).gram(columns)[0], CODE_MAX
     codes = [Fraction(totals[0], whole)]
     codes += [Fraction(total, whole * CODE_MAX) for total in totals[1:-1]]
-    entries = len(columns) + 1 + (weights is not None)
     return SmoothedCheckObjective(
-        passes(lambda: code_rows(data, columns, weights), schema, entries),
+        passes(data, CodeRows(tuple(columns), weights), schema),
         mapping,
         target=(Fraction(target.offset, target.divisor), target.slope),
         tau=statistic.exact_tau,

@@ -47,6 +47,7 @@ _SETTLED = 1e-9  # the Newton step that follows one of this length is below 1e-1
 _FULL_STEP = 0.5  # up to this stretch a Newton step surely lowers the objective
 _LONG_STEP = 4.0  # up to this stretch the bound in _share says enough
 _HALVINGS = 50  # a float has no more digits
+_ENOUGH = 1e-2  # of the slope at the start: where it is left, the objective hardly falls further
 _LEVEL = 1e-6  # a slope this much smaller than at the start is rounding
 
 
@@ -144,14 +145,22 @@ def _share(problem: Problem, theta: Floats, step: Floats, curvature: Floats) -> 
 def _last_negative(slope: Callable[[float], float]) -> float:
     """Return about the largest share in [0, 1] where an increasing function is not positive.
 
-    All of it where the slope at its end is next to nothing: there it is rounding.
+    All of it where the slope at its end is next to nothing: there it is rounding. A slope may
+    cost a pass over the rows, so the search ends where little of the first one is left.
     """
     low, high = 0.0, 1.0
-    if slope(high) <= _LEVEL * abs(slope(low)):
+    first = abs(slope(low))
+    if slope(high) <= _LEVEL * first:
         return high
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (low, middle) if slope(middle) > 0 else (middle, high)
+        here = slope(middle)
+        if here > 0:
+            high = middle
+            continue
+        low = middle
+        if here >= -_ENOUGH * first:
+            break
     return low
 
 

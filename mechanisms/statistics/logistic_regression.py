@@ -28,13 +28,12 @@ from numpy.typing import NDArray
 
 from mechanisms.contract import (
     Block,
-    Data,
     InvalidStatisticError,
     Json,
     meaning,
     require_column,
 )
-from mechanisms.domain import CODE_MAX, EXACT_ROWS, CategoryColumn, NumberColumn, Schema
+from mechanisms.domain import EXACT_ROWS, CategoryColumn, NumberColumn, Schema
 from mechanisms.exact.decimals import as_written
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.designs.features import Features, count_columns, plain_names
@@ -51,9 +50,10 @@ from mechanisms.statistics.designs.regression import (
     formula_field,
     settle,
 )
+from mechanisms.statistics.designs.rows import code_chunk, with_weights
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.questions import Question, Viewed
-from mechanisms.statistics.weights import LOSS_WEIGHTS, Weights, require_weights
+from mechanisms.statistics.weights import LOSS_WEIGHTS, Weights, require_weights, weights_of
 from mechanisms.views import RowView
 
 SMALLEST_Q, LARGEST_Q = 0.001, 0.999
@@ -204,36 +204,33 @@ def _not_boolean(name: str, column: NumberColumn | CategoryColumn) -> str:
     )
 
 
-def signed_rows(
-    statistic: LogisticRegression, schema: Schema, data: Data, weights: Weights | None = None
-) -> Iterator[NDArray[np.float64]]:
-    """Yield the signed rows (1 - 2 y) (1, a_1/F, ..., a_k/F) in chunks, exact in float64.
+@dataclass(frozen=True, slots=True)
+class SignedCodes:
+    """Reads the signed rows (1 - 2 y) (1, a_1/F, ..., a_k/F) of a block, exact in float64.
 
     With weights each has one entry more, s/F.
     """
-    rule = statistic.rule(schema)
-    names = (*statistic.names, rule.column, *(() if weights is None else (weights.name,)))
-    for block in data.blocks(tuple(dict.fromkeys(names))):
-        positive = rule.mask(block, schema)
-        for start in range(0, len(positive), EXACT_ROWS):
+
+    names: tuple[str, ...]
+    rule: Condition
+    schema: Schema
+    weights: Weights | None
+
+    @classmethod
+    def of(cls, statistic: LogisticRegression, schema: Schema) -> SignedCodes:
+        """Return what reads those of a regression."""
+        rule, weights = statistic.rule(schema), weights_of(statistic, schema)
+        return cls(statistic.names, rule, schema, weights)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns that are read."""
+        return with_weights((*self.names, self.rule.column), self.weights)
+
+    def __call__(self, block: Block) -> Iterator[NDArray[np.float64]]:
+        """Yield them in chunks."""
+        signs = np.where(self.rule.mask(block, self.schema), -1.0, 1.0)
+        for start in range(0, len(signs), EXACT_ROWS):
             rows = slice(start, start + EXACT_ROWS)
-            yield _chunk(statistic.names, block, positive, rows, weights)
-
-
-def _chunk(
-    features: tuple[str, ...],
-    block: Block,
-    positive: NDArray[np.bool_],
-    rows: slice,
-    weights: Weights | None,
-) -> NDArray[np.float64]:
-    labels = positive[rows]
-    chunk = np.empty((len(labels), 1 + len(features) + (weights is not None)))
-    chunk[:, 0] = CODE_MAX
-    for index, name in enumerate(features, start=1):
-        chunk[:, index] = block[name][rows]
-    chunk[labels] *= -1
-    if weights is not None:
-        chunk[:, -1] = weights.shares(block[weights.name][rows])
-    chunk /= CODE_MAX
-    return chunk
+            some = {name: block[name][rows] for name in self.columns}
+            yield code_chunk(some, self.names, self.weights, signs[rows])

@@ -34,9 +34,13 @@ from app.uploads import storing
 from app.vault.vault import Vault
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Block, Statistic
+from mechanisms.kng import logistic
+from mechanisms.objectives.check_loss import stored as stored_rows
 from mechanisms.privacy import Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.sketches import Sketch
+from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.designs import rows
 from mechanisms.statistics.designs.boxes import RegressionRows
 from mechanisms.statistics.geometric_median import GeometricMedian
 from mechanisms.statistics.logistic_regression import LogisticRegression
@@ -64,14 +68,14 @@ def _vault(tmp_path_factory: pytest.TempPathFactory) -> Vault:
 def stored(directory: Path, executor: Executor | None = None) -> Vault:
     """Return a vault with a data set of several parts, sketched by an executor."""
     random = np.random.default_rng(8)
-    rows = [
+    lines = [
         f"{x:.3f},{y:.3f},{int(x > y)},{'abc'[int(2 + x + y) % 3]}"
         for x, y in random.uniform(-1, 1, (ROWS, 2))
     ]
     vault = Vault(directory)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(storing, "_MAX_PART_ROWS", PART_ROWS)
-        content = "\n".join(["x,y,yes,kind", *rows]).encode()
+        content = "\n".join(["x,y,yes,kind", *lines]).encode()
         DataHere(vault, storing=StoringHere(executor)).store("ds_1", io.BytesIO(content), SPEC)
     return vault
 
@@ -199,20 +203,52 @@ def test_a_draw_is_the_same_everywhere(
     assert one == two
 
 
-@pytest.mark.parametrize("name", ["quantile regression by gradient", "quantile regression by loss"])
+IN_PASSES: dict[str, tuple[Statistic, str]] = {
+    "logistic by perturbation": DRAWN["logistic by perturbation"],
+    "logistic by perturbation, of some": (
+        LogisticRegression(
+            target="yes",
+            features=("x", "y"),
+            where=(Condition(column="kind", op="!=", value="a"),),
+        ),
+        "objective_perturbation",
+    ),
+    "logistic by gradient": (
+        LogisticRegression(target="yes", features=("x",), intercept=True, bound=2.0),
+        "kng",
+    ),
+    "quantile regression by gradient": (
+        QuantileRegression(target="y", features=("x",), intercept=False, bound=2.0),
+        "kng",
+    ),
+    "quantile regression by loss": (
+        QuantileRegression(target="y", features=("x",), intercept=False, bound=2.0),
+        "exponential",
+    ),
+    "quantile regression by perturbation": DRAWN["quantile regression by perturbation"],
+}
+
+
+@pytest.mark.parametrize(("statistic", "mechanism"), IN_PASSES.values(), ids=IN_PASSES)
 def test_a_draw_in_passes_is_the_same_everywhere(
-    vault: Vault, elsewhere: Executor, name: str, monkeypatch: pytest.MonkeyPatch
+    vault: Vault,
+    elsewhere: Executor,
+    statistic: Statistic,
+    mechanism: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of rows that are surveyed in a pass, since they may be too many to hold: more than ten."""
+    """Of rows that are read in passes, since they may be too many to hold: more than ten."""
+    monkeypatch.setattr(stored_rows, "FEW_DISTINCT", 4)
+    monkeypatch.setattr(rows, "HELD_ROWS", 10)
+    monkeypatch.setattr(logistic, "_HELD_ROWS", dict.fromkeys(range(1, 5), 10))
     monkeypatch.setitem(RegressionRows.__init__.__kwdefaults__, "held", 10)
-    monkeypatch.setitem(RegressionRows.__init__.__kwdefaults__, "sample", 16)
+    for drawn in (RegressionRows, logistic.LogisticDraw):
+        monkeypatch.setitem(drawn.__init__.__kwdefaults__, "sample", 16)
     asked: list[list[str]] = []
     keep = elsewhere.keep
     monkeypatch.setattr(elsewhere, "keep", lambda *told: asked.append(told[1]) or keep(*told))
-    statistic = QuantileRegression(target="y", features=("x",), intercept=True, bound=2.0)
-    _, mechanism = DRAWN[name]
     test_a_draw_is_the_same_everywhere(vault, elsewhere, statistic, mechanism)
-    assert asked, "it is drawn in passes"
+    assert len(asked) > 1, "it is drawn in passes"
 
 
 def test_many_things_are_done_together_and_in_their_order(dask: DaskExecutor) -> None:

@@ -67,4 +67,4 @@ def objective(
     """Return the logistic loss of integer codes (n x k) and labels."""
     rows = np.column_stack([np.ones(len(codes)), codes / 2.0**20]) * (1 - 2 * labels)[:, None]
     chunks = [rows[start : start + EXACT_ROWS] for start in range(0, len(rows), EXACT_ROWS)]
-    return LogisticObjective(lambda: chunks, design)
+    return LogisticObjective(lambda function: map(function, [chunks]), design)

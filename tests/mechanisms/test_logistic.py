@@ -20,7 +20,7 @@ from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.designs.scaling import design
-from mechanisms.statistics.logistic_regression import LogisticRegression, signed_rows
+from mechanisms.statistics.logistic_regression import LogisticRegression, SignedCodes
 from tests.mechanisms.logistic_data import objective, plain_design
 
 
@@ -183,7 +183,7 @@ DATA = ArrayData.from_values(
 def test_targets_become_signs_of_rows(target: str | Condition, labels: list[int]) -> None:
     question = LogisticRegression(target=target, features=("age",))
     question.check(SCHEMA)
-    [rows] = signed_rows(question, SCHEMA, DATA)
+    [rows] = SignedCodes.of(question, SCHEMA)(DATA.codes)
     signs = 1 - 2 * np.array(labels)
     assert rows[:, 0].tolist() == signs.tolist()
     assert rows[:, 1].tolist() == pytest.approx((signs * np.array([-1, 1, 0, -0.5])).tolist())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 
@@ -12,7 +12,7 @@ import pytest
 from flint import arb
 from sklearn.linear_model import LogisticRegression as Reference
 
-from mechanisms.contract import Block, Data, InvalidStatisticError, Plan
+from mechanisms.contract import Block, Data, InvalidStatisticError, Plan, T
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.exact.continuous import BallNorm
 from mechanisms.exact.rounding import working_precision
@@ -354,6 +354,9 @@ class _Blocks:
         for start in range(0, self._data.rows, 7):
             yield {name: self._data.codes[name][start : start + 7] for name in columns}
 
+    def map(self, function: Callable[[Block], T], columns: Sequence[str], /) -> Iterator[T]:
+        return map(function, self.blocks(columns))
+
 
 def test_rows_are_kept_or_read_again_with_the_same_answer(
     monkeypatch: pytest.MonkeyPatch,
@@ -369,7 +372,7 @@ def test_rows_are_kept_or_read_again_with_the_same_answer(
     kept = _Blocks(data)
     assert (coefficients(plan, kept, seed=4) == whole).all()  # type: ignore[arg-type]
     assert kept.passes == 1
-    monkeypatch.setattr(design_rows, "_CACHED_BYTES", 0)
+    monkeypatch.setattr(design_rows, "HELD_ROWS", 59)
     streamed = _Blocks(data)
     assert (coefficients(plan, streamed, seed=4) == whole).all()  # type: ignore[arg-type]
     assert streamed.passes > 3

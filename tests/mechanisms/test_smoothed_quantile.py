@@ -63,9 +63,10 @@ def test_certified_sums_hold_the_exact_ones(rows: int, width: Fraction, intercep
     x, y = rng.uniform(-1, 1, size=(rows, 3)), rng.uniform(-1, 1, size=rows)
     loss = objective(x, y, tau=0.3, width=width, intercept=intercept)
     theta = [Fraction(t) for t in rng.normal(size=loss.dimension) / 2]
-    facts, exact = loss.certify(theta), loss.gradient(theta, 128)
+    facts, exact = loss.certify(theta), loss.gradient(theta, 1100)
     for ball, truth in zip(facts.gradient, exact, strict=True):
         assert ball.contains(truth)
+        assert truth.rad() <= 2.0**-1000
         assert ball.rad() <= 1e-10 * max(rows, 1)
     at = np.array([float(t) for t in theta])
     hint, hessian = loss.model(at)

@@ -25,12 +25,11 @@ from mechanisms.objectives.check_loss import (
 from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes
 from mechanisms.samplers.boxes import Cover, Space, expected_ms
 from mechanisms.samplers.envelopes import Trial
-from mechanisms.statistics.designs.rows import held_rows, scaled_codes
+from mechanisms.statistics.designs.rows import HELD_ROWS, held_rows, scaled_codes
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.weights import HELD_PARTS, Weights
 
 MAX_DIMENSION = 4  # the number of boxes grows too fast beyond
-HELD_ROWS = 1 << 20  # a quarter of a gigabyte, with four coefficients
 _MS_PER_CODE = 5e-5  # three passes, with what it takes to read a code and scale it
 _HELD_BYTES = 1 << 29  # by the boxes that a draw meets besides its first one
 SAMPLE_ROWS = 1 << 17  # or up to twice as many: a start from so many is off by little

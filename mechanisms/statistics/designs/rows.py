@@ -2,45 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Generic, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.contract import Block, Data, InvalidStatisticError
+from mechanisms.contract import Block, Data, InvalidStatisticError, T
 from mechanisms.domain import CODE_MAX, EXACT_ROWS, Schema
 from mechanisms.exact.arrays import Integers
 from mechanisms.objectives.quadratic import NormalEquations
 from mechanisms.objectives.rows import distinct_rows
+from mechanisms.objectives.sigmoid import Chunks
+from mechanisms.objectives.sigmoid import Rows as Passes
 from mechanisms.statistics.designs.scaling import RegressionScaling, ScaledColumn
 from mechanisms.statistics.weights import HELD_PARTS, Weights, weighted_data
 
 Rows = NDArray[np.float64]
 
-_CACHED_BYTES = 1 << 29  # half a gigabyte of rows may stay in memory between passes
+HELD_ROWS = 1 << 20
+"""So many rows at most are held in memory; more are read in passes."""
+
+_HELD_BYTES = 1 << 29  # half a gigabyte of rows may stay in memory between passes
 
 
-def code_rows(
-    data: Data, columns: Sequence[str], weights: Weights | None = None
-) -> Iterator[NDArray[np.float64]]:
-    """Yield rows (1, a_1/F, ..., a_k/F) of the named columns in chunks, exact in float64.
+@dataclass(frozen=True, slots=True)
+class CodeRows:
+    """Reads the rows (1, a_1/F, ..., a_k/F) of columns of a block, exact in float64.
 
     With weights each has one entry more, s/F.
     """
-    read = columns if weights is None else tuple(dict.fromkeys((*columns, weights.name)))
-    for block in data.blocks(read):
-        count = len(block[columns[0]])
-        for start in range(0, count, EXACT_ROWS):
-            part = slice(start, start + EXACT_ROWS)
-            height = len(block[columns[0]][part])
-            chunk = np.ones((height, 1 + len(columns) + (weights is not None)))
-            for index, name in enumerate(columns, start=1):
-                chunk[:, index] = block[name][part]
-            if weights is not None:
-                chunk[:, -1] = weights.shares(block[weights.name][part])
-            chunk[:, 1:] /= CODE_MAX
-            yield chunk
+
+    names: tuple[str, ...]
+    weights: Weights | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns that are read."""
+        return with_weights(self.names, self.weights)
+
+    def __call__(self, block: Block) -> Iterator[Rows]:
+        """Yield them in chunks."""
+        for start in range(0, len(block[self.names[0]]), EXACT_ROWS):
+            some = {name: block[name][start : start + EXACT_ROWS] for name in self.columns}
+            yield code_chunk(some, self.names, self.weights)
+
+
+def with_weights(names: Sequence[str], weights: Weights | None) -> tuple[str, ...]:
+    """Return the names of the columns to read, that of the weights too."""
+    return tuple(dict.fromkeys((*names, *(() if weights is None else (weights.name,)))))
+
+
+def code_chunk(
+    block: Block, names: Sequence[str], weights: Weights | None, signs: Rows | None = None
+) -> Rows:
+    """Return the rows (1, a_1/F, ..., a_k/F) of some columns, times 1 or -1, and s/F with weights.
+
+    A block of no named column needs signs: they say how many rows there are.
+    """
+    rows = len(block[names[0]]) if signs is None else len(signs)
+    # each column in one run: this is made anew in every pass
+    chunk = np.empty((1 + len(names) + (weights is not None), rows))
+    chunk[0] = 1.0 if signs is None else signs
+    for index, name in enumerate(names, start=1):
+        np.multiply(block[name], 1 / CODE_MAX, out=chunk[index])  # a power of two: exact
+        if signs is not None:
+            chunk[index] *= signs
+    if weights is not None:
+        chunk[-1] = weights.shares(block[weights.name]) / CODE_MAX
+    return chunk.T
 
 
 def held_rows(
@@ -58,7 +90,7 @@ def held_rows(
     With weights a row counts in parts of the largest, :data:`HELD_PARTS` at most, and is left out
     where it counts for nothing.
     """
-    wanted = names if weights is None else tuple(dict.fromkeys((*names, weights.name)))
+    wanted = with_weights(names, weights)
     rows, counts = [np.zeros((0, entries), dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     for block in data.blocks(wanted):
         made = read(block).T.astype(np.int64, order="C")
@@ -103,15 +135,36 @@ def scaled_codes(column: ScaledColumn, codes: NDArray[np.int32]) -> NDArray[np.i
     return np.asarray(np.clip(scaled, -CODE_MAX, CODE_MAX).astype(np.int64))
 
 
-def passes(
-    read: Callable[[], Iterator[Rows]], schema: Schema, columns: int
-) -> Callable[[], Iterable[Rows]]:
-    """Return what yields the rows once per pass.
+class Reader(Protocol):
+    """Reads the rows of a block in chunks; it travels."""
 
-    They are kept in memory between passes when the *public* row count (or its
-    bound) allows it, and read again for each pass otherwise.
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns that are read."""
+
+    def __call__(self, block: Block, /) -> Iterator[Rows]:
+        """Yield the chunks."""
+
+
+def passes(data: Data, read: Reader, schema: Schema) -> Passes:
+    """Return what looks at rows, pass by pass.
+
+    They are kept in memory when the *public* row count (or its bound) allows it. Of more, each
+    pass is made wherever those over ``data`` are.
     """
-    if schema.row_bound * columns * 8 > _CACHED_BYTES:
-        return read
-    chunks = list(read())
-    return lambda: chunks
+    columns, most = read.columns, schema.row_bound
+    if most > HELD_ROWS or most * (len(columns) + 1) * 8 > _HELD_BYTES:
+        return lambda function: data.map(_OfChunks(read, function), columns)
+    chunks = [chunk for block in data.blocks(columns) for chunk in read(block)]
+    return lambda function: iter([function(chunks)])
+
+
+@dataclass(frozen=True, slots=True)
+class _OfChunks(Generic[T]):
+    """A function of a block's rows in chunks, as one of the block."""
+
+    read: Reader
+    function: Callable[[Chunks], T]
+
+    def __call__(self, block: Block) -> T:
+        return self.function(self.read(block))
