@@ -203,7 +203,12 @@ def weighing(
         if weights is None:
             return calibrate(statistic, schema, epsilon, norm)
         plan = calibrate(statistic, private_rows(schema), epsilon, norm)
-        return replace(plan, details={**plan.details, "weights": weights.facts()})
+        read_ms = reading_ms(len(statistic.scaling(schema).columns), schema.row_bound)
+        return replace(
+            plan,
+            expected_ms=plan.expected_ms + read_ms,
+            details={**plan.details, "weights": weights.facts()},
+        )
 
     return planned
 
