@@ -34,7 +34,7 @@ codes, is made by rounding that record alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial, wraps
@@ -183,7 +183,22 @@ class Weighted(Statistic, Protocol):
         """Return the column; None where each record counts once."""
 
 
-S = TypeVar("S", bound=Weighted)
+class Scaled(Protocol):
+    """The public maps between columns and scaled coordinates."""
+
+    @property
+    def columns(self) -> Collection[str]:
+        """Return the columns that are read."""
+
+
+class WeightedFit(Weighted, Protocol):
+    """A regression whose records may count by weights."""
+
+    def scaling(self, schema: Schema, /) -> Scaled:
+        """Return the public maps between columns and scaled coordinates."""
+
+
+S = TypeVar("S", bound=WeightedFit)
 
 
 def weights_of(statistic: Weighted, schema: Schema) -> Weights | None:
