@@ -1,8 +1,9 @@
 """From cells to integer codes, with the row numbers of whatever does not fit.
 
-A column arrives either *typed* (floats that the CSV or Parquet reader parsed)
-or as *text* (booleans, categories, and numbers that the typed reader refused).
-Both give the same codes for the same cell. :mod:`app.uploads.read_cells` reads one column.
+A column arrives either *typed* (floats that the CSV or Parquet reader parsed, and Parquet's
+truths, dictionaries and whole numbers that stand for texts) or as *text* (what else is boolean
+or a category, and numbers that the typed reader refused). Both give the same codes for the
+same cell. :mod:`app.uploads.read_cells` reads one column.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from app.uploads.read_cells import (
     Read,
     read_boolean,
     read_category,
+    read_texts,
 )
 from app.uploads.row_digests import RowDigester
 from app.uploads.trouble import MAX_LISTED, Trouble, Troubles
@@ -61,10 +63,11 @@ class Encoder:
                 kind = pl.Enum(spec.values)
                 fill = spec.values.index(value) if isinstance(value, str) else 0
                 other = None if spec.other is None else spec.values.index(spec.other)
-                read = partial(read_category, kind=kind, markers=markers, other=other)
+                listed = partial(read_category, kind=kind, markers=markers, other=other)
+                read = partial(read_texts, reader=listed)
             case BooleanSpec():
                 fill = CODE_MAX if value else -CODE_MAX
-                read = partial(read_boolean, markers=markers)
+                read = partial(read_texts, reader=partial(read_boolean, markers=markers))
             case _:
                 column = column_of(spec)
                 assert isinstance(column, NumberColumn)
@@ -163,6 +166,8 @@ class RowEncoder:
     def _seen(self, name: str, read: Read | None, frame: pl.DataFrame) -> pl.Series:
         """Return a column as the digests of the file know it: spelt in their way."""
         encoder = self.encoders.get(name)
+        if read is not None and read.listed is not None:
+            return read.listed
         if encoder is None or encoder.as_spelt or read is None or read.numbers is None:
             return frame[name]
         numbers, missing = read.plain

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from app.uploads.prf import BLANK, Prf
 from app.uploads.samples import Digests
+from app.uploads.spellings import dictionary_of
 
 _LOOKED_AT = 1 << 10
 _FEW = 0.25
@@ -52,36 +53,37 @@ class CellReader:
         self._table: FileCells | None = None
 
     def read(self, cells: pl.Series, numeric: Digests | None = None) -> FileCells:
-        """Return a block's plain cells; the column holds numbers or texts.
+        """Return a block's plain cells; the column holds floats, or texts and what stands for them.
 
         ``numeric`` are the digests of its numbers where they are known already.
         """
         cells = cells.alias("")  # a name that is spelt like a pattern would be one
-        if cells.dtype != pl.String:
+        if cells.dtype.is_float():
             return self._numbers(_floats(cells), numeric)
         head = cells.head(_LOOKED_AT)
         if len(cells) > _LOOKED_AT and head.n_unique() < _FEW * len(head):
             return self._few(cells)
-        return self._texts(cells, numeric)
+        return self._texts(cells.cast(pl.String), numeric)
 
     def _few(self, cells: pl.Series) -> FileCells:
         """Return the cells of a column of few different texts, each of which is read once."""
-        places = cells.cast(self._known, strict=False)
-        if self._table is None or places.null_count() != cells.null_count():
-            different = cells.unique().drop_nulls()
+        texts, of_cells = dictionary_of(cells)
+        places = texts.cast(self._known, strict=False)
+        if self._table is None or places.null_count() != texts.null_count():
+            different = texts.unique().drop_nulls()
             if len(different) >= _FEW * len(cells):
-                return self._texts(cells, None)
+                return self._texts(cells.cast(pl.String), None)
             self._known, self._table = pl.Enum(different), self._texts(different, None)
-            places = cells.cast(self._known)
+            places = texts.cast(self._known)
         codes, table = places.to_physical(), self._table
         if codes.null_count():
             codes = codes.fill_null(len(self._known.categories))
-        rows = codes.to_numpy()
-        texts = None if table.texts is None else np.append(table.texts, False)[rows]
+        rows = codes.to_numpy() if of_cells is None else codes.to_numpy()[of_cells]
+        words = None if table.texts is None else np.append(table.texts, False)[rows]
         digests, numeric = (
             np.append(x, np.uint64(0))[rows] for x in (table.digests, table.numeric)
         )
-        return FileCells(digests, numeric, table.read, table.told, texts)
+        return FileCells(digests, numeric, table.read, table.told, words)
 
     def _numbers(self, numbers: Numbers, numeric: Digests | None) -> FileCells:
         finite = np.isfinite(numbers)

@@ -158,10 +158,13 @@ def _fits(kind_in_file: pl.DataType, column: ColumnSpec) -> bool:
 
 
 def _cast(name: str, kind: pl.DataType, column: ColumnSpec) -> pl.Expr:
-    """Cast numbers and times to floats, and the rest to the text a CSV file would have."""
+    """Cast numbers and times to floats; leave what stands for texts to be read once each."""
     cells = _named(name)
-    texts = isinstance(kind, pl.String | pl.Categorical | pl.Enum)
-    if texts or not isinstance(column, NumberSpec) or kind == pl.Null:
+    if kind == pl.Null:
+        return cells.cast(pl.String)
+    if not isinstance(column, NumberSpec):
+        return cells
+    if isinstance(kind, pl.String | pl.Categorical | pl.Enum):
         return cells.cast(pl.String)
     if column.kind == "date":
         return cells.cast(pl.Date).cast(pl.Int32).cast(pl.Float64)

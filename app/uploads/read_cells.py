@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from app.domain.columns import Reading
 from app.uploads.prf import BLANK
-from app.uploads.spellings import plain_numbers, spelt_numbers, times
+from app.uploads.spellings import dictionary_of, plain_numbers, spelt_numbers, times
 from app.uploads.trouble import (
     MISSING,
     NOT_A_BOOLEAN,
@@ -74,6 +74,7 @@ class Read(NamedTuple):
     ``unreadable`` are those of the missing that hold something, None where none does.
     ``numbers`` are a number column's values as they are in the file, and so many of them
     were moved to a bound. ``others`` are texts that no list has, and that a level stands for.
+    ``listed`` are the cells as texts of the list, where each is one of it or null.
     """
 
     codes: Codes
@@ -85,6 +86,7 @@ class Read(NamedTuple):
     clamped_high: int = 0
     others: Mask | None = None
     unit_ms: float = 1.0
+    listed: pl.Series | None = None
 
     @property
     def values(self) -> tuple[Floats | Codes, Mask | None]:
@@ -194,6 +196,21 @@ def _encode(column: NumberColumn, values: Floats) -> Codes:
         return column.encode(values)
 
 
+def read_texts(cells: pl.Series, reader: Callable[[pl.Series], Read]) -> Read:
+    """Read a column of texts, or of what stands for them: each different one is read once."""
+    texts, rows = dictionary_of(cells)
+    read = reader(texts)
+    if rows is None:
+        return read
+    missing, unreadable, others = (
+        None if mask is None else mask[rows]
+        for mask in (read.missing, read.unreadable, read.others)
+    )
+    return Read(
+        read.codes[rows], missing, unreadable, lambda row: read.reason(rows[row]), others=others
+    )
+
+
 def read_boolean(cells: pl.Series, markers: Markers) -> Read:
     """Read a column of true or false."""
     lowered = cells.str.strip_chars(BLANK).str.to_lowercase()
@@ -216,15 +233,17 @@ def read_category(cells: pl.Series, kind: pl.Enum, markers: Markers, other: int 
 def _read_enum(
     cells: pl.Series, as_written: pl.Series, kind: pl.Enum, markers: Markers, otherwise: str
 ) -> Read:
-    places = cells.cast(kind, strict=False).to_physical()
+    known = cells.cast(kind, strict=False)
+    places = known.to_physical()
     if not places.null_count():
-        return Read(places.to_numpy().astype(np.int32), None, None, _missing)
+        return Read(places.to_numpy().astype(np.int32), None, None, _missing, listed=known)
     codes = places.fill_null(0).to_numpy().astype(np.int32)
     missing = places.is_null().to_numpy()
     unreadable = missing & ~markers.among(as_written)
-    return Read(
+    found = Read(
         codes, missing, _any(unreadable), lambda row: otherwise if unreadable[row] else MISSING
     )
+    return found._replace(listed=known if known.null_count() == cells.null_count() else None)
 
 
 def _any(mask: Mask) -> Mask | None:

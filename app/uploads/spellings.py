@@ -1,20 +1,29 @@
-"""Texts of a file as numbers, by how the file spells them.
+"""Texts of a file as numbers, by how the file spells them; and texts that it does not spell out.
 
 Numbers may have a decimal comma and signs between groups of three digits. Dates and moments
 are ISO 8601, and become days and seconds since 1970 (UTC), as in :mod:`mechanisms.times`.
+
+Truths, dictionaries and small whole numbers stand for few different texts, those that a CSV file
+of the same cells has. They are places in a list of them, so that each text is read once.
 """
 
 from __future__ import annotations
 
 import re
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from app.uploads.prf import BLANK
 from mechanisms.times import SECONDS_PER_DAY, TEXT, TimeKind
 
 _DAY = "%Y-%m-%d"
 _HOURS, _SIXTY = 24, 60
+_MOST_PLACES = 1 << 16
+"""Cells count by their own numbers below this: a list of so many is soon made in any case."""
+
+Places = NDArray[np.intp]
 
 
 def plain_numbers(texts: pl.Series) -> pl.Series:
@@ -65,3 +74,31 @@ def times(texts: pl.Series, kind: TimeKind) -> pl.Series:
     moment = day * SECONDS_PER_DAY + clock - ahead * (hours * 60 + minutes) * 60
     found = pl.when(sound & (minutes < _SIXTY)).then(moment)
     return parts.select(found.alias("found"))["found"]
+
+
+def dictionary_of(cells: pl.Series) -> tuple[pl.Series, Places | None]:
+    """Return different texts, each in use, and which of them every cell is.
+
+    Null is one of them where some cell is. Texts themselves, large dictionaries and other whole
+    numbers come back as texts, row by row, and None.
+    """
+    if cells.dtype == pl.String:
+        return cells, None
+    written = isinstance(cells.dtype, pl.Categorical | pl.Enum)
+    numbers = cells.to_physical() if written else cells
+    ends = [int(end) for end in (numbers.min(), numbers.max()) if isinstance(end, int)]
+    if not all(0 <= end < _MOST_PLACES for end in ends):
+        return cells.cast(pl.String), None
+    none = 1 + max(ends, default=-1)
+    numbers = numbers.cast(pl.Int64)
+    whole = numbers.fill_null(none) if numbers.null_count() else numbers
+    rows = whole.to_numpy().astype(np.intp, copy=False)
+    used = np.flatnonzero(np.bincount(rows))
+    own = [None if place == none else place for place in used.tolist()]
+    different = pl.Series(own, dtype=pl.UInt32)
+    kept = different.cat.to(cells.dtype) if written else different.cast(cells.dtype)
+    if len(used) <= used.max(initial=-1):  # some places are of no cell
+        places = np.empty(none + 1, dtype=np.intp)
+        places[used] = np.arange(len(used))
+        rows = places[rows]
+    return kept.cast(pl.String), rows
