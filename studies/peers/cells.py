@@ -15,6 +15,7 @@ from mechanisms.privacy import Adjacency
 
 Values = NDArray[np.float64]
 Table = Mapping[str, Sequence[float]]
+Interval = tuple[float, float]
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 
 DISTANCE = {ADD: 1, REPLACE: 2}

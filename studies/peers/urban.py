@@ -1,4 +1,4 @@
-"""The Urban Institute's measures of private regressions and quantiles, for all our mechanisms.
+"""The Urban Institute's measures of private regressions and quantiles: ours, and two published.
 
 Barrientos, Williams, Snoke and Bowen (2021) hold a private regression against the confidential one:
 relative bias, how far the 95% intervals overlap, how wide the private one is beside the other,
@@ -29,14 +29,14 @@ from mechanisms.sketches import ArrayData
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
-from studies.peers.cells import REPLACE, Values, number
+from studies.peers import published
+from studies.peers.cells import REPLACE, Interval, Table, Values, number
+from studies.peers.published import Fit
 from studies.peers.regressions import coefficients
-from studies.peers.simple import drawn_levels
+from studies.peers.simple import SEED, drawn_levels
 
 SHARE = Fraction(1, 3)
 """Of epsilon, for the intervals of a regression that is released by itself."""
-
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +95,7 @@ WITHOUT = frozenset({"exponential"})
 """Ways whose noise has no law that intervals could follow from."""
 DECILES = tuple(place / 10 for place in range(1, 10))
 QUANTILES = (("kng", "l1"), ("kng", "linf"), ("exponential", "auto"))
+MOMENTS, EXPONENTIAL = "published, noisy moments", "published, independent exponential"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +124,13 @@ def findings(*, quick: bool) -> Iterator[Finding]:
         schema = Schema(study.columns, REPLACE, len(table[study.target]))
         data = ArrayData.from_values(schema, table)
         for epsilon in study.epsilons:
+            regressions, quantiles = (15, 50) if quick else (60, 200)
             for way in WAYS:
-                yield _regression(study, data, schema, (epsilon, way), 15 if quick else 60)
+                yield _regression(study, data, schema, (epsilon, way), regressions)
+            yield from published_regressions(study, table, epsilon, regressions)
             for mechanism, norm in QUANTILES:
-                yield _quantiles(study, data, schema, (epsilon, mechanism, norm), quick=quick)
+                yield _quantiles(study, data, schema, (epsilon, mechanism, norm), quantiles)
+            yield published_quantiles(study, table, epsilon, quantiles)
 
 
 def confidential(design: Values, target: Values) -> tuple[list[float], list[Interval]]:
@@ -158,30 +162,64 @@ def _regression(
     study: Study, data: ArrayData, schema: Schema, asked: tuple[str, str], draws: int
 ) -> Finding:
     epsilon, way = asked
-    table = study.table()
-    design = np.column_stack([np.ones(data.rows), *(table[name] for name in study.features)])
-    truths, intervals = confidential(design, np.array(table[study.target]))
     question = LinearRegression(target=study.target, features=study.features, bound=5.0)
     draw = _drawing(question, schema, epsilon, way)
-    drawn = [draw(data) for _ in range(draws)]
+    fits = [_fit(draw(data)) for _ in range(draws)]
+    return _held(study, study.table(), (epsilon, way), fits)
+
+
+def _fit(outcome: Outcome) -> Fit:
+    found = coefficients(outcome.value)
+    if outcome.inference is None:
+        return Fit(estimates=found, intervals=None)
+    terms = outcome.inference.terms[: len(found)]
+    return Fit(estimates=found, intervals=[term.confidence_95 for term in terms])
+
+
+def published_regressions(
+    study: Study, table: Table, epsilon: str, draws: int
+) -> Iterator[Finding]:
+    """Yield a row for each kind of interval of noisy moments, from the same draws.
+
+    ``epsilon`` is the true one, for rows that are replaced.
+    """
+    rng = np.random.default_rng(SEED)
+    rows = np.column_stack([_design(study, table), table[study.target]])
+    moved = published.widths([study.bounds[name] for name in study.columns])
+    stated = published.stated_epsilon(float(epsilon), columns=len(study.columns))
+    drawn = [published.noisy_moments(rows, moved, stated, rng) for _ in range(draws)]
+    for kind in drawn[0]:
+        asked = epsilon, f"{MOMENTS}, {kind}"
+        yield _held(study, table, asked, [fits[kind] for fits in drawn])
+
+
+def _design(study: Study, table: Table) -> Values:
+    ones = np.ones(len(table[study.target]))
+    return np.column_stack([ones, *(table[name] for name in study.features)])
+
+
+def _held(study: Study, table: Table, asked: tuple[str, str], fits: Sequence[Fit]) -> Finding:
+    """Return how private regressions lie to the confidential one, intercepts aside."""
+    epsilon, method = asked
+    truths, intervals = confidential(_design(study, table), np.array(table[study.target]))
     compared = [
-        _compared(outcome, truths[1:], intervals[1:])
-        for outcome in drawn
-        if outcome.inference is not None
+        _compared(private, interval)
+        for fit in fits
+        if fit.intervals is not None
+        for private, interval in zip(fit.intervals[1:], intervals[1:], strict=True)
     ]
-    slopes = [coefficients(outcome.value)[1:] for outcome in drawn]
-    pairs = [pair for each in slopes for pair in zip(each, truths[1:], strict=True)]
+    pairs = [pair for fit in fits for pair in zip(fit.estimates[1:], truths[1:], strict=True)]
     return Finding(
         study=study.name,
         statistic="linear regression",
         epsilon=epsilon,
-        method=way,
-        replicate_count=draws,
+        method=method,
+        replicate_count=len(fits),
         relative_bias=statistics.median(abs(found / truth - 1) for found, truth in pairs),
-        overlap=_median([each.overlap for some in compared for each in some]),
-        width_ratio=_median([each.width_ratio for some in compared for each in some]),
+        overlap=_median([each.overlap for each in compared]),
+        width_ratio=_median([each.width_ratio for each in compared]),
         sign_match=statistics.fmean(found * truth > 0 for found, truth in pairs),
-        zero_match=_mean([each.zero_match for some in compared for each in some]),
+        zero_match=_mean([each.zero_match for each in compared]),
     )
 
 
@@ -192,24 +230,13 @@ class _Compared:
     zero_match: bool
 
 
-def _compared(
-    outcome: Outcome, truths: Sequence[float], intervals: Sequence[Interval]
-) -> list[_Compared]:
-    """Return how the private intervals of slopes lie to the confidential ones."""
-    if outcome.inference is None:
-        raise ValueError("an answer without intervals")
-    terms = outcome.inference.terms[1 : len(truths) + 1]
-    found = []
-    for term, interval in zip(terms, intervals, strict=True):
-        low, high = term.confidence_95
-        found.append(
-            _Compared(
-                overlap((low, high), interval),
-                (high - low) / (interval[1] - interval[0]),
-                holds_zero((low, high)) == holds_zero(interval),
-            )
-        )
-    return found
+def _compared(private: Interval, interval: Interval) -> _Compared:
+    """Return how a private interval lies to the confidential one."""
+    return _Compared(
+        overlap(private, interval),
+        (private[1] - private[0]) / (interval[1] - interval[0]),
+        holds_zero(private) == holds_zero(interval),
+    )
 
 
 def _median(values: Sequence[float]) -> float | None:
@@ -248,24 +275,39 @@ def _drawing(
 
 
 def _quantiles(
-    study: Study, data: ArrayData, schema: Schema, asked: tuple[str, str, str], *, quick: bool
+    study: Study, data: ArrayData, schema: Schema, asked: tuple[str, str, str], draws: int
 ) -> Finding:
     epsilon, mechanism, norm = asked
     question = Quantile(column=study.target, levels=DECILES)
     plan = calibrate(question, schema, Epsilon.parse(epsilon), mechanism=mechanism, norm=norm)
-    truths = np.quantile(study.table()[study.target], DECILES, method="inverted_cdf")
-    draws = 50 if quick else 200
-    biases: list[float] = []
-    for _ in range(draws):
-        found = drawn_levels(plan.draw(data, system_randomness()).value)
-        biases += np.abs(np.array(found) / truths - 1).tolist()
+    drawn = [drawn_levels(plan.draw(data, system_randomness()).value) for _ in range(draws)]
+    name = mechanism if norm == "auto" else f"{mechanism} {norm}"
+    return _held_deciles(study, study.table(), (epsilon, name), drawn)
+
+
+def published_quantiles(study: Study, table: Table, epsilon: str, draws: int) -> Finding:
+    """Return the row of deciles, each by an exponential mechanism of its own."""
+    rng = np.random.default_rng(SEED)
+    ends = published.gaps(table[study.target], study.bounds[study.target])
+    drawn = [
+        published.independent_exponential(ends, DECILES, float(epsilon), rng) for _ in range(draws)
+    ]
+    return _held_deciles(study, table, (epsilon, EXPONENTIAL), drawn)
+
+
+def _held_deciles(
+    study: Study, table: Table, asked: tuple[str, str], drawn: Sequence[Sequence[float]]
+) -> Finding:
+    """Return how private deciles lie to the confidential ones."""
+    epsilon, method = asked
+    truths = np.quantile(table[study.target], DECILES, method="inverted_cdf")
     return Finding(
         study=study.name,
         statistic="deciles",
         epsilon=epsilon,
-        method=mechanism if norm == "auto" else f"{mechanism} {norm}",
-        replicate_count=draws,
-        relative_bias=statistics.median(biases),
+        method=method,
+        replicate_count=len(drawn),
+        relative_bias=float(np.median(np.abs(np.array(drawn) / truths - 1))),
         overlap=None,
         width_ratio=None,
         sign_match=None,
