@@ -175,19 +175,21 @@ class Disturbance:
 
     grad the gradient of the sum of losses, for a theta inside the bound. Exactly so by objective
     perturbation. By the K-norm gradient mechanism where the curvature hardly changes over the
-    spread of a draw: theta's density is then that of V.
+    spread of a draw: theta's density is then that of V. By the exponential mechanism V is normal:
+
+        V ~ N(0, (H + ridge) / rate),   H the Hessian of the sum of losses.
 
     Attributes
     ----------
     ball
-        The name of K.
+        The name of K; None where V is normal.
     rate
         Given the l1 norm of theta.
     bound
         The limit of that; None for none.
     """
 
-    ball: Ball
+    ball: Ball | None
     ridge: Fraction
     rate: Callable[[float], float]
     bound: Fraction | None

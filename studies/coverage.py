@@ -221,7 +221,7 @@ SETTINGS = (
         Setting(
             design=Linear(rows=10_000, features=3), epsilon="1", mechanism=mechanism, share=_THIRD
         )
-        for mechanism in ("kng", "objective_perturbation", "functional")
+        for mechanism in ("kng", "objective_perturbation", "functional", "exponential")
     ),
     *(
         Setting(design=Median(rows=rows), epsilon="1", mechanism="kng", share=Fraction(1, 2))

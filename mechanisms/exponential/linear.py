@@ -39,6 +39,7 @@ from fractions import Fraction
 from mechanisms.contract import (
     Alternative,
     Data,
+    Disturbance,
     InvalidStatisticError,
     Outcome,
     Plan,
@@ -181,4 +182,7 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
             "bound": float(drawn.bound),
             "coefficients": drawn.scaling.dimension,
         },
+        disturbance=Disturbance(
+            ball=None, ridge=drawn.ridge, rate=lambda _length: float(drawn.rate), bound=drawn.bound
+        ),
     )

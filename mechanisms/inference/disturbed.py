@@ -9,12 +9,16 @@ S: a sum of n independent terms of mean 0. With H the Hessian of the loss, to fi
 and without privacy the rows alone would give ``theta + H^-1 (gamma theta + V)``. So the ridge's
 bias is taken back. V is simulated by its law at theta; H and the law of S come from a second
 release of the same records (:class:`Curved`), whose own noise is simulated as that of moments is.
+
+The exponential mechanism draws theta with density exp(-c (loss(theta) + gamma / 2 ||theta||^2)).
+Of least squares that is normal around the solution of ``grad(theta) + gamma theta = 0``, with the
+covariance ``((H + gamma) c)^-1``. So the equation holds with ``V ~ N(0, (H + gamma) / c)``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
 
@@ -74,7 +78,7 @@ class Disturbed:
         """Return what released coefficients and the second release say of the population."""
         theta = scaled_theta(self.scaling, coefficients)
         spectra, scores = self.curved.possible(vector, simulated)
-        pull = float(self.disturbance.ridge) * theta + self._tilts(theta, simulated)
+        pull = float(self.disturbance.ridge) * theta + self._tilts(theta, spectra, simulated)
         rows, population = (theta + spectra.times(part, -1) for part in (pull, pull + scores))
         bound = self.disturbance.bound
         if bound is not None and np.abs(theta).sum() >= float(bound) * _EDGE:
@@ -92,8 +96,12 @@ class Disturbed:
             cost=self.cost,
         )
 
-    def _tilts(self, theta: Floats, simulated: Simulation) -> Floats:
+    def _tilts(self, theta: Floats, spectra: Spectra, simulated: Simulation) -> Floats:
         """Return simulated V, shape (replicates, d)."""
         d, rate = len(theta), self.disturbance.rate(float(np.abs(theta).sum()))
+        if self.disturbance.ball is None:
+            held = replace(spectra, values=spectra.values + float(self.disturbance.ridge))
+            tilts = held.times(simulated.normals("tilt", d), 0.5) / np.sqrt(rate)
+            return np.asarray(tilts, dtype=np.float64)
         seed = simulated.seed + b"tilt"
         return simulate(self.disturbance.ball, d, simulated.replicates, seed=seed) / rate

@@ -32,7 +32,7 @@ from tests.mechanisms.test_every_selection import asked
 
 SHARE = Fraction(1, 3)
 EPSILON = Epsilon.parse("1.5")
-MECHANISMS = ("kng", "objective_perturbation", "functional")
+MECHANISMS = ("kng", "objective_perturbation", "functional", "exponential")
 OFFERED = [
     case
     for case in CASES
@@ -172,11 +172,6 @@ def test_filters_and_groups_have_them(case: Case) -> None:
             "kng",
             "public number of rows",
         ),
-        (
-            LinearRegression(target="y", features=("x",)),
-            "exponential",
-            "not offered by exponential",
-        ),
     ],
 )
 def test_what_has_none_is_refused(statistic: Statistic, mechanism: str, words: str) -> None:
@@ -307,6 +302,25 @@ def test_intervals_hold_the_population_s_log_odds() -> None:
         widths.append(high - low)
     assert held / 60 >= 0.87
     assert np.mean(widths) < 0.8
+
+
+@pytest.mark.statistical
+def test_intervals_by_the_exponential_mechanism_hold_the_slope() -> None:
+    """Its noise depends on the curvature: half of it, or twice, would be found out."""
+    made, off, held = Schema(COLUMNS, REPLACE, 4000), [], 0
+    statistic = LinearRegression(target="z", features=("x",), bound=1)
+    plan = calibrate(statistic, made, Epsilon.parse("4"), mechanism="exponential", inference=SHARE)
+    for seed in range(80):
+        generator = np.random.default_rng(seed)
+        x, zeros = generator.uniform(-1, 1, 4000), np.zeros(4000)
+        z = 4 + 1.5 * x + generator.normal(0, 1, 4000)
+        data = ArrayData.from_values(made, {"x": x, "z": z, "yes": zeros})
+        term = inferred(plan.draw(data, seeded_randomness(seed))).terms[1]
+        low, high = term.confidence_95
+        held += low <= 1.5 <= high
+        off.append((term.estimate - 1.5) / term.std_error)
+    assert held / 80 >= 0.87
+    assert 0.75 < np.std(off) < 1.25
 
 
 # Quantiles
