@@ -1,4 +1,4 @@
-"""What was tried to be more accurate, beside what is shipped: three small studies.
+"""What was tried to be more accurate, beside what is shipped: four small studies.
 
 Run with ``python -m studies.tried``; seconds on one core. The seeds are fixed. ``docs/tried.md``
 has the figures, and what follows from them.
@@ -6,6 +6,8 @@ has the figures, and what follows from them.
 *Quantiles*: permute-and-flip beside the K-norm gradient mechanism, by the mean error in rank.
 *Base measure*: the K-norm gradient mechanism of one regression coefficient where its base measure
 is centred on public prior knowledge, right or wrong, and not on zero. By numerical integration.
+*Hulls*: balls that lean, as records may add to a sum and never take from it, and balls that hold a
+count with its sums. The noise is known, so nothing is drawn.
 *Splits*: a stack at equal shares, and at those that minimise the sum of squares of its noise's
 standard deviations, each relative to what the number may be. The noise is known, so nothing is
 drawn.
@@ -25,11 +27,13 @@ from mechanisms.contract import Statistic
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
+from mechanisms.statistics.count import Count
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.total import Sum
+from mechanisms.statistics.variance import Variance
 from mechanisms.testing import seeded_randomness
 
 Values = NDArray[np.float64]
@@ -39,9 +43,10 @@ _write = sys.stdout.write
 
 
 def main() -> None:
-    """Print all three tables."""
+    """Print all four tables."""
     quantiles()
     base_measures()
+    hulls()
     splits()
 
 
@@ -118,6 +123,51 @@ def _slope_errors(truth: float, rows: int, centres: Sequence[float]) -> Values:
             weights = np.exp(log - log.max())
             errors[at] += np.abs(_THETA - truth) @ weights / weights.sum()
     return errors / _SAMPLES
+
+
+# Hulls
+
+_ROWS = 1_000
+ASKED: dict[str, Statistic] = {
+    "sum of 2": Sum(columns=("a", "b")),
+    "sum of 5": Sum(columns=tuple("abcde")),
+    "mean of 1": Mean(columns=("a",)),
+    "mean of 3": Mean(columns=("a", "b", "c")),
+    "variance of 1": Variance(columns=("a",)),
+    "variance of 3": Variance(columns=("a", "b", "c")),
+}
+
+
+def hulls() -> None:
+    """Print standard deviations under add-remove at epsilon 1 and 1,000 rows, by ball.
+
+    Columns lie within [0, 1]. A mean's is at an end of the bounds, where the count matters most.
+    "Apart" are a mean's sums and its count as two draws, at the best split of epsilon.
+    """
+    _write("\nquestion         hull       cube       l1         apart\n")
+    for name, question in ASKED.items():
+        stds = [std(question, norm) for norm in ("optimal", "linf", "l1")]
+        if isinstance(question, Mean):
+            stds.append(apart(question))
+        _write(f"{name:15} {''.join(f'{each:<11.3g}' for each in stds).rstrip()}\n")
+
+
+def std(question: Statistic, norm: str = "auto", *, low: Fraction = Fraction(0)) -> float:
+    """Return the root mean square of the noise, the columns' bounds being 1 apart."""
+    columns = {name: NumberColumn(low, low + 1) for name in "abcde"}
+    schema = Schema(columns, Adjacency.ADD_REMOVE, None, max_rows=2 * _ROWS)
+    plan = calibrate(question, schema, Epsilon.parse("1"), mechanism="k_norm", norm=norm)
+    noise = plan.preview(_ROWS)
+    if noise is None:
+        raise ValueError("its noise is not known")
+    return float(np.sqrt(np.mean(np.square(_numbers(noise.std)))))
+
+
+def apart(mean: Mean) -> float:
+    """Return that of centred sums over a count, for a mean that is half a width off the middle."""
+    sums, count = std(Sum(columns=mean.columns), low=Fraction(-1, 2)), std(Count())
+    # at shares t and 1 - t: the least of (sums / t)^2 + (count / 2 / (1 - t))^2
+    return float((sums ** (2 / 3) + (count / 2) ** (2 / 3)) ** 1.5) / _ROWS
 
 
 # The split of a stack
