@@ -31,7 +31,8 @@ SENTINEL = "SENTINELCELL"
 
 
 def people(seed: int, rows: int = 60, year: int = 2024) -> list[str]:
-    chance = random.Random(seed)
+    """Return rows that no other file's people share: the server may know those already."""
+    chance = random.Random(f"versions {seed}")
     return [
         f"{year}-{chance.randint(1, 4):02d}-01,"
         f"{chance.uniform(0, 5000):.3f},{chance.uniform(0, 2500):.3f}"
