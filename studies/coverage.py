@@ -224,7 +224,13 @@ SETTINGS = (
         for mechanism in ("kng", "objective_perturbation", "functional", "exponential")
     ),
     *(
-        Setting(design=Median(rows=rows), epsilon="1", mechanism="kng", share=Fraction(1, 2))
+        Setting(
+            design=Median(rows=rows, adjacency=adjacency),
+            epsilon="1",
+            mechanism="kng",
+            share=Fraction(1, 2),
+        )
+        for adjacency in (REPLACE, ADD)
         for rows in (1_000, 10_000)
     ),
 )

@@ -53,14 +53,32 @@ from mechanisms.inference.disturbed import Curved, Disturbed
 from mechanisms.inference.evidence import Simulation
 from mechanisms.inference.least_squares import Fits, Spectra, Sums
 from mechanisms.inference.moments import answer, needed_columns
+from mechanisms.inference.neighbours import (
+    COUNT_SHARE,
+    COUNTED,
+    MOST_LEVELS,
+    BracketedDraw,
+    CountedRows,
+    Neighbours,
+    brackets,
+    ends_of,
+)
 from mechanisms.inference.neighbours import METHOD as NEIGHBOURS
-from mechanisms.inference.neighbours import MOST_LEVELS, BracketedDraw, brackets
 from mechanisms.inference.regression import METHOD as LINEAR
 from mechanisms.kng.quantile import calibrate_quantile
 from mechanisms.knorm import THEOREM, IntegerNoise, draw_coordinates, integer_noise, plan_form
-from mechanisms.privacy import EpsilonShare, Guarantee, PrivacyLoss, Protected, pure_rho, split
+from mechanisms.privacy import (
+    Adjacency,
+    EpsilonShare,
+    Guarantee,
+    PrivacyLoss,
+    Protected,
+    pure_rho,
+    split,
+)
 from mechanisms.randomness import Randomness
 from mechanisms.statistics.additive import AdditiveForm
+from mechanisms.statistics.count import Count
 from mechanisms.statistics.covariance import moment_layout
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression
@@ -72,6 +90,7 @@ from mechanisms.statistics.second_order import Layout
 COMPOSITION = "Dwork & Roth 2014, Corollary 3.15 (composition), with exact shares of epsilon"
 MOST_COEFFICIENTS = 30
 _MS_PER_CELL = 2e-5
+_CHOOSING_MS = 3.0  # levels by a noisy count, and what they are drawn by
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,39 +191,80 @@ def _bracketed(
     statistic: Quantile, schema: Schema, epsilon: PrivacyLoss, own: EpsilonShare, plan: Plan
 ) -> Plan:
     """Return the plan of quantiles, and of the neighbouring levels that are their intervals."""
-    if schema.known_rows is None:
-        raise _refused(
-            "intervals of quantiles take a public number of rows: replace_one, and no conditions "
-            "or groups"
-        )
     if len(statistic.levels) > MOST_LEVELS:
         raise _refused(f"intervals are offered for at most {MOST_LEVELS} levels")
-    found = brackets(statistic.exact_levels(), rows=schema.known_rows, epsilon=own.fraction)
-    ends = [end for each in found for end in (each.below, each.above) if end is not None]
-    column = schema.columns[statistic.column]
-    draw = BracketedDraw(
-        draw=plan.draw,
-        near=None,
-        brackets=found,
-        column=cast(NumberColumn, column),
-        cost=str(own),
-    )
-    asked = replace(statistic, levels=tuple(float(end) for end in sorted(ends)))
-    # what is promised is the same where no level lies within the bounds and none is drawn
-    near = calibrate_quantile(asked if ends else statistic, schema, own, "l1")
+    make = _counted if schema.known_rows is None else _neighbours
+    neighbours, beside = make(statistic, schema, own)
+    column = cast(NumberColumn, schema.columns[statistic.column])
+    method = COUNTED if schema.known_rows is None else NEIGHBOURS
+    guarantees = [each.guarantee for each in beside]
     return replace(
         plan,
         guarantee=_composed(
             plan.guarantee,
             epsilon,
-            sensitivity=(near.guarantee.sensitivity, near.guarantee.sensitivity_unit),
-            theorem=near.guarantee.theorem,
-            rho=near.guarantee.zcdp,
+            sensitivity=(
+                "; ".join(each.sensitivity for each in guarantees),
+                "; ".join(each.sensitivity_unit for each in guarantees),
+            ),
+            theorem="; ".join(each.theorem for each in guarantees),
+            rho=sum((each.zcdp for each in guarantees), Fraction(0)),
         ),
-        draw=replace(draw, near=near.draw if ends else None),
-        expected_ms=plan.expected_ms + near.expected_ms,
-        details={**plan.details, "inference": _facts(NEIGHBOURS, own)},
+        draw=BracketedDraw(
+            draw=plan.draw, neighbours=neighbours, column=column, method=method, cost=str(own)
+        ),
+        expected_ms=plan.expected_ms + sum(each.expected_ms for each in beside),
+        details={**plan.details, "inference": _facts(method, own)},
     )
+
+
+_Neighbours = Callable[[Data, Randomness], Neighbours]
+
+
+def _neighbours(
+    statistic: Quantile, schema: Schema, own: EpsilonShare
+) -> tuple[_Neighbours, list[Plan]]:
+    """Return the neighbours of levels for a public number of rows, and what is drawn for them."""
+    rows = cast(int, schema.known_rows)
+    found = brackets(statistic.exact_levels(), rows=rows, epsilon=own.fraction)
+    ends = ends_of(found)
+    # what is promised is the same where no level lies within the bounds and none is drawn
+    near = calibrate_quantile(_at(statistic, ends) if ends else statistic, schema, own, "l1")
+    return lambda _data, _randomness: (found, near.draw if ends else None), [near]
+
+
+def _counted(
+    statistic: Quantile, schema: Schema, own: EpsilonShare
+) -> tuple[_Neighbours, list[Plan]]:
+    """Return the neighbours of levels for a private number of rows, and what is drawn for them.
+
+    They are planned as under replace-one, whose Delta is the largest there is. So the plan for the
+    public bound on rows tells what that of any noisy count promises.
+    """
+    counting, rest = split(own, [COUNT_SHARE, 1 - COUNT_SHARE])
+    count = plan_form(Count().additive(schema), schema, counting, "auto")
+    most, levels = schema.row_bound, statistic.exact_levels()
+    widest = replace(schema, adjacency=Adjacency.REPLACE_ONE, rows=most)
+
+    def planned(ends: Sequence[Fraction]) -> Plan:
+        return calibrate_quantile(_at(statistic, ends), widest, rest, "l1")
+
+    likely = ends_of(brackets(levels, rows=most, epsilon=rest.fraction))
+    near = planned(likely or levels)
+    count = replace(count, expected_ms=count.expected_ms + _CHOOSING_MS)
+    neighbours = CountedRows(
+        count=count.draw,
+        count_epsilon=counting.fraction,
+        levels=levels,
+        epsilon=rest.fraction,
+        most=most,
+        planned=lambda ends: planned(ends).draw,
+    )
+    return neighbours, [near, count]
+
+
+def _at(statistic: Quantile, levels: Sequence[Fraction]) -> Quantile:
+    return replace(statistic, levels=tuple(float(level) for level in levels))
 
 
 def _refused(detail: str) -> InvalidStatisticError:

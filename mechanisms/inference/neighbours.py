@@ -13,8 +13,19 @@ drawn jointly, and each has the law of the one in the middle, which misses by mo
 Where a draw might lie outside all rows, as it would with few rows or a small epsilon, the end is
 the column's bound.
 
+**A private number of rows**, as under add-remove and of records that meet conditions, is released
+first, for a fifth of the share: C = n + N, N of a two-sided geometric law. With
+``k`` such that P(N > k) is at most 0.01, ``n >= C - k`` but in one of a hundred cases. Levels that
+are far enough apart for fewer rows are far enough apart for more, as the noise in a rank does not
+grow with n and its sampling error only as the root. So they are chosen for ``C - k`` rows, and for
+0.02 on either side: the interval misses in at most 0.05 of all cases.
+
 **Privacy.** The quantiles are drawn at (1 - s) epsilon and their neighbours at s epsilon, by the
-K-norm gradient mechanism: composition, as in :mod:`mechanisms.inference.bought`.
+K-norm gradient mechanism: composition, as in :mod:`mechanisms.inference.bought`. Where rows are
+counted, levels are functions of the noisy count. For each value of it the neighbours are epsilon-DP
+at their part of the share, which is the composition there, where the second part may look at the
+first. They are planned with Delta = 2, which no level's exceeds: a replaced record moves the joint
+score by at most 2, and one more or less by 2 (1 - smallest gap).
 """
 
 from __future__ import annotations
@@ -22,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import sqrt
+from math import ceil, exp, log, sqrt
 from typing import Any, cast
 
 from scipy.optimize import brentq
@@ -42,7 +53,10 @@ METHOD = (
     "ranks and of a sample's: for rows that are drawn independently, many and distinct; sampling "
     "and privacy noise together; values outside their bounds count as the bound"
 )
+COUNTED = f"{METHOD}; of rows there are at least as many as a noisy count tells, but in 1% of cases"
 MOST_LEVELS = 5
+COUNT_SHARE = Fraction(1, 5)  # of the share: more rows hardly need more
+_FEWER = 0.01  # how often there are fewer rows than counted on
 _STEPS = 10**6  # levels are multiples of one over this
 _FAR = 14.0  # a rank so many times the noise away is never drawn
 
@@ -56,8 +70,13 @@ class Bracket:
     above: Fraction | None
 
 
-def brackets(levels: Sequence[Fraction], *, rows: int, epsilon: Fraction) -> list[Bracket]:
-    """Return the neighbours of each level, for a joint draw at this epsilon; no two are equal."""
+def brackets(
+    levels: Sequence[Fraction], *, rows: int, epsilon: Fraction, outside: float = TAIL
+) -> list[Bracket]:
+    """Return the neighbours of each level, for a joint draw at this epsilon; no two are equal.
+
+    ``outside`` is how often an interval may miss.
+    """
     unit = float(2 * joint_sensitivity(levels, Adjacency.REPLACE_ONE) / epsilon)
     points, odds = bridge_law(2 * len(levels))
     taken = set(levels)
@@ -66,7 +85,7 @@ def brackets(levels: Sequence[Fraction], *, rows: int, epsilon: Fraction) -> lis
         spread = sqrt(rows * float(level * (1 - level)))
 
         def beyond(gap: float, spread: float = spread) -> float:
-            return float(odds @ ndtr((unit * points - gap) / spread)) - TAIL / 2
+            return float(odds @ ndtr((unit * points - gap) / spread)) - outside / 2
 
         far = brentq(beyond, 0.0, 40 * (unit + spread))
         least = _FAR * unit / 2
@@ -88,26 +107,70 @@ def _free(level: float, side: int, taken: set[Fraction]) -> Fraction:
     return Fraction(step, _STEPS)
 
 
+def surely(count: float, *, epsilon: Fraction) -> int:
+    """Return how many rows there are at least but in 1% of cases, at least 1.
+
+    ``count`` has two-sided geometric noise, whose odds fall by exp(-epsilon) a step:
+    P(N > k) = p^(k + 1) / (1 + p), p = exp(-epsilon).
+    """
+    rate = float(epsilon)
+    fewer = ceil(-log(_FEWER * (1 + exp(-rate))) / rate) - 1
+    return max(int(count) - max(fewer, 0), 1)
+
+
+Neighbours = tuple[Sequence[Bracket], Callable[[Data, Randomness], Outcome] | None]
+"""What is drawn for each level; the draw is None where all ends are the column's bounds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedRows:
+    """Chooses the neighbours of levels by a noisy count of the rows.
+
+    ``most`` is the public bound on them, and ``planned`` returns the draw of levels' neighbours.
+    """
+
+    count: Callable[[Data, Randomness], Outcome]
+    count_epsilon: Fraction
+    levels: Sequence[Fraction]
+    epsilon: Fraction
+    most: int
+    planned: Callable[[Sequence[Fraction]], Callable[[Data, Randomness], Outcome]]
+
+    def __call__(self, data: Data, randomness: Randomness) -> Neighbours:
+        """Return the neighbours, from one noisy count."""
+        counted = cast(float, self.count(data, randomness).value["count"])
+        rows = min(surely(counted, epsilon=self.count_epsilon), self.most)
+        found = brackets(self.levels, rows=rows, epsilon=self.epsilon, outside=TAIL - _FEWER)
+        drawn = ends_of(found)
+        return found, self.planned(drawn) if drawn else None
+
+
+def ends_of(found: Sequence[Bracket]) -> list[Fraction]:
+    """Return the levels that are drawn for intervals, ascending."""
+    return sorted(end for each in found for end in (each.below, each.above) if end is not None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BracketedDraw:
     """Draws the quantiles, then the neighbours that make their intervals.
 
-    ``near`` is None where all ends are the column's bounds.
+    ``neighbours`` says what those are.
     """
 
     draw: Callable[[Data, Randomness], Outcome]
-    near: Callable[[Data, Randomness], Outcome] | None
-    brackets: Sequence[Bracket]
+    neighbours: Callable[[Data, Randomness], Neighbours]
     column: NumberColumn
+    method: str
     cost: str
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
         outcome = self.draw(data, randomness)
         values = _values(outcome)
-        ends = {} if self.near is None else _values(self.near(data, randomness))
-        terms = [self._term(bracket, values, ends) for bracket in self.brackets]
-        inference = Inference(terms=tuple(terms), method=METHOD, cost=self.cost)
+        found, near = self.neighbours(data, randomness)
+        ends = {} if near is None else _values(near(data, randomness))
+        terms = [self._term(bracket, values, ends) for bracket in found]
+        inference = Inference(terms=tuple(terms), method=self.method, cost=self.cost)
         return replace(outcome, inference=inference)
 
     def _term(

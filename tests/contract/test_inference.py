@@ -67,19 +67,18 @@ def test_a_regression_is_answered_with_standard_errors(
         assert term["std_error"] > 0
 
 
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 def test_a_median_is_answered_with_an_interval(
-    curator: httpx.Client, datasets: Mapping[str, str]
+    curator: httpx.Client, datasets: Mapping[str, str], adjacency: str
 ) -> None:
     median = {"kind": "quantile", "column": "income", "levels": [0.5]}
-    body = ask(curator, datasets["replace_one"], median, epsilon="3", **THIRD).json()
+    body = ask(curator, datasets[adjacency], median, epsilon="3", **THIRD).json()
     ReleaseAnswer.model_validate(body, extra="forbid")
     [term] = body["inference"]["terms"]
     assert term["estimate"] == body["value"]["quantiles"][0]["value"]
     assert term["confidence_95"][0] <= term["estimate"] <= term["confidence_95"][1]
     assert term["noise_95"] is None
-    private = ask(curator, datasets["add_remove"], median, epsilon="3", **THIRD)
-    problem = assert_problem(private, 422, "invalid-request")
-    assert "public number of rows" in problem["detail"]
+    assert "noisy count" in body["inference"]["method"] or adjacency == "replace_one"
 
 
 def test_without_the_wish_nothing_is_changed(

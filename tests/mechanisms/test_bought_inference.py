@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +17,8 @@ from mechanisms.contract import Inference, InvalidStatisticError, Outcome, Plan,
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.inference.bought import COMPOSITION
 from mechanisms.inference.curvature import Curvature
-from mechanisms.inference.neighbours import brackets
-from mechanisms.privacy import Epsilon, PrivacyLoss, Protected, split
+from mechanisms.inference.neighbours import Bracket, CountedRows, brackets, surely
+from mechanisms.privacy import Adjacency, Epsilon, PrivacyLoss, Protected, split
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.linear_regression import LinearRegression
@@ -166,11 +167,6 @@ def test_filters_and_groups_have_them(case: Case) -> None:
             Quantile(column="x", levels=tuple(k / 10 for k in range(1, 7))),
             "kng",
             "at most 5 levels",
-        ),
-        (
-            Quantile(column="x", levels=(0.5,), where=(Condition(column="y", op=">", value=0),)),
-            "kng",
-            "public number of rows",
         ),
     ],
 )
@@ -334,6 +330,9 @@ def median_plan(rows: int, epsilon: str, statistic: Quantile = MEDIAN) -> Plan:
     return calibrate(statistic, made, Epsilon.parse(epsilon), mechanism="kng", inference=SHARE)
 
 
+MEDIAN_PLAN = median_plan(500, "1")
+
+
 def spread_of_rows(seed: int, rows: int) -> ArrayData:
     generator = np.random.default_rng(seed)
     zeros, z = np.zeros(rows), generator.normal(4, 1, rows)
@@ -368,6 +367,125 @@ def test_intervals_of_quantiles_hold_the_population_s() -> None:
             widths.append(high - low)
     assert held / 160 >= 0.9
     assert np.mean(widths) < 2 * 2 * 1.96 * 1.25 / 1000**0.5  # twice as wide as without privacy
+
+
+# Quantiles of a private number of rows
+
+
+WHERE = (Condition(column="yes", op="==", value=True),)
+
+
+def private_plan(
+    adjacency: Adjacency, rows: int, epsilon: str, *, mechanism: str = "kng", **asked: Any
+) -> Plan:
+    known = rows if adjacency is REPLACE else None
+    made = Schema(COLUMNS, adjacency, known, max_rows=10 * rows)
+    statistic = replace(MEDIAN, **asked)
+    return calibrate(
+        statistic, made, Epsilon.parse(epsilon), mechanism=mechanism, inference=Fraction(1, 2)
+    )
+
+
+def some_yes(seed: int, rows: int) -> ArrayData:
+    """The median of z is 4 among those with yes, and about 4 among the others."""
+    generator = np.random.default_rng(seed)
+    yes = (generator.uniform(size=rows) < 0.6).astype(float)
+    z = generator.normal(4, 1, rows)
+    made = Schema(COLUMNS, REPLACE, rows)
+    return ArrayData.from_values(made, {"x": np.zeros(rows), "z": z, "yes": yes})
+
+
+@pytest.mark.parametrize("mechanism", ["kng", "exponential"])
+@pytest.mark.parametrize(
+    ("adjacency", "asked"),
+    [(ADD, {}), (ADD, {"where": WHERE}), (REPLACE, {"where": WHERE}), (ADD, {"by": ("yes",)})],
+)
+def test_a_private_number_of_rows_is_counted_for_a_part_of_the_share(
+    adjacency: Adjacency, asked: dict[str, Any], mechanism: str
+) -> None:
+    plan = private_plan(adjacency, 500, "1.5", mechanism=mechanism, **asked)
+    rest, own = split(EPSILON, [Fraction(1), Fraction(1)])
+    counting, near = own.fraction / 5, own.fraction * 4 / 5
+    made = Schema(COLUMNS, adjacency, 500 if adjacency is REPLACE else None, max_rows=5000)
+    alone = calibrate(replace(MEDIAN, **asked), made, rest, mechanism=mechanism)
+    data = some_yes(1, 500)
+    outcome = plan.draw(data, seeded_randomness(1))
+    if "by" not in asked:
+        assert outcome.value == alone.draw(data, seeded_randomness(1)).value
+    assert plan.guarantee.epsilon == EPSILON
+    assert plan.guarantee.zcdp == alone.guarantee.zcdp + near**2 / 8 + counting**2 / 2
+    # the largest there is, whatever the levels are that the noisy count chooses
+    assert plan.guarantee.sensitivity.endswith("; 2; 1")
+    assert inferred(outcome).cost == "0.75"
+
+
+def test_groups_that_a_record_may_change_have_half_of_each_part() -> None:
+    plan = private_plan(REPLACE, 500, "1.5", by=("yes",))
+    found = inferred(plan.draw(some_yes(1, 500), seeded_randomness(1)))
+    assert found.cost == "0.375"
+    assert [term.by["yes"] for term in found.terms] == ["false", "true"]
+
+
+@pytest.mark.parametrize("epsilon", ["0.000000001", "0.1", "100"])
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_nobody_has_an_interval_too(rows: int, epsilon: str) -> None:
+    for chosen in ({}, {"where": WHERE}, {"by": ("yes",)}):
+        plan = private_plan(ADD, 100, epsilon, **chosen)
+        for term in inferred(plan.draw(some_yes(1, rows), seeded_randomness(1))).terms:
+            assert 0 <= term.confidence_95[0] <= term.estimate <= term.confidence_95[1] <= 10
+
+
+def test_levels_are_chosen_by_the_noisy_count_alone() -> None:
+    def chosen(count: int, data: ArrayData) -> Sequence[Bracket]:
+        rows = CountedRows(
+            count=lambda _data, _randomness: Outcome(value={"count": count}, noise=None),
+            count_epsilon=Fraction(1, 10),
+            levels=(Fraction(1, 2),),
+            epsilon=Fraction(1),
+            most=10_000,
+            planned=lambda _ends: MEDIAN_PLAN.draw,
+        )
+        return rows(data, seeded_randomness(1))[0]
+
+    many, few = some_yes(1, 500), some_yes(2, 3)
+    assert chosen(1000, many) == chosen(1000, few)
+    [narrow], [wide] = chosen(2000, few), chosen(1000, many)
+    assert narrow.below is not None
+    assert wide.below is not None
+    assert wide.below < narrow.below
+    assert chosen(10**9, few) == chosen(20_000, few)  # there are no more than may be
+    assert chosen(-5, few)[0].below is None
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 1000), Fraction(1, 10), Fraction(1), Fraction(9)])
+def test_fewer_rows_than_are_counted_on_are_rare(epsilon: Fraction) -> None:
+    """The odds of two-sided geometric noise beyond the margin, summed; a step less is too few."""
+    margin = 10**6 - surely(10**6, epsilon=epsilon)
+    p = np.exp(-float(epsilon))
+
+    def beyond(steps: int) -> float:
+        return float(p ** (steps + 1) / (1 + p))
+
+    assert beyond(margin) <= 0.01
+    assert margin == 0 or beyond(margin - 1) > 0.01
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("adjacency", "asked"), [(ADD, {}), (ADD, {"by": ("yes",)}), (REPLACE, {"where": WHERE})]
+)
+def test_intervals_hold_the_median_where_rows_are_private(
+    adjacency: Adjacency, asked: dict[str, Any]
+) -> None:
+    plan, held, widths = private_plan(adjacency, 2000, "2", **asked), [], []
+    for seed in range(80):
+        for term in inferred(plan.draw(some_yes(seed, 2000), seeded_randomness(seed))).terms:
+            low, high = term.confidence_95
+            held.append(low <= 4 <= high)
+            widths.append(high - low)
+    assert np.mean(held) >= 0.88
+    # less than twice as wide as those of the smaller group without privacy
+    assert np.mean(widths) < 2 * 2 * 1.96 * 1.25 / (0.4 * 2000) ** 0.5
 
 
 def test_too_few_rows_leave_the_bounds() -> None:
