@@ -2,8 +2,9 @@
 
 Barrientos, Williams, Snoke and Bowen (2021) hold a private regression against the confidential one:
 relative bias, how far the 95% intervals overlap, how wide the private one is beside the other,
-whether the signs match, and whether zero is in both intervals or in neither. Their tax records are
-not public. Here are California's house values and Engel's households, with public bounds.
+whether the signs match, and whether zero is in both intervals or in neither. Added here is whether
+the private interval holds the confidential slope. Their tax records are not public. Here are
+California's house values and Engel's households, with public bounds.
 """
 
 from __future__ import annotations
@@ -91,8 +92,6 @@ STUDIES = (
 )
 
 WAYS = ("moments", "functional", "kng", "objective_perturbation", "exponential")
-WITHOUT = frozenset({"exponential"})
-"""Ways whose noise has no law that intervals could follow from."""
 DECILES = tuple(place / 10 for place in range(1, 10))
 QUANTILES = (("kng", "l1"), ("kng", "linf"), ("exponential", "auto"))
 MOMENTS, EXPONENTIAL = "published, noisy moments", "published, independent exponential"
@@ -102,7 +101,8 @@ MOMENTS, EXPONENTIAL = "published, noisy moments", "published, independent expon
 class Finding:
     """Medians over draws, and over slopes or levels; shares are of draws and slopes.
 
-    A measure is None where the mechanism states no interval, or a quantile has none.
+    A measure is None where the mechanism states no interval, or a quantile has none. ``coverage``
+    is the share of private intervals that hold the confidential slope.
     """
 
     study: str
@@ -115,6 +115,7 @@ class Finding:
     width_ratio: float | None
     sign_match: float | None
     zero_match: float | None
+    coverage: float | None
 
 
 def findings(*, quick: bool) -> Iterator[Finding]:
@@ -203,10 +204,12 @@ def _held(study: Study, table: Table, asked: tuple[str, str], fits: Sequence[Fit
     epsilon, method = asked
     truths, intervals = confidential(_design(study, table), np.array(table[study.target]))
     compared = [
-        _compared(private, interval)
+        _compared(private, interval, truth)
         for fit in fits
         if fit.intervals is not None
-        for private, interval in zip(fit.intervals[1:], intervals[1:], strict=True)
+        for private, interval, truth in zip(
+            fit.intervals[1:], intervals[1:], truths[1:], strict=True
+        )
     ]
     pairs = [pair for fit in fits for pair in zip(fit.estimates[1:], truths[1:], strict=True)]
     return Finding(
@@ -220,6 +223,7 @@ def _held(study: Study, table: Table, asked: tuple[str, str], fits: Sequence[Fit
         width_ratio=_median([each.width_ratio for each in compared]),
         sign_match=statistics.fmean(found * truth > 0 for found, truth in pairs),
         zero_match=_mean([each.zero_match for each in compared]),
+        coverage=_mean([each.holds_slope for each in compared]),
     )
 
 
@@ -228,14 +232,16 @@ class _Compared:
     overlap: float
     width_ratio: float
     zero_match: bool
+    holds_slope: bool
 
 
-def _compared(private: Interval, interval: Interval) -> _Compared:
-    """Return how a private interval lies to the confidential one."""
+def _compared(private: Interval, interval: Interval, truth: float) -> _Compared:
+    """Return how a private interval lies to the confidential one, and to its slope."""
     return _Compared(
         overlap(private, interval),
         (private[1] - private[0]) / (interval[1] - interval[0]),
         holds_zero(private) == holds_zero(interval),
+        private[0] <= truth <= private[1],
     )
 
 
@@ -253,8 +259,7 @@ def _drawing(
     """Return what releases a regression with its intervals, or derives it from moments."""
     stated = Epsilon.parse(epsilon)
     if way != "moments":
-        share = None if way in WITHOUT else SHARE
-        plan = calibrate(question, schema, stated, mechanism=way, inference=share)
+        plan = calibrate(question, schema, stated, mechanism=way, inference=SHARE)
         return lambda data: plan.draw(data, system_randomness())
     asked: Statistic = Moments(columns=tuple(schema.columns))
     moments = calibrate(asked, schema, stated)
@@ -312,17 +317,25 @@ def _held_deciles(
         width_ratio=None,
         sign_match=None,
         zero_match=None,
+        coverage=None,
     )
 
 
 def lines(found: Sequence[Finding]) -> Iterator[str]:
     """Yield the table of the page."""
     yield (
-        "| data | question | epsilon | by | relative bias | overlap | width | sign | zero | draws |"
+        "| data | question | epsilon | by | relative bias | overlap | width | sign | zero | holds "
+        "| draws |"
     )
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     for each in found:
-        shares = (each.overlap, each.width_ratio, each.sign_match, each.zero_match)
+        shares = (
+            each.overlap,
+            each.width_ratio,
+            each.sign_match,
+            each.zero_match,
+            each.coverage,
+        )
         told = " | ".join("" if share is None else f"{share:.2f}" for share in shares)
         bias = f"{each.relative_bias:.2g}" if math.isfinite(each.relative_bias) else ""
         yield (

@@ -164,5 +164,8 @@ def test_published_methods_stand_beside_ours() -> None:
     assert bootstrap.width_ratio is not None
     assert asymptotic.width_ratio is not None
     assert bootstrap.width_ratio > asymptotic.width_ratio > 0
+    assert bootstrap.coverage is not None
+    assert asymptotic.coverage is not None
+    assert bootstrap.coverage > asymptotic.coverage >= 0
     assert 0 < deciles.relative_bias < 1
     assert deciles.overlap is None
