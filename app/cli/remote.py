@@ -36,6 +36,9 @@ _INFERENCE = click.option(
 AS_TABLE = click.option(
     "--table", "as_table", is_flag=True, help="Print a line for each number, in columns."
 )
+AS_SUMMARY = click.option(
+    "--summary", "as_summary", is_flag=True, help="Print a table with standard errors, as R does."
+)
 
 
 _ID = "ds_"
@@ -213,6 +216,7 @@ def releases() -> None:
 @click.option("--no-wait", is_flag=True, help="Print a job as it is; `releases show` has it later.")
 @CAUTION
 @AS_TABLE
+@AS_SUMMARY
 @connected
 def releases_ask(
     desk: ReleaseDesk,
@@ -229,6 +233,7 @@ def releases_ask(
     no_wait: bool,
     careful: bool | None,
     as_table: bool,
+    as_summary: bool,
 ) -> None:
     """Release STATISTIC (JSON) of DATASET (an id or a name), and charge its epsilon.
 
@@ -247,7 +252,8 @@ def releases_ask(
         wait=not no_wait,
     )
     _say_worth(release.usefulness)
-    print_numbers(release, release.body.decode(), as_table=as_table)
+    text = release.summary() if as_summary else release.body.decode()
+    print_numbers(release, text, as_table=as_table)
     if release.status == _AWAITING_REVIEW:
         click.echo(
             f"{release.id} awaits a review: `releases show` tells what becomes of it", err=True
@@ -335,11 +341,13 @@ def releases_withdraw(desk: ReleaseDesk, *, release: str) -> None:
 @releases.command("show")
 @click.argument("release")
 @AS_TABLE
+@AS_SUMMARY
 @connected
-def releases_show(desk: ReleaseDesk, *, release: str, as_table: bool) -> None:
+def releases_show(desk: ReleaseDesk, *, release: str, as_table: bool, as_summary: bool) -> None:
     """Print one release as the service stored it."""
     shown = desk.released(release)
-    print_numbers(shown, shown.body.decode(), as_table=as_table)
+    text = shown.summary() if as_summary else shown.body.decode()
+    print_numbers(shown, text, as_table=as_table)
 
 
 @releases.command("check")

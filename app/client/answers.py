@@ -108,8 +108,11 @@ class Numbers(Answer):
         return "\n".join(lines_of(rows)) if rows else ""
 
     def summary(self) -> str:
-        """Return estimates, standard errors and intervals as a table, as R prints one."""
-        return summary_of(self.members.get("inference"))
+        """Return estimates, standard errors and intervals as a table, as R prints one.
+
+        Without standard errors it is that of :meth:`to_text`, and how to get them.
+        """
+        return summary_of(self.members.get("inference"), self.to_text())
 
     def _repr_html_(self) -> str:
         usefulness = self.members.get("usefulness")

@@ -216,7 +216,13 @@ class Asked(Facts):
 
     @Call
     def quantile(
-        self, /, column: str, levels: Sequence[float | str], *, epsilon: Amount, **fields: Any
+        self,
+        /,
+        column: str,
+        levels: Sequence[float | str] | float,
+        *,
+        epsilon: Amount,
+        **fields: Any,
     ) -> Steps[Release]:
         """Release quantiles of a column; level 0.5 is the median."""
         own = {"column": column, "levels": levels}

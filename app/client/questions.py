@@ -7,6 +7,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
+from numbers import Rational
 
 Question = Mapping[str, object]
 Amount = str | int | float | Decimal
@@ -14,6 +15,7 @@ Amount = str | int | float | Decimal
 
 _BESIDE = frozenset({"assume", "accuracy", "assume_rows", "inference", "purpose"})
 """Members that stand beside a statistic in a request, not in it."""
+_LISTS = frozenset({"by", "columns", "features", "levels", "where"})
 
 
 def question(
@@ -58,9 +60,22 @@ def parted(
 ) -> tuple[dict[str, object], dict[str, object]]:
     """Return a statistic with the fields that belong in it, and the members beside it.
 
-    A field that is None is left out: the service has its default.
+    A field that is None is left out: the service has its default. One column, condition or level
+    may stand for a list of it, and a share of epsilon for an ``inference``:
+
+    >>> parted("quantile", {"column": "income", "levels": 0.5, "by": "sex", "inference": "1/3"})[1]
+    {'inference': {'share': '1/3'}}
     """
     asked = {"kind": statistic} if isinstance(statistic, str) else dict(statistic)
-    given = {name: value for name, value in fields.items() if value is not None}
+    given = {name: _in_full(name, value) for name, value in fields.items() if value is not None}
     beside = {name: value for name, value in given.items() if name in _BESIDE}
     return {**asked, **{name: given[name] for name in given.keys() - beside.keys()}}, beside
+
+
+def _in_full(name: str, value: object) -> object:
+    """Return a field as the contract has it."""
+    if name in _LISTS and isinstance(value, str | int | float | Mapping):
+        return [value]
+    if name == "inference" and isinstance(value, str | int | float | Rational | Decimal):
+        return {"share": str(value)}
+    return value

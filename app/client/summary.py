@@ -8,13 +8,20 @@ from typing import Any
 
 _HEAD = ("", "estimate", "std. error", "t value", "95% confidence", "95% noise")
 _WIDTH = 88
-_NONE = "no standard errors: they were not asked for, or the numbers do not tell them"
+_NONE = (
+    "There are no standard errors. A regression or a quantile that is asked for with an inference, "
+    'as in inference="1/3", has them for that share of its epsilon. What is derived from moments '
+    "has them free: means, correlations and linear regressions."
+)
 
 
-def summary_of(inference: Mapping[str, Any] | None) -> str:
-    """Return an answer's ``inference`` as text: a line for each number, then how it was made."""
+def summary_of(inference: Mapping[str, Any] | None, numbers: str) -> str:
+    """Return an answer's ``inference`` as text: a line for each number, then how it was made.
+
+    ``numbers`` is what can be told without.
+    """
     if inference is None:
-        return _NONE
+        return "\n".join([*([numbers, ""] if numbers else []), *wrap(_NONE, _WIDTH)])
     terms = [_row(term) for term in inference["terms"]]
     fit = [_row(term, tested=False) for term in inference["fit"]]
     rows = [_HEAD, *terms, *fit]

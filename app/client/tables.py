@@ -28,11 +28,12 @@ _NO_PANDAS = "to_frame() needs pandas: pip install pandas. Without it, rows() ha
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """Where a number is in an answer, and what it is called."""
+    """Where a number is in an answer, and what it is called; also in its inference."""
 
     labels: Mapping[str, Any]
     term: str
     path: tuple[str | int, ...]
+    inferred: str | None = None
 
     def below(self, *steps: str | int, term: str | None = None) -> _Number:
         path = (*self.path, *steps)
@@ -65,20 +66,21 @@ def rows_of(answer: Mapping[str, Any]) -> list[Row]:
             row["expected_error"] = _at(expected, number.path)
         if answer.get("synthetic"):
             row["synthetic"] = True
-        if inference and not number.labels:
-            row |= inference.get(number.term, _NOT_INFERRED)
+        if inference:
+            named = (*number.labels.values(), number.inferred or number.term)
+            row |= inference.get(named, _NOT_INFERRED)
         rows.append(row)
     return rows
 
 
-def _by_term(inference: object) -> dict[str, Row]:
-    """Return what inference says of each coefficient, by its name."""
+def _by_term(inference: object) -> dict[tuple[Any, ...], Row]:
+    """Return what inference says of each number, by the labels of its group and its name."""
     terms = inference.get("terms") if isinstance(inference, Mapping) else None
     found = {}
     for each in terms if isinstance(terms, list) else []:
         interval = each.get("confidence_95")
         low, high = interval if _is_pair(interval) else (None, None)
-        found[str(each.get("term"))] = {
+        found[*(each.get("by") or {}).values(), str(each.get("term"))] = {
             "std_error": each.get("std_error"), "confidence_low": low, "confidence_high": high
         }  # fmt: skip
     return found
@@ -122,7 +124,8 @@ def _cell(part: Mapping[str, Any], _: object, here: _Number) -> Iterator[_Number
 
 
 def _quantile(part: Mapping[str, Any], _: object, here: _Number) -> Iterator[_Number]:
-    yield here.below("value", term=f"level {part['level']}")
+    level = str(part["level"])
+    yield replace(here.below("value", term=f"level {level}"), inferred=level)
 
 
 def _part(part: object, statistic: object, here: _Number) -> Iterator[_Number]:

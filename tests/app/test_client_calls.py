@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,22 @@ def test_methods_of_an_asynchronous_data_set_are_awaited() -> None:
     assert service.bodies[0]["statistic"] == quantile
 
 
+def test_one_of_a_thing_stands_for_a_list_of_it() -> None:
+    service = Service()
+    where = {"column": "age", "op": ">", "value": 40}
+    with ReleaseDesk("http://desk", transport=httpx.MockTransport(service)) as desk:
+        wages = desk.dataset("ds_1")
+        wages.quantile("age", [0.5], by=["sex"], where=[where], epsilon=1, inference=THIRD)
+        wages.quantile("age", 0.5, by="sex", where=where, epsilon=1, inference="1/3")
+        wages.release("quantile", column="age", levels=0.5, by="sex", where=where, epsilon=1,
+                      inference=Fraction(1, 3))  # fmt: skip
+    assert len(set(service.keys)) == 1
+    quantile = {"kind": "quantile", "column": "age", "levels": [0.5], "by": ["sex"]}
+    assert service.bodies[1]["statistic"] == {**quantile, "where": [where]}
+    assert service.bodies[1]["inference"] == THIRD
+
+
+THIRD = {"share": "1/3"}
 ARGUMENTS: dict[str, tuple[Any, ...]] = {"count": (), "quantile": ("age", [0.5])}
 FITS = {"linear_regression", "quantile_regression", "logistic_regression"}
 

@@ -298,6 +298,20 @@ def test_a_notebook_draws_each_number_with_its_bar() -> None:
     assert "<th>95% noise</th>" in release._repr_html_()
 
 
+def test_inference_of_levels_in_groups_is_beside_its_number() -> None:
+    def level(value: float) -> dict[str, object]:
+        return {"quantiles": [{"level": "0.5", "value": value}]}
+
+    groups = [{"by": {"sex": sex}, "value": level(value)} for sex, value in (("f", 2), ("m", 3))]
+    terms = [
+        {"term": "0.5", "by": {"sex": sex}, "std_error": error, "confidence_95": [error, 9]}
+        for sex, error in (("m", 0.25), ("f", 0.5))
+    ]
+    rows = released({"groups": groups}, inference={"terms": terms}).rows()
+    assert [(row["sex"], row["term"]) for row in rows] == [("f", "level 0.5"), ("m", "level 0.5")]
+    assert [(row["std_error"], row["confidence_low"]) for row in rows] == [(0.5, 0.5), (0.25, 0.25)]
+
+
 def test_bars_of_inference_are_confidence_intervals() -> None:
     terms = [{"term": "age", "std_error": 1, "confidence_95": [0, 4]}]
     fit = {"coefficients": {"age": 2, "income": 3}}

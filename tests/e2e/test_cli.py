@@ -422,6 +422,10 @@ def test_groups_are_printed_in_columns(server: LiveServer, tmp_path: Path) -> No
     assert [value in line for value, line in zip(values, lines, strict=True)] == [True] * 2
     shown = done("releases", "show", release["id"], "--table", url=server.url)
     assert shown.splitlines() == [head, *lines], "the same line again was the same release"
+    told = done("releases", "show", release["id"], "--summary", url=server.url).splitlines()
+    assert told[:3] == [head, *lines]
+    assert told[4].startswith("There are no standard errors.")
+    assert done(*ask, "--summary", url=server.url).splitlines() == told
     counts = json.dumps({"kind": "count", "by": ["sex"]})
     preview = ("releases", "preview", dataset, counts, "--epsilon", "0.5", "--table")
     assert done(*preview, url=server.url).splitlines()[0].split()[:3] == ["sex", "term", "noise"]

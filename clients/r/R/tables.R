@@ -74,7 +74,8 @@ row_of <- function(number, x, inferred) {
     row$synthetic <- TRUE
   }
   if (length(inferred)) {
-    row <- c(row, or_else(inferred[[name_of(number$labels, number$term)]], not_inferred()))
+    term <- or_else(number$inferred, number$term)
+    row <- c(row, or_else(inferred[[name_of(number$labels, term)]], not_inferred()))
   }
   row
 }
@@ -99,7 +100,7 @@ name_of <- function(labels, term) {
   paste(c(vapply(labels, as.character, ""), term), collapse = "\r")
 }
 
-# Where a number is in an answer, and what it is called.
+# Where a number is in an answer, and what it is called; also in its inference.
 number_at <- function(labels = list(), term = "", path = list()) {
   list(labels = labels, term = term, path = path)
 }
@@ -166,7 +167,8 @@ numbers_of_list <- function(rows, statistic, here) {
     list(below(labelled(here, part$cell), "count", term = "count"))
   },
   quantiles = function(part, statistic, here) {
-    list(below(here, "value", term = paste("level", part$level)))
+    number <- below(here, "value", term = paste("level", part$level))
+    list(c(number, list(inferred = part$level)))
   },
   parts = function(part, statistic, here) {
     index <- here$path[[length(here$path)]]

@@ -59,6 +59,11 @@ test_that("inference is beside the number that it is about", {
     inference = list(terms = list(term(list(sex = "f"))))
   )
   expect_identical(tidy(grouped)$conf.high, 2)
+  median <- answered(
+    list(quantiles = list(list(level = "0.5", value = 1))),
+    inference = list(terms = list(list(term = "0.5", std_error = 0.5, confidence_95 = list(0, 2))))
+  )
+  expect_identical(tidy(median)$std.error, 0.5)
 })
 
 test_that("what has no numbers yet is printed and not drawn", {
