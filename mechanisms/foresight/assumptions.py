@@ -38,8 +38,8 @@ class Assumptions:
     r_squared
         Which share of a target's variance the features explain.
     coefficients
-        What a target changes with one unit of a number column; without them the features weigh
-        equally.
+        What a target changes with one unit of a number column, or with what an answer calls its
+        coefficient: ``sexmale``, ``educ:sexmale``. Without them the features weigh equally.
     shares
         How often each value of a category column occurs; its shares sum to 1.
     even
@@ -81,7 +81,8 @@ class Assumptions:
                     "a standard deviation must be above 0", field_name=f"{_PLACE}.population"
                 )
         for name, slope in self.coefficients:
-            _require_number(schema, name, f"{_PLACE}.coefficients")
+            if factors_of(name, schema) is None:
+                _require_number(schema, name, f"{_PLACE}.coefficients")
             if not isfinite(slope):
                 raise InvalidStatisticError(
                     "must be finite numbers", field_name=f"{_PLACE}.coefficients"
@@ -104,6 +105,41 @@ class Assumptions:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A number column, or the indicator of a category's value."""
+
+    column: str
+    value: str | None = None
+
+
+def factors_of(name: str, schema: Schema) -> tuple[Factor, ...] | None:
+    """Return the product that a coefficient belongs to, by its name; None where there is none.
+
+    A column's own name goes before one that is put together.
+    """
+    whole = _factor(name, schema)
+    if whole is not None:
+        return (whole,)
+    found = tuple(factor for part in name.split(":") if (factor := _factor(part, schema)))
+    return found if len(found) == name.count(":") + 1 else None
+
+
+def _factor(name: str, schema: Schema) -> Factor | None:
+    if name in schema.columns:
+        return Factor(name) if isinstance(schema.columns[name], NumberColumn) else None
+    for each, column in schema.columns.items():
+        if isinstance(column, CategoryColumn) and name.startswith(each):
+            value = name.removeprefix(each)
+            if value in column.values:
+                return Factor(each, value)
+    return None
+
+
 def _require_number(schema: Schema, name: str, place: str) -> None:
     if not isinstance(require_column(schema, name, place), NumberColumn):
-        raise InvalidStatisticError("a number column is wanted here", field_name=place)
+        raise InvalidStatisticError(
+            "a number column is wanted here; of a category a coefficient names a value too, as in "
+            "sexmale",
+            field_name=place,
+        )

@@ -29,7 +29,7 @@ from scipy.special import ndtri
 from mechanisms.contract import Outcome, Plan, T
 from mechanisms.domain import CategoryColumn, Column, Schema
 from mechanisms.exact.arrays import Floats
-from mechanisms.foresight.assumptions import Assumptions
+from mechanisms.foresight.assumptions import Assumptions, Factor, factors_of
 from mechanisms.geometry.simulation import hashed_uniforms
 from mechanisms.randomness import Randomness
 from mechanisms.sketches import ArrayData, Ordered, distinct, exact_gram
@@ -168,11 +168,21 @@ def _sum_of_values(
 ) -> Floats:
     total: Floats = np.zeros(1)
     for name, slope in slopes.items():
-        column = schema.columns[name]
-        assert not isinstance(column, CategoryColumn)  # assumptions have been checked
-        codes = _codes(name, column, uniforms[name], assumptions)
-        total = total + slope * float(column.step) * codes
+        product = np.full(1, slope)
+        for factor in factors_of(name, schema) or ():
+            product = product * _values(factor, schema, assumptions, uniforms)
+        total = total + product
     return total
+
+
+def _values(
+    factor: Factor, schema: Schema, assumptions: Assumptions, uniforms: Mapping[str, Floats]
+) -> Floats:
+    column = schema.columns[factor.column]
+    codes = _codes(factor.column, column, uniforms[factor.column], assumptions)
+    if isinstance(column, CategoryColumn):
+        return np.asarray(codes == column.values.index(str(factor.value)), dtype=np.float64)
+    return np.asarray(float(column.midpoint) + float(column.step) * codes, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)

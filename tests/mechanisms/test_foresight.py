@@ -477,6 +477,26 @@ def test_a_target_follows_the_coefficients_that_were_assumed() -> None:
     assert slope == pytest.approx(0.7, abs=0.05), "both columns are 100 units wide"
 
 
+def test_a_target_follows_values_of_a_category_and_products() -> None:
+    assumptions = Assumptions(
+        population=(("age", Spread(mean=50, std=10)),),
+        r_squared=0.9,
+        coefficients=(("sexm", 20.0), ("age:sexm", 0.5), ("owner", 8.0)),
+    )
+    schema = schema_of(Adjacency.REPLACE_ONE, 4000)
+    relation = Relation(target="pay", features=("age", "sex"))
+    rows = synthetic_rows(schema, assumptions, 4000, relation).data.codes
+    m = (rows["sex"] == 1).astype(float)
+    owner, age, pay = (
+        float(COLUMNS[name].midpoint) + float(COLUMNS[name].step) * rows[name]
+        for name in ("owner", "age", "pay")
+    )
+    design = np.column_stack([np.ones(4000), m, m * age, owner, age])
+    found = np.linalg.lstsq(design, pay, rcond=None)[0]
+    assert found[1:] == pytest.approx([20, 0.5, 8, 0], abs=2)
+    assert found[2] == pytest.approx(0.5, abs=0.05)
+
+
 @pytest.mark.parametrize(
     ("wrong", "place"),
     [
@@ -485,6 +505,8 @@ def test_a_target_follows_the_coefficients_that_were_assumed() -> None:
         (Assumptions(population=(("age", Spread(mean=0, std=0)),)), "assume.population"),
         (Assumptions(coefficients=(("age", float("inf")),)), "assume.coefficients"),
         (Assumptions(coefficients=(("sex", 1.0),)), "assume.coefficients"),
+        (Assumptions(coefficients=(("sexnobody", 1.0),)), "assume.coefficients"),
+        (Assumptions(coefficients=(("age:nothing", 1.0),)), "assume.coefficients"),
         (Assumptions(r_squared=1.0), "assume.r_squared"),
     ],
 )

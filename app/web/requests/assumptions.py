@@ -39,8 +39,9 @@ class AssumeSpec(Request):
     coefficients: dict[Name, Annotated[float, Field(ge=-_MAX_NUMBER, le=_MAX_NUMBER)]] = Field(
         default={}, examples=[{"income": 0.5}]
     )
-    """How much a regression's target changes with one unit of a number column; without them all
-    features weigh equally."""
+    """How much a regression's target changes with one unit of a number column, or with what an
+    answer calls its coefficient, such as `sexmale` or `educ:sexmale`; without them all features
+    weigh equally."""
 
     @property
     def assumptions(self) -> Assumptions:
