@@ -19,7 +19,7 @@ from mechanisms.foresight.ranges import ranges_of
 from mechanisms.foresight.trees import at, placed
 from mechanisms.foresight.verdicts import Usefulness, judged
 from mechanisms.presentation import shown_ranges
-from mechanisms.privacy import PrivacyLoss, split
+from mechanisms.privacy import Adjacency, PrivacyLoss, split
 from mechanisms.statistics.stack import Stack
 
 _STATED_MS, _ADDITIVE_MS, _SIMULATED_MS = 10.0, 60.0, 500.0
@@ -73,10 +73,12 @@ def foresee(
     told = None
     if errors is not None:
         told = _in_its_shape(errors, ranges)
+    private = schema.adjacency is Adjacency.ADD_REMOVE
+    rows = assumptions.rows_of(schema) if private else None
     return Foresight(
         expected_error=errors,
         possible_range=told,
-        usefulness=judged(errors, ranges),
+        usefulness=judged(errors, ranges, rows=rows),
         simulated=simulated,
     )
 

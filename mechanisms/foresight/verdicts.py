@@ -51,16 +51,22 @@ _PLACES = frozenset({"value", "coefficients", "cells", "groups", "quantiles", "p
 
 @dataclass(frozen=True, slots=True)
 class Usefulness:
-    """A verdict and its reason; ``share`` is r, where it is known."""
+    """A verdict and its reason.
+
+    ``share`` is r, where it is known, and ``rows`` how many rows were assumed, where their number
+    is private.
+    """
 
     verdict: Verdict
     sentence: str
     share: float | None = None
+    rows: int | None = None
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Usefulness:
-        """Return what was told, and ``share`` where that was kept with it."""
-        return cls(cast(Verdict, told["verdict"]), told["sentence"], told.get("share"))
+        """Return what was told, and ``share`` and ``rows`` where they were kept with it."""
+        verdict = cast(Verdict, told["verdict"])
+        return cls(verdict, told["sentence"], told.get("share"), told.get("rows"))
 
     def to_json(self) -> dict[str, object]:
         """Return verdict and sentence, ready for JSON."""
@@ -87,8 +93,11 @@ class _Compared:
         return "" if kind is None else f" {UNITS[kind]}"
 
 
-def judged(errors: Json | None, ranges: Json | None) -> Usefulness:
-    """Return the verdict on an answer with these expected errors."""
+def judged(errors: Json | None, ranges: Json | None, *, rows: int | None = None) -> Usefulness:
+    """Return the verdict on an answer with these expected errors.
+
+    ``rows`` is how many were assumed, where their number is private.
+    """
     compared = [] if errors is None else list(_compared(errors, ranges))
     if not compared:
         return Usefulness(
@@ -102,9 +111,17 @@ def judged(errors: Json | None, ranges: Json | None) -> Usefulness:
         verdict,
         f"{_WORDS[verdict]}. {which} expected error is {_told(worst.error)}{worst.unit} "
         f"({worst.name}), where values from {_told(worst.low)} to {_told(worst.high)} are taken "
-        f"as possible: {_percent(share)} of that range.{_others(compared)}",
+        f"as possible: {_percent(share)} of that range.{_others(compared)}{_of_rows(rows)}",
         share,
+        rows,
     )
+
+
+def _of_rows(rows: int | None) -> str:
+    """Return what the errors of an answer are for, where nobody may say how many rows there are."""
+    if rows is None:
+        return ""
+    return f" {rows:,} {'row is' if rows == 1 else 'rows are'} assumed."
 
 
 def _others(compared: Sequence[_Compared]) -> str:
@@ -133,7 +150,7 @@ def judged_by_noise(
     """Return the verdict once the noise is known, where only a simulation told of it before."""
     if before.share is None or ranges is None or known == errors:
         return before
-    after = judged(known, ranges)
+    after = judged(known, ranges, rows=before.rows)
     if after.share is None or after.share <= before.share:
         return before
     return replace(after, sentence=f"{after.sentence} Less was expected beforehand.")
@@ -157,7 +174,7 @@ def judged_release(
         seen = f"{counted} {verb} further from 0 than twice the expected error."
     if apart or before.verdict == "noise":
         return Usefulness(before.verdict, f"{before.sentence} {seen}")
-    return Usefulness("noise", f"{_WORDS['noise']}. {seen}")
+    return Usefulness("noise", f"{_WORDS['noise']}. {seen}{_of_rows(before.rows)}")
 
 
 def _verdict(share: float) -> Verdict:

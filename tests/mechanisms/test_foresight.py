@@ -369,6 +369,20 @@ def test_released_numbers_that_could_be_nothing_are_noise() -> None:
     assert judged_release(before, ["count"], {"count": 1}, None) == before
 
 
+def test_rows_that_are_assumed_are_told() -> None:
+    asked, private = {"kind": "mean", "columns": ["age"]}, Adjacency.ADD_REMOVE
+    told = foreseen(asked, private, rows=20_000, assumptions=Assumptions()).usefulness
+    assert told.sentence.endswith(" 1,000 rows are assumed.")
+    assert Usefulness.from_json({**told.to_json(), "rows": told.rows}).rows == 1000
+    more = foreseen(asked, private, rows=20_000, assumptions=Assumptions(rows=15_000)).usefulness
+    assert more.sentence.endswith(" 15,000 rows are assumed.")
+    assert "assumed" not in foreseen(asked).usefulness.sentence
+    errors = {"count": 1.0}
+    before = judged(errors, {"count": [0, 1000]}, rows=1)
+    nothing = judged_release(before, ["count"], {"count": 1}, errors)
+    assert nothing.sentence.endswith("twice its expected error. 1 row is assumed.")
+
+
 def test_noise_far_larger_than_expected_changes_the_verdict() -> None:
     """A mean of five records, where a thousand were assumed."""
     errors, ranges = {"income": 50.0}, {"income": [0.0, 10_000.0]}

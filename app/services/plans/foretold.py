@@ -26,7 +26,8 @@ def kept_json(found: Foresight) -> dict[str, object]:
     if errors is not None and len(list(numbers(errors))) > _MOST_KEPT:
         errors = None
     ranges = None if errors is None else found.possible_range
-    told = {**found.usefulness.to_json(), "share": found.usefulness.share}
+    useful = found.usefulness
+    told = {**useful.to_json(), "share": useful.share, "rows": useful.rows}
     return {"usefulness": told, "expected_error": errors, "possible_range": ranges}
 
 
