@@ -80,7 +80,8 @@ class ColumnsSpec:
     def __post_init__(self) -> None:
         faults = [*_faults(self.columns, self.stored, self.adjacency, self.max_rows)]
         if self.unit is not None:
-            faults += _unit_faults(self.unit, self.columns, self.adjacency)
+            kinds = {name: str(column_json(each)["type"]) for name, each in self.columns.items()}
+            faults += _unit_faults(self.unit, kinds, self.adjacency)
         refuse(faults)
 
 
@@ -110,9 +111,8 @@ def _faults(
 
 
 def _unit_faults(
-    unit: UnitSpec, columns: Mapping[str, ColumnSpec], adjacency: Adjacency
+    unit: UnitSpec, kinds: Mapping[str, str], adjacency: Adjacency
 ) -> Iterator[InvalidSpecError]:
-    kinds = {name: str(column_json(column)["type"]) for name, column in columns.items()}
     if not is_text(unit.column, MAX_NAME_LENGTH):
         yield InvalidSpecError("unit.column", "must be the name of a column of the file")
     for place, detail in unit.faults(kinds, adjacency):
@@ -153,15 +153,20 @@ def parse_columns(
             parsed[name] = parse_column(column)
         except InvalidSpecError as error:
             faults += error.within("columns", name)
+    people = None if unit is None else parse_unit(unit)
     if faults:
-        refuse([*faults, *_faults(parsed, columns, adjacency, max_rows)])
+        faults += _faults(parsed, columns, adjacency, max_rows)
+        if people is not None:
+            kinds = {name: str(column.get("type")) for name, column in columns.items()}
+            faults += _unit_faults(people, kinds, adjacency)
+        refuse(faults)
     made = {name: _parse_derived(column) for name, column in (derived or {}).items()}
     return ColumnsSpec(
         columns=parsed,
         adjacency=adjacency,
         max_rows=max_rows,
         derived=made,
-        unit=None if unit is None else parse_unit(unit),
+        unit=people,
     )
 
 

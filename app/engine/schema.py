@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -50,8 +50,12 @@ def schema_of(spec: ColumnsSpec, *, rows: int | None) -> Schema:
     )
 
 
-def with_derived(spec: ColumnsSpec, wanted: Mapping[str, WantedColumn]) -> ColumnsSpec:
+def with_derived(
+    spec: ColumnsSpec, wanted: Mapping[str, WantedColumn], *, wrong: Collection[str] = ()
+) -> ColumnsSpec:
     """Return a declaration with columns that are derived from its others.
+
+    What is made of columns that are ``wrong`` is left out.
 
     Raises
     ------
@@ -60,7 +64,7 @@ def with_derived(spec: ColumnsSpec, wanted: Mapping[str, WantedColumn]) -> Colum
         ``derive.<name>`` and what of it is wrong.
     """
     definitions, faults = read_definitions(wanted)
-    columns = _all_made(spec, definitions, {*wanted} - {*definitions}, faults)
+    columns = _all_made(spec, definitions, {*wanted, *wrong} - {*definitions}, faults)
     made = {
         name: DerivedSpec(
             expression=str(column.tree),

@@ -360,6 +360,31 @@ def test_a_declared_column_that_contradicts_itself_is_named(curator: httpx.Clien
     assert told == 'lower must be below upper (column "income")'
 
 
+def test_columns_units_and_expressions_are_all_told_of_at_once(curator: httpx.Client) -> None:
+    """What is made of a wrong column is not told of: nobody knows what it would be."""
+    number = {"type": "number", "lower": 0, "upper": 9}
+    answer = send_upload(
+        curator,
+        b"income,age\n1,2\n",
+        spec(
+            columns={"income": {**number, "upper": -1}, "age": number},
+            derive={"a": "log(age)", "i": "log(income)", "n": "age + nothing"},
+            unit={"column": "person"},
+        ),
+    )
+    problem = assert_problem(answer, 422, "invalid-request")
+    told = {entry["field"]: entry["message"] for entry in problem["errors"]}
+    assert told.keys() == {
+        "spec.columns[0].lower", "spec.derive[0]", "spec.derive[2]", "spec.unit",
+        "spec.unit.max_rows",
+    }  # fmt: skip
+    assert "log of 0" in told["spec.derive[0]"]
+    sound = spec(columns={"age": number}, derive={"a": "log(age)"}, unit={"column": "person"})
+    problem = assert_problem(send_upload(curator, b"age\n2\n", sound), 422, "invalid-request")
+    places = {entry["field"] for entry in problem["errors"]}
+    assert places == {"spec.derive[0]", "spec.unit", "spec.unit.max_rows"}
+
+
 def test_text_that_is_no_json_says_where(analyst: httpx.Client, untouched: str) -> None:
     answer = send_raw(analyst, f"/v1/datasets/{untouched}/previews", b'{\n "epsilon": }')
     assert "line 2, column 13" in message(answer, "body")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 
+from app.domain.column_json import parse_column
 from app.domain.columns import InvalidSpecError, exact
 from app.domain.datasets import ColumnsSpec, parse_columns
 from app.engine.schema import WantedColumn, read_definitions, with_derived
@@ -44,9 +46,30 @@ def declared_columns(
     try:
         spec = parse_columns(columns, adjacency=adjacency, max_rows=max_rows, unit=unit)
     except InvalidSpecError as error:
-        _, faults = read_definitions(wanted)
-        raise InvalidSpecError(error.field_name, error.detail, [*error.more, *faults]) from None
+        faults = [*error.more, *_derived_faults(columns, wanted)]
+        raise InvalidSpecError(error.field_name, error.detail, faults) from None
     return with_derived(spec, wanted)
+
+
+def _derived_faults(
+    columns: Mapping[str, Mapping[str, object]], wanted: Mapping[str, WantedColumn]
+) -> Sequence[InvalidSpecError]:
+    """Return what is wrong with derived columns, but for those made of columns that are wrong."""
+    sound = {}
+    for name, column in columns.items():
+        with suppress(InvalidSpecError):
+            sound[name] = parse_column(column)
+    try:
+        # whoever the rows are about, expressions mean the same
+        spec = ColumnsSpec(columns=sound, adjacency=Adjacency.ADD_REMOVE, max_rows=1)
+    except InvalidSpecError:
+        _, faults = read_definitions(wanted)
+        return faults
+    try:
+        with_derived(spec, wanted, wrong=columns.keys() - sound.keys())
+    except InvalidSpecError as error:
+        return [InvalidSpecError(error.field_name, error.detail), *error.more]
+    return []
 
 
 def _bound(name: str, column: Mapping[str, object], end: str) -> Fraction | None:
