@@ -346,8 +346,10 @@ def require_numbers(
         categories = [name for name in names if not isinstance(schema.columns[name], NumberColumn)]
         raise InvalidStatisticError(
             f"columns must be numbers or booleans, and these are categories: {listed(categories)}. "
-            'A "histogram" counts the values of a category; "logistic_regression" takes one value '
-            'against the others as its target: {"column": ..., "op": "==", "value": ...}',
+            'A "histogram" counts the values of a category; the share of one is the mean of a '
+            'derived column, as in "derive": {"women": "sex == \'f\'"}; "logistic_regression" '
+            'takes one value against the others as its target: {"column": ..., "op": "==", '
+            '"value": ...}',
             field_name=field_name,
         )
     if most is not None and len(numbers) > most:

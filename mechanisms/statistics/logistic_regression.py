@@ -196,11 +196,11 @@ def _not_boolean(name: str, column: NumberColumn | CategoryColumn) -> str:
     if isinstance(column, NumberColumn):
         return (
             f"{name} is a number, and a target is true or false: compare it with a threshold, as "
-            'in {"column": ..., "op": ">=", "value": ...}'
+            'in {"column": ..., "op": ">=", "value": ...}, or in a formula (income >= 700) ~ age'
         )
     return (
         f"{name} is a category, and a target is true or false: take one value against the others, "
-        'as in {"column": ..., "op": "==", "value": ...}'
+        'as in {"column": ..., "op": "==", "value": ...}, or in a formula (sex == "f") ~ age'
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import httpx
@@ -269,6 +270,21 @@ def test_a_category_where_numbers_are_needed_is_told_what_else_to_do(
     assert "these are categories: region" in told
     assert '"histogram"' in told
     assert '"op": "=="' in told
+    assert "the share of one is the mean of a derived column" in told
+
+
+@pytest.mark.parametrize(("target", "words"), [("region", "== "), ("income", ">= ")])
+def test_a_formula_s_target_is_told_how_to_be_true_or_false(
+    analyst: httpx.Client, untouched: str, target: str, words: str
+) -> None:
+    regression = {"kind": "logistic_regression", "formula": f"{target} ~ income"}
+    body = {"statistic": regression, "epsilon": "0.1"}
+    told = message(
+        analyst.post(f"/v1/datasets/{untouched}/previews", json=body), "statistic.target"
+    )
+    written = re.search(r"or in a formula (\(.*\)) ~", told)
+    assert written is not None
+    assert words in written[1]
 
 
 def test_one_fault_is_one_entry(analyst: httpx.Client, untouched: str) -> None:
