@@ -58,6 +58,7 @@ _LABELS: Mapping[str, str] = {
     "unit_column": "Person column",
     "unit_max_rows": "Rows per person",
     "overlap": "Other people",
+    "reviewers": "Who decides",
     "delimiter": "Between cells",
     "decimal": "Before decimals",
     "thousands": "Between thousands",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -83,6 +84,66 @@ def test_on_paper_every_page_is_black_on_white_and_whole(visits: Visits, desk: D
             assert page.get_by_role("button").count() == 0, name
         page.goto(desk.pages["release"])
         assert page.get_by_role("textbox").count() == 0, "a field whose button is left out"
+
+
+NAMES: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {
+    ("admin", "home"): (
+        ("heading", "Release Desk"), ("link", "Data sets"), ("link", "Releases"),
+        ("link", "Reviews"), ("link", "Keys"), ("link", "Audit"), ("button", "Sign out"),
+    ),
+    ("Grace Hopper", "data sets"): (("link", "New data set"),),
+    ("Grace Hopper", "new"): (
+        ("textbox", "Name"), ("combobox", "Review"), ("textbox", "Epsilon budget"),
+        ("button", "Draft"), ("button", "Check"), ("button", "Upload"),
+    ),
+    ("Grace Hopper", "versions"): (
+        ("link", "Ask"), ("link", "Grant"), ("link", "Caps"), ("link", "Archive"),
+    ),
+    ("Ada Lovelace", "preview"): (
+        ("combobox", "Statistic"), ("checkbox", "income"), ("radio", "Accuracy wanted"),
+        ("radio", "Epsilon"), ("textbox", "Epsilon"), ("button", "Preview"),
+        ("button", "Release"), ("region", "Preview"),
+    ),
+    ("Grace Hopper", "release"): (
+        ("link", "Download JSON"), ("link", "Download CSV"), ("button", "Withdraw publication"),
+    ),
+    ("Ada Lovelace", "waiting"): (("button", "Withdraw"),),
+    ("Mary Cartwright", "review"): (
+        ("textbox", "Reason"), ("button", "Approve"), ("button", "Request changes"),
+        ("button", "Reject"),
+    ),
+}  # fmt: skip
+"""What a page holds by role and name: who looks, and at what."""
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
+def test_part_of_a_name_is_enough_to_find_what_a_page_is_for(
+    visits: Visits, desk: Desk, script: bool
+) -> None:
+    """A second control whose name has the first one's in it is taken for the first."""
+    pages = {**desk.pages, "data sets": "/desk/datasets", "new": "/desk/datasets/new"}
+    for (person, shown), wanted in NAMES.items():
+        with visits.window(desk.keys[person], java_script_enabled=script) as page:
+            page.goto(pages[shown])
+            found = {each: page.get_by_role(each[0], name=each[1]).count() for each in wanted}
+            assert found == dict.fromkeys(wanted, 1), shown
+
+
+def test_a_phone_shows_numbers_and_pictures_whole_and_large_enough(
+    visits: Visits, desk: Desk
+) -> None:
+    look = LOOKS[0]
+    for name in ("data-set", "release", "preview", "review", "public"):
+        person = "Mary Cartwright" if name == "review" else "Grace Hopper"
+        with visits.window(desk.keys[person], **look) as page:
+            page.goto(desk.pages[name])
+            wide = "all => all.filter(it => it.scrollWidth > it.clientWidth).length"
+            assert page.locator(".scroll").evaluate_all(wide) == 0, name
+            small = "all => all.map(it => it.getBoundingClientRect().height).filter(h => h < 11)"
+            assert page.locator(".chart text").evaluate_all(small) == [], name
+            outside = "all => all.filter(it => { const at = it.getBoundingClientRect();"
+            outside += " return at.left < 0 || at.right > innerWidth; }).length"
+            assert page.locator(".chart text").evaluate_all(outside) == 0, name
 
 
 def test_what_is_hidden_is_not_shown(visits: Visits, desk: Desk) -> None:

@@ -37,7 +37,8 @@ def answer(admin: httpx.Client) -> dict[str, Any]:
     dataset = upload(admin, ROWS, name=AWKWARD)["id"]
     question = {"kind": "linear_regression", "target": "food", "features": ["income"]}
     more = {"purpose": PURPOSE, "inference": {"share": "1/2"}}
-    found: dict[str, Any] = ask(admin, dataset, question, epsilon="0.5", **more).json()
+    asked = ask(admin, dataset, question, epsilon="0.5", **more)
+    found: dict[str, Any] = settled(admin, asked).json()
     publish(admin, found["id"])
     return found
 

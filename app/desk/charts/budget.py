@@ -7,12 +7,12 @@ from datetime import datetime
 
 from markupsafe import Markup
 
-from app.desk.charts.frame import Scale, beside, line, picture, text
+from app.desk.charts.frame import Scale, beside, path, picture, text
 from app.services.datasets.accounting import Epsilons
 from app.services.journal import Moment
 from mechanisms.privacy import Epsilon
 
-_WIDTH, _LEFT, _RIGHT = 640, 56, 16
+_LEFT, _RIGHT = 12, 98
 _BAR, _HEIGHT, _BOTTOM = 34, 220, 180
 
 
@@ -21,10 +21,10 @@ def bar(now: Epsilons) -> Markup:
     total = now.total.nanos
     start, parts = 0.0, []
     for amount, kind in ((now.spent, "spent"), (now.reserved, "reserved"), (now.remaining, "left")):
-        width = round(_WIDTH * amount.nanos / total, 1) if total else 0.0
+        width = round(100 * amount.nanos / total, 2) if total else 0.0
         parts.append(
-            Markup('<rect class="{}" x="{}" y="4" width="{}" height="26"/>').format(
-                kind, round(start, 1), width
+            Markup('<rect class="{}" x="{}%" y="4" width="{}%" height="26"/>').format(
+                kind, round(start, 2), width
             )
         )
         start += width
@@ -32,7 +32,7 @@ def bar(now: Epsilons) -> Markup:
         f"Budget: {now.spent} spent, {now.reserved} reserved and {now.remaining} left"
         f" of epsilon {now.total}"
     )
-    return picture(_WIDTH, _BAR, name, parts)
+    return picture(_BAR, name, parts)
 
 
 def course(moments: Sequence[Moment]) -> Markup | None:
@@ -43,9 +43,9 @@ def course(moments: Sequence[Moment]) -> Markup | None:
     most = max(_number(each.epsilons.total) for each in moments)
     if times[-1] <= times[0] or most <= 0:
         return None
-    across = Scale(times[0], times[-1], _LEFT, _WIDTH - _RIGHT)
+    across = Scale(times[0], times[-1], _LEFT, _RIGHT)
     up = Scale(0.0, most, _BOTTOM, 12)
-    parts = beside(up, _LEFT, _WIDTH - _RIGHT, 4)
+    parts = beside(up, _LEFT, _RIGHT, 4)
     lines = (
         ("total", [_number(each.epsilons.total) for each in moments]),
         ("taken", [_taken(each.epsilons) for each in moments]),
@@ -53,11 +53,11 @@ def course(moments: Sequence[Moment]) -> Markup | None:
     )
     for kind, values in lines:
         heights = [up.at(value) for value in values]
-        parts.append(line(_steps([across.at(time) for time in times], heights), kind))
+        parts.append(path(_steps([across.at(time) for time in times], heights), kind, _HEIGHT))
     first, last = _days(moments[0].at, moments[-1].at)
     parts.append(text(_LEFT, _BOTTOM + 18, first))
-    parts.append(text(_WIDTH - _RIGHT, _BOTTOM + 18, last, "end"))
-    return picture(_WIDTH, _HEIGHT, "The budget over time, in epsilon", parts)
+    parts.append(text(_RIGHT, _BOTTOM + 18, last, "end"))
+    return picture(_HEIGHT, "The budget over time, in epsilon", parts)
 
 
 def _days(first: str, last: str) -> tuple[str, str]:

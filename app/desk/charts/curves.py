@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from app.desk.charts.frame import Scale, below, beside, line, picture, text
+from app.desk.charts.frame import Scale, below, beside, dot, path, picture, text
 
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 480, 260, 64, 464, 14, 206
+_HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 260, 14, 96, 14, 206
 
 
 def error_curve(points: Sequence[tuple[float, float]], now: float, name: str) -> Markup | None:
@@ -19,12 +19,9 @@ def error_curve(points: Sequence[tuple[float, float]], now: float, name: str) ->
     epsilons, errors = [each[0] for each in told], [each[1] for each in told]
     across = Scale(min(epsilons), max(epsilons), _LEFT, _RIGHT, by_logarithm=True)
     up = Scale(min(errors) / 1.2, max(errors) * 1.2, _BOTTOM, _TOP, by_logarithm=True)
-    path = [(across.at(epsilon), up.at(error)) for epsilon, error in told]
-    parts = [*below(across, _BOTTOM, _TOP), *beside(up, _LEFT, _RIGHT), line(path, "line")]
-    parts += [
-        Markup('<circle class="mark" cx="{}" cy="{}" r="5"/>').format(across.at(e), up.at(error))
-        for e, error in told
-        if e == now
-    ]
+    curve = [(across.at(epsilon), up.at(error)) for epsilon, error in told]
+    parts = [*below(across, _BOTTOM, _TOP), *beside(up, _LEFT, _RIGHT)]
+    parts.append(path(curve, "line", _HEIGHT))
+    parts += [dot(across.at(epsilon), up.at(error), 5) for epsilon, error in told if epsilon == now]
     parts.append(text((_LEFT + _RIGHT) / 2, _HEIGHT - 12, "epsilon", "middle"))
-    return picture(_WIDTH, _HEIGHT, name, parts)
+    return picture(_HEIGHT, name, parts)

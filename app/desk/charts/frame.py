@@ -1,4 +1,8 @@
-"""What charts share: scales, ticks, and the picture around them."""
+"""What charts share: scales, ticks, and the picture around them.
+
+A picture is as wide as its page lets it be, and its words are as large there as anywhere. So
+positions from left to right are in percent of its width, and those from top to bottom in pixels.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ class Scale:
         """Return the position of a value; one outside is at the edge."""
         low, high, value = map(self._measure, (self.low, self.high, value))
         share = 0.5 if high <= low else min(max((value - low) / (high - low), 0.0), 1.0)
-        return round(self.start + share * (self.end - self.start), 1)
+        return round(self.start + share * (self.end - self.start), 2)
 
     def _measure(self, value: float) -> float:
         return math.log10(max(value, 1e-300)) if self.by_logarithm else value
@@ -46,40 +50,55 @@ class Scale:
         return [round((first + index) * step, 12) for index in range(count + 1)]
 
 
-def picture(width: int, height: int, name: str, parts: Iterable[Markup]) -> Markup:
-    """Return an SVG picture with an accessible name."""
+def picture(height: int, name: str, parts: Iterable[Markup]) -> Markup:
+    """Return an SVG picture with an accessible name, so many pixels high."""
     return Markup(
-        '<svg class="chart" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0} {1}" width="{0}"'
-        ' height="{1}" role="img" aria-label="{2}">{3}</svg>'
-    ).format(width, height, name, Markup("").join(parts))
+        '<svg class="chart" xmlns="http://www.w3.org/2000/svg" width="100%" height="{}"'
+        ' role="img" aria-label="{}">{}</svg>'
+    ).format(height, name, Markup("").join(parts))
 
 
-def line(points: Sequence[tuple[float, float]], kind: str) -> Markup:
-    """Return a line through points; ``kind`` is its class."""
-    path = " ".join(f"{x},{y}" for x, y in points)
-    return Markup('<polyline class="{}" points="{}"/>').format(kind, path)
+def line(start: tuple[float, float], end: tuple[float, float], kind: str) -> Markup:
+    """Return a line from one place to another; ``kind`` is its class."""
+    return Markup('<line class="{}" x1="{}%" y1="{}" x2="{}%" y2="{}"/>').format(kind, *start, *end)
 
 
-def text(x: float, y: float, words: str, anchor: str = "start") -> Markup:
-    """Return words at a position."""
-    return Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>').format(x, y, anchor, words)
+def path(points: Sequence[tuple[float, float]], kind: str, height: int) -> Markup:
+    """Return a line through points of a picture of that height."""
+    # Only a picture that is stretched takes percents in a list of points.
+    return Markup(
+        '<svg class="path" width="100%" height="{0}" viewBox="0 0 100 {0}"'
+        ' preserveAspectRatio="none"><polyline class="{1}" points="{2}"/></svg>'
+    ).format(height, kind, " ".join(f"{x},{y}" for x, y in points))
+
+
+def dot(x: float, y: float, radius: int) -> Markup:
+    """Return the mark of a value."""
+    return Markup('<circle class="mark" cx="{}%" cy="{}" r="{}"/>').format(x, y, radius)
+
+
+def text(x: float, y: float, words: str, anchor: str = "start", aside: int = 0) -> Markup:
+    """Return words at a position, so many pixels to the right of it."""
+    return Markup('<text x="{}%" y="{}" dx="{}" text-anchor="{}">{}</text>').format(
+        x, y, aside, anchor, words
+    )
 
 
 def below(scale: Scale, y: float, top: float, about: int = 5) -> list[Markup]:
     """Return a horizontal axis at ``y`` with its numbers, and lines up to ``top``."""
-    parts = [line([(scale.start, y), (scale.end, y)], "axis")]
+    parts = [line((scale.start, y), (scale.end, y), "axis")]
     for value in scale.ticks(about):
         x = scale.at(value)
-        parts.append(line([(x, y), (x, top)], "tick"))
+        parts.append(line((x, y), (x, top), "tick"))
         parts.append(text(x, y + 16, number(value), "middle"))
     return parts
 
 
 def beside(scale: Scale, x: float, end: float, about: int = 5) -> list[Markup]:
     """Return a vertical axis at ``x`` with its numbers, and lines over to ``end``."""
-    parts = [line([(x, scale.start), (x, scale.end)], "axis")]
+    parts = [line((x, scale.start), (x, scale.end), "axis")]
     for value in scale.ticks(about):
         y = scale.at(value)
-        parts.append(line([(x, y), (end, y)], "tick"))
-        parts.append(text(x - 6, y + 4, number(value), "end"))
+        parts.append(line((x, y), (end, y), "tick"))
+        parts.append(text(x, y + 4, number(value), "end", -6))
     return parts

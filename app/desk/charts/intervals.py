@@ -1,4 +1,8 @@
-"""Numbers with their intervals, one below the other."""
+"""Numbers with their intervals, one below the other.
+
+Numbers of one size share a scale. Where one spans far more than another, each has a scale of its
+own, with its ends written below it: a small number would be a dot at nought beside a large one.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,15 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from app.desk.charts.frame import Scale, below, line, picture, text
+from app.desk.charts.frame import Scale, below, dot, line, picture, text
+from app.desk.words import number
 
-_ROW, _WIDTH, _NAMES, _MARGIN = 26, 640, 190, 24
-_LONGEST = 26
+_LEFT, _RIGHT = 6, 94
+_ROW, _OWN_ROW, _NAME, _BAR, _ENDS = 40, 56, 14, 28, 46
+"""Heights: of a row, also with ends of its own; within it of the name, the bar and its ends."""
+_ALIKE = 20.0
+"""How many times wider the widest number may be than the narrowest, on one scale."""
+_LONGEST = 44
 MOST = 40
 """More numbers than this make no picture that anybody can read."""
 
@@ -23,28 +32,52 @@ class Measured(NamedTuple):
     low: float | None = None
     high: float | None = None
 
+    @property
+    def ends(self) -> Sequence[float]:
+        """Return every number that its row has to have room for."""
+        return [end for end in (self.value, self.low, self.high) if end is not None]
+
 
 def intervals(rows: Sequence[Measured], name: str) -> Markup | None:
     """Return the chart of some numbers, or None where there are none or too many."""
     if not 1 <= len(rows) <= MOST:
         return None
-    ends = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]
+    if _alike(rows):
+        scale = _scale([end for row in rows for end in row.ends])
+        bottom = _ROW * len(rows) + 6
+        parts = below(scale, bottom, 0, 4)
+        for at, row in enumerate(rows):
+            parts += _drawn(row, scale, _ROW * at)
+        return picture(bottom + 24, name, parts)
+    parts = []
+    for at, row in enumerate(rows):
+        low, high = min(row.ends), max(row.ends)
+        parts += _drawn(row, Scale(low, high, _LEFT, _RIGHT), _OWN_ROW * at)
+        parts.append(text(_LEFT, _OWN_ROW * at + _ENDS, number(low)))
+        parts.append(text(_RIGHT, _OWN_ROW * at + _ENDS, number(high), "end"))
+    return picture(_OWN_ROW * len(rows), name, parts)
+
+
+def _alike(rows: Sequence[Measured]) -> bool:
+    """Return whether one scale shows all: without intervals it does, since sizes are compared."""
+    spans = [max(row.ends) - min(row.ends) for row in rows]
+    return min(spans) == 0 or max(spans) <= _ALIKE * min(spans)
+
+
+def _scale(ends: Sequence[float]) -> Scale:
     low, high = min(ends), max(ends)
     room = (high - low or abs(high) or 1.0) * 0.05
-    scale = Scale(low - room, high + room, _NAMES, _WIDTH - _MARGIN)
-    bottom = _ROW * len(rows) + 10
-    parts = below(scale, bottom, 0)
-    for at, row in enumerate(rows):
-        y = _ROW * at + 18
-        parts.append(text(_NAMES - 12, y + 4, _short(row.name), "end"))
-        if row.low is not None and row.high is not None:
-            left, right = scale.at(row.low), scale.at(row.high)
-            parts.append(line([(left, y), (right, y)], "error"))
-            parts += [line([(x, y - 4), (x, y + 4)], "error") for x in (left, right)]
-        parts.append(
-            Markup('<circle class="mark" cx="{}" cy="{}" r="4"/>').format(scale.at(row.value), y)
-        )
-    return picture(_WIDTH, bottom + 26, name, parts)
+    return Scale(low - room, high + room, _LEFT, _RIGHT)
+
+
+def _drawn(row: Measured, scale: Scale, top: int) -> list[Markup]:
+    """Return a number's name above its interval and its dot."""
+    y, parts = top + _BAR, [text(0, top + _NAME, _short(row.name))]
+    if row.low is not None and row.high is not None:
+        left, right = scale.at(row.low), scale.at(row.high)
+        parts.append(line((left, y), (right, y), "error"))
+        parts += [line((x, y - 4), (x, y + 4), "error") for x in (left, right)]
+    return [*parts, dot(scale.at(row.value), y, 4)]
 
 
 def _short(name: str) -> str:

@@ -16,8 +16,10 @@ from app.services.releases.tidy import Interval, TidyRow
 MOST_BARS = 40
 """Rows that a chart shows; a table beside it has more."""
 _LETTER = 6.6
-_LEFT, _WIDTH, _RIGHT, _STEP, _TOP = 200, 420, 20, 30, 16
-_LONGEST_NAME = 28
+_LEFT, _WIDTH = 2, 96
+"""In percent: a chart is as wide as its page lets it be, and its words as large as anywhere."""
+_STEP, _NAME, _TOP = 54, 17, 30
+_LONGEST_NAME = 44
 _ALIKE = 20.0
 """How many times wider the widest number may be than the narrowest, on one scale."""
 
@@ -49,18 +51,18 @@ def chart(rows: Sequence[TidyRow], *, title: str) -> str:
     if not drawn:
         return ""
     scales = _scales([_ends(row) for row in drawn])
-    height = _TOP + _STEP * len(drawn) + 24
+    height = _STEP * len(drawn) + 20
     label = escape(title)
     opened = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart intervals" role="img"'
-        f' aria-label="{label}" viewBox="0 0 {_LEFT + _WIDTH + _RIGHT} {height}">'
+        f' aria-label="{label}" width="100%" height="{height}">'
         f"<title>{label}</title>"
     )
     bars = [_bar(row, _TOP + _STEP * n, scales[n]) for n, row in enumerate(drawn)]
     if scales[0] is scales[-1]:
         bars += [_zero(scales[0], height - 22), _axis(scales[0], height - 6)]
     else:
-        bars += [_axis(scale, _TOP + _STEP * n + 13) for n, scale in enumerate(scales)]
+        bars += [_axis(scale, _TOP + _STEP * n + 16) for n, scale in enumerate(scales)]
     return f"{opened}{''.join(bars)}</svg>"
 
 
@@ -72,8 +74,8 @@ class _Scale:
     high: float
 
     def at(self, number: float) -> str:
-        """Return where a number is, in the picture's units."""
-        return f"{_LEFT + (number - self.low) * _WIDTH / ((self.high - self.low) or 1.0):.1f}"
+        """Return where a number is, in percent of the picture's width."""
+        return f"{_LEFT + (number - self.low) * _WIDTH / ((self.high - self.low) or 1.0):.2f}%"
 
 
 def _scales(ends: Sequence[Sequence[float]]) -> Sequence[_Scale]:
@@ -114,7 +116,7 @@ def _bar(row: TidyRow, y: int, scale: _Scale) -> str:
         if (ends := _numbers(interval))
     )
     return (
-        f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end" font-size="13"'
+        f'<text x="0" y="{y - _NAME}" font-size="13"'
         f' fill="currentColor">{escape(_short(row.name))}</text>{lines}'
         f'<circle cx="{scale.at(row.estimate)}" cy="{y}" r="4" fill="currentColor"/>'
     )
