@@ -17,7 +17,10 @@ NOTICES: Mapping[str, str] = {
     "commented": "Your comment is there.",
     "read": "Marked as read.",
     "revised": "The new version waits for its reviewers.",
-    "made": "The key is made. Its secret was shown then, and is not shown again.",
+    "made": (
+        "The key is made. Its secret was shown then, and is not shown again. Where nobody has it,"
+        " revoke the key and make another one."
+    ),
     "published": "The release is public now.",
     "revoked": "The key is revoked.",
     "uncapped": "The cap is lifted.",
