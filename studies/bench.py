@@ -151,7 +151,8 @@ def bench_patterns() -> None:
         _say(
             f"  {row.kind:<9} median {row.median_s:6.3f} s   slowest {row.slowest_s:6.2f} s"
             f"   even rows {row.even_s:6.2f} s"
-            f"   ratio {row.slowest_s / row.even_s:5.2f}   [at most 4]"
+            f"   of its size and epsilon: ratio {row.ratio:5.2f}   [at most 4],"
+            f" {row.within:.1%} within"
         )
         _say(f"    slowest: epsilon {row.slowest.epsilon}, {dict(row.slowest.counts)}")
 

@@ -2,11 +2,13 @@
 
 Regressions on true-or-false columns, as people make of categories. Few distinct rows leave some
 directions of the coefficients open and make others thin, in whatever way they fall; a random search
-finds the ways that are slow. Processor time. ``python -m studies.patterns`` prints them.
+finds the ways that are slow. Each is set beside the slowest of some draws from as many rows spread
+evenly, at the same epsilon. Processor time. ``python -m studies.patterns`` prints them.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 import time
@@ -27,6 +29,9 @@ from mechanisms.testing import seeded_randomness
 
 FLAG = NumberColumn(Fraction(0), Fraction(1), boolean=True)
 KINDS = ("gradient", "loss", "logistic")
+EPSILONS = ("0.5", "1", "2", "5")
+SIZES = (400, 800, 1600, 3200, 6400)  # of rows spread evenly
+LEAST_S = 0.25  # ratios count what takes less as this long: so long nobody waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,30 +68,54 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Times of random patterns, the slowest time of even rows, and the slowest pattern."""
+    """Times of random patterns, the slowest time of even rows, and the slowest pattern.
+
+    ``ratio`` is the largest of a pattern's time to that of even rows of its size and epsilon, and
+    ``farthest`` the pattern that has it. ``within`` says how many patterns took at most four times
+    as long.
+    """
 
     kind: str
     median_s: float
     slowest_s: float
     even_s: float
     slowest: Pattern
+    ratio: float
+    farthest: Pattern
+    within: float
 
 
-def table(*, patterns: int, seed: int) -> Iterator[Row]:
+def table(*, patterns: int, seed: int, draws: int = 5) -> Iterator[Row]:
     """Yield, for each kind of law, the times of random patterns beside those of even rows."""
     for kind in KINDS:
         rng = np.random.default_rng(seed)
-        usual = [even(kind, n, epsilon).seconds() for n in (800, 3200) for epsilon in ("0.5", "5")]
+        usual = {
+            (rows, epsilon): max(even(kind, rows, epsilon).seconds(k) for k in range(draws))
+            for rows in SIZES
+            for epsilon in EPSILONS
+        }
         found = [drawn(kind, rng) for _ in range(patterns)]
-        times = sorted((pattern.seconds(), index) for index, pattern in enumerate(found))
-        seconds = [time for time, _ in times]
+        times = [pattern.seconds() for pattern in found]
+        ratios = [
+            max(seconds, LEAST_S) / max(usual[_nearest(pattern), pattern.epsilon], LEAST_S)
+            for seconds, pattern in zip(times, found, strict=True)
+        ]
         yield Row(
             kind=kind,
-            median_s=statistics.median(seconds),
-            slowest_s=seconds[-1],
-            even_s=max(usual),
-            slowest=found[times[-1][1]],
+            median_s=statistics.median(times),
+            slowest_s=max(times),
+            even_s=max(usual.values()),
+            slowest=found[int(np.argmax(times))],
+            ratio=max(ratios),
+            farthest=found[int(np.argmax(ratios))],
+            within=sum(ratio <= 4 for ratio in ratios) / patterns,
         )
+
+
+def _nearest(pattern: Pattern) -> int:
+    """Return the size of even rows that is nearest to a pattern's, by its logarithm."""
+    rows = sum(pattern.counts.values())
+    return min(SIZES, key=lambda size: abs(math.log(size / rows)))
 
 
 def drawn(kind: str, rng: np.random.Generator) -> Pattern:
@@ -95,7 +124,7 @@ def drawn(kind: str, rng: np.random.Generator) -> Pattern:
     return Pattern(
         kind=kind,
         counts={format(row, "04b"): int(rng.integers(50, 1501)) for row in rows.tolist()},
-        epsilon=str(rng.choice(["0.5", "1", "2", "5"])),
+        epsilon=str(rng.choice(EPSILONS)),
         tau=float(rng.choice([0.1, 0.25, 0.5, 0.9])),
     )
 
@@ -111,6 +140,8 @@ def main() -> None:
         sys.stdout.write(
             f"{row.kind}: median {row.median_s:.2f} s, slowest {row.slowest_s:.2f} s,"
             f" even rows at most {row.even_s:.2f} s; {row.slowest}\n"
+            f"  beside even rows of its size and epsilon at most {row.ratio:.1f} times as long,"
+            f" {row.within:.1%} at most 4 times; {row.farthest}\n"
         )
 
 

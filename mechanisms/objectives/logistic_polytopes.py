@@ -15,7 +15,8 @@ h(w), ``||g|| >= |w'g| / h(w)``, and w'g is at least the least w'L over the vert
 from 0, given how they are spread: where rows leave a direction open, that is what bounds.
 
 *Cuts.* Along a row's t_i where its r_i costs most; along an entry of L where that varies most; and
-along ``||theta||_1`` where r does. What neither of them moves is never cut.
+along ``||theta||_1`` where r does. What neither of them moves is never cut for E; the base measure
+has it cut (:class:`mechanisms.samplers.base_measure.MeasuredPolytopes`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import starmap
+from operator import itemgetter
 
 import numpy as np
 from flint import arb
@@ -38,6 +40,7 @@ from mechanisms.samplers.envelopes import Trial
 from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, PolytopeCover, View
 
 _MOST_ROWS = 32  # beyond so many distinct signed rows boxes alone are quicker
+_FEW_ROWS = 8  # up to so many leave thin sets of good points, which polytopes follow best
 _TINY = 1e-200  # keeps a matrix of nothing solvable
 
 
@@ -79,13 +82,22 @@ class LogisticPolytopes:
     def view(self, known: None, polytope: Polytope) -> View[None]:  # noqa: ARG002
         """Bound E on a polytope, and cut it where that costs most nats."""
         theta = polytope.floats * self.law.records.step
-        lengths = np.abs(theta).sum(axis=1)
-        weight = self.law.reach.floats(np.array([float(lengths.max()) * (1 + MARGIN)]))[0]
-        affine = self._affine(theta, float(lengths.max()))
-        norm = self._least_norm(affine)
-        exponent = norm * self.rate / float(weight) * (1 - MARGIN)
-        cut = self._cut(affine, polytope, theta, exponent, float(weight))
-        return View(exponent, None, cut)
+        longest, centre = float(np.abs(theta).sum(axis=1).max()), theta.mean(axis=0)
+        lengths = np.array([longest * (1 + MARGIN), float(np.abs(centre).sum())])
+        weight, inner = self.law.reach.floats(lengths).tolist()
+        affine = self._affine(theta, longest)
+        exponent = self._least_norm(affine) * self.rate / weight * (1 - MARGIN)
+        bent = affine.rest * np.abs(self.law.records.zeta).max(axis=1) * self.rate
+        spread = (affine.values.max(axis=0) - affine.values.min(axis=0)) * self.rate / 2
+        choices = [
+            (exponent * (weight / inner - 1), np.sign(centre)),
+            (float(spread.max()), affine.slopes[int(spread.argmax())]),
+        ]
+        if len(bent):
+            choices.append((float(bent.max()), self.law.records.zeta[int(bent.argmax())]))
+        gain, direction = max(choices, key=itemgetter(0))
+        cut = None if gain < FLAT_NATS else Cut.middle(direction, polytope.floats)
+        return View(exponent, None, cut, gain)
 
     def _affine(self, theta: Floats, reach: float) -> _Affine:
         records = self.law.records
@@ -117,24 +129,6 @@ class LogisticPolytopes:
         joint = float((least / norm.dual(sizes)).max())
         return max(0.0, float(norm.floats(single[None, :])[0]), joint)
 
-    def _cut(
-        self, affine: _Affine, polytope: Polytope, theta: Floats, exponent: float, weight: float
-    ) -> Cut | None:
-        records = self.law.records
-        bent = affine.rest * np.abs(records.zeta).max(axis=1) * self.rate
-        spread = (affine.values.max(axis=0) - affine.values.min(axis=0)) * self.rate / 2
-        centre = theta.mean(axis=0)
-        inner = self.law.reach.floats(np.array([float(np.abs(centre).sum())]))[0]
-        longer = exponent * (weight / float(inner) - 1)
-        best = max(float(bent.max(initial=0)), float(spread.max()), longer)
-        if best < FLAT_NATS:
-            return None
-        if best == longer:
-            return Cut.middle(np.sign(centre), polytope.floats)
-        if best == spread.max():
-            return Cut.middle(affine.slopes[int(np.argmax(spread))], polytope.floats)
-        return Cut.middle(records.zeta[int(np.argmax(bent))], polytope.floats)
-
     def size(self, known: None) -> int:  # noqa: ARG002
         """Return 0: nothing is known of one piece."""
         return 0
@@ -159,8 +153,9 @@ def _telling(values: Floats) -> Floats:
 
 
 def trials(law: GradientBoxes, *, power: int) -> list[Trial]:
-    """Return the envelopes to draw by in turns: boxes, and where rows are few polytopes.
+    """Return the envelopes to draw by in turns, the one that should be quicker first.
 
+    Where many rows differ there are boxes alone, and where few do, polytopes beside them.
     ``power`` is that of the base measure.
     """
     space = law.frame.space
@@ -168,4 +163,5 @@ def trials(law: GradientBoxes, *, power: int) -> list[Trial]:
     boxes = Cover(MeasuredBoxes(law, measure, space), space)
     if not isinstance(law, LogisticLaw) or len(law.records.zeta) > _MOST_ROWS:
         return [boxes]
-    return [boxes, PolytopeCover(MeasuredPolytopes(LogisticPolytopes(law), measure))]
+    polytopes = PolytopeCover(MeasuredPolytopes(LogisticPolytopes(law), measure))
+    return [polytopes, boxes] if len(law.records.zeta) <= _FEW_ROWS else [boxes, polytopes]

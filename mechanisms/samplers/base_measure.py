@@ -8,15 +8,18 @@ at the bound where data say little. In the engines' terms the exponent has a sec
 
     E(theta) + p log(1 + ||theta||_1).
 
-*Bounds.* For any signs s, ||theta||_1 >= s'theta. On a box |u - c| <= h that is at least
-``s'V c - |s'V| h``; on a polytope at least its least value on the vertices. The signs taken are
-those at the middle. All of it in floats, less a certified margin; the value at a point in balls.
+*Bounds.* For any s with entries in [-1, 1], ||theta||_1 >= s'theta. On a box |u - c| <= h that is
+at least ``s'V c - |s'V| h``, with the signs s at the middle. On a polytope it is at least its least
+value on the vertices, for the best s of entries -1, 0 and 1. All of it in floats, less a certified
+margin; the value at a point in balls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import product
 from typing import Generic
 
 import numpy as np
@@ -150,22 +153,31 @@ class MeasuredPolytopes(Generic[Knowledge]):
         return self.law.start()
 
     def view(self, known: Knowledge, polytope: Polytope) -> View[Knowledge]:
-        """Bound both summands, and cut where the law says, or else where theta's length varies."""
+        """Bound both summands, and cut where the law says, or where theta's length varies more.
+
+        A direction that the data leave open is one that the law would never cut: pieces that are
+        thin elsewhere would keep all of its length, and weigh as if theta were short there.
+        """
         view = self.law.view(known, polytope)
         places = polytope.floats
         signs = np.sign(places.mean(axis=0))
-        low = float(self.measure.least((places @ signs).min(keepdims=True))[0])
-        cut = view.cut or self._cut(places, signs)
+        length = float((places @ _every_sign(places.shape[1])).min(axis=0).max())
+        rounding = _MARGIN * float(np.abs(places).sum(axis=1).max())
+        low = float(self.measure.least(np.array([length - rounding]))[0])
+        cut = self._cut(places, signs, view.gain if view.cut else FLAT_NATS) or view.cut
         return View(view.exponent + low, view.known, cut)
 
-    def _cut(self, places: Floats, signs: Floats) -> Cut | None:
-        """Return a cut across s'theta, or through 0 where an entry has both signs."""
+    def _cut(self, places: Floats, signs: Floats, gain: float) -> Cut | None:
+        """Return a cut across s'theta, or through 0 where an entry has both signs, if worth it.
+
+        Not where the measure varies by less than ``gain`` nats: then there is a better cut.
+        """
         along = places @ signs
         both = np.minimum(places.max(axis=0), -places.min(axis=0))  # how far on the other side
         crossed = int(np.argmax(both))
         ends = np.array([along.min(), along.max(), along.min() + 2 * both[crossed]])
         least, longest, turned = self.measure.least(np.maximum(ends, 0))
-        if max(longest, turned) - least < FLAT_NATS:
+        if max(longest, turned) - least < gain:
             return None
         if turned > longest:
             return Cut(tuple(int(j == crossed) for j in range(len(signs))), 0)
@@ -178,3 +190,9 @@ class MeasuredPolytopes(Generic[Knowledge]):
     def exponent(self, known: Knowledge, point: Sequence[int], bits: int) -> arb:
         """Return a ball around the sum at a grid point."""
         return self.law.exponent(known, point, bits) + self.measure.at(point)
+
+
+@cache
+def _every_sign(dimension: int) -> Floats:
+    """Return, as columns, all s whose entries are -1, 0 or 1."""
+    return np.array(list(product((-1.0, 0.0, 1.0), repeat=dimension))).T

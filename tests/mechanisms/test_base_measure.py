@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -62,16 +62,19 @@ class Flat:
         return arb(0.5)
 
 
+@dataclass(frozen=True)
 class FlatPolytopes:
-    """The same on polytopes."""
+    """The same on polytopes, with a cut that it may ask for."""
 
-    floor = 0.5
+    cut: Cut | None = None
+    gain: float = 0.0
+    floor: float = 0.5
 
     def start(self) -> list[Part[None]]:
         return [Part(Polytope.cross(2, RADIUS), 0.5, None)]
 
     def view(self, known: None, polytope: Polytope) -> View[None]:
-        return View(0.5, None, None)
+        return View(0.5, None, self.cut, self.gain)
 
     def size(self, known: None) -> int:
         return 0
@@ -143,6 +146,30 @@ def test_polytopes_are_bounded_and_cut_across_their_length() -> None:
         side = view.cut if random.integers(2) else view.cut.opposite()
         piece = piece.above(side) or piece.above(Cut(*view.cut.opposite()))
     pytest.fail("cut again and again")
+
+
+def test_a_polytope_across_an_axis_is_bounded_by_the_other_entry() -> None:
+    """The signs at its middle alone would say that theta may be as short as 0."""
+    piece: Polytope | None = Polytope.cross(2, RADIUS)
+    for cut in (Cut((1, 0), 320), Cut((0, 1), -700), Cut((0, -1), -900)):
+        piece = piece and piece.above(cut)
+    assert piece is not None
+    assert MeasuredPolytopes(FlatPolytopes(), MEASURE).view(None, piece).exponent == pytest.approx(
+        value((320, 0)), abs=1e-6
+    )
+
+
+def test_polytopes_are_cut_where_it_gains_most() -> None:
+    """Else a law that thinly cuts what it knows would keep what it does not know long."""
+    piece: Polytope | None = Polytope.cross(2, RADIUS)
+    for cut in (Cut((1, 0), 0), Cut((0, 1), 0)):
+        piece = piece and piece.above(cut)
+    assert piece is not None
+    asked = Cut((1, -1), 0)
+    nats = value((RADIUS, 0)) - value((0, 0))
+    for gain, obeyed in ((nats + 0.1, True), (nats - 0.1, False)):
+        law = MeasuredPolytopes(FlatPolytopes(asked, gain), MEASURE)
+        assert (law.view(None, piece).cut == asked) is obeyed
 
 
 def test_the_power_follows_the_coefficients() -> None:

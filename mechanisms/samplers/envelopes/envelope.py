@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from flint import arb
 
@@ -41,7 +41,9 @@ from mechanisms.samplers.envelopes.tree import SumTree
 MOST_BYTES = 1 << 28
 """What an envelope holds stays below this; the pieces that were split take about as much again."""
 
-_HEAD_START = 256  # most draws take fewer tries
+_SPLIT_EFFORT = 16  # splitting a piece costs about as much time as so many tries
+_HEAD_START = 256 * (1 + _SPLIT_EFFORT)  # most draws take less
+_AHEAD = 3  # beyond, the envelope that should be quicker gets so much of each other's effort
 _GUARD_BITS = 64  # more than the exponential of an exponent can lose
 _SCALE = 512  # bits of a piece's integer weight
 _LEAST = -318.0  # lighter pieces are weighed as if this heavy; e**-318 > 2**(52 - _SCALE)
@@ -65,6 +67,10 @@ class Piece:
 class Trial(Protocol):
     """An envelope with its law: one try at a time."""
 
+    @property
+    def envelope(self) -> Envelope[Any]:
+        """Return the pieces held."""
+
     def attempt(self, randomness: Randomness) -> tuple[int, ...] | None:
         """Return the point of one try where it is kept."""
 
@@ -72,30 +78,38 @@ class Trial(Protocol):
 def first_kept(trials: Sequence[Trial], randomness: Randomness) -> tuple[int, ...]:
     """Return the first point kept by envelopes of one law that take turns, a draw from the law.
 
-    The first one has some tries of its own: it should be the one expected to be quicker.
+    The first one has a head start, and more turns than the others: it should be the one expected
+    to be quicker. Turns are shared by the effort made, not by tries, since misses cost little.
     """
-    for _ in range(_HEAD_START):
-        point = trials[0].attempt(randomness)
+    first, *others = trials
+    while True:
+        trial = min(others, key=_effort, default=first)
+        if _effort(first) < _HEAD_START + _AHEAD * _effort(trial):
+            trial = first
+        point = trial.attempt(randomness)
         if point is not None:
             return point
-    while True:
-        for trial in trials:
-            point = trial.attempt(randomness)
-            if point is not None:
-                return point
+
+
+def _effort(trial: Trial) -> int:
+    return trial.envelope.effort
 
 
 Held = TypeVar("Held", bound=Piece)
 
 
 class Envelope(Generic[Held]):
-    """The pieces held, with their weights relative to a reference exponent."""
+    """The pieces held, with their weights relative to a reference exponent.
+
+    ``effort`` counts what was done with them so far, in tries.
+    """
 
     def __init__(
         self, floor: float, pieces: Iterable[Held], *, most_bytes: int = MOST_BYTES
     ) -> None:
         self.reference = floor
         self.size = 0
+        self.effort = 0
         self._most_bytes = most_bytes
         self._pieces: list[Held | None] = []
         self._tree = SumTree()
@@ -106,6 +120,7 @@ class Envelope(Generic[Held]):
 
     def replace(self, slot: int, parts: Sequence[Held]) -> None:
         """Hold, instead of a piece, parts that cover what of it is in Theta."""
+        self.effort += _SPLIT_EFFORT
         whole: Piece | None = self._pieces[slot]
         assert whole is not None
         self._remove(slot)
@@ -161,6 +176,7 @@ class Envelope(Generic[Held]):
 
     def choose(self, randomness: Randomness) -> tuple[int, Held]:
         """Return a slot and its piece, with probability exactly in proportion to its weight."""
+        self.effort += 1
         slot = self._tree.choose(randomness)
         piece = self._pieces[slot]
         assert piece is not None

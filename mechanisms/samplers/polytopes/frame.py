@@ -101,22 +101,22 @@ def _functional(order: Sequence[int], row: Sequence[int], j: int) -> tuple[int, 
 
 def _shape(vertices: Floats) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
     """Return p and the rows of 2**40 M: each entry regressed on those before it, longest first."""
-    left = vertices - vertices.mean(axis=0)
-    dimension = left.shape[1]
+    dimension = vertices.shape[1]
+    # above what is left of the vertices, below the residual of entry j as column j, in theta
+    both = np.vstack([vertices - vertices.mean(axis=0), np.eye(dimension)])
+    left, residual = both[:-dimension], both[-dimension:]
     order: list[int] = []
-    combined = np.eye(dimension)  # the residual of entry j is combined[j] @ theta
     rows = []
     for _ in range(dimension):
         lengths = (left**2).sum(axis=0)
         lengths[order] = -1
-        pivot = int(np.argmax(lengths))
-        row = -combined[pivot][order]
-        steep = not (np.abs(row) < _STEEPEST).all()
-        rows.append(tuple(0 if steep else round(m * 2.0**_BITS) for m in row.tolist()))
+        pivot = int(lengths.argmax())
+        row = [-entry for entry in residual[order, pivot].tolist()]
+        steep = not all(abs(m) < _STEEPEST for m in row)
+        rows.append(tuple(0 if steep else round(m * 2.0**_BITS) for m in row))
         order.append(pivot)
         if lengths[pivot] > 0:
             share = left[:, pivot] @ left / lengths[pivot]
             share[order] = 0
-            left = left - np.outer(left[:, pivot], share)
-            combined = combined - np.outer(share, combined[pivot])
+            both -= both[:, pivot, None] * share
     return tuple(order), tuple(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -20,12 +21,14 @@ FLAT_NATS = 0.25
 class View(Generic[Knowledge]):
     """What a law says of a polytope: a certified lower bound of E, and what it knows there.
 
-    ``cut`` would sharpen the bound most; None where E is as good as constant.
+    ``cut`` would sharpen the bound most, by about ``gain`` nats; None where E is as good as
+    constant. Without a gain the cut comes before any other.
     """
 
     exponent: float
     known: Knowledge
     cut: Cut | None
+    gain: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, eq=False)
