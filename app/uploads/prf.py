@@ -130,11 +130,12 @@ class Prf:
         sealed = np.empty(2 * len(blocks) + _SPARE_WORDS, dtype=np.uint64)
         blocks[:, 1] = kind
         cipher = self._cipher.encryptor()
-        for start in range(0, len(cells), _RUN_WORDS):
-            run = words(cells[start : start + _RUN_WORDS])
-            blocks[: len(run), 0] = run
-            cipher.update_into(blocks[: len(run)].data.cast("B"), sealed.data.cast("B"))
-            found[start : start + len(run)] = sealed[: 2 * len(run) : 2]
+        with np.errstate(over="ignore"):  # beyond all 32-bit floats: an infinity
+            for start in range(0, len(cells), _RUN_WORDS):
+                run = words(cells[start : start + _RUN_WORDS])
+                blocks[: len(run), 0] = run
+                cipher.update_into(blocks[: len(run)].data.cast("B"), sealed.data.cast("B"))
+                found[start : start + len(run)] = sealed[: 2 * len(run) : 2]
         return found
 
     def _sealed(self, blocks: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -144,9 +145,11 @@ class Prf:
 
 def _words_of_numbers(values: NDArray[np.float64]) -> Digests:
     """Return the plain values of finite numbers: integers as they are, others as 32-bit floats."""
-    with np.errstate(over="ignore"):
-        single = values.astype(np.float32).astype(np.float64)
-    whole = (np.rint(values) == values) & (np.abs(values) < _EXACT_INTEGERS)
+    whole = np.rint(values) == values
+    if not whole.any():  # what is measured, mostly
+        return values.astype(np.float32).astype(np.float64).view(np.uint64)
+    whole &= np.abs(values) < _EXACT_INTEGERS
+    single = values if whole.all() else values.astype(np.float32).astype(np.float64)
     # adding zero turns -0.0 into 0.0
     return (np.where(whole, values, single) + 0.0).view(np.uint64)
 

@@ -225,11 +225,11 @@ class RowDigester:
         for columns, _, _ in self._subsets:
             if columns not in summed:
                 rest = frozenset(digests) - columns
-                known = summed.get(rest)
-                if known is None:
-                    summed[columns] = _sum([digests[name] for name in columns])
-                else:  # the other half: what is left of the whole
-                    summed[columns] = every - known
+                fewer = min(columns, rest, key=len)
+                if fewer not in summed:
+                    summed[fewer] = _sum([digests[name] for name in fewer])
+                if fewer != columns:  # the other half: what is left of the whole
+                    summed[columns] = every - summed[fewer]
             yield summed[columns]
 
     def finish(self) -> RowDigests:
@@ -281,11 +281,15 @@ class _FirstNumbers:
 
 def _sum(columns: Sequence[Digests]) -> Digests:
     """Return the sums modulo 2**64 of some columns, a short run of rows after the other."""
-    total = columns[0].copy()
+    first, *others = columns
+    if not others:
+        return first
+    total = np.empty_like(first)
     for start in range(0, len(total), _SUMMED_ROWS):
-        some = total[start : start + _SUMMED_ROWS]
-        for each in columns[1:]:
-            some += each[start : start + _SUMMED_ROWS]
+        stop = start + _SUMMED_ROWS
+        some = np.add(first[start:stop], others[0][start:stop], out=total[start:stop])
+        for each in others[1:]:
+            some += each[start:stop]
     return total
 
 

@@ -88,9 +88,10 @@ class Sampler:
 
     def add(self, digests: Digests) -> None:
         """Look at some more rows."""
-        self._rows += int(np.count_nonzero(digests))
         # the limit only falls: what is not below it now never will be
         low = np.flatnonzero(digests < np.uint64(self._limit))
+        # what counts as nothing is below any limit
+        self._rows += len(digests) - len(low) + int(np.count_nonzero(digests[low]))
         if self._pending_rows + len(low) <= 2 * self._keep:
             self._wait(digests[low])
             return

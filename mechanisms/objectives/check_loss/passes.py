@@ -3,6 +3,10 @@
 Each is a function of one block and travels to where the block is. What it finds are integers that
 are added up, and tables of rows with their counts, so it does not matter how rows are parted.
 
+Two things do depend on the parts: which rows are sampled, and whether a part's open rows are held.
+They steer how the search goes on, and so which random bits it reads, never the law of what is
+drawn. The parts are those of the stored data set, whoever makes the passes.
+
 *Most rows are decided at a glance.* For u in boxes whose hull has centre c and half widths h, and
 |x| <= F, a row's position x'V u is within ``F sum |V| h`` of x'V c. The spread lowers a target by
 less than half a code. Rows farther than that from their target, and than the certified error of
