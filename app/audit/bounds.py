@@ -2,11 +2,12 @@
 
     epsilon >= log(P(E | D) / P(E | D'))   for every event E
 
-The first half of each data set's draws chooses one event, which of the two is the more probable,
-and how it is counted; it is the one that would certify most if the second half repeated it. The
-second half alone is counted. So all of that is fixed before what is counted of it is drawn, and
+The first third of each data set's draws chooses one event, which of the two is the more probable,
+and how it is counted; it is the one that would certify most if other draws repeated it. Those after
+it alone are counted. So all of that is fixed before what is counted of it is drawn, and
 the bounds hold at their level, whatever the desk does. The level is shared among all offers of an
-audit (Bonferroni): all bounds hold at once with the stated confidence.
+audit (Bonferroni): all bounds hold at once with the stated confidence. Why a third: a cut in the
+middle of a law is found by few draws, and each bound grows with the draws that are counted.
 
 *Two ways to count*, for m draws of each. **As a ratio**: a Clopper-Pearson bound of each of the two
 probabilities, log(lowest / highest). **As guesses**: from a draw one guesses whose it is, by
@@ -26,7 +27,7 @@ answer and, for p = 1, 2, infinity,
     ||(v - m') / w||_p - ||(v - m) / w||_p,
 
 how much nearer an answer is to one data set than to the other. Here m and m' are medians and w the
-quartiles' distances, of the first half. By the K-norm this is the log ratio of the densities.
+quartiles' distances, of the first third. By the K-norm this is the log ratio of the densities.
 
 *Who draws.* The bounds take the draws of a data set for independent. A desk that makes them
 depend on each other, to look better, is not found out by this.
@@ -46,6 +47,8 @@ from mechanisms.auditing import audit_counts
 
 Floats = NDArray[np.float64]
 _NORMS = (1.0, 2.0, np.inf)
+_CHOOSE = 3
+"""One draw in so many chooses the event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class Bound:
         What these many draws would certify, had the event always happened to one data set and
         never to the other.
     counted
-        How many draws of each data set are counted: the second half.
+        How many draws of each data set are counted: those after the first third.
     hits
         How many of them the event happened to, for the first and the second data set.
     event
@@ -87,13 +90,13 @@ def certified(first: Floats, second: Floats, *, confidence: float, offers: int) 
         How many those are.
     """
     draws = min(len(first), len(second))
-    half = draws // 2
-    counted = draws - half
+    choosing = draws // _CHOOSE
+    counted = draws - choosing
     each = 1 - (1 - confidence) / offers
-    if half == 0:
+    if choosing == 0:
         return Bound(epsilon=0.0, reachable=0.0, counted=0, hits=(0, 0), event="")
-    event = _chosen(first[:half], second[:half], level=(1 - each) / 4)
-    hits = (event.hits(first[half:draws]), event.hits(second[half:draws]))
+    event = _chosen(first[:choosing], second[:choosing], level=(1 - each) / 4)
+    hits = (event.hits(first[choosing:draws]), event.hits(second[choosing:draws]))
     apart = (0, counted) if event.towards else (counted, 0)
     return Bound(
         epsilon=event.certifies(hits, counted, confidence=each),

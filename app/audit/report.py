@@ -15,8 +15,8 @@ from app.audit.findings import Finding, Findings, Verdict
 CORRECTION = (
     "Bonferroni: the level is shared evenly among all offers that were asked, and within each "
     "among its Clopper-Pearson bounds: one of right guesses, or two of probabilities in two "
-    "directions. The event of each offer and how it is counted were chosen on the first half of "
-    "its draws, and counted on the second."
+    "directions. The event of each offer and how it is counted were chosen on the first third of "
+    "its draws, and counted on the others."
 )
 _COLUMNS = ("offer", "promised", "at least", "could be", "draws", "verdict")
 

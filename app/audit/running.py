@@ -30,8 +30,12 @@ _AT_ONCE = 8
 """Offers that are asked at once, each of both data sets."""
 _ENOUGH = 400
 """How many draws an offer gets before another one has its turn: enough to flag a loud one."""
-_JOBS_AT_ONCE = 3
+_JOBS_AT_ONCE = 4
 """The same of those that the desk draws in the background, few at a time."""
+_PARTS_OF_JOBS = 5
+"""How many of those come in one release: the desk has a lane that takes short jobs only."""
+_BATCH_OF_JOBS = 2 * _PARTS_OF_JOBS
+"""And how many at once: asked for in large batches, they would all be shown at one late moment."""
 _BATCH, _MORE = 20, 4
 """How many draws an offer is asked for at once, and how many times as many as the last time."""
 _LOOK_AGAIN_S = 0.5
@@ -137,7 +141,8 @@ class _Asking:
             raise several.exceptions[0] from None
 
     async def _ask(self, arm: _Arm) -> None:
-        going = True
+        async with self._turns:
+            going = await self._ask_once(arm)  # it tells what is a job: those wait for each other
         while going:
             is_job = arm.is_job
             async with self._turns_of_jobs if is_job else self._turns:
@@ -165,15 +170,19 @@ class _Asking:
     def _next(self, arm: _Arm) -> int:
         """Return how many draws to ask for next, 0 where it is enough or would take too long.
 
-        The first is alone, and tells how long such draws take. Nothing drawn has a say in it.
+        The first is alone, and tells how long such draws take. That of a job is mostly time in
+        the queue, which more of its draws do not make much longer. Nothing drawn has a say in it.
         """
-        count = min(_BATCH, self._terms.draws - len(arm.drawn[0]), max(1, _MORE * arm.last))
-        expected_s = arm.took_s * count / max(1, arm.last)
+        most = _BATCH_OF_JOBS if arm.is_job else _BATCH
+        count = min(most, self._terms.draws - len(arm.drawn[0]), max(1, _MORE * arm.last))
+        expected_s = arm.took_s * (1 if arm.is_job else count / max(1, arm.last))
         return count if time.monotonic() + expected_s < self._end else 0
 
     async def _answers(self, arm: _Arm, side: int, count: int) -> list[list[float]]:
         """Return the numbers of so many draws of one data set, asked for at once."""
-        together = 1 if arm.offer.statistic == _STACK else self._parts
+        together = min(self._parts, _PARTS_OF_JOBS) if arm.is_job else self._parts
+        if arm.offer.statistic == _STACK:
+            together = 1
         sizes = [min(together, count - begin) for begin in range(0, count, together)]
         found = await asyncio.gather(*(self._draws(arm, side, size) for size in sizes))
         return [draw for draws in found for draw in draws]

@@ -27,7 +27,8 @@ CATALOG = [
 class FakeDesk:
     """Draws at ``louder`` times the epsilon it is asked for, and refuses some requests at first.
 
-    ``refusals`` are the codes with which releases are refused, one after the other.
+    ``refusals`` are the codes with which releases are refused, one after the other. ``asked``
+    holds the statistic of each release.
     """
 
     louder: float = 1.0
@@ -35,6 +36,7 @@ class FakeDesk:
     datasets: dict[str, int] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)
     specs: list[dict[str, Any]] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
     made_keys: int = 0
     releases: int = 0
 
@@ -88,6 +90,7 @@ class FakeDesk:
         self.releases += 1
         statistic = asked["statistic"]
         parts = statistic.get("parts", [{"statistic": statistic}])
+        self.asked.append(parts[0]["statistic"]["kind"])
         scale = len(parts) / (self.louder * float(asked["epsilon"]))
         values = [self._value(part["statistic"]["kind"], dataset, scale) for part in parts]
         value = {"parts": values} if "parts" in statistic else values[0]
