@@ -146,11 +146,11 @@ class Prf:
 def _words_of_numbers(values: NDArray[np.float64]) -> Digests:
     """Return the plain values of finite numbers: integers as they are, others as 32-bit floats."""
     whole = np.rint(values) == values
+    # adding zero turns -0.0 into 0.0; a tiny number becomes either as a 32-bit float
     if not whole.any():  # what is measured, mostly
-        return values.astype(np.float32).astype(np.float64).view(np.uint64)
+        return (values.astype(np.float32).astype(np.float64) + 0.0).view(np.uint64)
     whole &= np.abs(values) < _EXACT_INTEGERS
     single = values if whole.all() else values.astype(np.float32).astype(np.float64)
-    # adding zero turns -0.0 into 0.0
     return (np.where(whole, values, single) + 0.0).view(np.uint64)
 
 

@@ -6,6 +6,7 @@ import hashlib
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from app.uploads.prf import Prf
@@ -46,3 +47,19 @@ def test_digests_of_numbers_are_those_of_earlier_versions() -> None:
     for at in (0, 8191, 8192, len(numbers) - 1):
         assert Prf(KEY).of_numbers(numbers[at : at + 1]).tolist() == [found[at]]
     assert hashlib.sha256(found.tobytes()).hexdigest()[:16] == "15094fb0849d1732"
+
+
+@pytest.mark.parametrize("beside", [[], [0.5], [3.0], [0.5, 3.0, 2.0**60]])
+@pytest.mark.parametrize(
+    ("number", "same"),
+    [(-0.0, 0.0), (-1e-50, 0.0), (1e-50, 0.0), (1e300, np.inf), (0.1, float(np.float32(0.1)))],
+)
+def test_a_number_has_one_digest_whatever_stands_beside_it(
+    number: float, same: float, beside: list[float]
+) -> None:
+    """Runs of whole, of broken and of mixed numbers are read in ways of their own."""
+    [found, *_] = Prf(KEY).of_numbers(np.array([number, *beside]))
+    plain = np.array([same]).view(np.uint64)
+    block = np.array([plain[0], 0], dtype=np.uint64).tobytes()
+    sealed = Cipher(algorithms.AES(KEY), modes.ECB()).encryptor().update(block)
+    assert int(found) == int.from_bytes(sealed[:8], "little")
