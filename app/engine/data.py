@@ -305,7 +305,7 @@ class _Cache:
         return value
 
     def forget(self, dataset_id: str) -> None:
-        """Let go of everything of one data set."""
+        """Forget everything of one data set."""
         with self._lock:
             for key in [key for key in self._held if key[0] == dataset_id]:
                 self._bytes -= self._held.pop(key)[1]

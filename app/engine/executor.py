@@ -69,7 +69,7 @@ class Executor(Protocol):
         """Yield the function's result for each item, in their order; raises what ``map`` does."""
 
     def close(self) -> None:
-        """Let go of memory and processes; a later pass begins new ones."""
+        """Free memory and end processes; a later pass begins new ones."""
 
 
 class Blocks:
@@ -136,5 +136,5 @@ class SerialExecutor:
         return map(function, items)
 
     def close(self) -> None:
-        """Let go of the kept blocks."""
+        """Forget the kept blocks."""
         self.blocks = Blocks(self._keep_bytes)

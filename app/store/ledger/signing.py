@@ -72,7 +72,7 @@ class ReceiptKey(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Free what it holds."""
 
 
 class SigningKey:
@@ -100,7 +100,7 @@ class SigningKey:
         return KeySource(public=self.public, private=self._private.private_bytes_raw())
 
     def close(self) -> None:
-        """Hold nothing, so there is nothing to let go of."""
+        """Hold nothing, so there is nothing to free."""
 
     @classmethod
     def of_bytes(cls, private: bytes) -> SigningKey:
