@@ -113,18 +113,29 @@ def test_what_is_charged_and_paused_is_not_drawn(tmp_path: Path) -> None:
         people = upload(admin, ROWS, columns=COLUMNS, budget={"epsilon": "9"})["id"]
         key = make_key(admin, "analyst")
         with service.client(key["secret"]) as ann, ReleaseDesk(service.url, ADMIN_KEY) as desk:
-            # the one lane is taken for two seconds, in which she is paused
-            assert ask_job(admin, people, "first").status_code == 202
-            time.sleep(0.3)
-            job = ask_job(ann, people, "job").json()["id"]
-            desk.pause("person", key["person"], reason="a flood")
-            time.sleep(2.5)
+            # the one lane is taken for two seconds, in which she is paused; on a busy machine her
+            # job may have had its turn before that, and then she tries once more
+            for turn in range(8):
+                first = ask_job(admin, people, f"first {turn}").json()["id"]
+                time.sleep(0.3)
+                job = ask_job(ann, people, f"job {turn}").json()["id"]
+                desk.pause("person", key["person"], reason="a flood")
+                if service_state(service, job) == ("debited", None):
+                    break
+                desk.resume("person", key["person"], reason="too late")
+                assert_released(service, job)
+            assert_released(service, first)
+            time.sleep(0.5)
             assert service_state(service, job) == ("debited", None)
             desk.resume("person", key["person"], reason="over")
-            limit = time.monotonic() + 20
-            while service_state(service, job)[0] != "released":
-                assert time.monotonic() < limit
-                time.sleep(0.05)
+            assert_released(service, job)
+
+
+def assert_released(service: Service, release: str) -> None:
+    limit = time.monotonic() + 120
+    while service_state(service, release)[0] != "released":
+        assert time.monotonic() < limit
+        time.sleep(0.05)
 
 
 def service_state(service: Service, release: str) -> tuple[str, str | None]:
