@@ -16,6 +16,7 @@ from tests.desk.browsing import Browsing, Page, nobody
 AWKWARD = "</script><b>\"survey\" & 'more'"
 PURPOSE = "</script><script>alert(1)</script>"
 PLANTED = "86420.97531"
+INVENTED = {"reason": "invented rows, too few to be compared with those of other tests"}
 ROWS = f"income,food,region,owner\n{PLANTED},{PLANTED},north,true\n" + "40,20,south,false\n" * 30
 
 
@@ -34,7 +35,7 @@ def anybody(service: Service) -> Iterator[Browsing]:
 @pytest.fixture(scope="module")
 def answer(admin: httpx.Client) -> dict[str, Any]:
     """A public release with standard errors, of a data set whose name is awkward."""
-    dataset = upload(admin, ROWS, name=AWKWARD)["id"]
+    dataset = upload(admin, ROWS, name=AWKWARD, overlap=INVENTED)["id"]
     question = {"kind": "linear_regression", "target": "food", "features": ["income"]}
     more = {"purpose": PURPOSE, "inference": {"share": "1/2"}}
     asked = ask(admin, dataset, question, epsilon="0.5", **more)
@@ -119,7 +120,8 @@ TOLD = {
 @pytest.fixture(scope="module")
 def hospital(admin: httpx.Client) -> str:
     derive = {"twice": {"expr": "age * 2", "lower": 0, "upper": 240}}
-    return str(upload(admin, OF_EVERY_KIND, columns=COLUMNS, derive=derive)["id"])
+    sent = upload(admin, OF_EVERY_KIND, columns=COLUMNS, derive=derive, overlap=INVENTED)
+    return str(sent["id"])
 
 
 @pytest.mark.parametrize("told", TOLD)
@@ -193,7 +195,7 @@ def test_a_certificate_fits_on_a_sheet(anybody: Browsing, answer: dict[str, Any]
 
 
 def test_a_withdrawn_release_is_a_tombstone(anybody: Browsing, admin: httpx.Client) -> None:
-    release = ask(admin, upload(admin)["id"]).json()
+    release = ask(admin, upload(admin, overlap=INVENTED)["id"]).json()
     publish(admin, release["id"])
     address = f"/public/releases/{release['id']}"
     assert anybody.open(address).heading
@@ -214,7 +216,7 @@ def test_a_withdrawn_release_is_a_tombstone(anybody: Browsing, admin: httpx.Clie
 def test_what_is_public_is_found_by_filling_in_a_form(
     anybody: Browsing, admin: httpx.Client
 ) -> None:
-    dataset = upload(admin, name="Lighthouse keepers")["id"]
+    dataset = upload(admin, name="Lighthouse keepers", overlap=INVENTED)["id"]
     for _ in range(26):
         publish(admin, ask(admin, dataset, epsilon="0.01").json()["id"])
     cells = {"kind": "histogram", "columns": ["region"]}
