@@ -17,10 +17,17 @@ from mechanisms.contract import Inference, InvalidStatisticError, Outcome, Plan,
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.inference.bought import COMPOSITION
 from mechanisms.inference.curvature import Curvature
-from mechanisms.inference.neighbours import Bracket, CountedRows, brackets, surely
+from mechanisms.inference.neighbours import (
+    COUNT_SHARE,
+    Bracket,
+    CountedRows,
+    brackets,
+    surely,
+)
 from mechanisms.privacy import Adjacency, Epsilon, PrivacyLoss, Protected, split
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.count import Count
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.mean import Mean
@@ -417,6 +424,36 @@ def test_a_private_number_of_rows_is_counted_for_a_part_of_the_share(
     # the largest there is, whatever the levels are that the noisy count chooses
     assert plan.guarantee.sensitivity.endswith("; 2; 1")
     assert inferred(outcome).cost == "0.75"
+
+
+@pytest.mark.parametrize("adjacency", [ADD, REPLACE])
+def test_neighbours_and_count_are_drawn_with_their_parts(adjacency: Adjacency) -> None:
+    """Bit for bit as by plans that have those parts alone, one after the other."""
+    plan = private_plan(adjacency, 500, "1.5")
+    rest, own = split(EPSILON, [Fraction(1), Fraction(1)])
+    counting, near = split(own, [COUNT_SHARE, 1 - COUNT_SHARE])
+    made = Schema(COLUMNS, adjacency, 500 if adjacency is REPLACE else None, max_rows=5000)
+    alone = calibrate(MEDIAN, made, rest, mechanism="kng")
+    for seed in range(20):
+        data, randomness = some_yes(seed, 500), seeded_randomness(seed)
+        alone.draw(data, randomness)
+        if adjacency is REPLACE:
+            [found] = brackets(MEDIAN.exact_levels(), rows=500, epsilon=own.fraction)
+            part = own
+        else:
+            counted = calibrate(Count(), made, counting).draw(data, randomness).value["count"]
+            sure = surely(counted, epsilon=counting.fraction)
+            levels = MEDIAN.exact_levels()
+            [found] = brackets(levels, rows=sure, epsilon=near.fraction, outside=0.04)
+            part = near
+        assert found.below is not None
+        assert found.above is not None
+        ends = Quantile(column="z", levels=(float(found.below), float(found.above)))
+        widest = Schema(COLUMNS, REPLACE, 500 if adjacency is REPLACE else 5000)
+        drawn = calibrate(ends, widest, part, mechanism="kng", norm="l1").draw(data, randomness)
+        [term] = inferred(plan.draw(data, seeded_randomness(seed))).terms
+        low, high = (drawn.value["quantiles"][at]["value"] for at in (0, 1))
+        assert term.confidence_95 == (min(low, term.estimate), max(high, term.estimate))
 
 
 def test_groups_that_a_record_may_change_have_half_of_each_part() -> None:
