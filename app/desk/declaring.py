@@ -221,10 +221,12 @@ def at_cells(problem: Problem, form: Form) -> Problem:
     if not isinstance(errors, list):
         return at_source(problem)
     names = [(p, n) for p, n in rows_of(form) if form.text(f"columns.{p}.type") != LEFT_OUT]
-    faults = [
-        (_field(str(each["field"]), names), _message(str(each["field"]), str(each["message"])))
-        for each in errors
-    ]
+    above = {"review": "review_above"} if form.text("review") == "above" else {}
+    faults = []
+    for each in errors:
+        place, words = str(each["field"]), str(each["message"])
+        field = _field(place, names)
+        faults.append((above.get(field, field), _message(place, words)))
     return invalid_requests(faults)
 
 

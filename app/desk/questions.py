@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from app.desk.forms import Form
+from app.desk.forms import FORM_KEY, Form
 from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.services.plans.questions import KINDS
 from mechanisms.catalog import STATISTICS, offers
@@ -38,6 +38,15 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
     ),
 }
 """Fields of one line, with their labels and help."""
+_LABELS: Mapping[str, str] = {
+    "accuracy": "Half-width",
+    "inference": "Share for standard errors",
+    FORM_KEY: "The form",
+}
+_FEW = ("mechanism", "norm", "inference")
+"""Fields that every statistic has and few questions need."""
+_AT: Mapping[str, str] = {"budget-exceeded": "epsilon", "max_epsilon_per_release": "epsilon"}
+"""Which field a refusal is about that names none: by its code, or by the rule that refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +81,23 @@ def fields_of(kind: str, schema: Schema) -> Sequence[Field]:
         for field in _FIELDS.get(parameter.name, _text)(parameter.name, kind, schema)
     ]
     return sorted(found, key=lambda field: field.more)
+
+
+def labels_of(fields: Sequence[Field]) -> Mapping[str, str]:
+    """Return what the fields of a question's form are called."""
+    conditions = {
+        f"where {at} {part}": f"Condition {at + 1} {label}"
+        for at in range(CONDITIONS)
+        for part, label in (("column", "column"), ("op", "comparison"), ("value", "value"))
+    }
+    return {**_LABELS, **conditions, **{field.name: field.label for field in fields}}
+
+
+def opened(form: Form, fields: Sequence[Field], wrong: Collection[str]) -> bool:
+    """Say whether the fields that few questions need are to be seen: one is filled in or wrong."""
+    told = {name for name, value in form.pairs if value not in ("", "auto")}
+    named = {name.partition(" ")[0] for name in (*told, *wrong)}
+    return not named.isdisjoint((*_FEW, *(field.name for field in fields if field.more)))
 
 
 def choices_of(kind: str) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
@@ -358,6 +384,11 @@ _READ: Mapping[str, Callable[[Form, str, Schema], Any]] = {
 def at_fields(problem: Problem) -> Problem:
     """Return a refusal whose places are the fields of the form."""
     errors = problem.extras.get("errors")
+    about = _AT.get(str(problem.extras.get("rule", problem.code)))
+    if about is not None:
+        return Problem(
+            problem.code, problem.detail, errors=[{"field": about, "message": problem.detail}]
+        )
     if problem.code != "invalid-request" or not isinstance(errors, list):
         return problem
     return invalid_requests([(_field_named(e["field"]), e["message"]) for e in errors])
@@ -366,7 +397,7 @@ def at_fields(problem: Problem) -> Problem:
 def _field_named(place: str) -> str:
     inner = place.removeprefix("body.").removeprefix("statistic.")
     if found := re.match(r"where\[(\d+)\]\.?(\w*)", inner):
-        return f"where {found[1]} {found[2] or 'column'}"
+        return f"where {found[1]} {found[2] or 'value'}"
     if found := re.match(r"target\.(\w+)", inner):
         return "target" if found[1] == "column" else f"target {found[1]}"
     if found := re.match(r"edges\.([^\[]+)", inner):

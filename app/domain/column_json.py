@@ -169,13 +169,14 @@ def _reader(kind: NumberKind) -> Callable[[str, object], Fraction]:
     return number_at if timed is None else partial(_time_at, timed)
 
 
-def _time_at(kind: TimeKind, place: str, value: object) -> Fraction:
+def _time_at(timed: TimeKind, place: str, value: object) -> Fraction:
     try:
         if isinstance(value, str):
-            return number_of(kind, value)
+            return number_of(timed, value)
     except ValueError:
         pass
-    raise InvalidSpecError(place, f"must be a {kind} in ISO 8601, as text")
+    such = "2025-12-31" if timed == "date" else "2025-12-31T23:59:00Z"
+    raise InvalidSpecError(place, f"must be a {timed} in ISO 8601, as text such as {such}")
 
 
 def _written(kind: NumberKind, number: Fraction) -> object:

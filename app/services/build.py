@@ -336,6 +336,7 @@ def _channels(settings: Settings) -> tuple[Channel, ...]:
                 password=None if password is None else password.get_secret_value(),
                 sender=settings.smtp_sender,
                 reviewers=tuple(filter(None, reviewers)),
+                public_url=settings.public_url,
             )
         )
     return tuple(channels)

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from email.message import Message
 from email.policy import default
+from email.utils import parsedate_to_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -220,7 +221,10 @@ def test_a_serving_process_sends_by_itself(place: Place, monkeypatch: pytest.Mon
 
 def test_mail_goes_to_who_asked_and_to_reviewers() -> None:
     with mail_server() as (url, taken):
-        mail = Mail(url=url, password=None, sender="desk@example.org", reviewers=["r@example.org"])
+        mail = Mail(
+            url=url, password=None, sender="desk@example.org", reviewers=["r@example.org"],
+            public_url="https://numbers.example.org",
+        )  # fmt: skip
         mail.send(MAILED)
         mail.send(_changed(audience=Audience.REVIEWERS))
         mail.send(_changed(audience=Audience.REQUESTER))
@@ -231,9 +235,13 @@ def test_mail_goes_to_who_asked_and_to_reviewers() -> None:
     _, message = taken[0]
     assert message["Subject"] == "ada has rejected a release"
     assert message["Message-ID"] == "<ntf_1@example.org>"
+    sent_at = parsedate_to_datetime(message["Date"])
+    assert abs(datetime.now(UTC) - sent_at) < timedelta(minutes=5)
+    assert message["Auto-Submitted"] == "auto-generated"
     text = message.get_payload(decode=True)
     assert isinstance(text, bytes)
     assert "too dear\nfor a mean" in text.decode().replace("\r\n", "\n")
+    assert "https://numbers.example.org/desk/reviews/rel_1" in text.decode()
 
 
 def _changed(**changes: Any) -> Notice:

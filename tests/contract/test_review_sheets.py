@@ -228,6 +228,7 @@ def test_each_step_is_told_to_who_asked_and_to_reviewers(people: People, dataset
     assert (changes["who"], changes["why"]) == ("Cleo", "a tenth\nwill do")
     assert changes["what"].startswith("Cleo wants changes to a release of “data set")
     assert changes["what"].endswith("mean, epsilon 0.1, asked by Ann")
+    assert all(each["what"].count("Ann") == 1 for each in (changes, own[2], own[-1]))
     assert own[-1]["why"] is None
     assert [each["read"] for each in own] == [False, False, True, False, False, True]
     assert "poor thing" not in str(own) + str(theirs)

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from app.desk.questions import kinds
+from app.desk.words import ident
 from tests.contract.service import Service, running, spent, upload
 from tests.desk.browsing import Browsing, Page, nobody, person
 
@@ -251,3 +252,79 @@ def test_an_answer_leaves_at_a_tick(tmp_path: Path) -> None:
         began = time.monotonic()
         somebody.send(confirm, "Release", status=303)
         assert time.monotonic() - began >= slot_ms / 1000
+
+
+def test_all_that_is_wrong_is_told_at_once_by_the_names_that_fields_are_shown_with(
+    analyst: Browsing, dataset: str
+) -> None:
+    page = form_of(analyst, dataset, "mean")
+    wrong = analyst.send(page, "Preview", status=422)
+    (told,) = wrong.alerts()
+    assert "Columns: is required" in told
+    assert "Half-width: is required" in told
+    assert told.endswith("Mend each at its field.")
+    ids = {each.get("id") for each in wrong.tree.xpath("//*[@id]")}
+    links = wrong.tree.xpath("//*[@role='alert']//a/@href")
+    assert len(links) == 2
+    assert {link.removeprefix("#") for link in links} <= ids
+    part = {"part": "preview", "act": "preview", "statistic": "mean", "columns": "income"}
+    half = analyst.client.get(page.path, params={**part, "wanted": "accuracy", "accuracy": "x"})
+    assert "Half-width: must be a number." in half.text
+
+
+@pytest.mark.parametrize(
+    ("filled", "place", "said"),
+    [
+        (
+            {"where 0 column": "region", "where 0 op": "==", "where 0 value": "west"},
+            "where 0 value", "Condition 1 value: the value is not one that the category declares",
+        ),
+        ({"mechanism": "k_norm", "norm": "l7"}, "norm", "Norm: "),
+        ({"inference": "two"}, "inference", "Share for standard errors: "),
+    ],
+)  # fmt: skip
+def test_a_fault_among_the_rarer_fields_is_seen(
+    analyst: Browsing, dataset: str, filled: dict[str, str], place: str, said: str
+) -> None:
+    asked = {"columns": ["income"], "epsilon": "0.1", "wanted": "epsilon", **filled}
+    wrong = analyst.send(form_of(analyst, dataset, "mean"), "Preview", status=422, **asked)
+    (told,) = wrong.alerts()
+    assert said in told
+    fault = wrong.tree.get_element_by_id(f"{ident(place)}-fault")
+    assert all(around.get("open") is not None for around in fault.iterancestors("details"))
+
+
+def test_what_is_chosen_among_the_rarer_fields_stays_in_sight(
+    analyst: Browsing, dataset: str
+) -> None:
+    for filled in (FILLED["count"], {"mechanism": "k_norm"}, {}):
+        asked = {"columns": ["income"], "epsilon": "0.1", "wanted": "epsilon", **filled}
+        shown = analyst.send(form_of(analyst, dataset, "mean"), "Preview", **asked)
+        (more,) = shown.tree.xpath("//details[.//select[@name='mechanism']]")
+        assert (more.get("open") is not None) == bool(filled)
+
+
+def test_what_is_too_dear_is_said_at_the_epsilon(analyst: Browsing, admin: httpx.Client) -> None:
+    policy = {"max_epsilon_per_release": "0.5", "allowed": ["mean", "sum"]}
+    own = str(upload(admin, columns=COLUMNS, budget={"epsilon": "0.3"}, policy=policy)["id"])
+    page = form_of(analyst, own, "mean")
+    for epsilon in ("0.4", "0.6"):
+        asked = {"columns": ["income"], "epsilon": epsilon, "wanted": "epsilon"}
+        found = analyst.client.get(
+            page.path, params={"statistic": "mean", **asked, "act": "release"}
+        )
+        refused = Page(found)
+        if found.status_code == 200:  # that there is too little left is told when it is charged
+            refused = analyst.send(refused, "Release", status=409)
+        assert refused.tree.get_element_by_id("epsilon").get("aria-invalid") == "true"
+        (told,) = refused.alerts()
+        assert "Epsilon: " in told
+
+
+def test_a_chosen_statistic_keeps_the_focus(analyst: Browsing, dataset: str) -> None:
+    """With script the page is loaded anew when one is chosen, also by the arrow keys."""
+    focused = "//select[@name='statistic']/@autofocus"
+    assert form_of(analyst, dataset, "sum").tree.xpath(focused)
+    address = f"/desk/datasets/{dataset}/ask"
+    assert not analyst.open(address).tree.xpath(focused)
+    assert not analyst.open(f"{address}?statistic=sum&epsilon=1").tree.xpath(focused)

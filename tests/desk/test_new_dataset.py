@@ -138,6 +138,21 @@ def test_all_mistakes_are_told_at_once_at_their_cells(curator: Browsing) -> None
         assert checked.tree.xpath(f"//*[@id='{link[1:]}']"), link
 
 
+def test_mistakes_are_told_in_the_words_of_the_form(curator: Browsing) -> None:
+    page = curator.send(curator.open(NEW), "Check", status=422, review="above")
+    assert _faults(page) == {
+        "Name": "must not be empty",
+        "columns": "must not be empty",
+        "Epsilon budget": "is required",
+        "Review above": "epsilon must be a positive decimal number",
+    }
+    filled = {**FILLED, "name": "wards", "columns.2.values": "north"}
+    file = ("people.csv", _rows())
+    (told,) = curator.send(_draft(curator), "Upload", status=422, file=file, **filled).alerts()
+    assert "The first things found." in told
+    assert "`" not in told
+
+
 def test_mistakes_of_form_and_of_rules_come_together(curator: Browsing) -> None:
     page = _draft(curator)
     wrong = {

@@ -85,8 +85,13 @@ def test_changes_are_requested_and_sent_again(
     release = asker.asks(reviewed)
     curator.send(sheet_of(curator, release), "Request changes", reason="Less, please")
     page = sheet_of(asker.browsing, release)
+    waiting = asker.browsing.open("/desk/reviews")
+    assert waiting.tree.xpath(f"//tr[.//small='{release}']"), "it waits for who asked"
     wrong = asker.browsing.send(page, "Send again", status=422, epsilon="much")
     assert wrong.tree.xpath("//*[@id='epsilon-fault']")
+    question = wrong.form("Send again").fields["question"].replace("income", "incomes")
+    told = asker.browsing.send(page, "Send again", status=422, question=question)
+    assert "no such column" in told.tree.get_element_by_id("question-fault").text
     again = asker.browsing.send(wrong, "Send again", epsilon="0.25")
     assert "waits for its reviewers" in again.text
     page = sheet_of(curator, release)
@@ -146,13 +151,29 @@ def test_two_votes_are_blind_until_both_are_in(
 ) -> None:
     both = str(upload(admin, policy={"review": "always", "reviewers": 2})["id"])
     release = asker.asks(both)
-    curator.send(sheet_of(curator, release), "Approve", reason="my own view")
+    own = curator.send(sheet_of(curator, release), "Approve", reason="my own view")
+    assert "Your vote is in." in own.text
     page = sheet_of(second, release)
     assert "my own view" not in page.answer.text
     assert "awaiting review" in page.text
     done = second.send(page, "Approve", reason="mine too")
     assert not done.tree.xpath("//main/p/span[normalize-space()='awaiting review']")
     assert "my own view" in done.text
+
+
+def test_a_third_reviewer_is_not_asked_for_a_vote(
+    curator: Browsing, second: Browsing, chief: Browsing, asker: Asker, admin: httpx.Client
+) -> None:
+    both = str(upload(admin, policy={"review": "always", "reviewers": 2})["id"])
+    release = asker.asks(both)
+    assert sheet_of(chief, release).tree.xpath("//button[normalize-space()='Approve']")
+    curator.send(sheet_of(curator, release), "Approve", reason="fine")
+    second.send(sheet_of(second, release), "Reject", reason="too dear")
+    for browsing, asked in ((curator, True), (second, True), (chief, False)):
+        page = sheet_of(browsing, release)
+        assert "The votes are unlike" in page.text
+        assert bool(page.tree.xpath("//button[normalize-space()='Approve']")) == asked
+    second.send(sheet_of(second, release), "Approve", reason="well then")
 
 
 def test_the_sheet_has_what_a_reviewer_needs(

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.desk.foreseen import Foreseen, foresee
-from app.desk.forms import FORM_KEY, Faults, Form, read_form, see
+from app.desk.forms import FORM_KEY, NONE, Faults, Form, read_form, see
 from app.desk.numbers import numbers_of
 from app.desk.questions import (
     CONDITIONS,
@@ -19,13 +19,15 @@ from app.desk.questions import (
     choices_of,
     fields_of,
     kinds,
+    labels_of,
+    opened,
     request_of,
     summary_of,
 )
-from app.desk.rendering import page, path_of
+from app.desk.rendering import new_form_key, page, path_of
 from app.desk.routes import State, Visitor, router_of
 from app.domain.datasets import columns_json
-from app.domain.problems import Problem, invalid_request
+from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
 from app.services.plans.questions import KINDS
@@ -38,6 +40,8 @@ from mechanisms.foresight.assumptions import Assumptions
 router = router_of("asking")
 
 _BY_EPSILON, _BY_ACCURACY = "epsilon", "accuracy"
+_ANY_ACCURACY = 1.0
+"""Stands for one that cannot be read, so that what else is wrong is told with it."""
 _USUAL = Form((("intercept", "yes"), ("wanted", _BY_ACCURACY)))
 
 
@@ -63,7 +67,11 @@ async def show_form(request: Request, visitor: Visitor, state: State, dataset: s
     except Problem as problem:
         told = at_fields(problem)
         if fragment:
-            return page(request, "preview.html", seen=None, problem=told, facts=facts)
+            labels = labels_of(fields_of(form.text("statistic"), facts.schema))
+            faults = Faults(told)
+            return page(
+                request, "preview.html", seen=None, problem=told, faults=faults, labels=labels
+            )
         return _refused(request, facts, form, told)
     if fragment:
         return page(request, "preview.html", seen=found, problem=None, facts=facts)
@@ -82,8 +90,9 @@ def _filled(facts: DatasetFacts, request: Request) -> Form:
 
 
 def _kept(form: Form) -> list[tuple[str, str]]:
-    """Return what the last step sends of a form."""
-    return [pair for pair in form.pairs if pair[0] not in ("act", "part", "wanted")]
+    """Return what the last step sends of a form; an address that was written has no key yet."""
+    kept = [pair for pair in form.pairs if pair[0] not in ("act", "part", "wanted")]
+    return kept if form.text(FORM_KEY) else [*kept, (FORM_KEY, new_form_key())]
 
 
 @router.post("/datasets/{dataset}/ask")
@@ -123,17 +132,36 @@ async def _read(
     visitor: Caller, state: AppState, facts: DatasetFacts, form: Form
 ) -> PreviewRequest:
     """Return the request that a form makes, with the accuracy that is wanted."""
-    asked = request_of(form, facts.schema)
+    asked, wrong = request_of(form, facts.schema), list[tuple[str, str]]()
     if form.text("wanted") == _BY_ACCURACY and (form.text("accuracy") or not asked["epsilon"]):
-        asked["accuracy"] = _accuracy(form)
         del asked["epsilon"]
+        try:
+            asked["accuracy"] = _accuracy(form)
+        except Problem as problem:
+            wrong, asked["accuracy"] = [*Faults(problem).all], _ANY_ACCURACY
     body = json.dumps(asked).encode()
-    return await made_of(body, visitor.person, state.services.reading, request_in, PreviewRequest)
+    try:
+        read: PreviewRequest = await made_of(
+            body, visitor.person, state.services.reading, request_in, PreviewRequest
+        )
+    except Problem as problem:
+        raise invalid_requests([*Faults(problem).all, *wrong]) if wrong else problem from None
+    if wrong:
+        raise invalid_requests(wrong)
+    return read
 
 
 def _accuracy(form: Form) -> float:
+    """Return the accuracy that is wanted.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request``: there is none, or it is no number.
+    """
+    text = form.required("accuracy")
     try:
-        return float(form.required("accuracy"))
+        return float(text)
     except ValueError:
         raise invalid_request("accuracy", "must be a number") from None
 
@@ -170,7 +198,7 @@ def _form(
     *,
     seen: Foreseen | None = None,
     tried: Mapping[str, Any] | None = None,
-    faults: Faults | None = None,
+    faults: Faults = NONE,
     status: int = 200,
 ) -> Response:
     kind = form.text("statistic")
@@ -184,13 +212,15 @@ def _form(
         "summary": summary_of(kind),
         "fields": fields,
         "columns": columns_json(facts.columns),
-        "opened": any(form.text(each.name) for each in fields if each.more),
+        "opened": opened(form, fields, [place for place, _ in faults.all]),
+        "labels": labels_of(fields),
+        "chosen": set(request.query_params) == {"statistic"},
         "mechanisms": mechanisms,
         "norms": norms,
         "operators": [("", "–"), *((each, each) for each in OPERATORS)],
         "conditions": range(CONDITIONS),
         "seen": seen,
         "tried": tried,
-        "faults": faults or Faults(),
+        "faults": faults,
     }
     return page(request, "ask.html", status=status, **shown)

@@ -30,6 +30,7 @@ _RENAMED = {
     "policy.allowed": "allowed",
 }
 _CHOICES: Mapping[str, Any] = {
+    "labels": {"reviewers": "Who decides", "allowed": "Statistics that may be asked"},
     "reviews": [(each, each) for each in ("never", "always", "above")],
     "reviewers": [("1", "one"), ("2", "two, who do not see each other’s vote")],
     "kinds": [(kind, kind.replace("_", " ")) for kind in POLICY_KINDS],
@@ -60,7 +61,9 @@ async def edit(request: Request, visitor: CuratorVisitor, state: State, dataset:
     try:
         return await act_once(request, form, caller=visitor, act=act)
     except Problem as problem:
-        return await run_in_threadpool(_shown, request, dataset, form, Faults(problem, _RENAMED))
+        above = {"policy.review": "review_above"} if form.text("review") == "above" else {}
+        faults = Faults(problem, {**_RENAMED, **above})
+        return await run_in_threadpool(_shown, request, dataset, form, faults)
 
 
 def _present(facts: DatasetFacts) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from app.desk.foreseen import expected_of
 from app.desk.forms import Faults, Form, act_once, read_form, see
 from app.desk.rendering import page, path_of
 from app.desk.routes import CuratorVisitor, State, Visitor, router_of
-from app.domain.problems import Problem, invalid_request
+from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.domain.releases import UNDECIDED, ReleaseState
 from app.domain.reviews import Decision
 from app.domain.roles import Role
@@ -28,14 +28,17 @@ router = router_of("reviews")
 
 _SHOWN = 200
 _NOTICES = 50
-_STATES: Mapping[str, ReleaseState] = {
-    "awaiting_review": ReleaseState.RESERVED,
-    "changes_requested": ReleaseState.CHANGES_REQUESTED,
-    "rejected": ReleaseState.REJECTED,
-    "withdrawn": ReleaseState.WITHDRAWN,
-    "expired": ReleaseState.EXPIRED,
+_WAITING = ""
+_STATES: Mapping[str, Sequence[ReleaseState]] = {
+    _WAITING: (ReleaseState.RESERVED, ReleaseState.CHANGES_REQUESTED),
+    "awaiting_review": (ReleaseState.RESERVED,),
+    "changes_requested": (ReleaseState.CHANGES_REQUESTED,),
+    "rejected": (ReleaseState.REJECTED,),
+    "withdrawn": (ReleaseState.WITHDRAWN,),
+    "expired": (ReleaseState.EXPIRED,),
 }
 _REASONED = (ReleaseState.CHANGES_REQUESTED, ReleaseState.REJECTED)
+_REVISED = ("epsilon", "question")
 _LATEST = 2**62
 
 
@@ -45,26 +48,29 @@ def list_reviews(
     visitor: Visitor,
     state: State,
     *,
-    status: str = "awaiting_review",
+    status: str = _WAITING,
     before: Annotated[int, Query(ge=1, le=_LATEST)] = _LATEST,
 ) -> Response:
-    """List what waits for a review, and what has happened; an analyst sees their own."""
+    """List what waits for somebody, and what has happened; an analyst sees their own."""
     services = state.services
-    chosen = status if status in _STATES else "awaiting_review"
-    found = services.releases.heads(
-        caller=visitor, before=before, limit=_SHOWN, state=_STATES[chosen]
-    )
-    rows = [heading_of(record) for record in found.records]
+    chosen = status if status in _STATES else _WAITING
+    found = [
+        services.releases.heads(caller=visitor, before=before, limit=_SHOWN, state=each)
+        for each in _STATES[chosen]
+    ]
+    every = [heading_of(record) for heads in found for record in heads.records]
+    rows = sorted(every, key=lambda row: row.number, reverse=True)[:_SHOWN]
+    goes_on = len(every) > len(rows) or any(heads.more for heads in found)
     asked = {row.dataset for row in rows}
     names = {each: services.datasets.facts(each).record.name for each in asked}
-    more = f"/desk/reviews?status={chosen}&before={rows[-1].number}" if found.more else None
+    more = f"/desk/reviews?status={chosen}&before={rows[-1].number}" if goes_on else None
     return page(
         request,
         "reviews.html",
         rows=rows,
         names=names,
         chosen=chosen,
-        statuses=[(each, each.replace("_", " ")) for each in _STATES],
+        statuses=[(each, each.replace("_", " ") or "all that waits") for each in _STATES],
         notices=services.inbox.list(caller=visitor, before=None, limit=_NOTICES),
         more=more,
         first="/desk/reviews" if before != _LATEST else None,
@@ -153,7 +159,20 @@ async def revise(request: Request, visitor: Visitor, state: State, release: str)
         async with state.clock.answer():
             return await act_once(request, form, caller=visitor, act=act)
     except Problem as problem:
-        return await _shown(request, visitor, state, release, form=form, problem=problem)
+        told = _at_question(problem)
+        return await _shown(request, visitor, state, release, form=form, problem=told)
+
+
+def _at_question(problem: Problem) -> Problem:
+    """Return a refusal of another request by the two fields that it is written in."""
+    if problem.code != "invalid-request":
+        return problem
+    return invalid_requests(
+        [
+            (place, words) if place in _REVISED else ("question", f"{place} {words}")
+            for place, words in Faults(problem).all
+        ]
+    )
 
 
 async def _revised(form: Form, visitor: Caller, state: AppState) -> ReleaseRequest:
@@ -190,6 +209,8 @@ async def _shown(
     facts = await services.datasets.present(record.dataset)
     reviewer = visitor.role.may_act_as(Role.CURATOR)
     sheet = await services.sheets.sheet(release, caller=visitor) if reviewer else None
+    complete = sheet is not None and sheet.votes.complete
+    voted = sheet is not None and visitor.person in [vote.person for vote in sheet.votes.seen]
     shown: Mapping[str, Any] = {
         "heading": heading_of(record),
         "name": facts.record.name,
@@ -200,7 +221,11 @@ async def _shown(
         "expected": _expected(sheet),
         "reviewer": reviewer,
         "undecided": record.state in UNDECIDED,
-        "votes_wanted": record.state is ReleaseState.RESERVED and reviewer and not own,
+        "votes_wanted": record.state is ReleaseState.RESERVED
+        and reviewer
+        and not own
+        and (voted or not complete),
+        "voted": voted and not complete,
         "reason": record.reason if record.state in _REASONED else None,
         "turn_is_mine": record.state is ReleaseState.CHANGES_REQUESTED and own,
         "asked": json.dumps(json.loads(record.request), indent=2, ensure_ascii=False),

@@ -5,7 +5,8 @@
 ``webhook-signature``, ``v1,`` and the base64 of HMAC-SHA256 under the secret, over id, timestamp
 and body, joined by full stops. Any 2xx takes it.
 
-*Mail* goes to who asked where their name is an address, and to the reviewers' address.
+*Mail* goes to who asked where their name is an address, and to the reviewers' address. Where the
+service's public address is known, it leads to the page of the review.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from email.message import EmailMessage
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -108,6 +110,7 @@ class Mail:
     password: str | None
     sender: str
     reviewers: Sequence[str]
+    public_url: str = ""
     name: str = "mail"
 
     def send(self, notice: Notice) -> None:
@@ -119,11 +122,14 @@ class Mail:
         message["Subject"] = " ".join(notice.what.split())[:200]
         message["From"] = self.sender
         message["To"] = ", ".join(to)
+        message["Date"] = datetime.now(UTC)
+        message["Auto-Submitted"] = "auto-generated"
         message["Message-ID"] = f"<{notice.id}@{self.sender.rpartition('@')[2]}>"
         message.set_content(
             f"{notice.what}.\n\n"
             + (f"{notice.why}\n\n" if notice.why else "")
             + f"Release {notice.release}, {notice.at}\n"
+            + (f"{self.public_url}/desk/reviews/{notice.release}\n" if self.public_url else "")
         )
         try:
             self._hand_over(message)

@@ -131,17 +131,19 @@ def notice_of(
         dataset=dataset.id,
         requester=record.requester,
         who=who,
-        what=f"{said} of “{dataset.name}”: {_asked(release)}",
+        what=f"{said} of “{dataset.name}”: {_asked(release, who)}",
         why=record.reason if event is not Event.ASKED else _purpose(release),
         at=record.at,
         read=record.read_at is not None or record.actor == person,
     )
 
 
-def _asked(release: ReleaseRecord) -> str:
+def _asked(release: ReleaseRecord, who: str) -> str:
+    """Return what is asked, and by whom where the notice does not say so already."""
     question = read_question(release.request)
     kinds = ", ".join(dict.fromkeys(kind.replace("_", " ") for kind in question.kinds))
-    return f"{kinds}, epsilon {question.epsilon}, asked by {release.principal}"
+    by = "" if who == release.principal else f", asked by {release.principal}"
+    return f"{kinds}, epsilon {question.epsilon}{by}"
 
 
 def _purpose(release: ReleaseRecord) -> str | None:

@@ -60,10 +60,10 @@ _WITH_CONTEXT: Mapping[str, tuple[str, str]] = {
     "greater_than_equal": ("must be at least {}", "ge"),
     "less_than": ("must be less than {}", "lt"),
     "less_than_equal": ("must be at most {}", "le"),
-    "string_too_short": ("has fewer characters than {}", "min_length"),
-    "string_too_long": ("has more characters than {}", "max_length"),
-    "too_short": ("has fewer items than {}", "min_length"),
-    "too_long": ("has more items than {}", "max_length"),
+    "string_too_short": ("must have at least {} characters", "min_length"),
+    "string_too_long": ("must have at most {} characters", "max_length"),
+    "too_short": ("must have at least {} items", "min_length"),
+    "too_long": ("must have at most {} items", "max_length"),
     "own_words": ("{}", "message"),
 }
 
@@ -141,6 +141,8 @@ def _message(finding: Mapping[str, Any], fields: Fields) -> str:
         return f"holds a field that is not known here; known: {known}"
     if (own := _own(finding)) is not None:
         return own.detail
+    if context.get("min_length") == 1:
+        return "must not be empty"
     if kind in _WITH_CONTEXT:
         template, name = _WITH_CONTEXT[kind]
         return template.format(context[name])
