@@ -28,11 +28,11 @@ LEDGER_TESTS := $(addprefix tests/app/test_, \
 	$(addprefix tests/mechanisms/test_, accounting.py privacy.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow test-all coverage check proofs format bench scale studies peers lock lock-peers wheel clean
+.PHONY: help demo serve test test-wide test-slow test-all coverage check proofs format bench scale studies peers lock lock-peers wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@echo "Variables: PYTHON=python3.12  ONCE=1 (demo stops by itself)  HOST= PORT= (serve)  JOBS= ARGS= (test, test-slow, coverage)  ARGS= (demo, serve, bench, studies, peers)  QUICK=1 (studies, peers in minutes)"
+	@echo "Variables: PYTHON=python3.12  ONCE=1 (demo stops by itself)  HOST= PORT= (serve)  JOBS= ARGS= (test, test-wide, test-slow, coverage)  ARGS= (demo, serve, bench, studies, peers)  QUICK=1 (studies, peers in minutes)"
 
 demo: $(READY) ## Start a service, upload real data, release numbers from it, leave it up (ONCE=1: stop)
 	@$(BIN)/release-desk demo $(if $(filter-out 0,$(ONCE)),--once) $(ARGS)
@@ -48,14 +48,19 @@ CORES = $(shell getconf _NPROCESSORS_ONLN)
 
 # Many of these wait for a server or a clock: two processes more than there are cores keep all busy.
 # The plugin of generated requests is for slow tests, and takes seconds to load.
-test: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+test test-wide: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+test test-wide: QUICKLY = $(PYTEST) -p no:schemathesis --in-memory
 test: $(READY) ## Run the tests of every change, on every core, in minutes (JOBS=1: on one)
-	$(PYTEST) -p no:schemathesis --in-memory -m 'not slow and not long' $(ARGS)
+	$(QUICKLY) -m 'not slow and not long and not wide and not postgres' $(ARGS)
+
+# What `coverage` runs is left to it.
+test-wide: $(READY) ## Run more cases of the same, and those on PostgreSQL
+	$(QUICKLY) -m '(wide or postgres) and not slow and not long' $(addprefix --ignore=,$(LEDGER_TESTS)) $(ARGS)
 
 test-slow: $(READY) ## Run the tests that take long: kills, faults, load, timing
 	$(PYTEST) -m 'slow and not long' $(ARGS)
 
-test-all: test test-slow coverage ## Run every test
+test-all: test test-wide test-slow coverage ## Run every test
 
 # The files and the bar are in pyproject.toml. One run: data of several runs do not add up over cores.
 # Random edits take branches by luck, so they do not count.

@@ -24,6 +24,7 @@ from app.store.anchor.standing import AnchorError
 from tests.app.homes import Home, home_on
 from tests.app.ledgers import ANALYST, Ledger, found_by_key, opened
 from tests.app.test_faults import AMOUNT, RESULT, InjectedError, check, raise_at_commit, release
+from tests.tiers import wide
 
 pytestmark = pytest.mark.postgres
 T = TypeVar("T")
@@ -110,7 +111,7 @@ def spent(ledger: Ledger) -> int:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("lasting", [1, FOREVER], ids=["once", "from then on"])
+@pytest.mark.parametrize("lasting", [FOREVER, *wide(1)], ids=["from then on", "once"])
 def test_a_fault_at_any_statement_of_the_anchor_stops_one_write(
     home: Home, line: Line, lasting: float, after: bool
 ) -> None:

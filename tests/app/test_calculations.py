@@ -164,6 +164,7 @@ def test_a_calculation_that_gets_no_time_is_begun_again(
     assert calculator.run(abs, -2) == 2, "one of a lower priority is not kept"
 
 
+@pytest.mark.wide
 def test_one_that_starves_later_is_replaced(
     calculator: CalculatingProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:

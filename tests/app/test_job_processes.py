@@ -114,6 +114,7 @@ def test_a_job_is_drawn_in_a_process_that_may_die(
     asyncio.run(scenario())
 
 
+@pytest.mark.wide
 def test_a_draw_process_goes_with_its_parent(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(PARENT)

@@ -15,6 +15,7 @@ from app.store import Charged, Debit
 from mechanisms.privacy import Epsilon
 from tests.app.ledgers import CURATOR, Ledger, Place, opened
 from tests.app.test_ledger_race import hold, outcome_of
+from tests.tiers import wide
 
 ONE = Epsilon.parse("1").nanos
 CALLERS = 64
@@ -91,7 +92,7 @@ def test_racing_duplicates_are_charged_once(place: Place) -> None:
 @pytest.mark.parametrize(
     "place",
     [
-        "sqlite",
+        *wide("sqlite"),
         pytest.param(
             "postgres", marks=[pytest.mark.postgres, pytest.mark.long, pytest.mark.timeout(3600)]
         ),

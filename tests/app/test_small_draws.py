@@ -28,6 +28,7 @@ from app.settings import Settings
 from app.store import ReleaseRecord
 from tests.app.forks import forked, own_host, wait
 from tests.app.test_services import ADA, BOB, new_dataset, opened, question, spent
+from tests.tiers import wide
 
 
 def processes() -> Sequence[int]:
@@ -377,7 +378,7 @@ work(process.detach())
 """
 
 
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("told", [True, *wide(False)])
 def test_a_process_whose_server_is_done_ends_in_silence(tmp_path: Path, told: bool) -> None:
     arguments = [str(tmp_path)] if told else []
     command = [sys.executable, "-c", _LONE, *arguments]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 
 from app.domain.ledger import Entry, chain_hash
 from app.domain.releases import result_digest
@@ -25,7 +25,7 @@ from app.store.errors import TamperedSchemaError
 from app.store.verification.verify import verify
 from tests.app.conftest import ON_BOTH
 from tests.app.ledgers import Place, Raw, file_of, opened, place_on, raw, unguarded
-from tests.app.test_store_edits import check, everything
+from tests.app.test_store_edits import everything
 
 LEDGER = sorted(
     set(metadata.tables)
@@ -54,12 +54,21 @@ def refused(connection: Connection) -> list[str]:
     return []
 
 
+def see(connection: Connection, seen: Seen) -> None:
+    """Look at an edited ledger as a start does, and as a verification does."""
+    seen.refused += refused(connection)
+    seen.faults += verify(connection, signed=True, processes=0).faults
+
+
 @dataclass(frozen=True)
 class Original:
     """A closed ledger with one of everything, which edits leave as it is."""
 
     place: Place
-    directory: Path
+    file: Path
+    """What is edited on SQLite: a copy, which the next edit replaces."""
+    engine: Engine
+    """One for all edits: each would compile the statements of a verification again."""
 
     @contextmanager
     def edited(self) -> Iterator[tuple[Raw, Seen]]:
@@ -67,31 +76,26 @@ class Original:
         edit = self._on_a_copy if self.place.backend == "sqlite" else self._undone
         with edit() as both:
             yield both
+        self.engine.dispose()
 
     @contextmanager
     def _on_a_copy(self) -> Iterator[tuple[Raw, Seen]]:
         seen = Seen()
-        file = shutil.copy(file_of(self.place.directory), self.directory / "edited.sqlite")
-        with raw(Path(file), guarded=False) as connection:
+        shutil.copy(file_of(self.place.directory), self.file)
+        with raw(self.file, guarded=False) as connection:
             yield Raw(connection, "sqlite"), seen
-        seen.faults += check(Path(file)).faults
-        engine = migrating_engine(f"sqlite:///{file}")
-        with engine.connect() as reopened:
-            seen.refused += refused(reopened)
-        engine.dispose()
+        with self.engine.connect() as reopened:
+            see(reopened, seen)
 
     @contextmanager
     def _undone(self) -> Iterator[tuple[Raw, Seen]]:
         seen = Seen()
-        engine = migrating_engine(self.place.url)
-        with engine.connect() as connection, connection.begin() as transaction:
+        with self.engine.connect() as connection, connection.begin() as transaction:
             driver: Any = connection.connection.dbapi_connection
             with unguarded(driver):
                 yield Raw(driver, "postgres"), seen
-            seen.refused += refused(connection)
-            seen.faults += verify(connection, signed=True, processes=0).faults
+            see(connection, seen)
             transaction.rollback()
-        engine.dispose()
 
     def rows(self, connection: Raw) -> list[object]:
         return [
@@ -105,7 +109,9 @@ def original_on(backend: str, directories: pytest.TempPathFactory) -> Iterator[O
     with place_on(backend, directories.mktemp("original")) as place:
         with opened(place, total=100) as ledger:
             everything(ledger)
-        yield Original(place, directories.mktemp("edited"))
+        file = directories.mktemp("edited") / "edited.sqlite"
+        url = f"sqlite:///{file}" if backend == "sqlite" else place.url
+        yield Original(place, file, migrating_engine(url))
 
 
 @pytest.fixture(scope="module", params=ON_BOTH)

@@ -93,6 +93,7 @@ def check(place: Place, *, processes: int) -> Verification:
         return verify(reader.connection, processes=processes, may_end=True)
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("in_pieces")
 def test_pieces_find_nothing_where_nothing_is_wrong(place: Place) -> None:
     with opened(place) as ledger:

@@ -56,6 +56,7 @@ async def until_nothing_is_left(place: Place) -> None:
         await asyncio.sleep(POLL_S)
 
 
+@pytest.mark.wide
 def test_a_start_clears_away_what_a_kill_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

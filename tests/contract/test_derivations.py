@@ -22,6 +22,7 @@ from tests.contract.service import (
     spent,
     upload,
 )
+from tests.tiers import wide
 
 MOMENTS = {"kind": "moments", "columns": ["income", "food", "owner"]}
 COLUMNS = ["food", "income"]
@@ -59,7 +60,7 @@ def parents(curator: httpx.Client) -> dict[str, dict[str, Any]]:
     }
 
 
-@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("adjacency", ["add_remove", *wide("replace_one")])
 @pytest.mark.parametrize("statistic", WANTED, ids=lambda body: str(body["kind"]))
 def test_a_derivation_has_the_contract_s_form(
     curator: httpx.Client, parents: dict[str, dict[str, Any]], statistic: Any, adjacency: str

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.contract.service import ROWS, ask, assert_problem, send_upload, settled, spec, upload
+from tests.tiers import wide
 
 DERIVE: dict[str, Any] = {
     "log_food": {"expr": "log(max(food, 1))", "upper": 3.5},
@@ -118,7 +119,7 @@ def test_a_formula_and_its_features_are_one_request(curator: httpx.Client) -> No
 @pytest.mark.parametrize(
     "kind", ["linear_regression", "logistic_regression", "quantile_regression"]
 )
-@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("adjacency", ["add_remove", *wide("replace_one")])
 def test_every_regression_takes_every_kind_of_feature(
     curator: httpx.Client, kind: str, adjacency: str
 ) -> None:

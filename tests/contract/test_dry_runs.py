@@ -113,6 +113,7 @@ def test_what_is_asked_for_comes_before_what_is_typical(
     assert evenly["value"] == dry_run(curator, plain, MEAN).json()["value"]
 
 
+@pytest.mark.wide
 def test_no_law_depends_on_what_is_typical(curator: httpx.Client, known: tuple[str, str]) -> None:
     for kind in sorted(KINDS):
         body = {"statistic": KINDS[kind], "epsilon": "0.5"}

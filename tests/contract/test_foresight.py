@@ -10,6 +10,7 @@ import pytest
 
 from tests.contract.service import ROWS, ask, assert_problem, send_raw, settled, upload
 from tests.contract.test_releases import STATISTICS
+from tests.tiers import wide
 
 HEAD = ROWS.splitlines()[0] + "\n"
 ADJACENCIES: dict[str, dict[str, Any]] = {
@@ -50,7 +51,7 @@ def twins(curator: httpx.Client) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("adjacency", ["add_remove", *wide("replace_one")])
 def test_a_preview_foresees_every_kind_and_no_row_changes_a_byte_of_it(
     curator: httpx.Client, twins: dict[str, list[str]], kind: str, adjacency: str
 ) -> None:

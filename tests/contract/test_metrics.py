@@ -65,6 +65,7 @@ def _work(admin: httpx.Client, rows: str) -> None:
     assert_problem(admin.request("PROPFIND", "/v1/keys"), 405)
 
 
+@pytest.mark.wide
 def test_metrics_are_the_same_for_neighbours(tmp_path: Path) -> None:
     """What is counted is what was asked: no count depends on a row."""
     header, one, *rest = ROWS.splitlines()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import cache
 from html import escape
 
 import httpx
@@ -30,12 +32,20 @@ def test_every_page_is_shown(anonymous: httpx.Client, path: str) -> None:
     assert answer.text.count('aria-current="page"') == 1
 
 
+@pytest.fixture(scope="module")
+def found(anonymous: httpx.Client) -> Callable[[str], httpx.Response]:
+    """Return what gets a page, each once: every page links to most of the others."""
+    return cache(anonymous.get)
+
+
 @pytest.mark.parametrize("path", PAGES)
-def test_every_link_of_a_page_is_answered(anonymous: httpx.Client, path: str) -> None:
-    page = anonymous.get(PAGES[path].address).text
+def test_every_link_of_a_page_is_answered(
+    found: Callable[[str], httpx.Response], path: str
+) -> None:
+    page = found(PAGES[path].address).text
     for target in set(re.findall(r'(?:href|src)="(/[^"]*|#[^"]*)"', page)):
         place, _, anchor = target.partition("#")
-        there = anonymous.get(place) if place else None
+        there = found(place) if place else None
         assert there is None or there.status_code == 200, target
         if anchor:
             assert f'id="{anchor}"' in (page if there is None else there.text), target

@@ -260,6 +260,7 @@ def test_the_matrix(world: World, admin: httpx.Client, operation: Call) -> None:
             assert problem["detail"].startswith("The request carries no key, or one that is")
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("path", sorted(path for method, path in ROUTES if method == "GET"))
 def test_head_gives_what_get_gives_without_the_body(
     world: World, admin: httpx.Client, path: str

@@ -11,6 +11,7 @@ import pytest
 from app.api.answers.releases import ReleaseAnswer
 from tests.contract.service import ask, assert_problem, settled, spent, upload
 from tests.contract.test_releases import JOBS, STATISTICS
+from tests.tiers import wide
 
 SINGLE = [each for each in STATISTICS if each["kind"] != "stack"]
 OWNERS = [{"column": "owner", "op": "==", "value": True}]
@@ -34,7 +35,7 @@ def labels_of(table: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("statistic", SINGLE, ids=lambda body: f"{body['kind']}")
-@pytest.mark.parametrize("adjacency", KINDS)
+@pytest.mark.parametrize("adjacency", ["replace_one", *wide("add_remove")])
 def test_every_statistic_answers_in_groups_of_filtered_rows(
     curator: httpx.Client, datasets: Mapping[str, str], statistic: Any, adjacency: str
 ) -> None:

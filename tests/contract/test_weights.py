@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.contract.service import ask, assert_problem, settled, upload
+from tests.tiers import wide
 
 COLUMNS = {
     "income": {"type": "number", "lower": 0, "upper": 100},
@@ -50,7 +51,7 @@ def test_answers_count_records_by_weight(curator: httpx.Client, dataset: str) ->
     assert abs(plain["value"]["income"] - body["value"]["income"]) > 5
 
 
-@pytest.mark.parametrize("mechanism", [None, "kng", "functional", "objective_perturbation"])
+@pytest.mark.parametrize("mechanism", [None, "functional", *wide("kng", "objective_perturbation")])
 @pytest.mark.parametrize("kind", ["linear_regression", "quantile_regression"])
 def test_regressions_weigh_by_every_mechanism(
     curator: httpx.Client, dataset: str, kind: str, mechanism: str | None

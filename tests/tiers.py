@@ -1,0 +1,11 @@
+"""Cases that `make test-wide` adds to what `make test` shows by others."""
+
+from __future__ import annotations
+
+import pytest
+from _pytest.mark import ParameterSet
+
+
+def wide(*values: object) -> list[ParameterSet]:
+    """Return values of a parameter, each a case of `make test-wide` alone."""
+    return [pytest.param(value, marks=pytest.mark.wide) for value in values]
