@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from _pytest.mark import ParameterSet
 
 
-def wide(*values: object) -> list[ParameterSet]:
+def wide(*values: object) -> list[Any]:
     """Return values of a parameter, each a case of `make test-wide` alone."""
     return [pytest.param(value, marks=pytest.mark.wide) for value in values]

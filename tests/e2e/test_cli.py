@@ -157,6 +157,7 @@ finally:
 """
 
 
+@pytest.mark.wide
 def test_migrate_and_verify_load_no_more_than_they_need(offline: Path) -> None:
     """A service loads for two seconds, most of them for what a look at the ledger never uses."""
     done("migrate", url="")
@@ -258,6 +259,7 @@ def test_a_bad_key_is_refused(server: LiveServer) -> None:
     assert "unauthorized" in result.stderr
 
 
+@pytest.mark.wide
 def test_a_job_is_waited_for_with_a_line_on_the_terminal(
     server: LiveServer, tmp_path: Path
 ) -> None:

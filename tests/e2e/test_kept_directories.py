@@ -22,6 +22,8 @@ from app.cli import main
 from tests.e2e.live import LiveServer
 from tests.fixtures.version_0_1 import make as kept
 
+pytestmark = pytest.mark.wide
+
 ARCHIVE = Path(kept.__file__).with_name("directory.tar.gz")
 LASTING = ("code", "status", "outcome", "release")
 """Of a refused request, what stays."""
