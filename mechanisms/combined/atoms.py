@@ -30,7 +30,9 @@ Reading = Mapping[int, Fraction]
 
 Name = tuple[str, ...]
 
+# Least squares solves for all of them at once, in time that grows with their cube.
 MOST_ATOMS = 1_000
+# Counts become multiples of 1 / _STEP: below 2**32 floats add those without rounding.
 _STEP = 2**20
 
 
@@ -87,6 +89,7 @@ class Atoms:
         """
         if rows is None or not self.cells:
             return matrix, np.zeros(len(matrix))
+        # The last cell is the row count less all others: that is put in its place.
         last = matrix[:, self.cells - 1]
         cut = np.delete(matrix, self.cells - 1, axis=1)
         cut[:, : self.cells - 1] -= last[:, None]
@@ -97,6 +100,7 @@ class Atoms:
         free = self.cells - 1 if self.cells and rows is not None else self.cells
         found = [Fraction(round(float(count) * _STEP), _STEP) for count in theta[:free]]
         if free < self.cells:
+            # Not rounded by itself: the cells might then miss the public row count by a step.
             found.append(Fraction(rows or 0) - sum(found, Fraction(0)))
         return [*found, *(Fraction(float(number)) for number in theta[free:])]
 
@@ -143,12 +147,14 @@ def _parents(axis: Axis | None, starts: tuple[int, ...] | None, size: int) -> li
     """Return in which cell of an axis each finest cell of its column lies."""
     if axis is None:
         return [0] * size
+    # The cells of a category are its values, on every axis alike.
     if starts is None or axis.starts is None:
         return list(range(size))
     if not set(axis.starts.tolist()) <= set(starts):
         raise InvalidStatisticError(
             f"these releases do not tell the edges of {axis.column} apart that are asked for"
         )
+    # A finest cell lies where its first code does; the lowest one has every code below all starts.
     first_codes = np.array([-CODE_MAX - 1, *starts], dtype=np.int32)
     return [int(cell) for cell in axis.place(first_codes)]
 
@@ -166,6 +172,7 @@ def _column_names(statistic: Statistic, schema: Schema) -> Iterator[tuple[Name, 
     """Yield the atom that each number of a statistic of columns is a multiple of."""
     rows, one = schema.known_rows, Fraction(1)
     if isinstance(statistic, Sum):
+        # Where the row count is public a sum is that many means: both then read the same atom.
         factor = one if rows is None else Fraction(rows)
         kind = "sum" if rows is None else "mean"
         yield from (((kind, name), factor) for name in statistic.columns)

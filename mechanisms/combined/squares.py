@@ -50,7 +50,9 @@ KINDS = ("count", "histogram", "sum", "mean", "moments")
 MOST_NUMBERS = 2_000
 """Of all releases together."""
 
+# Relative to the largest: what is smaller is rounding, of a direction without any noise.
 _SMALLEST = 1e-10
+# A statistic that is determined comes back from floats far closer than this.
 _DETERMINED = 1e-6
 
 
@@ -101,6 +103,7 @@ def combine(statistic: Statistic, releases: Sequence[Released], schema: Schema) 
         A release cannot be combined with the others, or all of them together
         do not determine the statistic; the message says why.
     """
+    # Noise for people with several rows is that for one row, at a part of epsilon.
     if schema.protects.rows > 1:
         several = schema.protects.rows
         releases = [replace(each, epsilon=part_of(each.epsilon, several)) for each in releases]
@@ -237,6 +240,7 @@ def _answer(wanted: _Plain, sources: Sequence[_Source], atoms: Atoms) -> Outcome
     every = _matrix([reading for source in sources for reading in source.reads], atoms)
     design, shift = atoms.without_the_known(every, rows)
     white = _blocks([_whitening(source) for source in sources])
+    # A pseudoinverse, for the releases need not determine every cell, only what is asked for.
     inverse = np.linalg.pinv(white @ design, rcond=_SMALLEST)
     if not np.allclose(read @ (inverse @ (white @ design)), read, atol=_DETERMINED):
         raise InvalidStatisticError("these releases together do not determine that")
@@ -277,6 +281,7 @@ def _whitening(source: _Source) -> Floats:
     """Return W with W' W the pseudoinverse of the numbers' covariance."""
     covariance = source.slopes @ source.covariance @ source.slopes.T
     values, vectors = np.linalg.eigh(covariance)
+    # A sum that is public has no noise, and needs no weight: `without_the_known` took it out.
     kept = values > values.max() * _SMALLEST
     return np.asarray((vectors[:, kept] / np.sqrt(values[kept])).T, dtype=np.float64)
 
@@ -300,7 +305,9 @@ def _laws(weights: Floats, sources: Sequence[_Source]) -> list[NoiseLaw]:
     for source in sources:
         end = begin + len(source.values)
         slopes = weights[:, begin:end] @ source.slopes
+        # Releases draw their noise independently: variances add up.
         variances += np.einsum("ij,jk,ik->i", slopes, source.covariance, slopes)
+        # How far the sum's law is from a normal one follows from the coordinate that weighs most.
         sizes = np.abs(slopes) * source.stds
         most = np.argmax(sizes, axis=1)
         for row, place in enumerate(most):

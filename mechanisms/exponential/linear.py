@@ -124,6 +124,7 @@ class LinearDraw:
     def law(self, equations: NormalEquations) -> GaussianBall:
         """Return the exact law of the scaled coefficients; private."""
         return GaussianBall(
+            # c times the sum of squares and the ridge, as theta'P theta / 2 - b'theta.
             matrix=tuple(
                 tuple(
                     self.rate * (2 * entry + (self.ridge if row == column else 0))

@@ -46,6 +46,7 @@ def calibrate_quantile(
     (column,) = require_numbers(schema, [statistic.column], "column")
     levels = statistic.exact_levels()
     deltas = [gradient_sensitivity(level, schema.adjacency) for level in levels]
+    # Exact, not in whole nanos: the parts must add up to epsilon.
     share = epsilon.fraction / len(levels)
     draw = QuantileDraw(
         name=statistic.column,
@@ -65,6 +66,7 @@ def calibrate_quantile(
             adjacency=schema.adjacency,
             sensitivity=decimal_text(max(deltas)),
             sensitivity_unit="records at or below a value (largest over the levels)",
+            # No rho of its own: permute-and-flip is not of bounded range.
             theorem=THEOREM,
         ),
         grid={statistic.column: float(column.grid_step)},

@@ -78,6 +78,7 @@ def calibrate_quantile_regression(
         rows=RegressionRows(
             scaling=scaling,
             bound=statistic.exact_bound,
+            # By the public bound on the rows: a grid that followed their number would tell it.
             bits=grid_bits(statistic.exact_bound, epsilon.fraction * schema.row_bound),
             most=schema.row_bound,
             weights=weights,
@@ -129,6 +130,7 @@ class LossDraw:
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
+        # Weighted rows count in whole parts: a loss in parts is that much larger.
         rate = self.rate / self.rows.parts
         make = partial(LossLaw, tau=self.tau, rate=rate)
         point = first_kept(self.rows.trials(data, make, rate), randomness)

@@ -122,6 +122,7 @@ def factors_of(name: str, schema: Schema) -> tuple[Factor, ...] | None:
     if whole is not None:
         return (whole,)
     found = tuple(factor for part in name.split(":") if (factor := _factor(part, schema)))
+    # Every part must name something: a value may hold a colon itself, and is then not taken apart.
     return found if len(found) == name.count(":") + 1 else None
 
 

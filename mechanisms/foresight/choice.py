@@ -59,6 +59,7 @@ class Choice:
 
 
 _MAX_KNOWN = 512
+# Choices of this process: a simulation takes seconds, and the same question comes many times.
 _KNOWN: OrderedDict[str, Choice] = OrderedDict()
 _LOCK = Lock()
 
@@ -167,6 +168,7 @@ def _asked(
 def _text(asked: Asked) -> str:
     """Return a text that tells a question from all others."""
     price = f"{asked.epsilon.fraction} {asked.inference}"
+    # By repr, which holds every field: one that is added later tells questions apart as well.
     return f"{asked.statistic!r} {asked.schema!r} {price} {asked.norm}"
 
 
@@ -208,6 +210,7 @@ def _candidates(asked: Asked) -> list[Asked]:
         except InvalidStatisticError as error:
             refused.append(error)
             continue
+        # A mechanism that cannot be compared is only taken where none can.
         quick = not plan.drawn_on_boxes and is_tried_in_time(candidate, Assumptions())
         (found if quick else others).append(candidate)
     if not (found or others):
@@ -225,6 +228,7 @@ def _by(asked: Asked, mechanism: str) -> Asked:
     """
     if asked.inference is None:
         return replace(asked, mechanism=mechanism)
+    # Only for its refusal: what standard errors are not offered for is no candidate.
     calibrate_by(
         SINGLE_MECHANISMS,
         asked.statistic,
@@ -234,6 +238,7 @@ def _by(asked: Asked, mechanism: str) -> Asked:
         norm=asked.norm,
         inference=asked.inference,
     )
+    # Simulated at what is left for the coefficients: errors are theirs.
     left = asked.epsilon
     if mechanism != _FREE:
         left, _ = split(asked.epsilon, [1 - asked.inference, asked.inference])
@@ -243,6 +248,7 @@ def _by(asked: Asked, mechanism: str) -> Asked:
 def _error(asked: Asked) -> float:
     """Return the geometric mean of a mechanism's errors in both populations."""
     even, narrow = Assumptions(), Assumptions(population=_narrow(asked))
+    # Geometric, so that a mechanism twice as good in one population and half in the other ties.
     return sqrt(_share(asked, even) * _share(asked, narrow))
 
 

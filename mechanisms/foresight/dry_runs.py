@@ -54,6 +54,7 @@ def dry_run(
     total = assumptions.rows_of(schema)
     count = min(total, most)
     if count < total and schema.adjacency is Adjacency.REPLACE_ONE:
+        # A public row count divides sums: a plan for more rows than there are would answer wrongly.
         plan = planned(replace(schema, rows=count))
     rows = synthetic_rows(schema, assumptions, count, _relation(statistic, schema))
     return DryRun(plan=plan, rows=count, outcome=drawn(plan, rows, 0))

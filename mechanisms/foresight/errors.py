@@ -105,6 +105,7 @@ class Asked:
 
     def at(self, epsilon: Fraction) -> Asked:
         """Return the same question at another epsilon, to the next billionth above."""
+        # Rounded up: a tiny share must not become no epsilon at all.
         nanos = min(max(ceil(epsilon * 10**9), 1), MAX_EPSILON_NANOS)
         return replace(self, epsilon=Epsilon(nanos))
 
@@ -176,6 +177,7 @@ def _simulated(simulation: _Simulation) -> _Found:
     asked, assumptions = simulation.asked, simulation.assumptions
     size = _size(asked, assumptions)
     errors = list(_errors(asked, size, assumptions))
+    # The errors of all draws, number by number.
     reaches = mapped(lambda *each: float(np.quantile(each, _MOST_ERRORS)) / size.divisor, *errors)
     return _Found(
         mapped(lambda *each: _rounded(sum(each) / len(each) / size.divisor), *errors),
@@ -189,6 +191,7 @@ def _errors(asked: Asked, size: _Size, assumptions: Assumptions) -> Iterator[Jso
     relation = relation_of(viewed(asked.statistic, asked.schema))
     for sample in range(size.samples):
         rows = synthetic_rows(asked.schema, assumptions, size.rows, relation, sample=sample)
+        # Turns of the question itself are counted from 0: this one shares no bits with them.
         exact = drawn(sure, rows, -1).value
         for turn in range(sample, size.draws, size.samples):
             value = drawn(plan, rows, turn).value
@@ -204,6 +207,7 @@ def _sure(asked: Asked) -> Asked:
     sure = _stand_in(asked) or asked
     return replace(
         sure,
+        # At the largest epsilon there is: no part of it is for a person's other rows.
         schema=replace(sure.schema, protects=ONE_ROW),
         epsilon=Epsilon(MAX_EPSILON_NANOS),
     )
@@ -264,11 +268,13 @@ def _size(asked: Asked, assumptions: Assumptions) -> _Size:
     total = max(assumptions.rows_of(asked.schema), 1)
     if not is_tried_in_time(asked, assumptions):
         asked = _stand_in(asked) or asked
+    # Fewer rows at a larger epsilon: the product is what errors follow from.
     count, expected_ms = _fitting(asked, assumptions)
     wanted = asked.epsilon.fraction * total / count
     most_epsilon = Fraction(MAX_EPSILON_NANOS, 10**9)
     if asked.statistic.kind in _OF_VALUES:
         most_epsilon = max(asked.epsilon.fraction, Fraction(1))
+    # What epsilon could not grow to, the errors are divided by.
     taken = min(wanted, most_epsilon)
     draws = _draws(asked, expected_ms)
     samples = _QUANTILE_DRAWS if asked.statistic.kind == _QUANTILE else _SAMPLES

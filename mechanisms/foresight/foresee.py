@@ -74,6 +74,7 @@ def foresee(
     if errors is not None:
         told = _in_its_shape(errors, ranges)
     private = schema.adjacency is Adjacency.ADD_REMOVE
+    # Told only where the number of rows is an assumption, not where it is a fact.
     rows = assumptions.rows_of(schema) if private else None
     return Foresight(
         expected_error=errors,
@@ -108,6 +109,7 @@ def _single(asked: Asked, assumptions: Assumptions) -> _Found:
         choice = choose(asked.statistic, asked.schema, asked.epsilon, norm=asked.norm)
         asked = asked if choice is None else replace(asked, mechanism=choice.mechanism)
     plan = asked.plan()
+    # What auto became: errors and ranges are those of the mechanism that is taken.
     asked = replace(asked, mechanism=plan.mechanism)
     errors = expected_error(asked, plan, assumptions)
     ranges = ranges_of(asked, assumptions)

@@ -40,6 +40,7 @@ def ranges_of(asked: Asked, assumptions: Assumptions) -> Json | None:
     if not isinstance(wanted.statistic, Question):
         return possible_ranges(wanted.statistic, facts, rows)
     cells = wanted.statistic.parting(facts).cells if wanted.statistic.by else 1
+    # Groups are taken to be equally large, as nobody may look.
     expected = rows_met(asked, assumptions) / cells
     each = possible_ranges(plain(wanted.statistic), facts, most_of(expected, rows))
     if each is None or not wanted.statistic.by:

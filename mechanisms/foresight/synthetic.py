@@ -34,6 +34,7 @@ from mechanisms.geometry.simulation import hashed_uniforms
 from mechanisms.randomness import Randomness
 from mechanisms.sketches import ArrayData, Ordered, distinct, exact_gram
 
+# One hash serves many small draws.
 _STREAM_BYTES = 4096
 
 E = TypeVar("E", bound="np.generic[Any]")
@@ -66,6 +67,7 @@ def synthetic_rows(
     """Return so many rows of the assumed population: a sample, or spread evenly without one."""
     seed = _seed(schema, assumptions, relation)
     if sample is not None:
+        # A stream for each sample and column: none depends on which is read first.
         seed += b"sample%d" % sample
 
     def uniforms_of(name: str) -> Floats:
@@ -85,6 +87,7 @@ def synthetic_rows(
 
 def drawn(plan: Plan, rows: SyntheticRows, turn: int) -> Outcome:
     """Return what a plan draws from synthetic rows; other turns draw anew."""
+    # Not a release's bits: whoever knows the question can make these again.
     return plan.draw(rows.data, Randomness(_HashedBits(rows.seed + b"draw%d" % turn)))
 
 
@@ -110,6 +113,7 @@ def _codes(
     low, width = float(column.lower), float(column.upper - column.lower)
     if column.boolean:
         share = 0.5 if spread is None else spread.mean
+        # The larger u are the ones, so that a column rises with its u like all others.
         return column.encode(np.where(uniforms > 1 - share, 1.0, 0.0))
     values = low + width * uniforms
     if spread is not None:
@@ -137,6 +141,7 @@ def _related(
         rest = float(np.std(signal)) * np.sqrt((1 - share) / share)
         centre = float(column.midpoint) if spread is None else spread.mean
         return column.encode(centre + signal - np.mean(signal) + rest * noise)
+    # A target without a scale of its own is put in the order of a latent variable.
     signal = _standardised(relation.features, uniforms)
     latent = np.sqrt(share) * signal + np.sqrt(1 - share) * noise
     return _codes(name, column, _in_order(np.sort(uniforms[name]), latent), assumptions)
@@ -157,6 +162,7 @@ def _in_order(ascending: Floats, numbers: Floats) -> Floats:
 def _standardised(features: Sequence[str], uniforms: Mapping[str, Floats]) -> Floats:
     total: Floats = sum((uniforms[name] - 0.5 for name in features), np.zeros(1))
     spread = float(np.std(total))
+    # Features that do not vary explain nothing.
     return total / spread if spread > 0 else np.zeros(1)
 
 

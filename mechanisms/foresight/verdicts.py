@@ -150,6 +150,7 @@ def judged_by_noise(
     """Return the verdict once the noise is known, where only a simulation told of it before."""
     if before.share is None or ranges is None or known == errors:
         return before
+    # Noise that is known can only worsen a verdict: that there is less of it, its interval tells.
     after = judged(known, ranges, rows=before.rows)
     if after.share is None or after.share <= before.share:
         return before
@@ -190,6 +191,7 @@ def _tellable(
         kind = kinds[int(str(path[1]))] if path[0] == "parts" else kinds[0]
         if error is None or kind not in _ZERO_IS_NOTHING or path[-1] == _INTERCEPT:
             continue
+        # A diagonal is a variance or a 1: it is never 0, and tells nothing of the others.
         if _is_mirrored(path) or ("matrix" in path and path[-1] == path[-2]):
             continue
         yield _name(path, errors), number, float(error)

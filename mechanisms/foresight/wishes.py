@@ -46,6 +46,7 @@ def smallest_epsilon(
     def within(nanos: int) -> float:
         try:
             return simulated_reach(asked_at(Epsilon(nanos)), assumptions) / wanted
+        # As far as can be from what is wanted, so that the search goes on upwards.
         except InvalidStatisticError:
             return float(_FARTHEST)
 
@@ -65,6 +66,7 @@ def searched(within: Callable[[int], float], first: int) -> int | None:
             low = tried
         else:
             high = tried
+        # Not even the largest epsilon will do.
         if tried >= MAX_EPSILON_NANOS and high is None:
             return None
         if high is not None and (high <= low * _NEAR or high - low <= 1):
@@ -77,9 +79,11 @@ def _next(tried: int, size: float, low: int, high: int | None, *, halve: bool) -
     """Return what to try next: where a size that falls as 1 / epsilon would be 1."""
     most = MAX_EPSILON_NANOS if high is None else high - 1
     if halve:
+        # The middle on a logarithmic scale: epsilons differ by factors.
         ends = (low or tried // _FARTHEST, tried * _FARTHEST**2 if high is None else high)
         return min(max(isqrt(ends[0] * ends[1]), low + 1), most)
     least = max(low * _ASIDE, tried / _FARTHEST)
+    # Kept off both ends: a guess beside what is known would teach next to nothing.
     largest = tried * _FARTHEST if high is None else high / _ASIDE
     guess = min(max(tried * size, least), largest)
     return min(max(int(guess), low + 1), most)

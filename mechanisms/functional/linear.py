@@ -72,7 +72,10 @@ def calibrate_linear(
     weights = weights_of(statistic, schema)
     if weights is not None:
         moments = weighted_moments(
-            regression_moments(scaling, private_rows(schema)), weights, rows=schema.known_rows
+            # Weights may be 0, so a record may come or go even where the row count is public.
+            regression_moments(scaling, private_rows(schema)),
+            weights,
+            rows=schema.known_rows,
         )
         fineness, read_ms = CODE_MAX, reading_ms(len(scaling.columns), schema.row_bound)
     advice = advise(moments.space)
@@ -137,6 +140,7 @@ class FunctionalDraw:
             self.scaling,
             self.rule,
             coordinate_noise(self.noise, self.fineness),
+            # From released numbers alone: the same answer is then always described alike.
             seed=str(coordinates).encode(),
             centred=centred,
         )

@@ -171,6 +171,7 @@ class _WeightedProducts:
             columns=scaling.columns,
             features=len(features),
             products=products,
+            # Rounded down, so that no weighted product moves by more than `shared`.
             weights=tuple(shared // product.reach for product in products),
             reach=shared,
         )
@@ -211,6 +212,7 @@ def _products(scaling: RegressionScaling, schema: Schema) -> RegressionMoments:
     size = len(drawn.products)
     sides = [column for product in drawn.products for column in (product.one, product.two)]
     added = schema.adjacency is Adjacency.ADD_REMOVE
+    # A corner of the cube is reached by some record: then Delta_1 and Delta_2 are exact.
     attained = added or all(_range(column)[0] >= 0 for column in sides)
     return RegressionMoments(
         space=AdjacentOutputSpace(

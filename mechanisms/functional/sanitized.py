@@ -106,6 +106,7 @@ class SanitizedEquations:
         """Return (X'X)* and (X'y)* of rows of entries, in the order of :meth:`jets`."""
         d = self.dimension
         xx = np.empty((len(entries), d, d))
+        # One noisy entry stands on both sides of the diagonal: the matrix stays symmetric.
         for place, (i, j) in enumerate(self.xx):
             xx[:, i, j] = xx[:, j, i] = entries[:, place]
         return xx, entries[:, len(self.xx) :]
@@ -118,6 +119,7 @@ class SanitizedEquations:
         """Return tau: it depends on the slopes alone, which are public."""
         total = 0.0
         for (i, j), jet in self.xx.items():
+            # Off the diagonal an entry is in two rows.
             total += noise.variance(jet) * (1 if i == j else 2)
         return 2 * sqrt(total / self.dimension)
 
@@ -143,6 +145,7 @@ class CoordinateNoise:
             self.correlation(one, other) * parts[one] * parts[other]
             for one, other in combinations(parts, 2)
         )
+        # Rounding may leave a sum that cancels just below 0.
         return max(sum(part**2 for part in parts.values()) + 2 * crossed, 0.0)
 
     def simulate(self, jets: Sequence[Jet], *, seed: bytes, replicates: int = REPLICATES) -> Floats:
@@ -213,6 +216,7 @@ def solve(xx: Floats, xy: Floats, rule: Rule, edge: float) -> Floats:
     size = np.where(size > 0, size, 1.0)
     values, vectors = np.linalg.eigh(xx / size[:, None, None])
     if rule.ridge is None:
+        # Negative eigenvalues are noise as well, and count as tau.
         inverse = 1 / np.maximum(values, np.maximum(edge / size, np.finfo(float).eps)[:, None])
     else:
         values = values + (float(rule.ridge) / 2 / size)[:, None]
@@ -277,6 +281,7 @@ def _spreads(moved: Floats, widths: Floats) -> tuple[Floats, Floats]:
     with np.errstate(over="ignore", invalid="ignore"):
         answers = np.clip(np.nan_to_num(moved @ widths.T), -_LARGEST, _LARGEST)
     size = np.maximum(np.abs(answers).max(axis=0), np.finfo(float).tiny)
+    # Squares of numbers near the largest float would overflow: divided by the largest one first.
     std = size * np.sqrt(np.mean((answers / size) ** 2, axis=0))
     # of a skewed law both ends are covered, not only what is nearer
     ends = np.quantile(answers, (TAIL / 2, 1 - TAIL / 2), axis=0)

@@ -58,8 +58,10 @@ def advise(space: AdjacentOutputSpace) -> Advice:
         return Advice(best_ball, _hull_reason(f"the {_NAMES[best_ball]} ball"), table)
     if best_ball is not None:
         table = (*table, compare_hull(best_ball))
+        # Asked after the hull was compared: it stays in the table where it is too slow to draw.
         if best_ball.expected_tries <= MOST_TRIES:
             return Advice("optimal", _ball_reason(best_ball), table)
+    # The cube first: in one dimension, where all balls are one, it is the one that is named.
     for ball in reversed(BALLS):
         if all(included(space, ball, other) for other in BALLS if other != ball):
             reason = (

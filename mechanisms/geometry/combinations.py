@@ -47,6 +47,7 @@ def combination_factor(dimension: int, own: float, largest: float) -> float:
     """
     normal, single = _cube_factor(dimension, 0), _cube_factor(dimension, _WEIGHTS)
     between = _cube_factor(dimension, int(min(max(largest, 0.0), 1.0) * _WEIGHTS))
+    # How far the cube has come from one end to the other, laid between the ends known here.
     return own + max(normal - own, 0.0) * (between - single) / (normal - single)
 
 

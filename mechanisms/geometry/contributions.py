@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
+from typing import NamedTuple
 
 from mechanisms.geometry.polytopes import Polytope, Vector
 
@@ -66,27 +67,36 @@ def contribution_hull(ranges: Sequence[Range], *, replace: bool) -> Contribution
     return hull if hull.expected_tries <= MOST_TRIES else None
 
 
+class _Halfspace(NamedTuple):
+    """The inequality ``normal . u + slope s <= bound``."""
+
+    normal: Vector
+    slope: Fraction
+    bound: Fraction
+
+
 def _facets(ranges: Sequence[Range], *, replace: bool) -> list[Vector]:
     """Return the normals a of ``|a . u| <= 1``, one of each pair of signs."""
-    below: list[tuple[Vector, Fraction, Fraction]] = []
     zero = (Fraction(0),) * len(ranges)
-    # rows (a, b, c): a . u + b s <= c
-    below += [(zero, Fraction(sign), Fraction(1)) for sign in (1, -1)]
+    below = [_Halfspace(zero, Fraction(sign), Fraction(1)) for sign in (1, -1)]
     for j, (low, high) in enumerate(ranges):
         centre, half = (low + high) / 2, (high - low) / 2
         for sign, tilt in product((1, -1), (1, -1) if replace else (0,)):
             axis = tuple(Fraction(sign * (i == j)) for i in range(len(ranges)))
-            below.append((axis, -sign * centre + tilt * half, (2 if replace else 1) * half))
+            slope, bound = -sign * centre + tilt * half, (2 if replace else 1) * half
+            below.append(_Halfspace(axis, slope, bound))
+    # A dict for its order: facets come out alike in every run.
     normals: dict[Vector, None] = {}
     for row in below:
-        if row[1] == 0:
-            _add(normals, row[0], row[2])
+        if row.slope == 0:
+            _add(normals, row.normal, row.bound)
     for upper, lower in product(below, below):
-        if upper[1] > 0 > lower[1]:
+        if upper.slope > 0 > lower.slope:
             vector = tuple(
-                a / upper[1] - b / lower[1] for a, b in zip(upper[0], lower[0], strict=True)
+                a / upper.slope - b / lower.slope
+                for a, b in zip(upper.normal, lower.normal, strict=True)
             )
-            _add(normals, vector, upper[2] / upper[1] - lower[2] / lower[1])
+            _add(normals, vector, upper.bound / upper.slope - lower.bound / lower.slope)
     return list(normals)
 
 
@@ -95,5 +105,6 @@ def _add(normals: dict[Vector, None], vector: Vector, bound: Fraction) -> None:
     if not any(vector):
         return
     normal = tuple(entry / bound for entry in vector)
+    # |a . u| <= 1 stands for a and -a.
     if tuple(-entry for entry in normal) not in normals:
         normals[normal] = None

@@ -104,6 +104,7 @@ class CountedBall(SmoothBall):
     @property
     def log_volume(self) -> float:
         """Return log vol B."""
+        # The integral of (1 - c |s|)**d over [-1, 1], with m = d + 1.
         across = (1 - self._least) / float(self.taper * self.dimension)
         return self.part.log_volume + log(2 * across)
 
@@ -119,6 +120,7 @@ class CountedBall(SmoothBall):
         if count > size:
             return False
         unit, share = self.taper.denominator, self.taper.numerator
+        # ||w|| <= size - c |s|, times c's denominator: integers on both sides.
         return self.part.contains([unit * entry for entry in rest], unit * size - share * count)
 
     def point(self, randomness: Randomness) -> LazyVector:
@@ -128,6 +130,7 @@ class CountedBall(SmoothBall):
 
     def size(self, uniform: arb) -> arb:
         """Return t of u."""
+        # A ball around u may reach below 0, where there is no root.
         least = rational((1 - self.taper) ** self.dimension)
         return (least + (1 - least) * arb(0).max(uniform)).root(self.dimension)
 
@@ -139,6 +142,8 @@ class CountedBall(SmoothBall):
         r, d = 1 - float(self.taper), self.part.dimension
         square = (1 - r ** (d + 3)) / (d + 3) * (d + 1) / (1 - self._least)
         for marginal in own:
+            # Sizes of their own, which look independent of the points: no hidden
+            # correlation in the product.
             turns = np.mod((np.arange(len(marginal.points)) + 0.5) * _GOLDEN, 1.0)
             points = marginal.points * self._sizes(turns)
             found.append(Marginal(points, marginal.weights, marginal.mean_square * square))

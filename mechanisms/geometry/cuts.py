@@ -134,6 +134,7 @@ class CutBall(SmoothBall):
 
     def correlation(self, one: int, other: int) -> float:
         """Return the correlation of two coordinates that one number of an answer reads."""
+        # Every other coordinate can be flipped alone, so nothing correlates with it.
         if not {one, other} <= self._signless:
             return 0.0
         first, second = _simulated(self)[1][:, [one, other]].T
@@ -174,11 +175,13 @@ class CutBall(SmoothBall):
 
     def simulated_points(self, count: int, uniforms: Uniforms) -> Floats:
         """Return simulated uniform points of K."""
+        # A fifth more than expected: nearly always enough in one go.
         chunk = ceil(1.2 * count / self.kept) + 64
         found: list[Floats] = []
         while sum(map(len, found)) < count:
             turn = len(found)
 
+            # Named by turn: the same names would give the same numbers again.
             def fresh(part: str, size: int, turn: int = turn) -> Floats:
                 return uniforms(f"{turn} {part}", size)
 

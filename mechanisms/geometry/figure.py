@@ -68,6 +68,7 @@ def _ball_outline(ball: NormBall) -> Outline:
     """
     outline = []
     for x, y in _directions()[: _ANGLES // 2]:
+        # No ball offered reaches so far in scaled units.
         low, high = 0, 16 * _GRID
         while high - low > 1:
             middle = (low + high) // 2

@@ -86,6 +86,7 @@ class HistogramBall:
     def contains(self, point: Sequence[int], size: int) -> bool:
         """Return whether the lattice point lies in ``size K``."""
         risen = sum(entry for entry in point if entry > 0)
+        # What rose less what fell is the sum.
         fallen = risen - sum(point)
         return max(risen, fallen) <= size and (self.filtered or risen == fallen)
 
@@ -99,7 +100,9 @@ class HistogramBall:
         """Return simulated noise at rate 1: Laplace cells, kept by their sum."""
         d, kept, tries = self._drawn, np.zeros((0, self._drawn)), 0
         while len(kept) < count:
+            # Twice as many as expected, so that one turn mostly does.
             size = int(2 * count * self.expected_tries) + 1
+            # The first column is each row's coin, the others are its cells.
             u = uniforms(f"cells {tries}", size * d).reshape(size, d)
             free = 2 * np.where(u < 0.5, np.log(2 * u), -np.log(2 * (1 - u)))[:, 1:]
             last = -free.sum(axis=1, keepdims=True)

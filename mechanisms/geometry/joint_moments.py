@@ -170,6 +170,7 @@ class JointMomentBall(SmoothBall):
                 proposal = Proposal(self, randomness)
                 if proposal.kept():
                     return _Point(self, proposal, randomness)
+        # Without products columns are drawn one by one: a try that fails costs that column alone.
         return _Point(self, _Columns(self.effects, randomness), randomness)
 
     def share(self, sizes: Sequence[arb], count: arb) -> arb:
@@ -248,6 +249,8 @@ class _Columns:
     def __init__(self, effects: int, randomness: Randomness) -> None:
         while True:
             self._count = randomness.uniform()
+            # (1 - u_0**2 / 5)**p: what all columns together have room for above u_0,
+            # against u_0 = 0.
             coin = randomness.uniform()
             if coin_shows(coin, lambda bits: (1 - self.count(bits) ** 2 / 5) ** effects):
                 break
@@ -283,6 +286,7 @@ class _Point:
     ) -> None:
         self._ball = ball
         self._effects = effects
+        # The ball is symmetric as a whole only: one sign turns all coordinates.
         self._flip = 1 - 2 * randomness.bits(1)
         self._signs = [1 - 2 * randomness.bits(1) for _ in range(ball.effects)]
         self._uniforms = [randomness.uniform() for _ in ball.pairs]
@@ -399,6 +403,7 @@ def _tabulate(ball: JointMomentBall) -> _Table:
         kept = 1 / (1 / found + p / 0.8)
         log_volume = log(2 * found) + p * log(10 / 3)
         low, high = float_squares(counts, sizes[:, 0] / 2)
+        # One column stands for all, as they are alike: the others' areas become its weight.
         weights = weights * columns * (high - low) / 2
     squared = ball.squares if crossed else (0,)
     sums, moment = _sums(counts, sizes / 2, weights, frozenset(squared))

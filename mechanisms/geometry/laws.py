@@ -48,6 +48,7 @@ def noise_law(ball: Ball, dimension: int, rate: float) -> NoiseLaw:
 
 
 def _laplace_law(rate: float) -> NoiseLaw:
+    # sinh overflows beyond about 710, where the noise is 0 in floats anyway.
     spread = 1 / (sqrt(2) * sinh(rate / 2)) if rate < 700 else 0.0
     # P(|v| > t) = 2 q**(t+1) / (1 + q)
     beyond = (log(2 / (1 + exp(-rate))) - log(TAIL)) / rate
@@ -103,12 +104,15 @@ def histogram_law(cells: int, rate: float) -> NoiseLaw:
     decay = exp(-step * rate / 2)
     single = sqrt(2 * decay) / (1 - decay)
     reach = ceil(40 / min(step * rate / 2, 40.0))
+    # Wide enough that the transform's copies of the sum's law do not meet.
     size = 1 << ceil(log2(2 * (reach + 12 * single * sqrt(cells) + 64)))
     angle = 2 * np.pi * np.arange(size // 2 + 1) / size
     one = (1 - decay) ** 2 / (1 - 2 * decay * np.cos(angle) + decay**2)
     others = np.fft.irfft(one ** (cells - 1), size)[: reach + 1]
     points = np.arange(reach + 1)
+    # Smaller ones are the transform's rounding.
     weights = np.where(others > 1e-15, others, 0.0) * decay**points
+    # v and -v together.
     weights[1:] *= 2
     weights /= weights.sum()
     beyond = 1 - np.cumsum(weights)

@@ -69,6 +69,7 @@ class Polytope(SmoothBall):
         for simplex in hull.simplices:
             corners = [points[index] for index in simplex]
             solved = _solve(corners, [Fraction(1)] * len(corners))
+            # In rationals: a facet that cut a vertex off would be no bound of the sensitivity.
             if solved is None or any(_dot(solved, point) > 1 for point in points):
                 raise ValueError("the vertices are too close to a plane to tell their facets")
             if tuple(-entry for entry in solved) not in normals:
@@ -128,6 +129,7 @@ class Polytope(SmoothBall):
         count = len(self.normals)
         goal = np.eye(self.dimension)[axis]
         found = linprog(np.ones(2 * count), A_eq=np.hstack([table.T, -table.T]), b_eq=goal)
+        # Whatever the program said, the exact combination below is a bound.
         sizes = np.abs(found.x[:count] - found.x[count:]) if found.success else np.ones(count)
         chosen: list[Vector] = []
         for index in np.argsort(-sizes):

@@ -83,6 +83,7 @@ def propose(effects: int) -> tuple[Floats, Flags]:
     for k in np.unique(counts):
         rows = counts == k
         sizes[rows] = sizes_of(uniforms[rows], large[rows], int(k))
+    # Shared by all who ask: a caller that wrote into it would change every interval after.
     sizes.flags.writeable = large.flags.writeable = False
     return sizes, large
 
@@ -97,6 +98,7 @@ def some_products(effects: int, squared: Collection[int]) -> Sequence[tuple[int,
     for j in range(effects):
         for k in range(j + 1, effects):
             kinds[(j in squared) + (k in squared)].append((j, k))
+    # Every so-and-so-many-th pair, rounded up, so that no more than wanted are left.
     return [pair for pairs in kinds.values() for pair in pairs[:: -(-len(pairs) // _MOST_PAIRS)]]
 
 

@@ -119,6 +119,7 @@ class SecondMomentBall(SmoothBall):
     @property
     def log_volume(self) -> float:
         """Return log vol K."""
+        # The envelope's mass over that of the box: a share kept of the one is a share of the other.
         total = sum(tail_weights(self.effects)) / 2.0**SCALE_BITS
         share = log(self._table.kept) + log(total) - self.effects * log(2)
         return share + self.dimension * log(4)
@@ -136,6 +137,7 @@ class SecondMomentBall(SmoothBall):
             if abs(entry) > 2 * size:
                 return False
             beyond = mains[j] - size
+            # |u_jj| <= 2 - 2 (u - 1)**2 at this size, cleared of its quotient.
             if beyond > 0 and (2 * size - abs(entry)) * size < 2 * beyond * beyond:
                 return False
         return True

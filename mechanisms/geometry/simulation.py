@@ -23,6 +23,7 @@ _FRACTION_BITS = 53  # as many as a float holds
 def hashed_uniforms(seed: bytes, count: int) -> Floats:
     """Return numbers in (0, 1) made of SHAKE-256 of the seed: for simulations, never for noise."""
     words = np.frombuffer(hashlib.shake_256(seed).digest(_WORD_BYTES * count), dtype="<u8")
+    # The middle of each float's cell: never 0 or 1, whose logarithms are infinite.
     kept = (words >> np.uint64(64 - _FRACTION_BITS)).astype(np.float64)
     return np.asarray((kept + 0.5) * 2.0**-_FRACTION_BITS, dtype=np.float64)
 

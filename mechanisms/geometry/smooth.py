@@ -139,6 +139,7 @@ def _laws_at_rate_one(ball: SmoothBall) -> tuple[tuple[NoiseLaw, ...], tuple[int
 
 def _law(marginal: Marginal, dimension: int) -> NoiseLaw:
     std = sqrt((dimension + 1) * (dimension + 2) * marginal.mean_square)
+    # A coordinate of 0 is never beyond t, and must not divide by zero.
     points = np.maximum(marginal.points, np.finfo(np.float64).tiny)
     total = float(marginal.weights.sum())
 
@@ -157,6 +158,7 @@ def _root(falling: _Function, most: float, *, roughly: _Function) -> float:
     """Return the root of a falling function in [0, most], near that of one that costs less."""
     guess = brentq(roughly, 0.0, most, rtol=1e-3)
     low, high = 0.95 * guess, min(1.05 * guess, most)
+    # The few points misled: the whole range holds the root.
     if falling(low) < 0 or falling(high) > 0:
         low, high = 0.0, most
     return float(brentq(falling, low, high))

@@ -117,6 +117,7 @@ def upper_root(square: Fraction) -> Fraction:
     if top * top == square.numerator and bottom * bottom == square.denominator:
         return Fraction(top, bottom)
     scaled = (square.numerator << (2 * _ROOT_BITS)) // square.denominator
+    # Up, never to the nearest: a sensitivity that is too small is not private.
     return Fraction(isqrt(scaled) + 1, 1 << _ROOT_BITS)
 
 

@@ -106,6 +106,7 @@ class StackedBall(SmoothBall):
         first: dict[SmoothBall, tuple[int, Sequence[int]]] = {}
         standing = [0] * self.dimension
         for part, places in zip(self.parts, self._places, strict=True):
+            # Equal balls have equal marginals, which take long to find.
             if part not in first:
                 own, which = part.marginals()
                 first[part] = (len(distinct), which)

@@ -33,6 +33,7 @@ class Answers:
         origin = scaling.unscale([Fraction(0)] * scaling.dimension)
         slopes = answer_slopes(scaling)
         most = float(_WIDEST if bound is None else bound)
+        # Enormous units may carry this to infinity, which is cut where terms are made.
         with np.errstate(over="ignore"):
             reach = most * np.abs(slopes).max(axis=1)
         return cls(

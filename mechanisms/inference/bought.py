@@ -127,11 +127,13 @@ class WithInference:
             )
         if getattr(statistic, "weights", None) is not None:
             raise _refused("standard errors are not offered with weights")
+        # Exact parts: as decimals they might add up to more than was charged.
         rest, own = split(epsilon, [1 - self.share, self.share])
         plan = self.calibrate(statistic, schema, rest, norm)
         if isinstance(statistic, Quantile):
             return _bracketed(statistic, schema, epsilon, own, plan)
         if plan.mechanism == "functional":
+            # Planned again at all of epsilon: here standard errors cost nothing.
             whole = self.calibrate(statistic, schema, epsilon, norm)
             return _sanitized(cast(LinearRegression, statistic), schema, epsilon, whole)
         if plan.disturbance is None or second is None:
@@ -291,6 +293,7 @@ class InferredDraw:
         vector = self.law.curved.draw(theta, data, randomness)
         simulated = Simulation(
             noise=coordinate_noise(self.law.curved.noise),
+            # Of what is released alone: the same answer then has the same standard errors.
             seed=repr((coefficients, vector)).encode(),
         )
         return replace(outcome, inference=self.law.infer(coefficients, vector, simulated))
@@ -338,6 +341,7 @@ class _MomentsBeside:
         sanitized = equations(self.scaling, sums)
         if sanitized.yy is None:
             raise ValueError("all squares are released")
+        # All from one noisy vector: the sums' noises belong together.
         jets = [*sanitized.jets(), sanitized.yy, sums[0, 0]]
         fits = Fits.of(Sums.of(sanitized, simulated.possible(jets)), simulated)
         errors = simulated.normals("errors", self.scaling.dimension)

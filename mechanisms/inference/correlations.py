@@ -50,6 +50,7 @@ def _found(sums: Mapping[tuple[int, int], Floats], j: int, k: int) -> Floats:
     """Return the correlation in each of the possible sums, NaN where a variance is not positive."""
     counts = np.maximum(sums[0, 0], 1.0)
     one, two = sums[0, j] / counts, sums[0, k] / counts
+    # Noise may leave a variance that is not positive: of that nothing follows.
     variances = sums[j, j] / counts - one**2, sums[k, k] / counts - two**2
     known = (variances[0] > 0) & (variances[1] > 0)
     scale = np.sqrt(np.where(known, variances[0] * variances[1], np.nan))
@@ -58,5 +59,6 @@ def _found(sums: Mapping[tuple[int, int], Floats], j: int, k: int) -> Floats:
 
 def _sampled(found: Floats, counts: Floats, error: Floats) -> Floats:
     """Return what the population's correlation may be where a sample's is this."""
+    # 1 / (n - 3) is no variance up to 3 rows: there it counts as 1.
     angle = np.arctanh(np.clip(found, -_NEAREST, _NEAREST))
     return np.asarray(np.tanh(angle + error / np.sqrt(np.maximum(counts - 3, 1.0))))

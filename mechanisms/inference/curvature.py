@@ -47,6 +47,7 @@ from mechanisms.statistics.designs.scaling import RegressionScaling
 
 _BITS = 10  # N = 2**10
 _HALF = 1 << (CODE_BITS - _BITS - 1)
+# Theta and the table are that fine. Beyond 16 the curvature is below 2**-20, and rounds to 0.
 _THETA_BITS, _TABLE_BITS = 12, 6
 _REACH, _LARGEST_THETA = 16, 1 << 10
 _CHUNK = 1 << 18  # rows: their sums of products stay integers below 2**53
@@ -151,6 +152,7 @@ def _sum_of(
         part = rows[start : start + _CHUNK]
         weights = table[_places(part @ steps)]
         floats = part.astype(np.float64)
+        # Whole numbers that floats hold: in which order they are added does not matter.
         product = (floats * weights[:, None]).T @ floats
         total = total + np.rint(product).astype(np.int64).astype(object)
     return total
@@ -184,5 +186,6 @@ def _table() -> Floats:
     """Return w at the middles of its cells, as multiples of 1 / N."""
     cells = range(-_REACH << _TABLE_BITS, _REACH << _TABLE_BITS)
     middles = ((cell + 0.5) / (1 << _TABLE_BITS) for cell in cells)
+    # A library's exp may differ by a digit, so one process makes the table and sends it to all.
     weights = [4 * exp(-abs(t)) / (1 + exp(-abs(t))) ** 2 for t in middles]
     return np.array([float(min(round(weight * (1 << _BITS)), 1 << _BITS)) for weight in weights])

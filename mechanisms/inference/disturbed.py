@@ -81,6 +81,7 @@ class Disturbed:
         pull = float(self.disturbance.ridge) * theta + self._tilts(theta, spectra, simulated)
         rows, population = (theta + spectra.times(part, -1) for part in (pull, pull + scores))
         bound = self.disturbance.bound
+        # Held by the bound, theta solves no such equation: nothing is said.
         if bound is not None and np.abs(theta).sum() >= float(bound) * _EDGE:
             rows, population = np.full_like(rows, np.nan), np.full_like(population, np.nan)
         answers = Answers.of(self.scaling, bound)
@@ -99,6 +100,7 @@ class Disturbed:
     def _tilts(self, theta: Floats, spectra: Spectra, simulated: Simulation) -> Floats:
         """Return simulated V, shape (replicates, d)."""
         d, rate = len(theta), self.disturbance.rate(float(np.abs(theta).sum()))
+        # The exponential mechanism: normal, with the covariance (H + gamma) / c.
         if self.disturbance.ball is None:
             held = replace(spectra, values=spectra.values + float(self.disturbance.ridge))
             tilts = held.times(simulated.normals("tilt", d), 0.5) / np.sqrt(rate)

@@ -116,6 +116,7 @@ def term(
     limits
         Public: between them the number is, whatever is released.
     """
+    # Finite ends: what is told must fit into JSON.
     low, high = (min(max(end, -_LARGEST), _LARGEST) for end in limits)
     ends = spread_of(possible, limits)
     # a number that bounds hold on one side is no more certain for that
@@ -124,6 +125,7 @@ def term(
         term=name,
         estimate=estimate,
         std_error=min(free[1] / 2 - free[0] / 2, high / 2 - low / 2),
+        # An interval without its own estimate would be read as a mistake.
         confidence_95=(min(ends[0], estimate), max(ends[1], estimate)),
         noise_95=noise_95,
         open=ends[0] <= low and ends[1] >= high,

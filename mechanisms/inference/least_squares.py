@@ -68,6 +68,7 @@ class Fits:
         theta = spectra.times(sums.xy, -1)
         left = sums.yy - np.sum(theta * sums.xy, axis=1)
         degrees = np.maximum(sums.counts - theta.shape[1], 1.0)
+        # Noise may carry it below 0, or above what n targets within [-1, 1] have.
         squares = np.clip(left, 0.0, np.maximum(sums.counts, 0.0))
         variance = squares / simulated.chi_squares("residuals", degrees)
         return cls(spectra=spectra, theta=theta, variance=variance)

@@ -27,6 +27,7 @@ def of_means(_statistic: Statistic, evidence: Evidence) -> Inference:
     size = len(evidence.names)
     places = [(0, 0), *((0, j) for j in range(1, 1 + size)), *((j, j) for j in range(1, 1 + size))]
     sums = evidence.simulated.possible([evidence.sums[place] for place in places])
+    # A variance takes two rows, however few a noisy count tells.
     counts = np.maximum(sums[:, :1], 2.0)
     means = sums[:, 1 : 1 + size] / counts
     widest = np.maximum(1 - means**2, 0.0)

@@ -87,6 +87,7 @@ def brackets(
         def beyond(gap: float, spread: float = spread) -> float:
             return float(odds @ ndtr((unit * points - gap) / spread)) - outside / 2
 
+        # So far beyond noise and sampling error the sign has surely changed.
         far = brentq(beyond, 0.0, 40 * (unit + spread))
         least = _FAR * unit / 2
         ends = []
@@ -101,6 +102,7 @@ def brackets(
 
 def _free(level: float, side: int, taken: set[Fraction]) -> Fraction:
     """Return the next level outwards on the public grid that nobody has."""
+    # Rounded outwards: an interval may only become wider.
     step = int(level * _STEPS // 1) + (side > 0)
     while Fraction(step, _STEPS) in taken:
         step += side
@@ -139,6 +141,7 @@ class CountedRows:
     def __call__(self, data: Data, randomness: Randomness) -> Neighbours:
         """Return the neighbours, from one noisy count."""
         counted = cast(float, self.count(data, randomness).value["count"])
+        # More than the public bound there cannot be.
         rows = min(surely(counted, epsilon=self.count_epsilon), self.most)
         found = brackets(self.levels, rows=rows, epsilon=self.epsilon, outside=TAIL - _FEWER)
         drawn = ends_of(found)

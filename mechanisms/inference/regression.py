@@ -86,6 +86,7 @@ def _fit(
     total = max(float(released.yy[0]) / rows - mean**2, 0.0)
     left = float(released.yy[0] - 2 * theta @ released.xy[0] + theta @ released.xx[0] @ theta)
     left = min(max(left, 0.0), rows)
+    # From scaled units back to the target's, squared as a variance is.
     unit = float(scaling.target.width) ** 2 if scaling.target is not None else 1.0
     share = min(max(1 - left / rows / total, 0.0), 1.0) if total > 0 else 0.0
     return (

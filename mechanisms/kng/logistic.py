@@ -91,6 +91,7 @@ from mechanisms.statistics.weights import HELD_PARTS, Weights, weighing, weights
 
 T = TypeVar("T")
 
+# A bound there must be, as the gradient stays bounded: far out the weights hardly fall.
 DEFAULT_BOUND = Fraction(50)
 
 # By the number of coefficients: so many rows are held.
@@ -169,6 +170,7 @@ class SignedRows:
             found[0] = CODE_MAX
         for place, column in enumerate(self.scaling.features, start=int(self.scaling.intercept)):
             found[place] = scaled_codes(column, block[column.name])
+        # Flipped once here: what follows then needs no labels.
         return found * np.where(positive, -1.0, 1.0)
 
 
@@ -210,6 +212,7 @@ class LogisticDraw:
 
         limits = Limits(rows=self.schema.row_bound, held=self.held, sample=self.sample)
         surveyed = survey(run, read, columns=self.scaling.dimension, stride=limits.stride)
+        # Few distinct rows are held with their counts, however many rows they stand for.
         if surveyed.few is not None:
             return self._held(surveyed.few.rows, surveyed.few.counts)
         if surveyed.rows <= self.held:
@@ -233,6 +236,7 @@ class LogisticDraw:
 
     @property
     def _radius(self) -> int:
+        # Rounded down: every point of the grid lies within the bound.
         return int(self.bound * (1 << self.bits))
 
     @property
@@ -290,6 +294,7 @@ def _plan(drawn: LogisticDraw, epsilon: PrivacyLoss) -> Plan:
         disturbance=Disturbance(
             ball=drawn.norm,
             ridge=Fraction(0),
+            # 2 sigmoid(rho) = 2 / (1 + exp(-rho)): the rate at a length, for what is foretold.
             rate=lambda length: float(drawn.rate) / scale * (1 + exp(-length)),
             bound=drawn.bound,
         ),

@@ -78,6 +78,7 @@ def calibrate_quantile(
         levels=tuple(sorted(statistic.exact_levels())),
         rate=epsilon.fraction / (2 * _joint_sensitivity(statistic, schema)),
     )
+    # By the public bound on the rows: a choice of norm must not tell how many there are.
     affordable = joint.additions(schema.row_bound) <= _MOST_ADDITIONS
     if norm == "l1" and not affordable:
         raise InvalidStatisticError(
@@ -201,6 +202,7 @@ def _split_plan(
                 for level, delta in zip(levels, deltas, strict=True)
             ],
         },
+        # k draws at epsilon / k: k (epsilon / k)**2 / 8.
         rho=bounded_range_rho(epsilon) / len(levels),
     )
 

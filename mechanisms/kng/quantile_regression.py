@@ -75,6 +75,7 @@ def calibrate_quantile_regression(
     weight = largest_weight(tau)
     hull = (
         statistic.intercept
+        # Only then is the hull smaller than the cube.
         and weight > Fraction(1, 2)
         and schema.adjacency is Adjacency.REPLACE_ONE
     )

@@ -151,6 +151,7 @@ def ridge(epsilon: Fraction, q: Fraction, eigenvalue: Fraction) -> Fraction:
     with working_precision(128):
         exponent = epsilon * (1 - q)
         growth = rational(exponent).expm1()
+        # More ridge is still private, so the ball's upper end will do.
         exact = rational(eigenvalue) / growth
         return max(above(exact), SMALLEST_RIDGE)
 
@@ -173,6 +174,7 @@ def automatic_q(epsilon: Fraction, loss: Loss, norm: Norm, rows: int | None) -> 
 
     def error(q: float) -> float:
         budget = float(epsilon) * (1 - q)
+        # exp(700) is about as large as floats go, and the least ridge takes over long before.
         gamma = float(loss.eigenvalue) / math.expm1(min(budget, 700.0))
         gamma = max(gamma, float(SMALLEST_RIDGE))
         spread = loss.dimension * loss.tilt_std(norm, float(epsilon) * q) ** 2
@@ -181,6 +183,7 @@ def automatic_q(epsilon: Fraction, loss: Loss, norm: Norm, rows: int | None) -> 
             return total
         return total / (rows * loss.curvature + gamma) ** 2
 
+    # A public rule in floats: it chooses among few exact numbers, and every one of them is private.
     return min((Fraction(k, 200) for k in range(1, 200)), key=lambda q: error(float(q)))
 
 
@@ -192,6 +195,7 @@ def step_exponent(spread: float, gamma: Fraction, loss: Loss, rows: int, region:
     """
     least = spread / (rows * float(loss.eigenvalue) + float(gamma))
     wanted = math.floor(math.log2(least)) - _FINER_THAN_NOISE
+    # The region has the last word: a bound halfway between two points could never be rounded.
     return region.exponent(min(max(wanted, _FINEST_STEP), _COARSEST_STEP))
 
 
@@ -223,5 +227,6 @@ def smoothing_width(epsilon: Fraction, dimension: int, rows: int | None) -> Frac
     =====  ==  ====  ===  ====  ======  ======  ======  ======  ======  ======  =====
     """
     public = _ASSUMED_ROWS if rows is None else max(rows, 1)
+    # A power of two: the kernel's width is then an exact rational of few digits.
     balance = (dimension / (public * float(epsilon))) ** (1 / 3) / 4
     return Fraction(2) ** min(max(round(math.log2(balance)), _NARROWEST), _WIDEST)

@@ -55,6 +55,7 @@ def smoothed_check_objective(
         totals, whole = data.gram(columns)[0], 1
     else:
         totals, whole = weighted_data(data, weights, sums_only=True).gram(columns)[0], CODE_MAX
+    # Sums over records of 1 and of each feature's code / F; the target comes last, and is not one.
     codes = [Fraction(totals[0], whole)]
     codes += [Fraction(total, whole * CODE_MAX) for total in totals[1:-1]]
     return SmoothedCheckObjective(

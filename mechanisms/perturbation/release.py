@@ -105,6 +105,7 @@ def plan_fit(
     best = "optimal" if "optimal" in offered else "linf"
     chosen = cast(Norm, best if norm == "auto" else norm)
     scaling = statistic.scaling(schema)
+    # By the public bound, not the rows there are: an expected time is told to everybody.
     newton = ms_per_cell * schema.row_bound * loss.dimension
     draw = PerturbedFit(
         scaling=scaling,
@@ -163,6 +164,7 @@ def _plan(draw: PerturbedFit, schema: Schema, epsilon: PrivacyLoss) -> Plan:
 
 def _disturbance(draw: PerturbedFit) -> Disturbance | None:
     """Return the tilt and the ridge; None for a hull's tilt."""
+    # What is foretold knows the named balls alone.
     if not isinstance(draw.drawn.norm, str):
         return None
     rate = float(draw.drawn.epsilon * draw.drawn.q) / sqrt(draw.drawn.sensitivity_squared)

@@ -71,6 +71,7 @@ class BodyVector:
         self._rate_squared = rate_squared
         self._radius = [randomness.uniform() for _ in range(size + 1)]
         self._point = [randomness.uniform() for _ in range(size)]
+        # Only the point is drawn anew: whether it lies in K says nothing of the radius.
         while not self._inside(body):
             self._point = [randomness.uniform() for _ in range(size)]
 
@@ -156,6 +157,7 @@ def _halfwidth(rows: tuple[tuple[Fraction, ...], ...], index: int) -> Fraction:
     if solved.status != 0:
         raise ValueError("the rows do not bound a body")
     sizes = np.abs(solved.x[: len(rows)] - solved.x[len(rows) :])
+    # Largest first: those are the rows that the solver's combination is made of.
     chosen = _independent(rows, np.argsort(-sizes, kind="stable").tolist())
     system = [[rows[i][j] for i in chosen] for j in range(size)]
     weights = solve(system, [Fraction(int(j == index)) for j in range(size)])

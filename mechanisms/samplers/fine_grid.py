@@ -97,6 +97,7 @@ class FineGrid:
             points, ranks = np.append(self.low, points), np.append(0, ranks)
             ends, known = np.append(points[1], ends), np.append(True, known)
         lengths = ends - points
+        # Where the next record's rank is not one more, codes between are not spread yet.
         kept = known & (lengths > 0)
         return Steps(starts=points[kept], lengths=lengths[kept], ranks=ranks[kept])
 
@@ -109,6 +110,8 @@ class FineGrid:
         points: Integers = np.zeros(0, dtype=np.int64)
         missing = counts
         while missing.any():
+            # A place drawn twice is drawn again: by symmetry all sets of so many places
+            # stay equally likely.
             points = np.union1d(points, self._uniform(codes, missing))
             missing = counts - np.diff(np.searchsorted(points, self._edges(codes)), axis=0)[0]
         before = np.repeat(self._grid.reached[:-1][fresh], counts)

@@ -280,6 +280,7 @@ def _exact(law: GaussianBall, frame: Frame, hints: Sequence[float]) -> _Exact:
         rate=rate,
         above=[rate + tilt for tilt in tilts],
         below=[rate - tilt for tilt in tilts],
+        # Above zero the rate is a_r + a_j, so that side has the share (a_r - a_j) / (2 a_r).
         thresholds=[(half - odd) << (64 - _RATE_BITS) for odd in odds],
         bound=to_fmpq(law.bound),
     )
@@ -356,6 +357,7 @@ def _rates(hints: Sequence[float]) -> tuple[fmpq, list[int]]:
         return fmpq(1), []
     half = 1 << (_RATE_BITS - 1)
     odds = [round(hint / hints[0] * half) for hint in hints[1:]]
+    # A rate of 0 would be no exponential: each stays one unit away.
     return to_fmpq(Fraction(hints[0])), [min(max(odd, 1 - half), half - 1) for odd in odds]
 
 

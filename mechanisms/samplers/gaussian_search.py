@@ -45,6 +45,7 @@ def best_envelope(law: GaussianBall) -> Envelope:
     free = Frame(signs=(0,) * size, pivot=None, wide=(), others=tuple(range(size)))
     spread = np.sqrt(np.diag(np.linalg.inv(matrix)))
     centre = np.linalg.solve(matrix, vector)
+    # The free envelope then keeps nearly every try: nothing is worth a search.
     if np.abs(centre).sum() + _WELL_INSIDE * spread.sum() < float(law.bound):
         return Envelope(law, free, ())
     best = (_free_mass(matrix, vector), free, np.zeros(0))

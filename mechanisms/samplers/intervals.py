@@ -203,6 +203,7 @@ def _locate_by_floats(
     sums = _float_sums(steps, rate)
     slack = _slack(sums)
     guess = uniform.prefix(_FLOAT_BITS) / 2.0**_FLOAT_BITS * float(sums[-1])
+    # Rounding may put the guess beyond the last sum.
     place = min(int(np.searchsorted(sums, guess, side="right")), len(sums) - 1)
     return _certified(
         place,

@@ -77,6 +77,7 @@ def draw_l2(randomness: Randomness, dimension: int, rate_squared: Fraction) -> l
     vector = knorm_vector(
         norm="l2", dimension=dimension, rate_squared=rate_squared, randomness=randomness
     )
+    # A coordinate is about 1 / rate long: its whole part takes so many bits.
     root = isqrt(rate_squared.denominator // rate_squared.numerator) + 1
     return _rounded(vector, 1, first_bits=(dimension * root).bit_length() + _SPARE_BITS)
 

@@ -72,6 +72,7 @@ class Quadratic:
         """
         (support,) = np.nonzero(signs)
         size = len(support)
+        # Of the arithmetic in use, so that arrays of Fractions hold nothing else.
         zero = self.linear[0] * 0
         system = np.full((size + 1, size + 1), zero, dtype=self.linear.dtype)
         system[:size, :size] = self.hessian[np.ix_(support, support)]
@@ -112,6 +113,7 @@ class _Walk:
             return True
         self._theta = target
         gradient = self._problem.hessian @ target + self._problem.linear
+        # At the minimum no |gradient_j| off the face is above the multiplier.
         excess = np.where(self._signs == 0, np.abs(gradient), tau) - tau
         tolerance = 0 if self._problem.exact else _FLOAT_TOLERANCE * float(np.abs(gradient).max())
         worst = int(np.argmax(excess))

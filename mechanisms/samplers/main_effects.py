@@ -91,6 +91,7 @@ class Proposal:
             part = uniform.enclose(bits)
             if effect not in self._large:
                 balls.append(part)
+            # At rate theta_1 = 0 the excess is uniform.
             elif self._k < 2:
                 balls.append(1 + part)
             else:
@@ -129,6 +130,7 @@ def coin_shows(coin: LazyUniform, odds: Callable[[int], arb], *, first_bits: int
 def tail_weights(effects: int) -> tuple[int, ...]:
     """Return the integers ``n_k >= 2**64 C(q, k) J_k**k``, k = 0..q, certified."""
     with working_precision(256):
+        # An upper end is one exact number, so each of them has a ceiling.
         ceilings = [
             (_mass(effects, k) * arb((1, SCALE_BITS))).upper().ceil().unique_fmpz()
             for k in range(effects + 1)

@@ -214,6 +214,7 @@ def refined_minimiser(problem: Problem, start: Sequence[Fraction] | None) -> tup
     smallest: Fraction | None = None
     while True:
         gradient = problem.objective.gradient(theta, bits)
+        # The curvature proved in floats holds as it is; only the gradient needs more digits.
         facts = replace(problem.objective.certify(theta), gradient=gradient)
         radius = _certified_radius(problem, theta, facts, bits=bits)
         if radius is None:

@@ -73,6 +73,7 @@ def permute_and_flip_point(
             continue
         drawn.add(point)
         weight = partial(total_weight, grid, level=level, rate=rate)
+        # At the quantile p_t = 1: its first ring is always kept.
         if exponent == 0 or _is_first_ring(exponent, waits, weight, randomness):
             return point
 

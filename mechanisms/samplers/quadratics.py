@@ -34,6 +34,7 @@ def box_minimum(
     """
     free = _solve(hessian, -linear, exact)
     theta = np.minimum(np.maximum(free, lower), upper)
+    # A first guess that is often right: the clamped free minimum.
     held = np.where(free < lower, -1, np.where(free > upper, 1, 0)).astype(np.int8)
     limit = 20 * (len(theta) + 5)
     steps = 0
@@ -44,6 +45,7 @@ def box_minimum(
         if crossing is not None:
             share, index, side = crossing
             theta = theta + share * (target - theta)
+            # Put on the bound itself: the share times the way may miss it by rounding.
             theta[index] = lower[index] if side < 0 else upper[index]
             held[index] = side
             continue
@@ -120,6 +122,7 @@ def _refined_sphere_minimum(
         matrix = rational_matrix(hessian)
         right = arb_mat([[-rational(entry)] for entry in linear])
         radius, shift = rational(bound), arb(tau)
+        # Newton doubles the right digits each time, the float's dozen to begin with.
         for _ in range(math.ceil(math.log2(bits)) + 1):
             shifted = matrix + arb_mat(
                 [[shift if i == j else arb(0) for j in range(size)] for i in range(size)]

@@ -125,6 +125,7 @@ class L1Ball:
         if point.signs is None:
             return theta if sum(map(abs, theta)) <= self.bound else None
         signs = [int(s) for s in point.signs]
+        # A hint may lie a hair on the wrong side of its own face.
         theta = [max(Fraction(0), s * t) * s for s, t in zip(signs, theta, strict=True)]
         largest = max(range(len(theta)), key=lambda j: abs(theta[j]))
         rest = sum((abs(t) for j, t in enumerate(theta) if j != largest), Fraction(0))
@@ -187,6 +188,7 @@ class L2Ball:
             theta = theta if bits is None else _towards_zero(theta, bits)
             return theta if _squares(theta) <= self.bound**2 else None
         hint = [Fraction(t) / self.bound for t in point.theta]
+        # By the largest coordinate 1 + s u_j is far from 0, so the chart keeps its digits.
         pole = max(range(len(hint)), key=lambda j: abs(hint[j]))
         sign = 1 if hint[pole] > 0 else -1
         chart = [u / (1 + sign * hint[pole]) for u in hint]
@@ -290,6 +292,7 @@ def _dyadic(theta: Vector, bits: int | None) -> list[Fraction]:
 
 
 def _towards_zero(theta: Sequence[Fraction], bits: int) -> list[Fraction]:
+    # No norm grows towards zero: the point stays inside.
     return [Fraction(int(t * (1 << bits)), 1 << bits) for t in theta]
 
 

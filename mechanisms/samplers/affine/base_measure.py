@@ -70,6 +70,7 @@ class BaseMeasureRoute:
         total = parts[:, size:].sum(axis=1)
         theta = (1 - 2.0 * bits) * parts[:, :size] / total[:, None]
         norm = np.abs(theta).sum(axis=1)
+        # Farther out than 2 B the float errors below are not bounded.
         sure = (total >= _LEAST_TOTAL) & (norm <= 2 * shadow.bound)
         height = np.abs(theta @ shadow.matrix - shadow.vector).max(axis=1)
         height -= FLOAT_SLACK * 2 * shadow.reach
@@ -79,6 +80,7 @@ class BaseMeasureRoute:
         ceiling += shadow.floor_rate * self.least_height * (1 + FLOAT_SLACK)
         # Logarithms that sum to little are known to few digits: not for floats.
         outside = (total >= _LEAST_TOTAL) & (norm * (1 - FLOAT_SLACK) > shadow.bound)
+        # 0 is the ceiling of a ratio that is at most 1: it leaves the try to the balls.
         return np.where(outside, -np.inf, np.where(sure, ceiling, 0.0))
 
     def verdict(self, choices: Sequence[int], uniforms: Sequence[arb], bits: int) -> Verdict:

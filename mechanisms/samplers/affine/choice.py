@@ -88,6 +88,8 @@ def routes(law: AffinePosterior, *, thorough: bool = False) -> list[Route]:
         return [LineRoute(law)]
     vertices = find_vertices(law) if any(law.vector) else []
     best = _best_vertex(law, vertices, thorough=thorough)
+    # A certified cone's t_0 bounds h from below on all of Theta; the path's
+    # last vertex has the highest.
     highest = best
     if vertices and (best is None or best.vertex != vertices[0]):
         highest = vertex_route(law, vertices[0])

@@ -34,6 +34,7 @@ def build_cone(law: AffinePosterior, vertex: Vertex, bits: int) -> Cone:
     with working_precision(bits + 2 * law.guard_bits):
         matrix = exact.matrix.tolist()
         vector = exact.vector.entries()
+        # Unknowns are theta on N and t: a row per residual at its bound, then the l1 bound.
         slopes = [_combine(row, matrix, size) for row in vertex.rows]
         active = [[*(-slope[place] for place in support), arb(1)] for slope in slopes]
         active.append([*(arb(sign) for _, sign in vertex.support), arb(0)])
@@ -44,6 +45,7 @@ def build_cone(law: AffinePosterior, vertex: Vertex, bits: int) -> Cone:
             for column, other in enumerate(others):
                 right[place][count + 1 + column] = slopes[place][other]
             right[place][-1] = -sum((arb(weight) * vector[r] for r, weight in row), arb(0))
+        # y has s + sum_Z |theta_j| as one entry, so this column is for both.
         right[count][count] = arb(-1)
         right[count][-1] = exact.bound
         solved = (inverse * arb_mat(right)).tolist()

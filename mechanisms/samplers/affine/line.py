@@ -104,6 +104,7 @@ class LineRoute:
 
 def _envelope(shadow: Shadow) -> _Pieces:
     """Cut the line where the bounds lose mass, and turn the upper ones into integer odds."""
+    # A hair beyond B, which a float may have rounded down; points outside are rejected.
     edge = shadow.bound * (1 + FLOAT_SLACK)
     places = np.array([-edge, 0.0, edge])
     for _ in range(_ROUNDS):
@@ -113,6 +114,7 @@ def _envelope(shadow: Shadow) -> _Pieces:
         lost = widths * (np.exp(high - top) - np.exp(low - top))
         middles = places[:-1] + widths / 2
         cut = lost > _SHARE * float((widths * np.exp(high - top)).sum())
+        # Where floats have no number between the ends, a piece stays whole.
         cut &= (middles > places[:-1]) & (middles < places[1:])
         if not cut.any():
             break
@@ -122,6 +124,7 @@ def _envelope(shadow: Shadow) -> _Pieces:
     top = float(logs.max())
     masses = np.exp(logs - top)
     room = _ROOM / float(masses.sum())
+    # Rounded up: the envelope stays above f.
     integers = (masses * room).astype(np.uint64) + np.uint64(1)
     offset = top - math.log(room) + _MARGIN
     heights = np.log(integers.astype(np.float64)) - log_widths + offset
@@ -135,6 +138,7 @@ def _bounds(shadow: Shadow, places: Floats) -> tuple[Floats, Floats]:
     near, far = ends.min(axis=0), ends.max(axis=0)
     slack = FLOAT_SLACK * (far * shadow.matrix[0, 0] + abs(shadow.vector[0]))
     values = np.stack([left, right]) * shadow.matrix[0, 0] - shadow.vector[0]
+    # Between ends of different signs |A theta - b| falls to 0.
     crossed = values[0] * values[1] <= 0
     least = np.where(crossed, 0.0, np.maximum(np.abs(values).min(axis=0) - slack, 0.0))
     most = np.abs(values).max(axis=0) + slack
@@ -145,5 +149,6 @@ def _bounds(shadow: Shadow, places: Floats) -> tuple[Floats, Floats]:
 
 def _divisor(length: Floats) -> Floats:
     """Return D at a length |theta|."""
+    # At 1/2 this is 1, as it is below.
     longer = np.maximum(length, 0.5)
     return np.asarray((1 + longer) / 2 + 1 / (8 * longer))

@@ -92,6 +92,7 @@ class _Path:
         self._theta: Balls = np.array([arb(0)] * size, dtype=object)
         self._residual: Balls = -vector
         self._left = exact.bound.mid()
+        # At beta = 0 theta is 0, and the largest |b_r| is the residual at the bound.
         first = _largest(self._residual)
         sign = _sign(self._residual[first])
         self._top = abs(self._residual[first])
@@ -153,8 +154,10 @@ class _Path:
             closing = -move[place] * sign
             if closing > 0 and self._theta[place] * sign / closing < step:
                 step, event = (self._theta[place] * sign / closing).mid(), ("zero", place, sign)
+        # h would be 0 before the piece ends.
         if self._top / self._price < step:
             raise ZeroDivisionError
+        # Rounding may have put a constraint a hair behind the point.
         return (step if step > 0 else arb(0)), event
 
     def _dual_step(
@@ -170,6 +173,7 @@ class _Path:
         signs = np.array([sign for _, sign in self._residuals], dtype=object)
         count = len(columns) + 1
         system: Balls = np.array([[arb(0)] * count] * count, dtype=object)
+        # A mu + lambda sigma = 0 on N, and sum mu = 1, must go on holding.
         system[:-1, :-1] = (self._matrix[np.ix_(rows, columns)] * signs[:, None]).T
         system[:-1, -1] = sigma
         system[-1, :-1] = arb(1)

@@ -147,6 +147,7 @@ def _replaced(length: arb) -> arb:
     beyond = (1 + length) / 2 + 1 / (8 * length)
     if length <= 0.5:
         return arb(1)
+    # A ball around 1/2 holds the values of both branches.
     return beyond if length >= 0.5 else beyond.union(arb(1))
 
 

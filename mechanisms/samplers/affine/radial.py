@@ -187,6 +187,7 @@ def _places(shadow: Shadow, size: int) -> Floats:
     """Return places close together where the mass can be, doubling from there to the last h."""
     growth = 1 + 1 / (_PARTS_PER_DIMENSION * size)
     places = [0.0, 0.1 * size / shadow.rate]
+    # Next to no mass lies beyond: there wider pieces cost nothing.
     far = (4 * size + 60) / shadow.floor_rate
     while places[-1] < shadow.reach:
         places.append(places[-1] * (growth if places[-1] < far else 2.0))

@@ -86,6 +86,7 @@ def surviving(route: Route, words: Words) -> NDArray[np.intp]:
     begun = words[:, 1 + route.choices :]
     # A uniform with many leading zeros is known to few significant bits: not for floats.
     short = (begun < _SHORT_WORD).any(axis=1) | (words[:, 0] < _SHORT_WORD)
+    # A ceiling that became nan rejects nothing: the balls decide that try.
     with np.errstate(all="ignore"):
         ceiling = route.screen(words[:, 1 : 1 + route.choices], middle[:, 1 + route.choices :])
         beaten = np.log(middle[:, 0]) > ceiling + 2.0**-40
@@ -110,6 +111,7 @@ def decide(
             kept_now = _kept(verdict, coin, bits) if not kept else True
             if kept_now is False:
                 return None
+            # Once kept for certain, more bits serve the rounding alone.
             kept = kept or kept_now is True
             point = grid_point(verdict.theta, step_exponent) if kept else None
         if point is not None:

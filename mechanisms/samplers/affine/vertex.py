@@ -332,6 +332,7 @@ def _far_odds(law: AffinePosterior, vertex: Vertex, cone: Cone, rates: Rates) ->
     share = needed / (1 + needed)
     if share > _MOST_FAR_ODDS:
         return None
+    # More odds than needed only make the far envelope higher.
     return int(share * 2.0**WORD_BITS * (1 + 2.0**-20)) + 1
 
 
@@ -356,4 +357,5 @@ def _least_excess(vertex: Vertex, cone: Cone, rates: Rates) -> float:
         steepest = max(drops)
         if steepest > 0:
             least = min(least, sign * base[place] / steepest)
+    # A hundredth covers the errors of these floats; where no sign can turn, any threshold holds.
     return 0.99 * least if math.isfinite(least) else 1e300

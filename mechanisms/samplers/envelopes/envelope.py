@@ -128,6 +128,7 @@ class Envelope(Generic[Held]):
         for part in parts:
             part.whole = whole
             self._add(part)
+        # A whole of which nothing is left is gone from the piece that it was a part of.
         while whole.whole is not None and not whole.parts:
             whole = whole.whole
             whole.parts -= 1
@@ -137,6 +138,7 @@ class Envelope(Generic[Held]):
 
     def _add(self, piece: Held) -> None:
         self.size += piece.size
+        # Slots are used again: the tree would else grow with every split.
         if self._free:
             slot = self._free.pop()
             self._pieces[slot] = piece
@@ -155,11 +157,14 @@ class Envelope(Generic[Held]):
 
     def _put_together(self) -> None:
         """Hold wholes instead of their parts, the lightest first, until half the bytes are free."""
+        # Down to half, or the next split would begin it again.
         while self.size > self._most_bytes // 2:
             parts: dict[Held, list[int]] = {}
             for slot, piece in enumerate(self._pieces):
                 if piece is not None and piece.whole is not None:
                     parts.setdefault(cast(Held, piece.whole), []).append(slot)
+            # Only where all parts are held themselves: what is split further would be
+            # covered twice.
             ready = [whole for whole, slots in parts.items() if len(slots) == whole.parts]
             if not ready:
                 return

@@ -74,6 +74,7 @@ class Frame:
         found: list[int] = []
         for row, low, offset in zip(self.slopes, self.lower, place, strict=True):
             shift = sum(m * t for m, t in zip(row, found, strict=True))
+            # The least integer that is not below the frame's lower end.
             found.append(low - (-shift >> _BITS) + offset)
         theta = [0] * len(found)
         for entry, t in zip(self.order, found, strict=True):
