@@ -49,5 +49,7 @@ def back_up(url: str, target: Path) -> None:
 
 def _copy(source: Path, partial: Path) -> None:
     with closing(sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, timeout=5)) as connection:
+        # Of one snapshot, and without what was deleted; a plain copy of the file
+        # would miss the write-ahead log.
         connection.execute("VACUUM INTO ?", (str(partial),))
     flush(partial)

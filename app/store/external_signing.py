@@ -79,6 +79,8 @@ class ProgramKey:
         """
         with self._lock:
             try:
+                # Once more with the program started anew: it may have died, or answered a
+                # question given up before.
                 return self._signature(message)
             except _FAILURES:
                 self._end()
@@ -97,6 +99,8 @@ class ProgramKey:
         if self._program is None and self._start() != self.public:
             raise SignerLostError("the signer has another key now")
         signature = _bytes_of(self._ask(base64url(message).encode() + b"\n"))
+        # Before anybody sees it: a module that signs something else would be
+        # noticed by a stranger only.
         self._verifier.verify(signature, message)
         return signature
 
@@ -118,6 +122,8 @@ class ProgramKey:
         answered = bytearray()
         program.stdin.write(line)
         while not answered.endswith(b"\n"):
+            # One end for the whole line: a program that writes byte by byte must not
+            # hold the lock for ever.
             left = max(until - time.monotonic(), 0.0)
             if not select.select([program.stdout], [], [], left)[0]:
                 raise SignerLostError("it does not answer")
@@ -135,6 +141,7 @@ class ProgramKey:
             assert stream is not None
             with suppress(OSError):
                 stream.close()
+        # Killed, not asked: it may be stuck, and whoever signs next waits for the lock.
         program.kill()
         program.wait()
 

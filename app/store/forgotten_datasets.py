@@ -66,6 +66,7 @@ def read_past(reader: Reader | UnitOfWork) -> DigestHistory:
     for entry in reader.entries.of_system(KIND):
         each = _read(entry.note or "", entry.fingerprint or "")
         gone = each.origin is not None and reader.accounts.get(each.origin.account) is None
+        # Its account is gone as well, so which of the reopened ones it was in is not known.
         datasets.append(replace(each, origin=None) if gone else each)
     told = {each.origin.account for each in datasets if each.origin is not None}
     reopened = reader.accounts.reopened()
@@ -91,6 +92,7 @@ def find_forgotten(
             continue
         origin = files.origin(name)
         gone = origin is not None and reader.accounts.get(origin.account) is None
+        # Nothing was ever spent on them, so nothing of them has been told.
         if not (gone and origin is not None and spent.get(origin.account) == 0):
             found.append(Forgotten(dataset=name, sha256=files.sha256_of(name), origin=origin))
     return tuple(found)

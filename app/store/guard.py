@@ -76,6 +76,7 @@ class Guard:
         AnchorError
             The anchor cannot be read.
         """
+        # Rows of another ledger mean nothing to this database.
         if not own:
             self.freeze(Standing.FOREIGN)
         if self._anchor is None or self.frozen:
@@ -91,6 +92,7 @@ class Guard:
             behind = standing is Standing.BEHIND and known is not None
             lost = known.follows if behind and known is not None else None
             self._anchor.start(found, lost=lost if isinstance(lost, Step) else None)
+        # Another transaction, which notes where it leads before its COMMIT, like every one.
         if behind:
             with transaction(self._connection):
                 work = UnitOfWork(self._connection, identity)
@@ -112,7 +114,9 @@ class Guard:
             return
         try:
             self._follow(work)
+            # After what was lost has been burned, so that the note covers it.
             self._anchor.begin(_step_of(work))
+        # Somebody else writes, or an older copy was put in place while it was open.
         except AnchorMismatchError:
             self.freeze(Standing.DIFFERENT)
             raise Problem("ledger-frozen") from None
@@ -130,7 +134,9 @@ class Guard:
                 for name, move in lost.moves.items()
             }
             burned = burn(work, amounts, note=_LOST)
+            # The same bytes again, never a new draw: they may have been answered.
             store_results(work, lost.results)
+            # Results stored here belong to the chain like all others.
             work.seal()
             _log.warning(
                 "the last transaction was lost: accounts burned, results stored again",
@@ -228,6 +234,8 @@ def burn(work: UnitOfWork, amounts: Mapping[str, int], *, note: str) -> tuple[Bu
             work.entries.open_account(account, 0, occasion)
             work.accounts.system_entry("account_opened", principal=SYSTEM, note=account)
         remaining = work.reviews.make_room(account, amount, reason=note)
+        # The total grows by just what is missing: burning must never fail, and
+        # leaves nothing to spend.
         if amount > remaining:
             work.entries.append(account, EntryKind.GRANT, amount - remaining, occasion)
         work.entries.append(account, EntryKind.BURN, amount, occasion)

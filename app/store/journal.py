@@ -59,6 +59,7 @@ class Journal:
                 query = query.where(column == value)
         if wanted.until is not None:
             query = query.where(_entry.at <= wanted.until)
+        # By time, then account and number: within one transaction all times are equal.
         if wanted.account is None:
             query = query.order_by(_entry.at.desc(), _entry.account)
         rows = self._connection.execute(query.order_by(_entry.seq.desc()).offset(skip).limit(limit))

@@ -64,6 +64,7 @@ class LoopBatches(Generic[T]):
     def _begin(self) -> None:
         self._since = self._last_turn = time.perf_counter()
         self._seen = 0
+        # At the end of the loop's present turn: what else is ready then comes first.
         self.loop.call_soon(self._look)
 
     def _look(self) -> None:

@@ -48,6 +48,7 @@ def open_database(url: str, *, data_dir: Path) -> Opened:
         lock = DirectoryLock(data_dir, shared=file is None)
         held.callback(lock.release)
         if file is not None:
+            # Another directory may name the same file.
             held.callback(DatabaseLock(file).release)
         try:
             _migrate(url)
@@ -65,6 +66,7 @@ def _migrate(url: str) -> None:
     """Bring the schema up to date, as the user who may, and check it."""
     engine = migrating_engine(url)
     with engine.connect() as connection:
+        # In a transaction of its own: what is checked is what was committed.
         with transaction(connection):
             migrate(connection)
         with transaction(connection):

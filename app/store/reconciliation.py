@@ -106,8 +106,11 @@ class Reconciliation:
         """Burn the difference, give up what waits, raise the epoch, and move the anchor along."""
         known = self._known or Anchored(None)
         epochs = [s.epoch for s in (self._found, known.state, known.latest) if s is not None]
+        # Above every epoch that the anchor knows of: the life that was cut off may
+        # have had newer ones.
         identity = LedgerIdentity(self._found.ledger, max(epochs) + 1)
         with transaction(self._connection):
+            # First: entries must be of the ledger's epoch, by rule.
             self._connection.execute(update(tables.ledger).values(epoch=identity.epoch))
             work = UnitOfWork(self._connection, identity)
             work.begin()
@@ -115,6 +118,7 @@ class Reconciliation:
             seal_kept_results(work.entries, self._connection)
             burned = burn(work, self._lost(), note=_NOTE)
             record_forgotten(work, self._forgotten)
+            # Results that the anchor still has are kept; only what is left is given up.
             store_results(work, known.results)
             work.seal()
             for release in work.releases.debited():
@@ -126,7 +130,10 @@ class Reconciliation:
             if recorded_keys(work.entries)[-1:] != [self._key.public]:
                 record_key(work.entries, self._key)
             if self._anchor is not None:
+                # Noted before the COMMIT, as always: a crash between the two is found at
+                # the next start.
                 self._anchor.adopt(read_state(self._connection))
+        # Not before: a ledger that is not reconciled yet would pass for the directory's own.
         self._lock.give_to(identity.id)
         return burned
 
@@ -147,6 +154,7 @@ def reconciling(
             held.callback(anchor.close)
         opened = open_database(url, data_dir=data_dir)
         held.callback(opened.close)
+        # On PostgreSQL servers share the directory, so the lock alone does not keep them out.
         if not opened.lock.alone:
             raise DirectoryLockedError("a server is running here; stop it first")
         own = key or SigningKey.of(data_dir)

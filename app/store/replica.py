@@ -80,6 +80,8 @@ class Replica:
                     raise ReplicaAwayError("the replica has another schema than this version's")
                 return read(Reader(connection))
         except (SQLAlchemyError, StoreError) as error:
+            # Left alone for a while: each try may take seconds, and every reader would
+            # wait for them.
             self._rests_until = self._clock() + REST_S
             _LOG.warning("the replica is not read", extra=describe(error))
             raise ReplicaAwayError("the replica cannot be read") from error

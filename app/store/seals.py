@@ -65,9 +65,11 @@ def seal(
     """Seal results that the present transaction has stored: their releases' numbers and leaves."""
     if not leaves:
         return
+    # Locked where there are several writers: the leaves' numbers follow from this count.
     [row] = select_rows(connection, _LOCKED[connection.dialect.name], [(SYSTEM_ACCOUNT,)])
     account = {**row._mapping}
     before = int(account.pop("leaves"))
+    # The system account has no grants that could end.
     chain = entries.chain_from(AccountRecord(**account), now(), due=False)
     occasion = Occasion(
         principal=SYSTEM,

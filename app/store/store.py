@@ -97,6 +97,7 @@ class Store:
             Another server runs here, the signing key is not the ledger's, or the database
             cannot hold a ledger.
         """
+        # Whatever fails on the way closes what was opened before it.
         with ExitStack() as held:
             if anchor is not None:
                 held.callback(anchor.close)
@@ -104,8 +105,11 @@ class Store:
             held.callback(opened.close)
             guard = Guard(opened.connection, anchor)
             guard.start(opened.identity, own=opened.lock.belongs_to(opened.identity.id))
+            # Before the writer starts: a table that says something else than the
+            # entries allows too much.
             guard.check(_mismatches(opened))
             key = key or SigningKey.of(data_dir)
+            # A frozen ledger takes no entry, not even of a key.
             if guard.frozen is None:
                 _know(opened, key, guard)
             readers = reading_engine(url)
@@ -117,6 +121,7 @@ class Store:
                 before_commit=guard.before_commit,
                 rolled_back=guard.rolled_back,
             )
+            # Opened: from here on close() is in charge.
             held.pop_all()
         return cls(
             opened=opened,

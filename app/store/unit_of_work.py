@@ -189,6 +189,7 @@ def transaction(connection: Connection) -> Iterator[None]:
         Nobody can say; what was written must not be written again.
     """
     outer = connection.begin()
+    # Asked for before COMMIT: afterwards the connection may be gone.
     known = numbered(connection)
     try:
         yield
@@ -199,6 +200,7 @@ def transaction(connection: Connection) -> Iterator[None]:
         outer.commit()
     except BaseException as error:
         _undo(connection, outer)
+        # Only a lost connection leaves it open; every other error means that nothing was committed.
         lost = isinstance(error, DBAPIError) and error.connection_invalidated
         if not (lost and known is not None and has_committed(connection.engine, known)):
             raise

@@ -108,6 +108,7 @@ class Writer:
         self._batch_writer = BatchWriter(connection, self._work.entries, self._work.releases)
         self.before_commit = before_commit
         self.rolled_back = rolled_back
+        # Unbounded itself: the bound is checked under a lock, so that nobody blocks in it.
         self._waiting: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._queue_length = queue_length
         self._max_batch = max_batch
@@ -141,6 +142,7 @@ class Writer:
     async def awrite(self, task: Task[T]) -> T:
         """Do a job durably without holding a thread while it waits."""
         loop_batches = self._loop_batches_of(asyncio.get_running_loop())
+        # What is gathered counts as waiting, or a busy loop could gather without end.
         self._require_room(loop_batches.gathered)
         future: asyncio.Future[T] = loop_batches.loop.create_future()
         loop_batches.add(_Job(task, future, loop_batches))
@@ -156,6 +158,7 @@ class Writer:
     def close(self) -> None:
         """Finish what waits and stop the thread; what a loop has only gathered is refused."""
         with self._putting:
+            # Under the lock, so that no job comes behind the end.
             already, self._closed = self._closed, True
         if not already:
             self._waiting.put(None)
@@ -205,6 +208,7 @@ class Writer:
         try:
             return self._together(batch)
         except BaseException as error:
+            # After a COMMIT of which nobody knows, running the jobs again might charge twice.
             if len(batch) == 1 or isinstance(error, UnknownCommitError) or not self._reachable():
                 return [_Outcome(error=error)] * len(batch)
             _log.warning(
@@ -221,6 +225,7 @@ class Writer:
 
     def _together(self, batch: Sequence[_Job]) -> Sequence[_Outcome]:
         """Run the jobs in one transaction; every outcome is durable on return."""
+        # The usual case: no savepoint at all, and no statement to make or leave one.
         if all(isinstance(job.task, Command) for job in batch):
             commands: list[Any] = [job.task for job in batch]
             try:
@@ -236,6 +241,7 @@ class Writer:
             with transaction(self.connection):
                 self._work.begin()
                 outcomes = run()
+                # Before the anchor's note, which must know where the seal's entry leads.
                 self._work.seal()
                 if self.before_commit is not None:
                     self.before_commit(self._work)
@@ -245,6 +251,7 @@ class Writer:
         except BaseException as error:
             self.failing = True
             unknown = isinstance(error, UnknownCommitError)
+            # An unknown COMMIT may have happened: its note must stay.
             if announced and not unknown and self.rolled_back is not None:
                 _call_quietly(self.rolled_back)
             raise
@@ -294,6 +301,7 @@ class Writer:
         except BaseException as error:
             outcome = _Outcome(error=error)
             self.connection.exec_driver_sql("ROLLBACK TO job")
+            # What was undone in the database is undone in the bookkeeping that the anchor is told.
             self._work.forget_since(mark)
         self.connection.exec_driver_sql("RELEASE job")
         return outcome
@@ -325,6 +333,7 @@ def _resolve(batch: Sequence[_Job], outcomes: Sequence[_Outcome]) -> None:
             answers.setdefault(job.loop_batches, []).append((job, outcome))
     for loop_batches, resolved in answers.items():
         try:
+            # Once for all of a loop's tasks: each call wakes the loop.
             loop_batches.loop.call_soon_threadsafe(_resolve_tasks, loop_batches, resolved)
         except RuntimeError:
             _log.warning(

@@ -59,6 +59,7 @@ def standing_of(connection: Connection, known: Anchored | None, found: LedgerSta
     standing = judge(known, found)
     if known is None or standing not in (Standing.CURRENT, Standing.BEHIND):
         return standing
+    # Where the anchor's last step is done all its results are there, before it none is.
     stored = connection.execute(_STORED, {"wanted": [*known.results]}).scalar_one()
     expected = len(known.results) if standing is Standing.CURRENT else 0
     return standing if stored == expected else Standing.OLDER
@@ -75,6 +76,7 @@ def standing_to(connection: Connection, witness: Witness) -> Standing | None:
         The anchor cannot be read.
     """
     for _ in range(_MOST_LOOKS):
+        # A fresh snapshot each time: the old one would be compared with looks that came after it.
         before = witness.look()
         connection.rollback()
         connection.execute(_SNAPSHOT).all()
@@ -82,5 +84,6 @@ def standing_to(connection: Connection, witness: Witness) -> Standing | None:
         if known is not None:
             found = read_state(connection)
             standings = [standing_of(connection, each, found) for each in known]
+            # Whichever of the states between the looks the snapshot is: one that fits is enough.
             return next((each for each in standings if not each.frozen), standings[-1])
     return None

@@ -152,6 +152,7 @@ class DatabaseAnchor:
             noted = _noted(connection)
             if noted is None or noted.ledger is None:
                 raise AnchorMismatchError("the anchor has been emptied")
+            # From here on a writer elsewhere makes the compare-and-swap of `begin` fail.
             self._version, follows = noted.version, noted.follows
             record = from_text(follows) if follows else {"moves": {}, "results": {}}
             if "state" in record:
@@ -163,6 +164,7 @@ class DatabaseAnchor:
         self._applied = None
         if not follows:
             return None
+        # Noted and unknown: the ledger itself says whether the COMMIT came.
         step = step_of(record, self._certain)
         if _has_happened(step, evidence):
             self._applied = step
@@ -176,8 +178,11 @@ class DatabaseAnchor:
         if not (step.moves or step.results or step.unfinished_change):
             return
         for name, move in step.moves.items():
+            # Before anything is noted: a step that starts elsewhere is not this ledger's next one.
             if self._certain.get(name) != move.before:
                 raise AnchorMismatchError(f"account {name} is not where the anchor left it")
+        # The step before is certain only now, so its moves are written with the
+        # next note: one flush for both.
         applied = self._applied
         moved = {} if applied is None else {n: move.pending for n, move in applied.moves.items()}
         given = {
@@ -246,6 +251,7 @@ class DatabaseAnchor:
     def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         with ExitStack() as unless_checked:
             connection = psycopg.connect(self._info, autocommit=True, prepare_threshold=None)
+            # A server that may lose commits is refused before it is asked to keep anything.
             unless_checked.callback(connection.close)
             check_server(connection)
             with connection.transaction():
@@ -278,6 +284,7 @@ class DatabaseWitness:
         """Return what the rows say; None when there are none."""
         try:
             with self._connected() as connection:
+                # One snapshot of both tables: a writer may move them between the two questions.
                 connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
                 with connection.transaction():
                     noted = _noted(connection)
@@ -292,6 +299,7 @@ class DatabaseWitness:
         """Return both, if there can have been nothing else; the rows hold one step only."""
         if before == after:
             return [after]
+        # More than one step lay between the looks, and the rows no longer tell which.
         if before is None or after is None or after.state not in (before.state, before.latest):
             return None
         return [before, after]
@@ -322,6 +330,7 @@ def _asked(
 
     It is begun and asked in one round trip.
     """
+    # The only cursor that sends two statements in one go, with values put in by the client.
     cursor = psycopg.ClientCursor(connection)
     cursor.execute(f"{_begin()}; {statement}".encode(), given)
     cursor.nextset()

@@ -58,6 +58,7 @@ MAGIC = b"release-desk anchor 2\n"
 
 _Check = Callable[[bytes, bytes], bytes]
 _HEADER = struct.Struct(">I16s")
+# Zeros ahead of the end, so that most flushes need not write the file's length.
 _SPARE = 1 << 18
 _REWRITE_AT = 1 << 25
 _REWRITE_FACTOR = 8
@@ -67,6 +68,7 @@ def _checksum(before: bytes, payload: bytes) -> bytes:
     return hashlib.sha256(before + payload).digest()[:16]
 
 
+# Of files that the first version wrote; only read.
 def _first_checksum(before: bytes, payload: bytes) -> bytes:
     return hashlib.blake2b(before + payload, digest_size=16).digest()
 
@@ -132,6 +134,7 @@ class FileAnchor:
 
     def begin(self, step: Step) -> None:
         """Note a transaction with one write and one flush."""
+        # It was not undone before another one begins: so it has been committed.
         if self._last is not None:
             self._accounts.update((name, move.pending) for name, move in self._last.moves.items())
             self._unfinished += self._last.unfinished_change
@@ -182,6 +185,7 @@ class FileAnchor:
     def _keep_aside(self, epoch: int) -> None:
         aside = self._directory / f"anchor.before-epoch-{epoch}.log"
         with suppress(FileExistsError):
+            # A link: it keeps its own name as well until the new file takes that.
             os.link(self._directory / LOG_NAME, aside)
 
     def _state_json(self) -> dict[str, Any]:
@@ -248,7 +252,10 @@ class _Log:
             content = b"".join((MAGIC, *map(self._framed, records)))
             self._write(content)
             self._rewrite_at = max(_REWRITE_AT, _REWRITE_FACTOR * len(content))
+            # The content is on the disk before the name is: a crash leaves the old file
+            # or the new one whole.
             fresh.replace(path)
+            # And the name itself, which is the directory's.
             flush(directory)
         except BaseException:
             os.close(self._file)
@@ -273,11 +280,13 @@ class _Log:
 
     def _write(self, content: bytes) -> None:
         end = self._end + len(content)
+        # Room for a header of zeros as well, which is where reading ends.
         if end + _HEADER.size > self._filled:
             content += bytes(_SPARE)
             self._filled = self._end + len(content)
         rest, at = memoryview(content), self._end
         while rest:
+            # May write less than it is given.
             written = os.pwrite(self._file, rest, at)
             rest, at = rest[written:], at + written
         os.fdatasync(self._file)
@@ -314,6 +323,7 @@ def _records(content: bytes) -> Iterator[dict[str, Any]]:
         at += _HEADER.size
         payload = content[at : at + length]
         checksum = check(checksum, payload)
+        # Zeros not written over yet, or a record that a crash has torn.
         if length == 0 or checksum != expected:
             return
         at += length
@@ -332,6 +342,7 @@ def _replayed(records: Iterator[dict[str, Any]]) -> Anchored | None:
     for record in records:
         if "state" in record:
             return Anchored(state, state_of(record["state"]))
+        # Whether the step before was committed is told by the record after it.
         if last and record["kept"]:
             accounts.update(positions_of(last["moves"]))
             unfinished += last["unfinished"]

@@ -58,6 +58,7 @@ def as_bytes(record: Mapping[str, Any], results: Results = _NONE) -> bytes:
     """Return a record as a line of JSON, which says how long results are, and after it those."""
     sizes = {name: None if result is None else len(result) for name, result in results.items()}
     line = json.dumps({**record, "results": sizes}, separators=(",", ":")).encode()
+    # JSON escapes line breaks, so the first one ends the line whatever the results hold.
     return b"".join((line, b"\n", *filter(None, results.values())))
 
 

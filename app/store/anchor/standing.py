@@ -103,6 +103,7 @@ class Anchored:
         found: dict[str, int] = {}
         for state in (self.state, self.latest):
             for name, at in () if state is None else state.accounts.items():
+                # Whether the last step happened is unknown: whoever burns must burn for the larger.
                 found[name] = max(at.spent, found.get(name, 0))
         return found
 
@@ -141,6 +142,7 @@ def judge(known: Anchored | None, found: LedgerState) -> Standing:
         return Standing.NEW if found.pristine else Standing.FORGOTTEN
     if found == latest:
         return Standing.CURRENT
+    # After a crash between the note and the COMMIT; a reconciliation must be gone through again.
     if found == known.state and isinstance(known.follows, Step):
         return Standing.BEHIND
     if found.ledger != latest.ledger:
@@ -149,6 +151,7 @@ def judge(known: Anchored | None, found: LedgerState) -> Standing:
         name not in found.accounts or found.accounts[name].seq < at.seq
         for name, at in latest.accounts.items()
     )
+    # With equal accounts it is the counts that differ: results are missing.
     return Standing.OLDER if older or found.accounts == latest.accounts else Standing.DIFFERENT
 
 

@@ -118,6 +118,7 @@ class DirectoryLock:
                 raise
         else:
             return True
+        # The first process keeps it until it has cleared away what a crash left.
         deadline = time.monotonic() + _SHARE_TIMEOUT_S
         while True:
             try:
@@ -163,6 +164,7 @@ class DirectoryLock:
             with fresh.open("w") as file:
                 file.write(ledger)
                 file.flush()
+                # Before the rename: a name without its content would belong to no ledger.
                 os.fsync(file.fileno())
             fresh.replace(self._note)
         except OSError as error:

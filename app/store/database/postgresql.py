@@ -44,6 +44,7 @@ REQUIRED: Mapping[str, str] = {"fsync": "on", "full_page_writes": "on", "server_
 _OLDEST = 150_000
 _READERS = 8
 _EXTRA_READERS = 8
+# As long as a server may take to come back before nobody knows what became of a COMMIT.
 _DOUBT_S = 30.0
 _REPLICA_S = 2
 _BEGIN_BESIDE = (

@@ -19,6 +19,7 @@ from app.store.errors import StoreError, TamperedSchemaError
 
 _USUAL = "SELECT, INSERT, UPDATE"
 _OTHERS: Mapping[str, str] = {
+    # Append-only, whatever SQL reaches the service.
     "entry": "SELECT, INSERT",
     "leaf": "SELECT, INSERT",
     "log_part": "SELECT, INSERT",
@@ -56,6 +57,7 @@ def grant(connection: Connection) -> None:
     _ensure_role(connection)
     statements = [
         f"GRANT USAGE ON SCHEMA public TO {ROLE}",
+        # First nothing, then what is needed: what an earlier version was given does not stay.
         f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {ROLE}",
         f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {ROLE}",
         f"GRANT SELECT ON alembic_version TO {ROLE}",

@@ -101,6 +101,7 @@ def _sqlite_shape(connection: Connection) -> Shape:
 
 @cache
 def _expected_on_sqlite() -> Shape:
+    # Made in memory from the metadata: SQLite prints statements as they were given.
     engine = create_engine("sqlite://")
     with engine.connect() as connection:
         metadata.create_all(connection)

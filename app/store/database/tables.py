@@ -97,6 +97,8 @@ entry = Table(
     Column("key", Text),
     Column("role", Text),
     PrimaryKeyConstraint("account", "seq", name="pk_entry"),
+    # NULLs are all different: only debits and reserves have a key. Nothing but
+    # what the account's foreign key refers to.
     UniqueConstraint("principal", "idem", name="uq_entry_idem"),
     UniqueConstraint(
         "account",

@@ -158,6 +158,7 @@ class AccountsWriter(Accounts):
             ``not-found``; ``budget-exceeded`` with nothing written.
         """
         slices, person = caps.PersonCaps(self._connection, [account]), occasion.principal
+        # The cap before the account: its refusal says what is left for this person, not for all.
         slices.check(account, person, amount, remaining=self.balance(account).remaining)
         entry = self._move(account, kind, amount, occasion)
         slices.take(account, person, amount)
@@ -190,6 +191,7 @@ class AccountsWriter(Accounts):
         return self._entries.append_system(kind, occasion, at=at)
 
     def _move(self, account: str, kind: EntryKind, amount: int, occasion: Occasion) -> Entry:
+        # As if it were not there: it holds no budget, and nobody may spend on it.
         if account == SYSTEM_ACCOUNT:
             raise Problem("not-found")
         return self._entries.append(account, kind, amount, occasion)

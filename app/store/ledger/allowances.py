@@ -45,6 +45,7 @@ class Allowances:
         self._connection = connection
         self._at = at
         self._known = {row.person for row in rows}
+        # A row of another day counts nothing, and is written over.
         self._stored = Counter({row.person: row.bytes for row in rows if row.day == self._day})
         self._changed: set[str] = set()
 
@@ -69,6 +70,7 @@ class Allowances:
                 "too-much-stored",
                 limit=LIMIT,
                 maximum=most,
+                # Up to the next whole second, so that the day has surely ended by then.
                 retry_after=int((tomorrow - now).total_seconds()) + 1,
             )
 
@@ -79,6 +81,7 @@ class Allowances:
 
     def write(self) -> None:
         """Write down what has been counted."""
+        # In one order for all writers, whose row locks then never wait in a circle.
         for person in sorted(self._changed):
             stored = self._stored[person]
             if person in self._known:

@@ -91,11 +91,13 @@ class BatchWriter:
 
     def _charge(self, debits: Sequence[Debit]) -> Sequence[Outcome]:
         """Charge in order, each account in one update, and insert what was charged for."""
+        # Looked up before anything is judged: a replay must cost nothing, even on a frozen budget.
         known = self._releases.known({(debit.principal, debit.idem) for debit in debits})
         at = now()
         asked = [(dataset, at) for dataset in {debit.dataset for debit in debits}]
         rows = select_rows(self._connection, _LOCKED[self._connection.dialect.name], asked)
         facts = {row.dataset: row for row in rows}
+        # Only accounts with caps are read, and only people with bounds: most batches have neither.
         slices = PersonCaps(self._connection, {row.id for row in rows if row.capped})
         places = Places(
             self._connection, {debit.principal for debit in debits if debit.most_jobs is not None}
@@ -117,6 +119,8 @@ class BatchWriter:
         outcomes: list[Outcome] = []
         for debit in debits:
             key = debit.principal, debit.idem
+            # Two requests with one Idempotency-Key may meet in one batch: the second is
+            # a replay of the first.
             found = known.get(key) or batch.made.get(key)
             outcomes.append(
                 batch.charge(debit, facts.get(debit.dataset))
@@ -166,6 +170,8 @@ class _Batch:
         """Return the release charged for, or the refusal."""
         person, amount = debit.principal, debit.amount
         try:
+            # In the order in which one request alone would be refused: batches must not
+            # change what is told.
             chain = self._chain(dataset)
             account, balance = chain.before.id, chain.balance
             require_running(self._paused, person=person, dataset=debit.dataset)
@@ -177,6 +183,7 @@ class _Batch:
             after = balance.after(EntryKind.DEBIT, amount)
         except Problem as refused:
             return refused
+        # Only once nothing can refuse any more: a refused command leaves no trace in the batch.
         self._slices.take(account, person, amount)
         if debit.most_bytes is not None:
             self._allowances.take(person, debit.size)
@@ -191,6 +198,7 @@ class _Batch:
             release=release,
             idem=debit.idem,
             fingerprint=fingerprint,
+            # The plan is bound too: its row may then not be edited unnoticed.
             note=self._plan_digest(debit.plan),
         )
         entry_hash = chain.add(EntryKind.DEBIT, amount, after, occasion, debit.acting)
@@ -216,6 +224,7 @@ class _Batch:
             raise Problem("not-found", "There is no such data set.")
         if dataset.status != DatasetStatus.ACTIVE:
             raise Problem("dataset-archived")
+        # Several data sets may share an account, and then its chain.
         chain = self.chains.get(dataset.id)
         if chain is None:
             before = AccountRecord(

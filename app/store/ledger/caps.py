@@ -106,6 +106,7 @@ def caps_of(
 
 def set_cap(connection: Connection, account: str, person: str, amount: int | None) -> CapRecord:
     """Cap what a person may use of an account, or lift the cap (None)."""
+    # Counted anew: while there was no cap nobody kept what the person used.
     used = used_by(connection, account, person)
     if cap_of(connection, account, person) is None:
         values = {"account": account, "person": person, "amount": amount, "used": used}
@@ -145,10 +146,12 @@ class PersonCaps:
         record = self._records.get((account, person))
         if record is None or record.amount is None:
             return
+        # A cap may be set below what was used already.
         left = max(0, record.amount - record.used - self._taken.get((account, person), 0))
         if amount > left:
             raise BudgetExceededError(
                 requested=amount,
+                # Never more than the account has: whoever asks for what is told here gets it.
                 remaining=min(left, remaining),
                 detail="This costs more than what remains of your share of the data set's budget. "
                 "Nothing was charged and nothing was drawn.",
@@ -173,6 +176,7 @@ def faults(connection: Connection, notes: Collection[str | None]) -> Iterator[st
         key = row.account, row.person
         if key not in said or said.pop(key) != row.amount:
             yield f"account {shown(row.account)}: a cap has been edited"
+        # Without a cap nobody counts, and what stands there is old.
         elif row.amount is not None and row.used != used[key]:
             yield f"account {shown(row.account)}: what a person has used has been edited"
     for account, _ in said:

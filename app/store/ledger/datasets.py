@@ -216,6 +216,7 @@ class DatasetsWriter(Datasets):
         Problem
             ``name-taken``, by a data set that is not archived; ``newer-version``.
         """
+        # Inside the writer's transaction: two uploads that extend the same data set meet here.
         if extends is not None:
             self.require_newest(extends.id)
         if self.by_name(name) is not None:
@@ -235,6 +236,7 @@ class DatasetsWriter(Datasets):
                 "archived_at": None,
             },
         )
+        # Read back, so that the entry binds what the database holds.
         inserted = self._found(dataset)
         self._accounts.system_entry(
             "dataset_created",
@@ -303,6 +305,7 @@ class DatasetsWriter(Datasets):
             ``not-found``.
         """
         at = now()
+        # Only the call that changes the row writes an entry: archiving again is no event.
         changed = self._connection.execute(_ARCHIVE, {"wanted": dataset, "at": at})
         if changed.rowcount == 1:
             self._accounts.system_entry(

@@ -161,6 +161,7 @@ class Chain:
         """Add one entry and return its hash."""
         self.seq += 1
         self.balance = after
+        # The anchor counts charged releases that have no result yet.
         self.debits += kind == EntryKind.DEBIT
         columns = (
             self.before.id, self.seq, self._identity.epoch, str(kind), occasion.principal,
@@ -169,6 +170,8 @@ class Chain:
         )  # fmt: skip
         key, role = acting
         self.head = hash_of_columns(columns, self._identity.id, key=key, role=role)
+        # In the order of the table's columns: the hash comes after what it binds,
+        # key and role last.
         self.rows.append((*columns, self.head, key, role))
         return self.head
 
@@ -218,11 +221,13 @@ class EntriesWriter(Entries):
         self, account: str, total: int, occasion: Occasion, *, at: str | None = None
     ) -> Entry:
         """Insert an account and its first entry."""
+        # None: it was not there before the transaction.
         self._touched.setdefault(account, None)
         nothing = AccountRecord(id=account, seq=0, total=0, spent=0, reserved=0, head=GENESIS)
         chain = Chain(nothing, self._identity, at or now())
         after, acting = chain.balance.after(EntryKind.OPEN, total), self._by(occasion)
         chain.add(EntryKind.OPEN, total, after, occasion, acting)
+        # The rule lets an account open empty only: seq 1, with its total as the first entry says.
         opened = {"id": account, "seq": 1, "total": total, "spent": 0, "reserved": 0}
         self._connection.execute(_OPEN, {**opened, "head": chain.head})
         self._insert([chain])
@@ -273,6 +278,7 @@ class EntriesWriter(Entries):
         Problem
             ``not-found``.
         """
+        # Locked where several processes write: nobody moves it between this read and the update.
         row = self._connection.execute(_BEFORE, {"of": account}).one_or_none()
         if row is None:
             raise Problem("not-found")
@@ -280,6 +286,7 @@ class EntriesWriter(Entries):
 
     def chain_from(self, before: AccountRecord, at: str, *, due: bool) -> Chain:
         """Return the chain of an account just read; ``due``: grants may be over."""
+        # The first read of a transaction is where the account was before it.
         self._touched.setdefault(before.id, Position(before.seq, before.head, before.spent))
         chain = Chain(before, self._identity, at)
         for grant in expiries.due(self._connection, before.id, at) if due else ():
@@ -299,6 +306,7 @@ class EntriesWriter(Entries):
 
     def write_all(self, chains: Sequence[Chain]) -> None:
         """Do what :meth:`write` does for the chains of several accounts, or for none of them."""
+        # Accounts before entries: a rule refuses an entry that is ahead of its account.
         moved = change_rows(self._connection, _MOVE, [chain.move for chain in chains])
         if moved != len(chains):
             raise LostUpdateError("an account changed under the writer")
@@ -326,6 +334,7 @@ class EntriesWriter(Entries):
 
     def forget_since(self, steps: int) -> None:
         """Forget all moves after the first ``steps``: they have been rolled back."""
+        # What was touched stays: an account that was read is still where it was.
         del self._steps[steps:]
 
     @property

@@ -113,6 +113,7 @@ def faults(connection: Connection) -> Iterator[str]:
     """Yield where grants and their ends do not fit the entries, both ways."""
     rows = {(row.account, row.seq): row for row in connection.execute(select(tables.expiring))}
     entries = connection.execute(_GRANTS_AND_ENDS).all()
+    # Each row is taken out as its grant is met: what is left over belongs to none.
     grants = [each for each in entries if each.kind == EntryKind.GRANT.value]
     ends = {
         (end.account, end.fingerprint): end for end in entries if end.kind == EntryKind.EXPIRE.value
@@ -133,5 +134,6 @@ def _fits(row: Row[Any] | None, grant: Row[Any], end: Row[Any] | None) -> bool:
     if end is None or row.expired_seq is None:
         return end is None and row.expired_seq is None
     return bool(
+        # An end may come late, when somebody next moves the account, and never early.
         end.seq == row.expired_seq and end.amount == grant.amount and end.at >= row.expires_at
     )

@@ -14,6 +14,7 @@ from app.domain.ledger import SYSTEM_ACCOUNT
 
 _ID = re.compile(r"[a-z]{2,10}_[0-9a-f]{32}")
 _NEIGHBOURS = 256
+# Of this process: nobody outside can tell which neighbourhood a number is in.
 _KEY = os.urandom(16)
 
 

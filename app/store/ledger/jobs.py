@@ -37,6 +37,7 @@ from app.store.ledger.workers import LIVE_WORKERS
 LIMIT = "max_unfinished_jobs"
 """The setting that bounds how many jobs a person may have in the queue."""
 
+# More seconds than any deadline has: no limit, as a number that both databases take.
 _AT_MOST_S = 2**31
 _RETRY_AFTER_S = 10
 
@@ -62,6 +63,7 @@ _NEXT = (
         func.coalesce(_job.deadline_s, 0) <= bindparam("longest_s"),
         ~is_paused(),
     )
+    # Who was never served comes first, as turn 0.
     .order_by(func.coalesce(_THEIRS.c.number, 0), func.coalesce(_OWN.c.number, 0), _release.number)
     .limit(1)
 )
@@ -107,6 +109,7 @@ def take_turn(connection: Connection, *, person: str, dataset: str) -> None:
     """Count a turn of a person and a data set; clear away jobs whose workers have died."""
     connection.execute(_OVER)
     served = {"by": person, "of": dataset}
+    # Most people have had a turn before: an insert is the exception.
     if connection.execute(_AGAIN, served).rowcount == 0:
         connection.execute(_FIRST, served)
 

@@ -119,6 +119,8 @@ class KeysWriter(Keys):
         Problem
             ``invalid-request``: the ledger calls what the service does by itself so.
         """
+        # An entry of this principal has no key: a person called so could not be
+        # told from the service.
         if person.strip().casefold() == SYSTEM:
             raise invalid_request("name", "is the service's own; choose another one")
         key, at = new_id("key"), now()
@@ -136,6 +138,7 @@ class KeysWriter(Keys):
                 "revoked_at": None,
             },
         )
+        # Read back, so that the entry binds what the database holds.
         inserted = self._found(key)
         self._accounts.system_entry(
             "key_created", principal=principal, fingerprint=inserted.digest, note=key, at=at
@@ -173,6 +176,8 @@ class KeysWriter(Keys):
         doomed = self._found(key)
         if doomed.role is Role.ADMIN and doomed.revoked_at is None:
             others = self._connection.execute(_OTHER_ADMINS, {"wanted": key, "at": now()})
+            # In the writer's transaction: two admins who revoke each other's keys
+            # cannot both do so.
             if others.scalar_one() == 0:
                 raise Problem("last-admin-key")
         at = now()

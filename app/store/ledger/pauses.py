@@ -109,6 +109,7 @@ class PausesWriter(Pauses):
     def pause(self, what: Paused, name: str, *, principal: str, reason: str) -> PauseRecord:
         """Pause a person or a data set; one that is paused already gets the new reason."""
         at = self._note(what, name, True, principal=principal, reason=reason)
+        # Never updated: a row stands for one entry, and the role may only insert and delete it.
         self._end(what, name)
         self._connection.execute(
             insert(tables.pause),

@@ -45,6 +45,7 @@ class RatesWriter:
     def take(self, key: str, *, wanted: int, most: int) -> Portion:
         """Give out so many of a key's requests, or what is left of ``most`` in its minute."""
         now = int(self._connection.execute(_NOW).scalar_one())
+        # Minutes that are over go with any key's request: so the table stays small.
         self._connection.execute(_ENDED, {"now": now})
         found = self._connection.execute(_GET, {"of": key}).one_or_none()
         if found is None:
@@ -52,6 +53,7 @@ class RatesWriter:
             row = {"key_id": key, "ends_at_ms": now + WINDOW_MS, "taken": given}
             self._connection.execute(_BEGIN, row)
             return Portion(given, WINDOW_MS)
+        # A smaller limit since the minute began leaves less than nothing.
         given = max(0, min(wanted, most - found.taken))
         self._connection.execute(_TAKE, {"of": key, "more": given})
         return Portion(given, found.ends_at_ms - now)

@@ -41,6 +41,7 @@ def split(answer: bytes) -> tuple[bytes, str | None]:
     """
     before, found, rest = answer.strip().rpartition(MEMBER)
     token = rest.removesuffix(END)
+    # The last member, or none: bytes behind it, or a quote in it, are no receipt of ours.
     if not found or token == rest or b'"' in token:
         return answer, None
     return before + b"}", token.decode("ascii", "replace")
@@ -60,6 +61,7 @@ def read_token(token: str, keys: Mapping[str, str]) -> Receipt | None:
         public.verify(_bytes(signature), signed.encode())
         said = json.loads(_bytes(payload))
         return Receipt(**{field.name: said[field.name] for field in fields(Receipt)})
+    # Whatever is wrong with it: a stranger has written the token, so any part may be anything.
     except (InvalidSignature, KeyError, TypeError, ValueError, RecursionError):
         return None
 

@@ -22,6 +22,7 @@ from app.store.ledger.release_columns import IS_RETURNED, release_of, select_rel
 Shown = Callable[[ReleaseRecord], ReleaseRecord]
 """Says how a release, its result not read yet, is shown; only a ``released`` one's is then read."""
 
+# In one statement: databases bound how many parameters it may have.
 _MOST = 500
 _release, _entry = tables.release.c, tables.entry.c
 
@@ -91,6 +92,7 @@ class Releases:
         if not rows:
             return {}
         found = _by_id(self._heads(_GET_MANY, {"wanted": [row.release for row in rows]}))
+        # A key and its release are written in one transaction, so each is found.
         return {(row.principal, row.idem): found[row.release] for row in rows}
 
     def list(
@@ -118,6 +120,7 @@ class Releases:
     ) -> ReleasePage:
         """Return what :meth:`list` does as it is shown, no results read."""
         query = _listed(select_releases(), principal, dataset, state, before)
+        # One more than is wanted, to know whether there are more.
         found = self._heads(query.limit(limit + 1), shown=shown)
         return ReleasePage(tuple(found[:limit]), more=len(found) > limit)
 
@@ -142,6 +145,8 @@ class Releases:
                 limit + 1
             )
         ).all()
+        # Requests and plans are counted first, since they are read whether a result
+        # is shown or not.
         own = [row.size for row in sizes[:limit]]
         query = _listed(select_releases(), principal, dataset, state, before)
         found = self._heads(query.limit(fitting(own, most_bytes)), shown=shown)
@@ -209,6 +214,7 @@ def _listed(
     if dataset is not None:
         query = query.where(_release.dataset == dataset)
     if state is not None:
+        # Both undecided states are this one in the table; whose turn it is stands beside it.
         raw = ReleaseState.RESERVED if state in UNDECIDED else state
         query = query.where(_release.state == bindparam("in", raw, literal_execute=True))
     if state in UNDECIDED:

@@ -131,6 +131,8 @@ class ReleasesWriter(Releases):
         rows = [(release, at, result, hashes[release]) for release, result in results.items()]
         if not self._step_all(_FINISH, rows):
             return {}
+        # The anchor keeps these bytes: should the COMMIT be lost, they are stored
+        # again and never redrawn.
         self._settled.update(results)
         if known is None or not results.keys() <= known.keys():
             stored = self.get_all([*results])
@@ -197,6 +199,7 @@ class ReleasesWriter(Releases):
         at = now()
         if not self._step_all(_VOID, [(release, at) for release in releases]):
             return {}
+        # None: given up, and so no longer waiting either.
         self._settled.update(dict.fromkeys(releases))
         kind = ENDED_AS[ReleaseState.VOID]
         for release in releases:
@@ -221,9 +224,13 @@ class ReleasesWriter(Releases):
         found = self.to_draw(longest_s=longest_s)
         if found is None:
             return None
+        # Whatever becomes of it: one that is void by now has had its turn as well.
         jobs.take_turn(self._connection, person=found.principal, dataset=found.dataset)
+        # From the queue: nobody has begun it, so no attempt is lost.
         if found.worker is None:
             return self._step(found.id, _TAKE, by=worker, deaths=0)
+        # A draw that three processes died in would take the fourth along: given up,
+        # the charge stays.
         if not may_be_redrawn(found.attempts):
             return self.void(found.id)
         return self._again(found.id, _TAKE, by=worker, deaths=1)

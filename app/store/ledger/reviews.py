@@ -198,11 +198,13 @@ class ReviewsWriter(Reviews):
             ``not-found``; ``precondition`` when it is no longer reserved.
         """
         found = self._reserved(release)
+        # A pause may have come after the reservation: nothing is drawn meanwhile.
         Pauses(self._connection).check(person=found.principal, dataset=found.dataset)
         occasion = Occasion(
             principal=found.principal,
             release=found.id,
             fingerprint=found.fingerprint,
+            # The plan that was reserved for is the one that is drawn by.
             note=plan_digest(found.plan),
         )
         entry = self._entries.append(
@@ -277,6 +279,7 @@ class ReviewsWriter(Reviews):
         allow(self._connection, person, size, most_bytes, at=now())
         Pauses(self._connection).check(person=person, dataset=found.dataset)
         chain, slices = self._entries.chain(account, now()), PersonCaps(self._connection, [account])
+        # Given back first, so that the new amount is judged against all that is free then.
         freed = chain.balance.after(EntryKind.UNRESERVE, found.amount)
         slices.take(account, person, -found.amount)
         slices.check(account, person, amount, remaining=freed.remaining)
@@ -296,6 +299,7 @@ class ReviewsWriter(Reviews):
         chain.add(EntryKind.RESERVE, amount, taken, after, acting)
         entry = self._entries.write(chain)
         slices.write()
+        # Before the row changes: the version that is there now is the one to keep.
         supersede(self._connection, found)
         row = {"reserve": entry.seq, "asked": request, "planned": plan, "print": fingerprint}
         self._connection.execute(_REVISE, {"wanted": found.id, **row})

@@ -19,6 +19,7 @@ _upload = tables.upload.c
 
 _LIST = select(_upload.dataset, _upload.worker).order_by(_upload.dataset)
 _DEAD = _upload.worker.not_in(LIVE_WORKERS)
+# In one statement: of two servers that find a dead one's upload, one gets it.
 _TAKE_OVER = (
     update(tables.upload)
     .where(_upload.dataset == bindparam("of"), or_(_upload.worker == bindparam("by"), _DEAD))

@@ -14,6 +14,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from app.store.database import tables
 
 _worker = tables.worker.c
+# Far beyond any life of a server, and an integer with room for the time now.
 _FOR_EVER_MS = 2**62
 
 
@@ -71,6 +72,7 @@ class WorkersWriter:
     def beat(self, worker: str, *, lease_ms: int) -> None:
         """Begin a worker's lease, or make it end this much later than now."""
         lease = {"of": worker, "lease_ms": lease_ms}
+        # Rows of the dead, removed by whoever beats: none of them is anybody's any more.
         self._connection.execute(_ENDED)
         if self._connection.execute(_BEAT, lease).rowcount == 0:
             self._connection.execute(_BEGIN, lease)

@@ -119,6 +119,7 @@ class Log:
         rows = self._connection.execute(query, {"of": account, "after": logged}).all()
         if not rows:
             return None
+        # Leaves are hashed with it: an entry cannot be guessed from its hash.
         seed = secrets.token_hex(32)
         return NewPart(
             account=account,
@@ -141,6 +142,7 @@ class Log:
         part = self._connection.execute(_OF_ENTRY, {"of": account, "at": seq}).one_or_none()
         if part is None:
             return None
+        # Only the system account has entries that are no leaves.
         left_out = 0
         if account == SYSTEM_ACCOUNT:
             between = {"of": account, "after": part.after_seq, "at": seq}
@@ -175,6 +177,8 @@ class LogWriter(Log):
         logged = {row.id: row.logged for row in self._connection.execute(_MOVED)}
         number, before = self._end()
         for part in parts:
+            # Hashed outside the writer's transaction, and another process was first:
+            # made anew next time.
             if logged.get(part.account) != part.after:
                 continue
             number += 1
@@ -193,6 +197,7 @@ class LogWriter(Log):
 
     def add_checkpoint(self, size: int, root: bytes, note: str) -> None:
         """Keep a signed checkpoint, unless there is one of this size or a larger one."""
+        # Checkpoints only grow; of two processes that signed at once the larger is enough.
         if size > (self._connection.execute(_LARGEST).scalar_one() or 0):
             occasion = Occasion(principal=SYSTEM, fingerprint=root.hex(), note=str(size))
             self._entries.append_system(CHECKPOINT, occasion)

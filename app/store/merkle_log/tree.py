@@ -31,6 +31,7 @@ class LogTree:
         def root_of(first: int, until: int) -> bytes:
             if until - first <= _BLOCK:
                 return root_over(log.hashes(first, until))
+            # The last block may still grow: its root is not kept.
             full = until // _BLOCK
             roots = self._full_blocks(log, full)[first // _BLOCK :]
             if until % _BLOCK:

@@ -46,6 +46,7 @@ def review_faults(connection: Connection) -> Iterator[str]:
     digests: dict[str, dict[int, str | None]] = {VOTED: {}, DATASET_EDITED: {}}
     for row in connection.execute(_SAID, kinds):
         if row.kind == CHANGES_REQUESTED:
+            # The note is the release, a colon and the reason.
             changes[row.note.partition(":")[0]] += 1
         elif row.kind == RETURNED:
             returned[row.note] += 1
@@ -77,6 +78,8 @@ def _turn_faults(
     nothing = 1, 0, 1
     for release in sorted({*found, *changes, *returned, *revised}):
         turns = returned.get(release, 0)
+        # Each request for changes passes the turn over, each return passes it back
+        # and begins the next.
         said = (1 + turns, changes.get(release, 0) - turns, 1 + revised.get(release, 0))
         if found.get(release, nothing) != said:
             yield f"release {shown(release)}: its review is not the one in the ledger"

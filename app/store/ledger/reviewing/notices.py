@@ -165,6 +165,7 @@ class NoticesWriter(Notices):
             row = {"notice": notice, "channel": channel, "attempts": 1, "next_at": next_at}
             self._connection.execute(insert(tables.delivery), row)
             return True
+        # Another server may be sending it: its try has set the next time before it began.
         if known.done_at is not None or known.next_at > at:
             return False
         self._connection.execute(_TRY, {**it, "then": next_at})

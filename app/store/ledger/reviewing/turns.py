@@ -58,6 +58,7 @@ def write_turn(connection: Connection, release: str, to: Turn) -> None:
         "now_shown": to.shown,
         "why": to.reason,
     }
+    # The first time that the turn changes sides.
     if connection.execute(_SET, row).rowcount == 0:
         first = {
             "release": release,

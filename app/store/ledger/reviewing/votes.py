@@ -49,6 +49,8 @@ class VotesWriter(Votes):
     ) -> Vote:
         """Keep a reviewer's vote."""
         vote = Vote(turn=turn, person=person, decision=decision, reason=reason, at=now())
+        # Without it the few possible votes could be tried against the digest, which
+        # anybody may see.
         salt = secrets.token_hex(16)
         entry = self._accounts.system_entry(
             VOTED,
