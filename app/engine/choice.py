@@ -62,6 +62,7 @@ class Passes:
         NoClusterError
             They cannot.
         """
+        # Processes of this machine can be begun when they are needed: nothing to find out before.
         if not self.scheduler:
             return
         if find_spec("distributed") is None:

@@ -98,18 +98,23 @@ class DaskExecutor:
         except DataUnreadableError:
             _LOG.error("the Dask scheduler does not answer")
             raise
+        # Counted first, so that a pass of any length is about as many tasks.
         all_of_them = tuple(items)
         together = max(1, len(all_of_them) // _TASKS)
         waiting: deque[Future[bytes]] = deque()
         try:
             for start in range(0, len(all_of_them), together):
                 some = all_of_them[start : start + together]
+                # Bytes to Dask: it would else open them on its scheduler, whose logs quote
+                # what they hold.
                 task = pickle.dumps((_versions(), function, some), pickle.HIGHEST_PROTOCOL)
+                # Not pure: a task is no key under which Dask may keep an earlier one's result.
                 waiting.append(client.submit(_made, task, pure=False))
             while waiting:
                 yield from _results(client, waiting.popleft())
         finally:
             for future in waiting:
+                # What a draw that was given up still has on the cluster goes at once.
                 future.release()
 
     def connected(self) -> Client:
@@ -122,6 +127,7 @@ class DaskExecutor:
         """
         with self._lock:
             client = self._connected
+            # A way that was lost is not mended by Dask in good time: another is opened.
             if client is None or client.status != "running":
                 self._close()
                 client = self._connected = self._connect()
@@ -157,6 +163,7 @@ class DaskExecutor:
                 timeout=CONNECT_S,
                 set_as_default=False,
                 security=security,
+                # Through the scheduler: this process need not reach, nor be reached by, any worker.
                 direct_to_workers=False,
             )
         except Exception:
@@ -194,6 +201,7 @@ def _awaited(client: Client, future: Future[bytes]) -> bytes:
     without_since: float | None = None
     while True:
         try:
+            # Looked at now and then: Dask waits for ever where a cluster has no worker left.
             answer: bytes = future.result(timeout=LOOK_S)
         except TimeoutError:
             if client.status != "running":
@@ -236,6 +244,7 @@ def _done(task: bytes) -> tuple[_Told, object]:
         versions, function, items = pickle.loads(task)  # noqa: S301 - of our own cluster
     except (ImportError, AttributeError):  # a name that is not there
         return _Told.OTHER, None
+    # Another version might sum otherwise: its result is no use, whatever it is.
     if versions != _versions():
         return _Told.OTHER, None
     return _Told.DONE, [function(item) for item in items]

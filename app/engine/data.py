@@ -109,6 +109,7 @@ class VaultData:
             found = self._gram.some([0, *(self._places[name] for name in columns)])
             if len(asked) <= _SMALL_GRAM and len(self._asked) < _REMEMBERED_GRAMS:
                 self._asked[asked] = found
+        # A copy: what is remembered must stay as it is.
         return [row.copy() for row in found]
 
     def ordered(self, column: str) -> Ordered:
@@ -119,6 +120,8 @@ class VaultData:
                 name = column_file(self._places[column] - 1)
                 return read_column(self._stored.attached[name].read())
 
+        # Kept apart from the summary: few columns are asked for, and each may take
+        # as much as all the rest.
         return self._cache.get((self._key, column), load, _ordered_size)
 
     def category_counts(self, column: str) -> NDArray[np.int64]:
@@ -295,11 +298,13 @@ class _Cache:
             if key in self._held:
                 self._held.move_to_end(key)
                 return cast(Value, self._held[key][0])
+        # Outside the lock: reading may take long, and two who read the same only waste some time.
         value = load()
         with self._lock:
             if key not in self._held:
                 self._held[key] = (value, size(value))
                 self._bytes += size(value)
+            # What has just been loaded may go at once: the caller has it.
             while self._bytes > self._max_bytes:
                 self._bytes -= self._held.popitem(last=False)[1][1]
         return value
@@ -307,5 +312,6 @@ class _Cache:
     def forget(self, dataset_id: str) -> None:
         """Forget everything of one data set."""
         with self._lock:
+            # Everything of it, opened under whatever manifest.
             for key in [key for key in self._held if key[0] == dataset_id]:
                 self._bytes -= self._held.pop(key)[1]

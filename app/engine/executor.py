@@ -93,6 +93,7 @@ class Blocks:
             if key in self._blocks:
                 self._blocks.move_to_end(key)
                 return self._blocks[key]
+        # Without the lock: other threads' passes go on while a file is read.
         block = part.read(columns)
         with self._lock:
             if key not in self._blocks:

@@ -84,13 +84,16 @@ class ProcessExecutor:
         losses = _Losses()
         try:
             for index, task in enumerate(tasks):
+                # Not all at once: results that nobody has taken yet would fill the memory.
                 if len(waiting) >= _AHEAD * len(self._pools):
                     yield self._answer(waiting.popleft(), losses)
+                # By its index: a part always meets the process that has kept its block.
                 waiting.append(self._ask(index % len(self._pools), task, losses))
             while waiting:
                 yield self._answer(waiting.popleft(), losses)
         finally:
             for asked in waiting:
+                # Of a pass that was given up nothing more is begun; what runs is not waited for.
                 asked.future.cancel()
 
     def _answer(self, asked: _Asked[Result], losses: _Losses) -> Result:
@@ -125,6 +128,7 @@ class ProcessExecutor:
     def _drop(self, slot: int, pool: ProcessPoolExecutor, losses: _Losses) -> None:
         """Have another process begun in place of a lost one, which is counted once."""
         with self._lock:
+            # Another task of the same process has noticed first, and one loss is one.
             if self._pools[slot] is not pool:
                 return
             self._pools[slot] = None
@@ -166,6 +170,7 @@ def _leave_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
+        # At once, whatever the others do: nobody is there any more to take an answer.
         os._exit(0)
 
 

@@ -36,6 +36,7 @@ def run(plan: Plan, data: Data) -> Outcome:
     except BaseException as error:  # a panic of the Parquet reader is no Exception
         failure = type(error).__name__
         told = _told(error)
+    # Outside the handler: an error raised within would bring the first one along in its context.
     _log.error("draw failed", extra={"failure": failure})
     raise told
 

@@ -64,6 +64,7 @@ def read_gram(gram: bytes | None, summary: Mapping[str, Any]) -> GramWords:
         high, low = _arrays_of(gram)
         return GramWords(high, low)
     rows = summary["gram"]
+    # The shift rounds down for negative numbers too, so the low word is never negative.
     high = np.array([[each >> WORD_BITS for each in row] for row in rows], dtype=np.int64)
     low = np.array([[each & LOW_BITS for each in row] for row in rows], dtype=np.uint32)
     return GramWords(high, low)
@@ -82,6 +83,7 @@ def column_file(index: int) -> str:
 def column_bytes(ordered: Ordered) -> bytes:
     """Return the stored form of a column's counts."""
     codes, counts = ordered
+    # Most counts are small: a column then takes a fraction of the space.
     narrowest = np.min_scalar_type(int(counts.max(initial=0)))
     return _arrays_bytes(codes, counts.astype(narrowest))
 

@@ -79,6 +79,7 @@ class CalculatingProcesses:
             message, body = self._crew.in_spare_time(partial(self._asked, order))
         if message is Message.PROBLEM:
             raise problem_of(body)
+        # Of its own doing: to ask another process would end the same.
         if message is Message.FAILED:
             raise ProcessLostError("a calculation failed")
         return cast("T", unpickled(body))
@@ -96,6 +97,7 @@ class CalculatingProcesses:
             self._crew.end(channel)
             raise ProcessLostError("a calculating process died") from None
         with self._keeping:
+            # One is enough: it is asked again at once, and its tables are worth keeping.
             keep = spare and not self._kept
             if keep:
                 self._kept.append(channel)

@@ -52,6 +52,7 @@ class StarvedError(ProcessLostError):
 
 def send(channel: Connection, message: Message, body: bytes | memoryview) -> None:
     """Send a message, whole: a process's other thread may have one to send too."""
+    # A frame is more than one write: two threads' frames must not mix.
     with _SENDING:
         channel.send_bytes(bytes([message]) + body)
 
@@ -75,6 +76,7 @@ def receive(
     """
     if not channel.poll(patience_s):
         raise TimeoutError
+    # Bounded: the other end may be one that a hostile file has taken over.
     content = channel.recv_bytes(most)
     message = Message(content[0])
     if message is Message.STARVED:

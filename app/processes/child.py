@@ -47,5 +47,6 @@ def confine(limits: Mapping[int, int], *, oom_score: int) -> None:
     """
     with suppress(OSError):  # Linux alone has this
         Path("/proc/self/oom_score_adj").write_text(str(oom_score))
+    # No core dump: it would write rows to the disk.
     for kind, most in {resource.RLIMIT_CORE: 0, **limits}.items():
         resource.setrlimit(kind, (most, most))

@@ -81,6 +81,7 @@ class Crew:
             There are to be no more.
         """
         ours, theirs = Pipe()
+        # Under the lock, so that none is begun behind close().
         with theirs, self._lock:
             if self._closed:
                 ours.close()
@@ -135,4 +136,5 @@ class Crew:
 
 def _shut(channel: Connection, *, at_once: bool) -> None:
     with socket.socket(fileno=os.dup(channel.fileno())) as end:
+        # Shut down and not closed: a thread may be reading from it, and would not hear of that.
         end.shutdown(socket.SHUT_RDWR if at_once else socket.SHUT_WR)

@@ -47,9 +47,12 @@ def work(descriptor: int) -> None:
 
 
 def _draw_for(order: DrawOrder, channel: Connection) -> None:
+    # What is loaded by now stays: the collector need not look at it again and again.
     gc.freeze()
+    # Rarely, since a collection takes longer than a small draw.
     gc.set_threshold(_COLLECT_AFTER)
     draws = charged_draws(order)
+    # Ready: whoever waits for the first answer need not count what loading takes.
     channel.send_bytes(pickled(None))
     while True:
         channel.send_bytes(pickled(answers(draws, unpickled(channel.recv_bytes()))))

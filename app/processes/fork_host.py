@@ -23,6 +23,7 @@ from app.processes.spare_time import Starvation, take_spare_time, there_may_be_s
 LOWER, SPARE = b"l", b"s"
 """What an order says of a process: that it has a lower priority, or spare time alone."""
 
+# A channel, and what is read: a file, or a reader's blocks and the way to feed it.
 _MAX_DESCRIPTORS = 3
 _LOOK_MS = 250
 
@@ -117,6 +118,7 @@ def _received(orders: socket.socket) -> Iterator[tuple[bytes, list[int]]]:
 def _work_and_leave(work: Callable[..., None], descriptors: list[int], *, spare: bool) -> None:
     """Do one order and leave, come what may."""
     try:
+        # A thread that only waits: work itself may be deep in a library when the server goes.
         leaving = partial(_leave_with, descriptors[-1], Starvation() if spare else None)
         threading.Thread(target=leaving, daemon=True).start()
         work(*descriptors)

@@ -128,6 +128,7 @@ class _Host:
             threads = max(1, min(_MAX_THREADS, (os.cpu_count() or 2) // 2))
             told = (modules, forks.module, str(theirs.fileno()), *forks.loaded)
             command = [sys.executable, "-I", "-c", _START, *told]
+            # An empty environment: no setting and no secret of the service is in what it forks.
             process = subprocess.Popen(  # noqa: S603 - fixed words, this interpreter
                 command,
                 stdin=subprocess.DEVNULL,
@@ -146,5 +147,6 @@ class _Host:
     def stop(self) -> None:
         """End the host."""
         self.orders.close()
+        # It holds nothing, and what it has forked does not depend on it.
         self.process.kill()
         self.process.wait()

@@ -71,11 +71,14 @@ class JobProcesses:
             answered = self._ask(process, batch)
         except BaseException:
             with self._lock:
+                # Whatever went wrong, its channel may hold half an answer: the process is
+                # not asked again.
                 self._all.discard(process)
             self._crew.end(process.channel)
             raise
         with self._lock:
             self._idle.append(process)
+        # A data set may have been erased while it was drawn from.
         self._end_what_read_erased()
         return answer_of(answered)
 
@@ -95,6 +98,8 @@ class JobProcesses:
 
     def _ask(self, process: _Process, batch: Batch) -> bytes | NoAnswer:
         try:
+            # The first message says that it has loaded everything; only then does a
+            # death count as a draw's.
             if not process.ready:
                 process.channel.recv_bytes()
                 process.ready = True
@@ -118,6 +123,7 @@ class JobProcesses:
             gone = [process for process in self._idle if process.datasets & self._erased]
             self._idle = [process for process in self._idle if process not in gone]
             self._all.difference_update(gone)
+            # Erased ids are remembered as long as some process may still have read them.
             self._erased &= {name for process in self._all for name in process.datasets}
         for process in gone:
             self._crew.end(process.channel)

@@ -63,6 +63,7 @@ class SmallDraws:
             self._forget_channel(opening)
         if self._opening is not None:
             return channel is not None and channel.ready
+        # None is to be had: the caller need not wait for one, and will hear so.
         if self._closed or self._paused:
             return True
         self._begin()
@@ -98,6 +99,7 @@ class SmallDraws:
         """Forget what has been read of a data set; any thread may ask for it."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the event loop has ended, and the process with it
+                # Everything here belongs to the loop's thread.
                 self._loop.call_soon_threadsafe(self._retire, dataset)
 
     def close(self) -> None:
@@ -112,6 +114,7 @@ class SmallDraws:
             raise NoDrawProcessError
         opening = self._opening or self._begin()
         try:
+            # Shielded: a client that goes away must not end the process that others wait for.
             channel = await asyncio.shield(opening)
         except Exception as error:
             raise NoDrawProcessError from error
@@ -234,6 +237,7 @@ class _Channel(asyncio.Protocol):
         """
         if self.retired:
             raise NoDrawProcessError
+        # The first of a turn: what else this turn asks for goes along.
         if not self._waiting:
             self._loop.call_soon(self._hand_over)
         waiter: asyncio.Future[bytes | None] = self._loop.create_future()
@@ -260,6 +264,8 @@ class _Channel(asyncio.Protocol):
             if answers is None:
                 self.ready = True
                 continue
+            # An answer must never reach another release: one mismatch, and nothing of
+            # this process is believed.
             if [name for name, _ in answers] != [asked.record.id for asked in self._sent[0]]:
                 _LOG.error("draw process out of step")
                 self._transport.abort()
@@ -275,11 +281,13 @@ class _Channel(asyncio.Protocol):
         del exc
         if not self.retired:
             _LOG.error("draw process lost")
+            # It has never answered: another would not do better at once.
             if not self._answered:
                 self._failed()
         self.retired = True
         for asked in chain.from_iterable(self._sent):
             self._tell_lost(asked, DrawDiedError())
+        # Never handed over, so nothing of them was begun.
         for asked in self._waiting:
             self._tell_lost(asked, NoDrawProcessError())
         self._sent.clear()

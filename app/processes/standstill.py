@@ -55,6 +55,7 @@ class Standstill:
         """Return whether that is so; to be asked at every look."""
         self._looks += 1
         used_s = (others_had() - self._had) / 1e9
+        # Any sign of life begins the count anew.
         if self._excused or used_s > _MOST_SHARE * _LOOK_S * self._most or _at_work():
             self._begin()
         return self._looks >= self._most
@@ -65,6 +66,7 @@ class Standstill:
     def _look_around(self) -> None:
         while not self.found():
             time.sleep(_LOOK_S)
+        # No clean-up: the locks that it would take are what everybody waits for.
         os._exit(1)
 
 

@@ -50,6 +50,7 @@ def _read(file: int, channel: Connection) -> None:
     task = ReadingTask.from_json(channel.recv_bytes())
     limits = task.upload_limits()
     try:
+        # Before the limits: the thread that watches needs memory too.
         standstill = Standstill(limits.standstill_s)
         standstill.watch()
         _confine(limits, mapped=limits.max_upload_bytes if task.fed else os.fstat(file).st_size)
@@ -77,6 +78,7 @@ def _confine(limits: Limits, *, mapped: int) -> None:
         resource.RLIMIT_AS: memory + mapped,
         resource.RLIMIT_DATA: memory,
         resource.RLIMIT_CPU: limits.upload_cpu_s,
+        # It cannot write to any file, even where it may open one.
         resource.RLIMIT_FSIZE: 0,
     }
     confine(allowed, oom_score=1000)

@@ -172,6 +172,7 @@ def _block(body: memoryview, words: Mapping[str, Range]) -> Mapping[str, Codes]:
     except ValueError:
         raise _unreadable() from None
     for (low, high), own in zip(words.values(), codes, strict=True):
+        # Codes outside of what a column can have would break sums that are bounded by them.
         if len(own) and not low <= int(own.min()) <= int(own.max()) <= high:
             raise _unreadable()
     return dict(zip(words, codes, strict=True))
@@ -183,6 +184,7 @@ def _digests(body: memoryview, key: bytes) -> RowDigests:
         digests = RowDigests.from_bytes(bytes(body))
     except MalformedError:
         raise _unreadable() from None
+    # Digests under another key would be compared with nothing, and overlap with nobody.
     if digests.key != key_name(key):
         raise _unreadable()
     return digests
@@ -191,6 +193,7 @@ def _digests(body: memoryview, key: bytes) -> RowDigests:
 def _outcome(message: Message, body: memoryview, spec: ColumnsSpec) -> UploadReport:
     """Return the report, or raise the refusal."""
     if message is Message.FAILED:
+        # A name of a class and nothing else: a decoder's words may hold cells.
         name = str(body, "ascii", "replace")
         failure = name if _CLASS.fullmatch(name) else "unknown"
         _LOG.warning("upload unreadable", extra={"failure": failure})
@@ -203,6 +206,7 @@ def _outcome(message: Message, body: memoryview, spec: ColumnsSpec) -> UploadRep
             return UploadReport.of(told, spec.in_file)
         except (ValueError, KeyError, TypeError):
             raise _unreadable() from None
+    # A reader that was taken over could say any problem in the service's name.
     if told["code"] not in _REFUSALS:
         raise _unreadable()
     raise Problem(told["code"], told["detail"], **told["extras"])

@@ -105,6 +105,7 @@ class StoringProcesses:
         """
 
         def attempt(spare: bool) -> tuple[dict[str, Any], bytes | None]:
+            # A second attempt, after one in spare time: what that has written goes.
             if not spare:
                 writer.start_over()
             order = StoringOrder(
