@@ -43,6 +43,8 @@ class Counts:
     def end(self, *, method: str, route: str | None, status: int, problem: str | None) -> None:
         """Count a request; without a route its method is whatever the client chose."""
         self._open -= 1
+        # A method or path of a client's own making would be a label that anybody
+        # can fill the memory with.
         labels = (method, route, status) if route is not None else (_UNROUTED, _UNROUTED, status)
         self._requests[labels] += 1
         if problem is not None:

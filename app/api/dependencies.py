@@ -53,8 +53,10 @@ async def caller_of(request: Request, role: Role) -> Caller:
     state = state_of(request)
     known = await state.services.keys.recognise(_bearer(request))
     request.scope["caller"] = known
+    # After the key is known: only then is it known whether it is an admin's.
     if request.scope.get("crowded") and not known.role.may_act_as(Role.ADMIN):
         raise Problem("busy")
+    # Before the role is judged: a refusal counts against the rate as well.
     await state.rates.take(known.key)
     known.require(role)
     if request.scope["query_string"]:
@@ -90,6 +92,7 @@ def query_names(needs: Dependant) -> set[str]:
 
 def _bearer(request: Request) -> bytes:
     """Return the bytes of the bearer token; any text may be a bootstrap key."""
+    # Given twice it is refused: two readers of one request could believe different ones.
     found = _headers(request, b"authorization")
     scheme, _, secret = found[0].partition(b" ") if len(found) == 1 else (b"", b"", b"")
     if scheme.lower() != b"bearer":
@@ -200,6 +203,7 @@ class SentBack:
         async for chunk in _json_chunks(request, "max_answer_bytes"):
             body += chunk
             if long.begun or len(body) > state.settings.max_request_bytes:
+                # From here on only its end is kept; what has come is hashed.
                 long.add(body)
                 body.clear()
         if long.begun:

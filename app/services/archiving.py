@@ -46,6 +46,8 @@ class ArchivingService:
         Problem
             ``not-found``.
         """
+        # Closed first: whatever comes from here on is refused, and what is charged
+        # by now gets its draw.
         records = await self._store.awrite(partial(_archive, dataset, caller))
         for record in records:
             self._datasets.remember(record)
@@ -65,6 +67,7 @@ def _archive(dataset: str, caller: Caller, work: UnitOfWork) -> Sequence[Dataset
     if found is None:
         raise Problem("not-found")
     versions = [each.id for each in work.datasets.versions(found.first)]
+    # In the same transaction: nothing may be approved between the two.
     for release in (each for name in versions for each in work.reviews.waiting_for(name)):
         work.reviews.unreserve(release, ReleaseState.REJECTED, principal=person, reason=_REASON)
     return [work.datasets.archive(name, principal=person) for name in versions]

@@ -71,6 +71,7 @@ class AuditService:
 
         A large ledger is walked by processes that yield to this one.
         """
+        # A second caller waits and walks anew: what was committed meanwhile must be seen.
         async with self._turn:
             at = now()
             found = await anyio.to_thread.run_sync(partial(self._store.verify, signed=True))
@@ -129,6 +130,7 @@ def check_manifests(data_dir: Path, url: str) -> Iterator[str]:
             found = vault.manifest_digest(dataset)
         except VaultError:
             found = ""
+        # Data sets of early versions have no such entry: there is nothing to compare with.
         if recorded.get(dataset, found) != found:
             yield dataset
 

@@ -48,6 +48,7 @@ class JournalService:
     def page(self, wanted: Wanted, *, skip: int, limit: int) -> tuple[Sequence[Line], bool]:
         """Return entries, newest first, and whether there are more after them."""
         with self._store.reading() as reader:
+            # One more than is shown tells whether there are more.
             entries = reader.journal.page(wanted, skip=skip, limit=limit + 1)
             known = {
                 account: _first(reader, account) for account in {each.account for each in entries}

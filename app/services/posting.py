@@ -23,6 +23,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, most_bytes: int =
         Nobody answers, or with another status than 2xx.
     """
     parts = urlsplit(url)
+    # A user and a password in the URL are no part of the host's name.
     host = parts.netloc.rpartition("@")[2]
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     connection = (
@@ -33,6 +34,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, most_bytes: int =
     try:
         connection.request("POST", path, body=body, headers=dict(headers))
         with connection.getresponse() as answer:
+            # Bounded: the other side may answer without end.
             content = answer.read(most_bytes) if most_bytes else b""
     except (OSError, http.client.HTTPException) as error:
         raise NotPostedError(type(error).__name__) from None

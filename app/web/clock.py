@@ -83,10 +83,12 @@ class Answer:
         trace: TracebackType | None,
     ) -> None:
         deadline = self._deadline
+        # Whoever cancels waits for nothing, and nobody is left to be answered.
         if deadline is None or isinstance(error, asyncio.CancelledError):
             return
         now = now_ms()
         if self._until_ms > max(now, self.schedule.deadline_ms):
+            # Only a moment of the release's own schedule, which is public, may be later.
             deadline = self._clock.moment(self._until_ms)
         elif deadline.done():
             deadline = self._clock.moment(self.schedule.first_from(now))

@@ -78,6 +78,7 @@ class PatientProtocol(HttpToolsProtocol):
             if self._bytes > limit:
                 self._refuse(_head_too_long(limit))
         elif self._phase is _Phase.BODY and self._bodiless > limit:
+            # An answer that has begun cannot be followed by another one.
             self._refuse(None if self.cycle.response_started else _head_too_long(limit))
 
     def on_message_begin(self) -> None:
@@ -103,6 +104,7 @@ class PatientProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Note that there is a body still, and not headers behind its end."""
+        # Body bytes: what a chunked body has behind its end is counted from here again.
         self._bodiless = 0
         super().on_body(body)
 
@@ -142,6 +144,7 @@ class PatientProtocol(HttpToolsProtocol):
     def _look(self) -> None:
         """Look at the clock: what the client owes, and what it has not read."""
         self._watch = self.loop.call_later(_TICK_S, self._look)
+        # Closing, with bytes that nobody takes: such a client would keep its socket for ever.
         stuck = self.transport.is_closing() or self.flow.write_paused
         self._unread_s = self._unread_s + _TICK_S if stuck else 0.0
         if self._unread_s > self._settings.write_timeout_s:

@@ -92,6 +92,7 @@ class RequestContext:
         except (ClientDisconnect, StoppedError):
             status = 499  # for the log alone: nobody is left to be answered
         except asyncio.CancelledError:  # the server stops, and waits no longer
+            # An answer has begun to leave: there is no room for another.
             if status:
                 raise
             scope["problem"] = _CUT_OFF.code

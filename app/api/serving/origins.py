@@ -36,6 +36,8 @@ class OtherOrigins(CORSMiddleware):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
+        # Where the origin is not allowed, the answer is the one that there would be
+        # without the setting.
         asks_first = scope["type"] == "http" and scope["method"] == "OPTIONS"
         if asks_first and not self.is_allowed_origin(Headers(scope=scope).get("origin", "")):
             await self.app(scope, receive, send)

@@ -78,6 +78,7 @@ def _hearing(
             handler(number, frame)
             return
         heard = True
+        # A signal may come in the middle of anything: what it means is done in the loop's turn.
         loop.call_soon_threadsafe(begin, number)
 
     return hear

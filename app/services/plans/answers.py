@@ -121,6 +121,7 @@ def release_answer(
         A number is not finite.
     """
     asked, promised = _FIXED.texts(plan, question)
+    # Of dates and moments, texts: the mechanisms know them as numbers.
     told = shown(outcome, question.statistic, facts.schema)
     begins = _texts(id=record.id, dataset=record.dataset, status="released")
     members: dict[str, object] = {

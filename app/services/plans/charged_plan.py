@@ -98,6 +98,7 @@ def require_charged_plan(record: ReleaseRecord, *, plan: str, cost: int) -> None
         They are not the same.
     """
     kept, present = json.loads(record.plan), json.loads(plan)
+    # All of it: a member that only one version writes may be what decides the law.
     same = record.amount == cost and all(
         name in kept and name in present and _agree(name, kept[name], present[name])
         for name in _MEMBERS

@@ -24,6 +24,7 @@ LONGEST_DEADLINE_S = 3600
 """No job's first deadline is later than this, however long its draw may take."""
 
 SHORTEST_DEADLINE_S = 2
+# Few draws take so many times what is expected, and those are shown at a doubling.
 _MARGIN = 8
 
 
@@ -73,6 +74,7 @@ def batched_ms(plan: Plan) -> float:
 def _deadline_s(expected_ms: float) -> int:
     """Return the deadline of a draw that takes so long: a power of two, up to the longest."""
     wanted_s = _MARGIN * expected_ms / 1000
+    # A power of two tells little of what was reckoned, and few deadlines mean few different waits.
     deadline_s = SHORTEST_DEADLINE_S
     while deadline_s < min(wanted_s, LONGEST_DEADLINE_S):
         deadline_s *= 2

@@ -56,6 +56,7 @@ class ForesightService:
         running = self._running.get(key)
         if running is None:
             found = self._find(facts, question, assumed, person=person, patient=patient)
+            # A task of its own: whoever asked first may go away, and others wait for it.
             running = self._running[key] = asyncio.ensure_future(found)
             running.add_done_callback(lambda done: self._remember(key, done))
         return await asyncio.shield(running)
@@ -117,6 +118,7 @@ class ForesightService:
             found = offer.foresight or await self.of(
                 facts, question, Assumptions(), person=person, patient=True
             )
+        # A foresight is a courtesy: a release must not fail for want of one.
         except ProcessLostError:
             return offer.text
         kept = {**json.loads(offer.text), "foresight": kept_json(found)}

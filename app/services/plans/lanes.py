@@ -88,6 +88,7 @@ class Lane:
         Problem
             ``busy``, when as many as may are there.
         """
+        # Refused before anything is begun: a queue without bound would hold every request's memory.
         if self._there >= self._most and not patient:
             raise Problem("busy")
         self._there += 1
@@ -131,10 +132,12 @@ class FairLane:
             raise Problem("busy")
         queue.there += 1
         try:
+            # One of each person stands in line; the others wait behind it, in its own queue.
             async with queue.first:
                 return await anyio.to_thread.run_sync(function, *arguments, limiter=self._line)
         finally:
             queue.there -= 1
+            # Else there would be a queue for everybody who has ever asked.
             if not queue.there:
                 del self._queues[person]
 

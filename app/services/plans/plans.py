@@ -126,6 +126,7 @@ class PlanService:
         offer = self._remembered(facts, question)
         if offer is not None:
             return offer
+        # First, as a plan is one of what this decides; it may take a simulation.
         await self._decide(facts, question, person=person, patient=patient)
         if is_costly(facts, question):
             offer = await self._costly.run(person, self._made, facts, question, patient=patient)
@@ -260,6 +261,7 @@ def make_plan(facts: DatasetFacts, question: Question) -> Plan:
     Problem
         As :meth:`PlanService.offer`.
     """
+    # Refused before any charge: no mean of nothing, and the row count is public here.
     if facts.schema.adjacency is Adjacency.REPLACE_ONE and facts.schema.rows == 0:
         raise Problem("empty-dataset")
     try:

@@ -80,6 +80,8 @@ class PreviewService:
         require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
         expected_ms = question.planning_ms(facts.schema)
         if wish.accuracy is not None:
+            # By the most that it may take: where it is calculated must not depend on
+            # how the search goes.
             expected_ms *= 1 + _TRIED
             if is_simulated(question.statistic, facts.schema):
                 expected_ms += USUALLY_TRIED * foreseeing_ms(question.statistic, facts.schema)
@@ -109,6 +111,7 @@ class PreviewService:
         most = facts.policy.max_epsilon_per_release
         question = replace(question, epsilon=_ONE if most is None else min(_ONE, most))
         told = await self.preview(dataset, question, wish, caller=caller)
+        # Asked at that epsilon again: cost and noise shown must be those of the price that is told.
         needed = _epsilon_told(told["accuracy"])
         if needed is None or needed == question.epsilon:
             return told, question
@@ -233,6 +236,7 @@ def _needed(facts: DatasetFacts, question: Question, wish: Wish) -> Epsilon | No
     if reaches(Epsilon(low)):
         return Epsilon(low)
     for _ in range(_MAX_STEPS):
+        # The middle by factors, as epsilons differ by factors; rounded as the answer will be.
         middle = _round_up(math.isqrt(low * high))
         if not low < middle < high:
             break

@@ -63,6 +63,7 @@ class Question:
     """One text for all spellings of this question."""
 
     def __post_init__(self) -> None:
+        # What is fingerprinted and stored: two spellings of one question must have one text.
         text = json.dumps(self.to_json(), sort_keys=True, allow_nan=False, separators=(",", ":"))
         object.__setattr__(self, "canonical", text)
 

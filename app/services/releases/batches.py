@@ -127,6 +127,7 @@ def packed(calls: Sequence[Timed], *, most_ms: float = MOST_MS) -> Iterator[Sequ
     batch: list[Timed] = []
     expected_ms = 0.0
     for call in calls:
+        # An infinite time is more than any bound: such a call is always alone.
         if batch and expected_ms + call.expected_ms > most_ms:
             yield batch
             batch, expected_ms = [], 0.0

@@ -105,6 +105,8 @@ class ChargedDraws:
 
     def _ready(self, record: ReleaseRecord, dataset: DatasetRecord) -> ReadyDraw:
         """Return how a release is drawn, if that is what it was charged for."""
+        # By all that the comparison looks at: the same question may have been
+        # charged by another plan.
         key = dataset, record.request, record.plan, record.amount
         known = self._planned.get(key)
         if known is not None:

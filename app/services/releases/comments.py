@@ -71,6 +71,7 @@ class CommentService:
             raise invalid_request("private", "must be false for who asked: it is among reviewers")
 
         def write(work: UnitOfWork) -> CommentRecord:
+            # Read again inside the transaction: the release may have gone on since it was shown.
             present = work.releases.get(release) or found
             if present.state not in UNDECIDED:
                 raise gone_on(work, present, lambda _: True)

@@ -134,6 +134,7 @@ def _combined(
         outcome = combine(statistic, released, facts.schema)
         outcome = shown(outcome, statistic, facts.schema)
     epsilon = sum((each.epsilon.fraction for each in released), Fraction(0))
+    # Post-processing: the guarantee is that of all releases together, whose epsilons add up.
     guarantee = {
         **answers[records[0].id]["guarantee"],
         "epsilon": str(Epsilon(int(epsilon * NANOS_PER_EPSILON))),

@@ -134,6 +134,8 @@ class DrawService:
                 pass  # it is drawn here
             except DrawDiedError:
                 _LOG.error("draw process died", extra={"release": record.id})
+                # Before it is drawn again: should this process die as well, the attempt has
+                # been counted.
                 record = await self.count_attempt(record)
                 if record.state is not ReleaseState.DEBITED:
                     return record
@@ -156,6 +158,7 @@ class DrawService:
         _LOG.error("no memory for a draw", extra={"release": record.id})
         record = await self.count_attempt(record)
         if record.state is ReleaseState.DEBITED:
+            # Put off like data that cannot be read: nothing of it has been seen.
             raise StorageError("there is no memory for a draw")
         return record
 
@@ -216,6 +219,7 @@ class DrawService:
             return await self.surely(step)
         except Problem as problem:
             final = await anyio.to_thread.run_sync(self._get, record.id)
+            # Somebody else has settled it: what is stored counts, never what was drawn here.
             if problem.code != "release-void" or final is None:
                 raise
             return final

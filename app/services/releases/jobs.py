@@ -202,6 +202,7 @@ class JobRunner:
     async def _take(self, lanes: _Lanes, record: ReleaseRecord, work: asyncio.Task[None]) -> None:
         """Have a lane taken while a release is drawn, and on until a public moment."""
         loop = asyncio.get_running_loop()
+        # By the loop's clock: the lane's time must not jump with the machine's.
         begun_ms = int(1000 * loop.time())
         await asyncio.wait([work])
         if self._working.get(record.id) is work:
@@ -221,6 +222,7 @@ class JobRunner:
         """Wait for a release that nobody draws, and claim it."""
         while True:
             lanes.claiming = True
+            # Before the look, so that what comes in meanwhile is not overlooked.
             lanes.something.clear()
             try:
                 found = await self._claim(lanes)
@@ -239,6 +241,7 @@ class JobRunner:
         if self._store.frozen is not None:  # what was drawn in another time must not be again
             return None
         longest_s = lanes.longest_s
+        # A reader looks first: an idle queue then costs no write.
         if not await anyio.to_thread.run_sync(self._is_something_left, longest_s):
             return None
         worker = self.draws.worker
@@ -246,8 +249,10 @@ class JobRunner:
             self.draws.surely(lambda work: work.releases.claim(worker, longest_s=longest_s))
         )
         try:
+            # Shielded: a claim that is being committed cannot be called back.
             return await asyncio.shield(claim)
         except asyncio.CancelledError:
+            # What it has got nonetheless is put back for others at once.
             record = await claim
             if record is not None:
                 await self._hand_back(record)

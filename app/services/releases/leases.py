@@ -49,6 +49,7 @@ class Lease:
 
     async def _keep_up(self) -> None:
         while True:
+            # Three beats to a lease: one that is late, or lost, does no harm.
             await asyncio.sleep(self._lease_ms / 3000)
             try:
                 await self._beat()

@@ -52,6 +52,7 @@ class PauseService:
 
         record = await self._store.awrite(write)
         cancelled = 0
+        # A few at a time: one transaction for all would hold up everybody's charges.
         while cancel_waiting:
             cancel = partial(_cancel, record=record, caller=caller, reason=reason)
             ended = await self._store.awrite(cancel)

@@ -92,6 +92,7 @@ def job_of_record(record: ReleaseRecord) -> Job | None:
 
 def _ms(moment: str) -> int:
     """Return a time of the ledger in whole milliseconds, rounded up."""
+    # Rounded up, like the time now: an outcome is never a millisecond early.
     return -((_EPOCH - datetime.fromisoformat(moment)) // _MILLISECOND)
 
 

@@ -63,6 +63,7 @@ class PutOff:
         tries = self._tries.pop(record.id, 0) + 1
         self._tries[record.id] = tries
         if len(self._tries) > _REMEMBERED:
+            # A forgotten one begins to count anew: it then waits longer for its last attempt.
             self._tries.popitem(last=False)
         _LOG.error("draw put off", extra={"release": record.id, **describe(error)})
         task = asyncio.ensure_future(self._wait(record, tries))

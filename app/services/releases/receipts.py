@@ -74,6 +74,7 @@ class LongAnswer:
         """Take in what comes next."""
         self.begun = True
         self._end += content
+        # A receipt is at the end and no longer than this: what lies before is surely signed text.
         before = len(self._end) - _LONGEST_RECEIPT
         if before > 0:
             self._hash.update(self._end[:before])
@@ -201,6 +202,8 @@ class Receipts:
         if receipt is None:
             return Finding(signature=False)
         with self._store.reading() as reader:
+            # The entry in that place, if any: a receipt may name one that a restored
+            # database lacks.
             entries = reader.entries.list(receipt.account, after=receipt.seq - 1, limit=1)
             record = reader.releases.get(receipt.release)
         stored = None if record is None or record.result is None else record.result

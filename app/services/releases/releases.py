@@ -119,6 +119,7 @@ class ReleaseService:
         elif (running.dataset, running.request) != (facts.id, request):
             raise Problem("idempotency-key-reused")
         try:
+            # A client that goes away stops nothing: what is charged is drawn and stored.
             return await asyncio.shield(running.task)
         except Problem as problem:
             raise refusal_of(problem, facts.meter, question.epsilon) from None
@@ -155,6 +156,7 @@ class ReleaseService:
                 amount=offer.cost,
                 request=request,
                 plan=offer.text,
+                # A job is left to the queue: whoever claims it names itself.
                 worker=self.draws.worker if offer.job is None else None,
                 deadline_s=None if offer.job is None else offer.job.deadline_s,
                 most_jobs=None if offer.job is None else self._most_jobs,
@@ -203,6 +205,7 @@ class ReleaseService:
 
     async def _prepare(self, facts: DatasetFacts, question: Question, *, person: str) -> Offer:
         """Judge everything that can be judged without the data, and look that it is there."""
+        # Judged first, as it costs nothing to find out.
         if len(self._running) > self._max_waiting:
             raise Problem("busy")
         require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)

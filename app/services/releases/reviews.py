@@ -115,6 +115,7 @@ class ReviewService:
             ``votes-complete``; ``plan-changed``, where it would now be drawn otherwise than it
             says; ``paused``; ``dataset-unreadable``.
         """
+        # What has waited too long is over, even where nobody has ended it yet.
         await self.expire_due()
         found = await anyio.to_thread.run_sync(self._get, release)
         if found is None:
@@ -208,12 +209,14 @@ class ReviewService:
             raise told if told.code == "precondition" else Problem("not-your-turn", **told.extras)
         facts = await self._datasets.present(found.dataset)
         require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
+        # A review that has begun goes on: planned as one that everything is reviewed under.
         always = replace(facts, policy=replace(facts.policy, review=Review(Epsilon(0))))
         offer = await self._plans.offer(always, question, person=caller.person)
         text = await self._foresights.kept_text(facts, question, offer, person=caller.person)
         await self._readable.require(found.dataset)
 
         def write(work: UnitOfWork) -> ReleaseRecord:
+            # Once more inside the transaction: between the two somebody may have decided.
             present = work.releases.get(release)
             if present is None or not unchanged(present):
                 raise gone_on(work, present or found, unchanged)
@@ -287,6 +290,7 @@ def _vote(ballot: _Ballot, work: UnitOfWork) -> ReleaseRecord:
     if not Count.of(earlier, turn=found.turn, needed=ballot.needed).may_vote(person):
         raise Problem("votes-complete")
     own = [vote for vote in earlier if (vote.turn, vote.person) == (found.turn, person)]
+    # The same vote again, as when an answer was lost: no second entry.
     if own and (own[-1].decision, own[-1].reason) == (ballot.decision, reason):
         return found  # sent twice
     vote = work.votes.cast(

@@ -67,6 +67,7 @@ def _refuse_constant(_: str) -> NoReturn:
 
 
 def _read_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    # The last of two equal keys would win here, and the first elsewhere: neither is guessed.
     members = dict(pairs)
     if len(members) != len(pairs):
         raise _RefusedError("an object has the same key twice")
@@ -89,6 +90,7 @@ def _check(value: object, depth: int = 0) -> None:
     if isinstance(value, (int, float)) and abs(value) > sys.float_info.max:
         raise _RefusedError("a number is too large")  # written as an integer or not
     if isinstance(value, str):
+        # Raises for a lone surrogate, which JSON can write and no database store.
         value.encode("utf-8")
     children: Iterable[object] = ()
     if isinstance(value, dict):

@@ -39,4 +39,5 @@ async def while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
     finally:
         for task in (working, leaving):
             task.cancel()
+        # Both have ended before the request does: nothing of it goes on unseen.
         await asyncio.wait((working, leaving))
