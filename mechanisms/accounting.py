@@ -170,7 +170,9 @@ def _within(rho: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
         return beyond * (alpha * cost - target) - alpha * log1p(1 / beyond) - place
 
     found = minimize_scalar(log_delta, bounds=_LOG_SPAN, method="bounded", options={"xatol": 1e-9})
+    # Any alpha proves it, so the float that the search ended at may stand for an exact number.
     beyond = Fraction(exp(float(found.x)))
+    # Hopeless by more than floats err: not worth the balls. A near miss is left to them.
     if float(found.fun) > log(float(delta)) + 1e-6:
         return False
     with working_precision(_BITS):

@@ -74,6 +74,7 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
             sensitivity_unit="one for each part, in the units that details.parts names",
             theorem=THEOREM,
             exact=all(plan.guarantee.exact for plan in plans),
+            # zCDP adds up by itself: less than what the square of the summed epsilon would cost.
             rho=sum((plan.guarantee.zcdp for plan in plans), Fraction(0)),
         ),
         grid={"parts": [plan.grid for plan in plans]},

@@ -104,6 +104,7 @@ def _derive(statistic: Statistic, released: Released, schema: Schema) -> Outcome
             continue
         if outcome is not None:
             return outcome
+    # Only where every part refuses: one that knows the columns says what can be derived instead.
     if len(refusals) == len(parts):
         raise refusals[0]
     raise InvalidStatisticError(
@@ -199,8 +200,10 @@ def _derive_one(statistic: Statistic, released: Released, schema: Schema) -> Out
     source = viewed(released.statistic, schema)
     wanted = viewed(_with_derived(statistic, released.statistic), schema)
     check_asked(wanted.statistic, wanted.view.schema)
+    # Weighted moments say nothing of unweighted ones, nor of those by another column.
     if _weights(wanted.statistic) != _weights(source.statistic):
         return None
+    # One name may stand for one expression here and for another there.
     shared = wanted.view.added.keys() & source.view.added.keys()
     if any(wanted.view.key(name) != source.view.key(name) for name in shared):
         return None
@@ -306,12 +309,14 @@ def _coordinates(layout: Layout, numbers: Sequence[NumberColumn], value: Json) -
     entries += [records * share for share in shares]
     for j, k in layout.pairs:
         one, two = numbers[j], numbers[k]
+        # With x = m + h u and y = n + k v: x y = m n + m k v + n h u + h k u v, solved for u v.
         product = (
             Fraction(second[j][k])
             - one.midpoint * two.midpoint
             - one.midpoint * two.half_width * shares[k]
             - two.midpoint * one.half_width * shares[j]
         ) / (one.half_width * two.half_width)
+        # Squares are summed twice, and centred where the count is private: see second_order.
         if j == k:
             product = 2 * product - (1 if layout.rows is None else 0)
         entries.append(records * product)

@@ -313,6 +313,7 @@ def _plan_sums(
     form = sums_form(statistic, parting, schema)
     if form is None:
         return None
+    # plan_form takes a form for valid: nothing else has looked at this question.
     require_valid(plain(statistic), replace(schema, selected=True), "k_norm", norm)
     plan = knorm.plan_form(form, schema, epsilon, norm)
     return replace(
@@ -338,6 +339,7 @@ def _plan_jointly(
         _whole(statistic), replace(schema, selected=bool(statistic.where)), epsilon, norm
     )
     table = _JointTable(Groups(parting.labels), isinstance(statistic, Count))
+    # The groups are cells of the histogram by now; conditions alone still choose rows.
     chosen = Parting(parting.conditions, ())
     read_ms = reading_ms(statistic, parting, schema) if statistic.where else 0.0
     draw = FilteredDraw(chosen, plan.draw) if statistic.where else plan.draw
@@ -359,6 +361,7 @@ def _whole(statistic: Count | Histogram) -> Histogram:
         return Histogram(columns=tuple(names), edges=edges)
     if set(names) & set(statistic.columns):
         raise InvalidStatisticError("a column is counted and makes groups", field_name="by")
+    # Groups first: the last column changes fastest, so each group's cells lie side by side.
     return Histogram(columns=(*names, *statistic.columns), edges={**edges, **statistic.edges})
 
 

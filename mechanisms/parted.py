@@ -70,6 +70,7 @@ class Part:
 
     def gram(self, columns: Sequence[str]) -> Gram:
         """Return the exact Gram matrix of (1, codes of the named number columns)."""
+        # The other rows of this table belong to other parts and later draws.
         return [row.copy() for row in self.whole.grams(tuple(columns))[self.place]]
 
     def ordered(self, column: str) -> Ordered:
@@ -169,6 +170,7 @@ class _Whole:
     def _grams(self, columns: tuple[str, ...]) -> list[Gram]:
         size = self.placing.cells + 1
         empty = exact_gram([np.zeros(0, dtype=np.int32)] * len(columns), 0)
+        # One matrix stands for all cells, so it is replaced below and never added to in place.
         totals = [empty] * size
         for some in self.map(partial(_grams_each, size, columns), columns):
             for cell, gram in some.items():
@@ -178,6 +180,7 @@ class _Whole:
     def _ordered(self, column: str) -> list[Ordered]:
         found = self.map(partial(_codes_each, column), (column,))
         nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        # A key is a row's part, then its code: sorted, each part's codes lie in one run, ascending.
         keys, counts = reduce(_merged, found, nothing)
         codes = ((keys & ((1 << _KEY_BITS) - 1)) - CODE_MAX).astype(np.int32)
         starts = np.arange(self.placing.cells + 1, dtype=np.int64) << _KEY_BITS
@@ -211,6 +214,7 @@ def _grams_each(
     size: int, columns: Sequence[str], block: Block, place: Places
 ) -> dict[int, NDArray[np.object_]]:
     """Return the matrices of the parts that have rows here."""
+    # Sorted once, the rows of a part are a slice of every column.
     order = np.argsort(place, kind="stable")
     codes = [block[name][order] for name in columns]
     ends = np.cumsum(np.bincount(place, minlength=size)).tolist()

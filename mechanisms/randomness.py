@@ -56,6 +56,7 @@ class SystemBits:
         pid = os.getpid()
         if pid != self._pid:  # a forked child must not replay its parent's buffer
             self._pid, self._left = pid, 0
+        # The few bits left are dropped: joining them to fresh ones would buy nothing.
         if self._left < count:
             fresh = max(_BUFFER_BYTES, (count + 7) // 8)
             self._buffer = int.from_bytes(os.urandom(fresh), "little")
@@ -105,6 +106,9 @@ class Randomness:
 
     def _bernoulli_exp_unit(self, numerator: int, denominator: int) -> bool:
         """Return True with probability exp(-numerator/denominator), the ratio in [0, 1]."""
+        # More than k trials are made with probability ratio**k / k!. Of an odd number it is made
+        # with
+        # 1 - ratio + ratio**2 / 2 - ..., which is exp(-ratio).
         trials = 1
         while self.below(denominator * trials) < numerator:
             trials += 1
@@ -131,6 +135,7 @@ class Randomness:
         while True:
             negative = self._source.bits(1)
             magnitude = self.geometric_exp(rate)
+            # A 0 with a minus is drawn again, or 0 would come twice as often as it should.
             if magnitude or not negative:
                 return -magnitude if negative else magnitude
 

@@ -185,6 +185,7 @@ def exact_gram(codes: Sequence[NDArray[np.int32]], rows: int) -> NDArray[np.obje
     """Return the exact Gram matrix of (1, columns of codes), each |code| <= 2**20."""
     size = 1 + len(codes)
     total: NDArray[np.object_] = np.array([[0] * size for _ in range(size)], dtype=object)
+    # 64 bits hold the sum of so many rows; Python's integers take over from there.
     for start in range(0, rows, SUM_ROWS):
         some = [column[start : start + SUM_ROWS] for column in codes]
         total = total + gram_of_some(some, min(SUM_ROWS, rows - start)).astype(object)
@@ -215,6 +216,7 @@ def distinct(codes: NDArray[np.int32]) -> Ordered:
 def merge_ordered(first: Ordered, second: Ordered) -> Ordered:
     """Return the distinct codes of both, ascending, and how often each occurs in them."""
     codes = np.concatenate([first[0], second[0]])
+    # Without a row there is no run for reduceat to begin.
     if not len(codes):
         return first
     order = np.argsort(codes, kind="stable")  # two sorted runs: a linear merge

@@ -140,6 +140,7 @@ def check_draws(
         raise AssertionError(f"distance {distance:.4f} from the stated law exceeds {threshold:.4f}")
     for index, twin in enumerate(twins):
         gap = law.gap(twin, np.unique(values))
+        # Draws within one threshold of their law are then farther than one from the twin.
         if gap < 2 * threshold:
             needed = draws_needed(gap, flake=flake) if gap else math.inf
             raise ValueError(f"twin {index} is only {gap:.4f} away: take {needed} draws")

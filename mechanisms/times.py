@@ -50,6 +50,7 @@ def number_of(kind: TimeKind, text: str) -> Fraction:
     days = (date.fromisoformat(form[1]) - _START).days
     if kind == "date":
         return Fraction(days)
+    # The pattern lets 99:99 pass; the constructor does not.
     clock = time(int(form[2] or 0), int(form[3] or 0), int(form[4] or 0))
     seconds = (clock.hour * 60 + clock.minute) * 60 + clock.second - offset_s(form[6] or "Z")
     return days * SECONDS_PER_DAY + seconds + Fraction(form[5] or 0)

@@ -165,6 +165,7 @@ class ViewedData:
         known = {name: self._remembered(name) for name in columns if self._is_kept(name)}
         needed = self.view.needed([name for name in columns if name not in known])
         stored = self._stored([*columns, *needed], known)
+        # Data come in the same blocks each time, so a block's number finds its codes.
         for place, block in enumerate(self.data.blocks(stored)):
             held = {name: codes[place] for name, codes in known.items()}
             yield self.view.widened({**block, **held}, columns, needed)
@@ -172,6 +173,8 @@ class ViewedData:
     def map(self, function: Callable[[Block], T], columns: Sequence[str], /) -> Iterator[T]:
         """Yield the function's result for each of the blocks."""
         if any(self._is_kept(name) for name in columns):
+            # Remembered codes are in this process: a function that travels would compute them
+            # again.
             return map(function, self.blocks(columns))
         needed = self.view.needed(columns)
         shown = _Shown(self.view, tuple(columns), tuple(needed), function)

@@ -43,6 +43,7 @@ def _alike(names: Sequence[str], written: str) -> list[str]:
         if matcher.quick_ratio() >= _ALIKE:  # an upper bound, and cheap
             maybe.append((matcher.quick_ratio(), name))
     alike = []
+    # A full comparison is slow: only the most promising are compared so.
     for _, name in sorted(maybe, reverse=True)[:MOST_LISTED]:
         matcher.set_seq1(name[:_LONGEST_COMPARED].casefold())
         if (likeness := matcher.ratio()) >= _ALIKE:

@@ -159,6 +159,7 @@ class _Event:
         if not self.guessed:
             trials = (draws, draws)
             return audit_counts({"chosen": hits}, trials=trials, confidence=confidence).epsilon
+        # Right are the hits where it speaks for, and the misses among the others.
         right = draws + hits[self.towards] - hits[1 - self.towards]
         odds = float(_odds(np.array([right]), 2 * draws, 1 - confidence)[0])
         return max(0.0, float(np.log(odds))) if odds > 0 else 0.0
@@ -195,6 +196,7 @@ def _scores(first: Floats, second: Floats) -> Iterator[_Score]:
     medians = np.median(first, axis=0), np.median(second, axis=0)
     both = np.concatenate([first, second])
     low, high = np.quantile(both, (0.25, 0.75), axis=0)
+    # A number that hardly varies has no quartiles to be measured by.
     widths = np.where(high > low, high - low, 1.0)
     numbers = range(both.shape[1])
     yield from (_Score(number, 0.0, medians, widths) for number in numbers)
@@ -218,5 +220,6 @@ def _odds(right: NDArray[np.int64], guesses: int, level: float) -> Floats:
 
 def _lowest(counts: NDArray[np.int64], draws: int, level: float) -> Floats:
     """Return the Clopper-Pearson lower bounds of probabilities."""
+    # Of no hits the function has no value; the bound is 0.
     bounds = betaincinv(np.maximum(counts, 1), draws - counts + 1, level)
     return np.where(counts > 0, bounds, 0.0)

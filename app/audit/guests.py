@@ -56,6 +56,7 @@ class Guests:
         self, dataset: str, statistic: Mapping[str, Any], *, epsilon: str, mechanism: str, norm: str
     ) -> Release:
         """Ask for a release; one that runs is not waited for."""
+        # One name for every try: asked again after a lost answer, nothing is charged twice.
         name = uuid.uuid4().hex
         for _ in range(_MOST_WAITS):
             desk = await self._next()
@@ -72,6 +73,7 @@ class Guests:
             except ProblemError as problem:
                 if problem.code != _STORED_ENOUGH:
                     await _wait_for(problem)
+                # Another of the tasks may have taken it out already.
                 elif desk in self._turns:
                     self._turns.remove(desk)
         raise _refused_for_long()

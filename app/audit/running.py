@@ -138,6 +138,7 @@ class _Asking:
                 for arm in self._arms:
                     tasks.create_task(self._ask(arm))
         except ExceptionGroup as several:
+            # Who reads it wants the refusal, not the group that the tasks made of it.
             raise several.exceptions[0] from None
 
     async def _ask(self, arm: _Arm) -> None:
@@ -196,6 +197,7 @@ class _Asking:
             statistic = {"kind": _STACK, "parts": [part] * count}
             mechanism = norm = "auto"
         dataset = self._datasets.id(arm.probe.pair, offer.adjacency, side)
+        # A stack parts its epsilon evenly: each draw then has what was promised.
         epsilon = str(Decimal(self._terms.epsilon) * count)
         release = await self._guests.release(
             dataset, statistic, epsilon=epsilon, mechanism=mechanism, norm=norm

@@ -32,6 +32,8 @@ class ThrowAways:
     async def __aenter__(self) -> Self:
         try:
             await self._upload_all()
+        # Leaving is only called after entering: what was uploaded before the fault is archived
+        # here.
         except BaseException:
             await self._archive_all()
             raise

@@ -167,6 +167,7 @@ def _read(file: Path, spec: bytes) -> UploadReport:
         tempfile.TemporaryDirectory() as scratch,
         Reading(file) as bar,
     ):
+        # Parquet is read by jumps, from its end on: where it is says nothing of how much is left.
         in_order = stream.read(len(PARQUET)) != PARQUET
         stream.seek(0)
         ids = Prf(secrets.token_bytes(KEY_BYTES))

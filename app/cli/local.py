@@ -108,6 +108,7 @@ def check_directory(directory: Path, what: str, chosen_by: str) -> None:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory) as probe:
+            # Written, not asked for: quotas and reserved blocks show only so.
             os.posix_fallocate(probe.fileno(), 0, _ROOM_BYTES)
     except OSError as error:
         if error.errno in _NO_ROOM:
@@ -130,6 +131,7 @@ def listening(host: str, port: int) -> socket.socket:
     """Return a socket that listens where the service is to be found."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     found = socket.socket(family)
+    # Else a service that was just stopped keeps its port for a minute.
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))

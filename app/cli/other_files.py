@@ -99,6 +99,7 @@ def _column(name: str, cells: Sequence[Any]) -> pl.Series:
     if kinds <= {bool}:
         return pl.Series(name, cells, dtype=pl.Boolean)
     if kinds <= {date, datetime}:
+        # Excel knows no zones, and a date is midnight: both are made one type.
         moments = [cell and datetime(*cell.timetuple()[:6]) for cell in cells]
         return pl.Series(name, moments, dtype=pl.Datetime("us"))
     texts = [None if cell is None else _text(cell) for cell in cells]
@@ -121,6 +122,7 @@ def _tidied(frame: pl.DataFrame) -> pl.DataFrame:
         if not column.dtype.is_float():
             return column
         numbers = column.fill_nan(None)
+        # Above it floats skip whole numbers, so that a whole one says nothing.
         whole = (numbers == numbers.round()) & (numbers.abs() < 2**53)
         return numbers.cast(pl.Int64) if whole.all() else numbers
 

@@ -68,6 +68,7 @@ def read_checkpoint(note: str) -> tuple[Checkpoint, bytes] | None:
         )
     except ValueError:
         return None
+    # The first four bytes name the key.
     return Checkpoint(origin=origin, size=int(size), root=base64.b64decode(root)), signature[4:]
 
 

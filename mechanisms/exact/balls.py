@@ -99,6 +99,7 @@ def smallest_eigenvalue_bound(matrix: arb_mat, *, slack: float = 0.0) -> Fractio
     if not np.isfinite(middle).all():
         return Fraction(0)
     lowest, highest = np.linalg.eigvalsh(middle)[[0, -1]]
+    # Lowered by more than the eigenvalues and the factor below err by, or it would have no factor.
     guess = float(lowest) - 2.0**-44 * size * float(highest)
     if guess <= slack:
         return Fraction(0)

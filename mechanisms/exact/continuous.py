@@ -86,6 +86,7 @@ def _uniforms(count: int, randomness: Randomness) -> tuple[LazyUniform, ...]:
 
 def gamma(uniforms: Sequence[LazyUniform], bits: int) -> arb:
     """Return -log of the product: Gamma of shape len(uniforms), rate 1."""
+    # One logarithm of a product costs less, and is tighter, than many logarithms.
     product = arb(1)
     for uniform in uniforms:
         product *= uniform.enclose(bits)

@@ -61,6 +61,7 @@ def _exp_nonpositive(x: Floats) -> Floats:
     for coefficient in _SERIES[1:]:
         series = series * r + coefficient
     growth = (series * r) * r + r
+    # Masking and shifting both round down, so they agree where k is negative too.
     index = k.astype(np.int32)
     power = _POWERS[index & (_CELLS - 1)]
     answer: Floats = np.ldexp(power + power * growth, index >> 6)
@@ -75,6 +76,7 @@ def sigmoid(t: Floats) -> tuple[Floats, Floats]:
     exp contributes 2**-51 to numerator and denominator, the sum 2**-53 and the
     quotient 2**-53.
     """
+    # Of -|t| only: nothing overflows, and 1 + small loses nothing to cancellation.
     small = _exp_nonpositive(np.maximum(-np.abs(t), _LOWEST))
     whole = 1 + small
     low, high = small / whole, 1 / whole

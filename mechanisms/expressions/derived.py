@@ -150,6 +150,7 @@ def _column(found: Range, lower: Fraction | None, upper: Fraction | None) -> Num
         return NumberColumn(Fraction(0), Fraction(1), boolean=True)
     if found.low == found.high:
         raise DefinitionError("the expression is the same number in every row", EXPRESSION)
+    # Outwards, so that rounding the bounds clamps no value that a row may have.
     low, high = _at_most(found.low), -_at_most(-found.high)
     least = low if lower is None else max(low, lower)
     most = high if upper is None else min(high, upper)

@@ -36,6 +36,7 @@ def log(values: Floats) -> Floats:
     total = np.full_like(s, 1 / (2 * _LOG_TERMS + 1))
     for term in range(_LOG_TERMS - 1, -1, -1):
         total = total * square + 1 / (2 * term + 1)
+    # The small parts first: added one by one to the large one they would be rounded away.
     return np.asarray((power * _LN2_LOW + 2 * s * total) + power * _LN2_HIGH)
 
 
@@ -57,6 +58,7 @@ def exp(values: Floats) -> Floats:
     total = np.ones_like(rest)
     for term in range(_EXP_TERMS, 0, -1):
         total = total * rest / term + 1
+    # Beyond those it is 0 or infinite anyhow, and what is no int32 would be cast to anything.
     return np.asarray(np.ldexp(total, np.clip(power, -1100, 1100).astype(np.int32)))
 
 
@@ -74,5 +76,6 @@ def power(values: Floats, exponent: float) -> Floats:
     """Return values of 0 or more to a fractional power."""
     if exponent == 0.5:
         return np.asarray(np.sqrt(values))
+    # A logarithm of 0 is anything here, so 1 stands in for it until the last line.
     found = exp(exponent * log(np.where(values > 0, values, 1.0)))
     return np.asarray(np.where(values > 0, found, 0.0))

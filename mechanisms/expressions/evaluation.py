@@ -146,6 +146,7 @@ class Rows:
             number = None if column.boolean else compared_with(column, two)
             if number is not None and column.lower <= number <= column.upper:
                 return _COMPARE[op](self.codes[one.name], column.encode_one(float(number)))
+            # A date beyond the bounds has no code, but rows still lie on one side of it.
             if two.op == "text" and number is not None:
                 return np.asarray(_COMPARE[op](self.numbers(one), float(number)))
         return np.asarray(_COMPARE[op](self.numbers(one), self.numbers(two)))
@@ -159,4 +160,5 @@ def encoded(node: Node, column: NumberColumn, rows: Rows, count: int) -> Codes:
         with np.errstate(all="ignore"):  # what overflows or has no value is clamped
             values = rows.numbers(node)
             found = column.encode(np.where(np.isnan(values), float(column.lower), values))
+    # A constant is broadcast to a view that nobody may write to, hence the copy.
     return np.broadcast_to(found, (count,)).astype(np.int32, copy=True)

@@ -92,6 +92,7 @@ def parse(text: str) -> Node:
     except SyntaxError as error:
         offset = min(max(error.offset or 1, 1), len(origin)) - 1
         raise ExpressionError(_unreadable(text), origin[offset] + 1) from None
+    # Python's parser has limits of its own, which a text can meet before ours are counted.
     except (RecursionError, MemoryError, ValueError):
         raise _too_deep() from None
     reader = _Reader(text, origin)
@@ -109,12 +110,14 @@ def _skeleton(text: str) -> tuple[str, list[int]]:
             raise ExpressionError(_unreadable(text), end + 1)
         kind, found = match.lastgroup, match.group()
         after = text[match.end() : match.end() + 1]
+        # Python would take the word before a quote for a prefix, as in r"...".
         if kind in ("word", "number") and (after in "\"'`" or after.isalnum()) and after:
             raise ExpressionError("something is missing between two names", match.end() + 1)
         pieces.append(_blank(str(kind), found))
         # a power is the only piece that grows
         origin += [end] * 2 if kind == "power" else range(end, match.end())
         end = match.end()
+    # One more than there are characters: a node may end behind the last.
     return "".join(pieces), [*origin, len(text)]
 
 
@@ -172,6 +175,7 @@ class _Reader:
         return form(node, depth + 1)
 
     def _place(self, node: ast.expr) -> int:
+        # Python counts bytes, which are characters in the skeleton: it is ASCII.
         return self._origin[node.col_offset] + 1
 
     def _source(self, node: ast.expr) -> str:
@@ -184,11 +188,13 @@ class _Reader:
             return Node("number", value=Fraction(int(value)), place=place)
         if isinstance(value, str):
             found = self._source(node)
+            # Python joins values that stand side by side; the source then has quotes inside.
             if found[0] in found[1:-1]:
                 raise ExpressionError("two values stand side by side", place)
             return Node("text", value=found[1:-1], place=place)
         if not isinstance(value, int | float):
             raise ExpressionError(f"that is not offered here: {_OFFERED}", place)
+        # From the text, since Python's parser has rounded it to a float.
         number = Fraction(self._source(node))
         if number > LARGEST:
             raise ExpressionError("a number is at most 1e100", place)
@@ -241,6 +247,7 @@ class _Reader:
             node = Node("missing", (self.read(left, depth),), place=place)
             return Node("not", (node,), place=place) if isinstance(op, ast.IsNot) else node
         name, one, two = _COMPARED[type(op)], self.read(left, depth), self.read(right, depth)
+        # The column first, so that both spellings are one text, and one question.
         if one.op in ("number", "text") and two.op not in ("number", "text"):
             name, one, two = _FLIPPED[name], two, one
         return Node(name, (one, two), place=place)
@@ -260,6 +267,7 @@ class _Reader:
         if node.keywords:
             raise ExpressionError("values are given without names here", place)
         least, most = _COUNTS[name]
+        # Elsewhere the max of one column is taken over its rows.
         if len(node.args) == 1 and least == 2:
             raise several_rows(f"the {name} of one column", place)
         if not least <= len(node.args) <= most:

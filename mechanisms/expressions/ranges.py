@@ -207,6 +207,7 @@ class _Ranges:
             return self._power(node, ends[0])
         if node.op == "/":
             return _divided(node, ends[0])
+        # By its corners a square could be negative, and its root would be refused.
         if node.op == "*" and node.args[0] == node.args[1]:
             return _squared(ends[0], 2)
         if node.op == "clip":
@@ -232,6 +233,7 @@ class _Ranges:
             raise _no_value(
                 node, base, "a fractional power of a negative number", f"max({node.args[0]}, 0)"
             )
+        # Monotone on numbers of 0 or more, so the ends are at the ends.
         edges = [Fraction(float(end) ** float(exponent)) for end in base]
         return min(edges), max(edges)
 
@@ -298,6 +300,7 @@ def _sqrt(node: Node, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction
 
 
 def _exp(node: Node, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
+    # exp(230) is the last below 1e100.
     if high > 230:
         raise _no_value(node, (low, high), "exp of more than 230", f"exp(min({node.args[0]}, 10))")
     bottom = Fraction(math.exp(low)) if low > -700 else Fraction(0)
@@ -342,6 +345,7 @@ def _bounded(node: Node, ends: Ends) -> Ends:
         raise ExpressionError(
             "values here could exceed 1e100; clip what they are made of", node.place
         )
+    # Exact denominators would double their length with every product.
     if max(end.denominator.bit_length() for end in ends) > _MOST_BITS:
         return Fraction(float(low)), Fraction(float(high))
     return low, high

@@ -41,6 +41,7 @@ def unknown_column(names: Sequence[str], written: str, place: int | None) -> Exp
 
 def unknown_function(names: Sequence[str], written: str, place: int) -> ExpressionError:
     """Return what is said of a function that is not offered."""
+    # np.mean and Mean ask for the same.
     known = written.casefold().rpartition(".")[2]
     if known in OF_SEVERAL_ROWS:
         return several_rows(known, place)

@@ -153,6 +153,7 @@ class HuberObjective:
         w = np.array([float(entry) for entry in exact])
         width, cut = self._public.width, float(self._threshold)
         error = (width + 2) * UNIT_ROUNDOFF * float(np.abs(w).sum()) * _SAFETY
+        # Within the threshold by the reach and by the error: not beyond it anywhere nearby.
         near_cut = cut * (1 - 2.0**-_REACH_BITS * 1.001) - 2 * error
         high, low = [0] * width, np.zeros(width)
         hessian = np.zeros((width, width))
@@ -161,6 +162,7 @@ class HuberObjective:
         for zeta in self._chunks():
             t = zeta @ w
             slope = np.clip(t, -cut, cut)
+            # Sums of the coarse part are exact, so the rounding is that of the small rest alone.
             coarse = np.rint(slope * CODE_MAX) / CODE_MAX
             fine = slope - coarse
             scaled = (coarse @ zeta) * 2.0 ** (2 * CODE_BITS)

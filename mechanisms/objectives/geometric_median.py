@@ -127,6 +127,7 @@ class MedianLaw:
             q = radius / nearest
             inside = q >= _NEAR
             far = np.minimum(q, _NEAR)
+            # On a line a unit vector turns round or stays as it is.
             if places.shape[1] == 1:
                 moves += 2.0 * (inside @ counts)
             else:

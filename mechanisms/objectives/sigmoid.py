@@ -204,6 +204,7 @@ class SigmoidObjective:
         working = bits + _GUARD_BITS + math.ceil(sum(map(abs, w))).bit_length()
         totals = [(0, 0)] * self._public.width
         for some in self._pass(_Balls(tuple(w), bits, working)):
+            # Integers and their errors: the sum is the same bits however the rows are parted.
             totals = [(a + c, b + d) for (a, b), (c, d) in zip(totals, some, strict=True)]
         with working_precision(working):
             last = arb((1, -bits)) / CODE_MAX

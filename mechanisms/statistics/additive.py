@@ -264,11 +264,13 @@ def _combined(
     if at is None or sizes[at] == 0:
         return NoiseLaw(0.0, 0.0, 0.0)
     largest = sizes[at]
+    # Divided by the largest, or the squares of huge slopes would leave the floats.
     signed = {at: slope * laws[at].std / largest for at, slope in slopes.items()}
     square = sum(size**2 for size in signed.values()) + 2 * sum(
         correlation(one, other) * signed[one] * signed[other]
         for one, other in combinations(signed, 2)
     )
+    # Opposite correlated coordinates may cancel, and rounding then leave less than nothing.
     std = largest * sqrt(max(square, 0.0))
     if std == 0:
         return NoiseLaw(0.0, 0.0, 0.0)

@@ -117,6 +117,7 @@ class Correlation(Question):
 
 def _leaf(covariance: Jet, one: Jet, two: Jet) -> Leaf:
     """Return the correlation; slopes are those of variances of at least one code step."""
+    # Else a variance just above 0 would make the scale, and the noise stated, as large as it likes.
     first, second = (max(jet.value, _LEAST_VARIANCE) for jet in (one, two))
     scale = 1 / Fraction(sqrt(first * second))
     known = one.value > 0 and two.value > 0
@@ -139,6 +140,7 @@ def _correlations(value: Json) -> Json:
             return 1.0
         if matrix[j][j] <= 0 or matrix[k][k] <= 0:
             return 0.0
+        # Two roots: the product of two small variances might underflow to 0.
         ratio = matrix[j][k] / (sqrt(matrix[j][j]) * sqrt(matrix[k][k]))
         return min(max(ratio, -1.0), 1.0)
 

@@ -154,6 +154,7 @@ def _counts_of(axes: Sequence[Axis], block: Block) -> NDArray[np.int64]:
     shape = [len(axis.labels) for axis in axes]
     cell = np.zeros(len(block[axes[0].column]), dtype=np.int64)
     for axis, size in zip(axes, shape, strict=True):
+        # The last column changes fastest, as in the names of the cells.
         cell = cell * size + axis.place(block[axis.column])
     return np.bincount(cell, minlength=prod(shape))
 

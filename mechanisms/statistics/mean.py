@@ -101,6 +101,8 @@ class Mean(Question):
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the means' form: one coordinate per column, and the count where it is private."""
         if self.weights is not None:
+            # The sum of the weights takes the count's place, and it is private under either
+            # adjacency.
             form = replace(self, weights=None).additive(private_rows(schema))
             return weighted_form(form, schema, self.weights, total=False)
         names = self.columns

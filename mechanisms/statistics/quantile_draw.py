@@ -90,6 +90,7 @@ class QuantileDraw:
         if self.column.grid_step != 1:
             return GridCodes.count(codes, counts, low=-CODE_MAX, high=CODE_MAX)
         width = int(self.column.upper - self.column.lower)
+        # The nearest whole number, in integers: nothing here is above 2**43.
         places = (2 * (codes.astype(np.int64) + CODE_MAX) * width + 2 * CODE_MAX) // (4 * CODE_MAX)
         points, starts = np.unique(places, return_index=True)
         if len(points) < len(places):

@@ -73,5 +73,6 @@ def _entry(part: Json, j: int, k: int) -> object:
 def _times(part: object, factor: Fraction) -> object:
     """Return a number, or both ends of an interval, times a positive factor."""
     if isinstance(part, int | float):
+        # Rounded once, at the end.
         return float(Fraction(part) * factor)
     return [_times(end, factor) for end in cast(Sequence[float], part)]

@@ -251,6 +251,7 @@ class Layout:
 
     def corner(self, rows: int) -> Coordinates:
         """Return the vector of ``rows`` records that all sit on their upper bounds."""
+        # Of a record there a square is 2 F**2, or 2 F**2 - F**2 where it is centred.
         sizes = [1] * (self._first + len(self.names))
         sizes += [2 if j == k and self.rows is not None else 1 for j, k in self.pairs]
         return [Fraction(size * UNIT * max(rows, 1)) for size in sizes]
@@ -260,6 +261,7 @@ class Layout:
 
         Their codes then average 0, and their squared codes F**2 / 3.
         """
+        # Twice a third, less 1 where squares are centred.
         square = Fraction(2, 3) if self.rows is not None else Fraction(-1, 3)
         sizes = [Fraction(1)] * self._first + [Fraction(0)] * len(self.names)
         sizes += [square if j == k else Fraction(0) for j, k in self.pairs]

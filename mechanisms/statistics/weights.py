@@ -249,6 +249,7 @@ class _WeightedData:
         found = self.data.remembered(
             key, lambda: self._gram(names), lambda made: 100 * len(made) ** 2
         )
+        # What is remembered serves other draws too.
         return [row.copy() for row in found]
 
     def _gram(self, names: tuple[str, ...]) -> list[list[int]]:
@@ -273,6 +274,7 @@ def _sums_of(
         codes = [np.ones_like(shares), *columns]
         for row, one in zip(totals, codes, strict=True):
             for k, other in enumerate(codes[: len(row)]):
+                # Products of codes fit 64 bits, and those times a share would not when summed.
                 row[k] += _exact_sum(shares, one * other)
     return totals
 

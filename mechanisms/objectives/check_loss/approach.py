@@ -93,8 +93,10 @@ def approach(rows: StoredRows) -> Near | None:
         if found.table is not None:
             near = _held(rows, found, box, hint)
             enough = hint and is_enough(near.law, hint, near.parts[0].known, near.outside)
+            # A narrowed box was as much as could be held: a wider one would not be.
             if box == root or enough or narrowed:
                 return near
+            # Twice, four times, sixteen times: a start far off is left in few passes.
             wider *= wider
             hint = _again(search(near.law, Start(box, 0.0, near.law.root())) or hint, half * wider)
             continue

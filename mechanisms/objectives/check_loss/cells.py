@@ -76,6 +76,7 @@ class Arrangement:
         margin = np.abs(places) @ np.abs(x).T + np.abs(target)
         margin *= (places.shape[1] + 4) * SPACING
         signs = np.sign(distance).astype(np.int64)
+        # Where floats cannot tell the sign, the vertex is put in the equation in integers.
         for vertex, which in np.argwhere(np.abs(distance) <= margin):
             side = self.hyperplane(int(index[which])).side(polytope.vertices[vertex])
             signs[vertex, which] = (side > 0) - (side < 0)

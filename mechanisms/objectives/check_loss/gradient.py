@@ -161,6 +161,7 @@ class GradientLaw(CheckLossLaw):
         ]
         whole = [s + Fraction(t, CODE_MAX) for s, t in zip(start, tied[:d], strict=True)]
         if d == 1:
+            # The distance of 0 from the interval between the two.
             smallest = max(min(start[0], whole[0]), -max(start[0], whole[0]), Fraction(0))
             return self.norm.of([smallest])
         return self.norm.of(whole)

@@ -139,6 +139,7 @@ class Smoothed:
             gradient = ((p - self.tau) * self.counts) @ self.z + self.settled
             weights = p * (1 - p) * self.counts / width
             hessian = (self.z * weights[:, None]).T @ self.z
+            # A narrow kernel may have no record under it along some direction.
             ridge = 1e-6 * (np.trace(hessian) + 1e-9) * np.eye(len(u))
             step = np.linalg.solve(hessian + ridge, gradient)
             u = u - step / max(1.0, float(np.abs(step).max()) / limit)
@@ -147,8 +148,10 @@ class Smoothed:
     def fit(self, u: Floats, scale: float) -> tuple[Floats, Floats]:
         """Return the minimiser and the Hessian there, from u; residuals are of about this scale."""
         sample = self.every(max(1, len(self.y) // _SAMPLE_ROWS))
+        # Wide kernels are nearly quadratic: they lead to where narrow ones begin to converge.
         for share in _SHRINKING:
             u, hessian = sample.descend(u, share * scale, scale)
+        # Farther records lie beyond any kernel to come: their gradient is settled once.
         near = self.near(u, 10 * _SHRINKING[-1] * scale)
         width = _SHRINKING[-1] * scale
         # Narrower kernels fit the kink better, while enough records still lie under them.

@@ -81,6 +81,8 @@ class Gathering:
             return
         self._tables.append(table)
         self._size += len(table.counts)
+        # Merged at twice the limit: a row is then sorted a few times at most, not once for each
+        # block.
         if self._size > 2 * self._most:
             whole = self._merged(self._tables)
             self._size = len(whole.counts)
@@ -125,6 +127,7 @@ class Survey:
         gram: NDArray[np.object_] = np.zeros((size, size), dtype=object)
         for start in range(0, rows, EXACT_ROWS):
             part = columns[:, start : start + EXACT_ROWS]
+            # Exact in floats for so many rows; Python's integers hold the sum of all.
             gram = gram + (part @ part.T).astype(np.int64).astype(object)
         return Surveyed(
             rows=rows,
@@ -273,6 +276,7 @@ def _exact(sums: Floats | Integers) -> Sums:
 
 def _few(columns: Floats) -> Table | None:
     """Return all distinct rows of a block, or None where they are not few."""
+    # A few rows that differ prove that many do, and spare the sorting of them all.
     some = columns[:, :: max(1, columns.shape[1] // _LOOKED_AT)]
     first = Table.of(_rows(some))
     if len(first.counts) > FEW_DISTINCT:

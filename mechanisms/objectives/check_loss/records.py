@@ -105,6 +105,7 @@ def _spread(rows: Integers, grid_bits: int) -> Integers:
 
     So thresholds have at most 42 significant bits, exact in floats.
     """
+    # Products wrap around in unsigned words: that is the hash, and the same on every machine.
     mixed = np.zeros(len(rows), dtype=np.uint64)
     for column in rows.T:
         mixed = (mixed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)

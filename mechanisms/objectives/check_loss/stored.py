@@ -97,6 +97,7 @@ class StoredRows:
         boxes = len(centres)
         opened = self._open(centres, half)
         stride = self.limits.stride_of(len(opened[0]) * self.limits.stride)
+        # A 0 spares the blocks the making of tables that would be thrown away.
         wanted = tuple(most * self._worth_holding(rows, most) for rows in opened)
         sieve = Sieve(
             read=self.read,

@@ -126,6 +126,7 @@ class StoredLaw:
         """Return a box with its records, read once if so few may be open there; else None."""
         if isinstance(known, Held):
             return known
+        # The last box is kept: one that a try falls on is asked about several times.
         if self._read is None or self._read[0] is not known:
             part: Held | Unread = known
             if self.rows.may_hold(known.centre, known.half, self._most):

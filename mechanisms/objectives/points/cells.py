@@ -109,6 +109,7 @@ class Cells:
         return bool((self.least == self.largest).all())
 
     def _with(self, other: Cells) -> Cells:
+        # Keys of two levels cannot be compared, and a coarse cell cannot be parted again.
         level = max(self.level, other.level)
         one, two = self._at(level), other._at(level)
         joined = Cells(
@@ -135,6 +136,7 @@ class Cells:
     def _fitting(self) -> Cells:
         """Return the finest level, from this one on, with few enough cells."""
         level = self.level
+        # So many changes of key are one cell more.
         while np.count_nonzero(np.diff(self._coarse(level))) >= MOST_CELLS:
             level += 1
         return self._at(level)

@@ -74,6 +74,7 @@ class Near:
         mean = np.rint(cells.sums / spread * scale)
         low, high = cells.least * scale, cells.largest * scale
         alone = (cells.least == cells.largest).all(axis=1)
+        # A cell of one point is that point, and has no blur.
         mean[alone] = low[alone]
         reach = np.maximum(high - mean, mean - low)
         blurs = np.where(alone, 0.0, np.sqrt((reach**2).sum(axis=1)) * (1 + MARGIN))
@@ -193,6 +194,7 @@ class Field:
         reach = float(np.sqrt(eta @ eta)) + share
         away = centre - self.near.places
         distance = np.maximum(np.sqrt((away**2).sum(axis=1)), _LEAST)
+        # A blurred cell nearby would lose more in a sum than it saves.
         apart = (distance >= far * radius) & (distance >= 8 * self.near.blurs + radius)
         near, blurs = self.near, self.near.blurs[apart]
         unit, t = away[apart] / distance[apart, None], radius / distance[apart]

@@ -149,6 +149,7 @@ def all_moments(parts: Sequence[Moments], ball: Ball, points: Points) -> Moments
 def seen(codes: Integers, place: Sequence[float], shift: int) -> tuple[Floats, Floats]:
     """Return the ways from points to a place (d x n), in grid steps, exact, and their lengths."""
     away = np.array([c - (codes[:, j] << shift) for j, c in enumerate(place)])
+    # Column by column: no bit of a row's length may depend on which rows are beside it.
     square = away[0] * away[0]
     for each in away[1:]:
         square = square + each * each

@@ -58,6 +58,8 @@ def _step(field: Field, point: Floats, smooth: float) -> tuple[Floats, float]:
     while share > _SHORTEST:
         found = _inside(field, point - share * step)
         there, _, _ = _look(field, found, smooth)
+        # Armijo's condition: a full step may overshoot where the curvature comes from few near
+        # points.
         if float(np.sqrt(there @ there)) <= (1 - share / 4) * size:
             return found, float(np.abs(found - point).max())
         share /= 2

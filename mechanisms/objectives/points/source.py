@@ -133,6 +133,7 @@ class Rows:
         """Return the sum of unit vectors at a place, from one pass."""
         parts = self.data.map(Gradient(self.points, place), self.points.names)
         total = [sum(entries) for entries in zip(*parts, strict=True)]
+        # Once for the terms, once for the float that their sum becomes.
         error = 2 * TERM_ERROR * self.count
         return np.array(total) * TERM_ERROR, error
 

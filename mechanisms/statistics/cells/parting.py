@@ -98,6 +98,7 @@ class Parting:
             Conditions or groups do not fit the schema, or there are too many.
         """
         found = set(comparisons(where, schema))
+        # One order for all spellings: what is computed for a parting is remembered by it.
         ordered = sorted(found, key=lambda each: (each.column, each.op, each.codes))
         return cls(tuple(ordered), _axes(by, schema))
 
@@ -135,6 +136,7 @@ class Parting:
         for axis in self.axes:
             place = place * len(axis.labels) + axis.place(block[axis.column])
         for condition in self.conditions:
+            # A part beyond the last is that of no group, and is left out of every answer.
             place[~condition.mask(block)] = self.cells
         return place.astype(np.uint16)
 

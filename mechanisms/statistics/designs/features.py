@@ -222,6 +222,7 @@ class _Builder:
         self._products = [
             each.product if isinstance(each, Product) else (each,) for each in features
         ]
+        # R's rule of contrasts asks whether the rest of a product is a feature, in whatever order.
         self._known = {frozenset(map(_identity, factors)) for factors in self._products}
         self._whole = None if intercept else self._first_category()
         self._named = _named_references(self._products)
@@ -327,6 +328,7 @@ class _Builder:
                     field_name=place,
                 )
             self._references[name] = reference
+        # Before thousands of values become coefficients, to be counted and refused.
         if len(column.values) > MAX_COEFFICIENTS + 1:
             raise InvalidStatisticError(
                 f"at most {MAX_COEFFICIENTS} coefficients", field_name=place

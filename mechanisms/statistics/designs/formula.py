@@ -76,6 +76,7 @@ def read_formula(text: str) -> Formula:
     if not tilde or not left.strip():
         raise _refused("a formula is target ~ features, as in income ~ age + sex")
     try:
+        # I() says "read this as arithmetic", and a target is read so anyhow.
         target = parse(re.sub(r"^\s*I(?=\s*\()", " ", left))
     except ExpressionError as error:
         raise _refused(error.detail) from None
@@ -203,6 +204,7 @@ class _Parser:
         base = found = self._factor()
         while self._take("^", "**"):
             number = self._peek()
+            # Cut to three digits: that is enough to be above 10, and no long integer is read.
             if not (number.isdigit() and 1 <= int(number[:3]) <= 10):
                 raise _refused(
                     "a power of terms is a whole number; a power of numbers stands in I(), as in "
@@ -212,6 +214,7 @@ class _Parser:
             self._take(number)
             for _ in range(int(number) - 1):
                 found = _joined(found.values(), _crossed(found, base).values())
+            # A second power stands on the first: (a + b)^2^2 is of up to four.
             base = found
         return found
 

@@ -131,6 +131,7 @@ def scaled_codes(column: ScaledColumn, codes: NDArray[np.int32]) -> NDArray[np.i
         return codes.astype(np.int64)
     slope = float(Fraction(column.factor * CODE_MAX, column.divisor))
     offset = float(Fraction(column.offset * CODE_MAX, column.divisor))
+    # To whole multiples of 1 / F, as the exact laws take integers: by half of one at most.
     scaled = np.rint(offset + slope * codes.astype(np.float64))
     return np.asarray(np.clip(scaled, -CODE_MAX, CODE_MAX).astype(np.int64))
 
@@ -153,6 +154,7 @@ def passes(data: Data, read: Reader, schema: Schema) -> Passes:
     pass is made wherever those over ``data`` are.
     """
     columns, most = read.columns, schema.row_bound
+    # By the bound and not by the rows there are: how long a draw takes must not count them.
     if most > HELD_ROWS or most * (len(columns) + 1) * 8 > _HELD_BYTES:
         return lambda function: data.map(_OfChunks(read, function), columns)
     chunks = [chunk for block in data.blocks(columns) for chunk in read(block)]
