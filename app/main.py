@@ -64,6 +64,8 @@ def create_app(settings: Settings) -> FastAPI:
                     await services.releases.close(timeout_s=stop.left_s(settings.drain_timeout_s))
                     await services.datasets.close()
                     await services.sights.try_writing()
+                    # The lease last: while it holds, nobody else takes over what is still being
+                    # drawn.
                     await services.lease.end()
         finally:
             await anyio.to_thread.run_sync(store.close)

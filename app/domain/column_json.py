@@ -186,6 +186,7 @@ def _written(kind: NumberKind, number: Fraction) -> object:
 
 def _each(*readers: Callable[[], Fraction]) -> tuple[Fraction, ...]:
     """Return what each reads, or raise all that is wrong."""
+    # All at once: who corrects one should not meet the next at the next try.
     found, faults = [], list[InvalidSpecError]()
     for read in readers:
         try:

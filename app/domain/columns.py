@@ -275,6 +275,7 @@ def number_at(place: str, value: object) -> Fraction:
     InvalidSpecError
         It is none, or not finite.
     """
+    # To Python true is an int.
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidSpecError(place, "must be a number")
     try:

@@ -102,6 +102,7 @@ class Balance:
                     raise invalid_request("epsilon", "goes above what an account may hold")
                 return Balance(self.total + amount, self.spent, self.reserved)
             case EntryKind.EXPIRE:
+                # What is spent or reserved of a grant can no longer end.
                 left = max(self.spent + self.reserved, self.total - amount)
                 return Balance(left, self.spent, self.reserved)
             case EntryKind.RESERVE:
@@ -143,6 +144,7 @@ class Balance:
 
 
 def _check_amount(kind: EntryKind, amount: int) -> None:
+    # By type: isinstance would take True for 1.
     if type(amount) is not int or amount < (0 if kind is EntryKind.OPEN else 1):
         raise ValueError(f"not an amount for an entry of kind {kind}")
 
@@ -251,6 +253,7 @@ def digest_of(*parts: str | int | bytes | None) -> str:
 def canonical_bytes(value: str | int | bytes | None) -> bytes:
     """Return length, type and content; no two different values share these bytes."""
     if isinstance(value, str):
+        # Half of a surrogate pair is no UTF-8, but an edited entry must have a hash to be told by.
         kind, content = b"t", value.encode("utf-8", "surrogatepass")
     elif isinstance(value, bytes):
         kind, content = b"b", value

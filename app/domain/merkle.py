@@ -90,6 +90,7 @@ class Peaks:
     def add(self, leaf: bytes) -> None:
         """Add the hash of the next leaf."""
         roots, before = self.roots, self.size
+        # As 1 is added to a binary number: each set bit at the end is joined and carried.
         while before & 1:
             leaf = sha256(_NODE + roots.pop() + leaf).digest()
             before >>= 1

@@ -179,6 +179,7 @@ def beyond_chance(chance: float, *, compared: int, common: int, floor: Floor = O
     """Say whether ``common`` of ``compared`` are too many, each of which has this chance."""
     if compared < floor.compared or common < floor.common:
         return False
+    # Above 0, or the logarithm of one common row would be infinite.
     chance = min(1.0, max(_LEAST_CHANCE, chance))
     share = common / compared
     if chance == 1 or share - chance < (MIN_SHARE + chance / 2) * (1 - chance):

@@ -53,6 +53,7 @@ class Count:
         last: dict[str, Vote] = {}
         for vote in votes:
             if vote.turn == turn:
+                # Taken out first, or the later vote would keep the earlier one's place.
                 last.pop(vote.person, None)
                 last[vote.person] = vote
         return cls(tuple(last.values())[-1 if needed == 1 else 0 :], needed)

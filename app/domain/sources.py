@@ -180,6 +180,7 @@ def meets(pattern: Path, path: Path) -> bool:
         for start in range(len(path) + 1):
             if meets(rest, path[start:]):
                 return True
+            # No star goes into a hidden folder, however deep it lies.
             if start < len(path) and path[start].startswith(_HIDDEN):
                 return False
         return False
@@ -220,6 +221,7 @@ def name_meets(segment: str, name: str) -> bool:
         if found < 0:
             return False
         place = found + len(piece)
+    # The end may not use again what the pieces before it have met.
     return len(name) - len(last) >= place and name.endswith(last)
 
 

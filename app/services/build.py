@@ -246,6 +246,7 @@ def _build_data(settings: Settings, store: Store, processes: HelperProcesses, wo
         erasing=ErasingService(store, plane),
         unfinished=unfinished,
     )
+    # Uploads of other servers look like a crash's leavings, and so do data sets to an old ledger.
     if store.alone and store.frozen is None:
         _clear_up(vault, files, data)
     return data

@@ -62,6 +62,7 @@ class AnchorSampler:
         start, size = 0, max(_FIRST_ROWS, int(KEPT_VALUES * SPACE / self._limit))
         while start < len(own) and not self._given_up:
             chosen = start + np.flatnonzero(own[start : start + size] < np.uint64(self._limit))
+            # 0 is a missing cell, which is nobody's, and would be below every limit.
             chosen = chosen[own[chosen] != 0]
             self._rows += min(size, len(own) - start)
             if len(chosen):
@@ -73,6 +74,7 @@ class AnchorSampler:
         both = np.concatenate([self._values, values])
         order = np.argsort(both, kind="stable")
         both = both[order]
+        # Inverted it differs from itself: so the first value begins a run, too.
         starts = np.flatnonzero(np.diff(both, prepend=~both[:1]) != 0)
         kept = starts[:KEPT_VALUES]
         if len(starts) > KEPT_VALUES:

@@ -147,6 +147,7 @@ class RowEncoder:
             _listing(place, name, self.encoders[name], read)
             for place, (name, read) in enumerate(found.items())
         )
+        # Each column's are in the order of rows: merged, those of the file's first rows come first.
         troubles.extend(
             Trouble(first_row + row, name, reason) for row, _, name, reason in heapq.merge(*refused)
         )

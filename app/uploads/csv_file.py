@@ -114,6 +114,7 @@ class _Parser:
         self._delimiter = spec.delimiter
         self._layout = layout
         self._troubles = troubles
+        # One at least: without a column the parser would not say how many rows there are.
         own = {*spec.read, *more} - layout.partitions.keys() or {names[0]}
         wanted = sorted((names.index(name), name) for name in own)
         self._places = [place for place, _ in wanted]
@@ -149,6 +150,7 @@ class _Parser:
             )
         except (Exception, pl.exceptions.PanicException):
             return None
+        # The parser sees other records than we do, so nobody could say which row is which.
         if frame.height != run.rows:
             return None
         frame.columns = self._names

@@ -109,7 +109,9 @@ class Run:
         opening, closing = self.quotes[0::2], self.quotes[1::2]
         before = np.where(opening > 0, content[opening - 1], _LINE_END)
         after = content[closing + 1]
+        # Only a quote before the last byte wraps around, and that byte is a line end, no return.
         returns = (after == _RETURN) & (content[(closing + 2) % len(content)] == _LINE_END)
+        # Beside another quote it is one of a pair that stands for a quote in the cell.
         bad = [
             opening[~np.isin(before, (self.delimiter, _LINE_END, _QUOTE))],
             closing[~(np.isin(after, (self.delimiter, _LINE_END, _QUOTE)) | returns)],
@@ -173,6 +175,7 @@ class Records:
         while not len(ends) and len(buffer) <= self.max_record_bytes:
             chunk = self._source.read(self.chunk_bytes)
             self.taken += len(chunk)
+            # A file may be its header alone, without a line end.
             buffer += chunk or b"\n"
             ends = _ends(buffer[: self.max_record_bytes])[0]
             if not chunk:

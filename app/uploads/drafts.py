@@ -89,6 +89,7 @@ def _footer(stream: BinaryIO) -> bytes:
     if tail[4:] != MAGIC or length > min(size - 12, MAX_FOOTER_BYTES):
         raise UnreadableError("the file is no whole Parquet file")
     stream.seek(size - 8 - length)
+    # To a reader of the schema that is a whole file: it jumps to the footer.
     return MAGIC + stream.read(length + 8)
 
 

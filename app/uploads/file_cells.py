@@ -69,6 +69,7 @@ class CellReader:
         """Return the cells of a column of few different texts, each of which is read once."""
         texts, of_cells = dictionary_of(cells)
         places = texts.cast(self._known, strict=False)
+        # A text that is not known: a table is made anew, of this block's texts.
         if self._table is None or places.null_count() != texts.null_count():
             different = texts.unique().drop_nulls()
             if len(different) >= _FEW * len(cells):
@@ -76,6 +77,7 @@ class CellReader:
             self._known, self._table = pl.Enum(different), self._texts(different, None)
             places = texts.cast(self._known)
         codes, table = places.to_physical(), self._table
+        # Missing cells have the place behind the last text, where the tables hold nothing.
         if codes.null_count():
             codes = codes.fill_null(len(self._known.categories))
         rows = codes.to_numpy() if of_cells is None else codes.to_numpy()[of_cells]

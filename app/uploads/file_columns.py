@@ -183,6 +183,7 @@ class FileDigester:
             self._sums = [Sampler(_KEEP_SUMS, patient=True)]
             self._sums += [Sampler(_KEEP_SUMS) for _ in columns]
         cells = [column.digests for column in columns]
+        # Digests are added up, so that all columns but one are a subtraction away.
         together = np.zeros(len(cells[0]), dtype=np.uint64)
         for digests in cells:
             together += digests
@@ -228,6 +229,7 @@ class _Seen:
 
     def add(self, columns: Sequence[FileCells]) -> None:
         """Look at some more rows: every so many."""
+        # Every so many-th row of the file, wherever its blocks begin.
         some = slice(-self._rows % self._step, None, self._step)
         self._rows += len(columns[0].digests)
         self._hold(np.stack([column.digests[some] for column in columns]))

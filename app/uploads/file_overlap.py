@@ -56,6 +56,7 @@ def _sums_overlap(
     any_all = one.left_out is None or other.left_out is None
     if any_all and one.whole == other.whole and one.whole is not None:
         return one.whole_bits >= MIN_BITS and one.sample.rows >= floor.compared
+    # Above it one of the two has kept nothing, so nothing there can be compared.
     limit = min(one.sample.limit, other.sample.limit)
     few, many = sorted(
         ((new, one, one.sample.below(limit)), (old, other, other.sample.below(limit))),

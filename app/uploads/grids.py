@@ -51,6 +51,7 @@ def _step_of(values: NDArray[np.float64]) -> tuple[float, float]:
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = values * 10.0**decimals
             off = np.abs(scaled - np.rint(scaled))
+            # A decimal is no float, and its multiples are off by some units in the last place.
             fits = off <= 1e-9 * np.maximum(1.0, np.abs(scaled))
         if fits.all():
             return 10.0**-decimals, _INTEGER_BITS if decimals <= 0 else _FLOAT_BITS

@@ -103,6 +103,7 @@ def ingest_files(
                 rows += len(next(iter(block.values())))
                 if spec.unit is None and spec.max_rows is not None and rows > spec.max_rows:
                     raise UnreadableError(MORE_ROWS)
+                # Of all files together; what reads one counts that one alone.
                 if report.rows > limits.max_upload_rows:
                     raise too_large("max_upload_rows", limits.max_upload_rows)
                 yield block

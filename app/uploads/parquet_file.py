@@ -82,6 +82,7 @@ def parquet_blocks(
             return
         if not troubles:
             yield block
+    # A footer may declare rows that its pages do not hold, or fewer than they do.
     if row - 1 != declared:
         raise UnreadableError(UNREADABLE)
 

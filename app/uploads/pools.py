@@ -50,5 +50,6 @@ def in_both(one: Digests, other: Digests) -> int:
 def places_in(many: Digests, few: Digests) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """Return where in some ordered digests others would be, and which of these are there."""
     places = np.searchsorted(many, few)
+    # Any place will do for what would be behind the last one: it is not what lies there.
     places[places == len(many)] = 0
     return places, many[places] == few

@@ -104,9 +104,11 @@ class Prf:
         if not len(texts):
             return np.zeros((0, 2), dtype=np.uint64)
         sizes = texts.str.len_bytes().to_numpy().astype(np.uint64)
+        # So much more, as the last text may end within a block.
         content = str(texts.str.join("").item()).encode() + bytes(_BLOCK_BYTES)
         starts = np.cumsum(sizes) - sizes
         state = np.zeros((len(sizes), 2), dtype=np.uint64)
+        # The length comes first: a CBC-MAC is a random function of texts of one length only.
         state[:, 0], state[:, 1] = sizes, kind
         state = self._sealed(state).copy()
         windows = np.lib.stride_tricks.sliding_window_view(

@@ -136,6 +136,7 @@ class Numbers:
             cells = self.parse(texts)
         values = (cells.fill_null(float("nan")) if cells.null_count() else cells).to_numpy()
         if self.column.kind == "datetime":
+            # A moment is a whole second: the one that it lies in.
             values = np.floor(values)
         missing = self._wrong(values)
         if self.markers.numbers:

@@ -147,6 +147,7 @@ class Sampler:
         self._digests, self._counts = both[starts], _sums(counts, starts)
         if len(self._digests) > self._keep:
             self._limit = int(self._digests[self._keep])
+            # A slice would keep all that was merged in memory.
             self._digests = self._digests[: self._keep].copy()
             self._counts = self._counts[: self._keep].copy()
         held = int(self._counts.sum())

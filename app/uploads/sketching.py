@@ -229,6 +229,7 @@ class _Gram:
     def words(self) -> GramWords:
         """Return the sum."""
         lowest, highest = int(self._high.min()), int(self._high.max())
+        # Of a negative number numpy names a signed type, and -1 - highest needs as many bits.
         narrowest = np.min_scalar_type(min(lowest, -1 - highest))
         return GramWords(self._high.astype(narrowest), self._low.astype(np.uint32))
 
@@ -257,6 +258,7 @@ class _Counter:
             self._counts = np.zeros(2 * CODE_MAX + 1, dtype=np.int32)
         if self._rows > NARROW_ROWS and self._counts.dtype == np.int32:
             self._counts = self._counts.astype(np.int64)
+        # Of the counts' own type: a cast would make adding at places many times slower.
         one = self._counts.dtype.type(1)
         for few in self._few:
             np.add.at(self._counts, few.astype(np.intp) + CODE_MAX, one)

@@ -47,6 +47,7 @@ def spelt_numbers(texts: pl.Series, *, decimal: str, thousands: str | None) -> p
         numbers = numbers.str.replace_all(thousands, "", literal=True)
     numbers = numbers.str.replace(decimal, ".", literal=True)
     found = numbers.cast(pl.Float64, strict=False)
+    # The parser knows more spellings than were declared, such as inf.
     return found.set(~fits.fill_null(value=False), None)
 
 

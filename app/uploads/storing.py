@@ -113,6 +113,7 @@ def write_files(
     blocks = blocks if people is None else people.taken(blocks)
     rows = 0
     with _Background() as background:
+        # Parts of one size, however the reader cuts its blocks: the files depend on the rows alone.
         for part in regroup(blocks, part_rows(len(columns))):
             rows += _height(part)
             background.run(partial(_store_part, writer, sketches, columns, part))

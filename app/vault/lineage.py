@@ -88,6 +88,7 @@ class LineageFiles:
 
     def keep(self, dataset: str, content: bytes, origin: Origin) -> str:
         """Store a data set's digests and origin durably, and return the digests' SHA-256."""
+        # First whose they are: digests of which nobody can tell that would stop all uploads.
         self._put(f"{dataset}{_ACCOUNT}", origin.to_text().encode())
         self._put(self._file(dataset).name, content)
         return hashlib.sha256(content).hexdigest()
@@ -158,6 +159,7 @@ class LineageFiles:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+            # A link, as a rename would silently replace what is there.
             os.link(file.name, self._directory / name)
         for directory in (self._directory, self._directory.parent):
             flush(directory)

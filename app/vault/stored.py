@@ -189,6 +189,7 @@ def _sha256_of(file: Attached) -> str:
 
 def _once(path: Path, wanted: str, check: Callable[[], None]) -> None:
     """Check a file unless this process has checked it for the same, and it looks the same."""
+    # Before it is hashed: what is written to it meanwhile makes it look otherwise next time.
     seen = _look_of(path)
     if _CHECKED.get((path, wanted)) != seen:
         check()

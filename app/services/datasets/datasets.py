@@ -172,6 +172,7 @@ class DatasetService:
                 )
                 comparison = await anyio.to_thread.run_sync(compare, limiter=self._turns)
             if new.overlap_reason is None:
+                # Written down before it is told, so that asking and going away is counted too.
                 if comparison.found is not None:
                     await self._store.awrite(
                         partial(self._refusals.record, caller=caller, comparison=comparison)

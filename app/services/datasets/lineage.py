@@ -215,6 +215,7 @@ def _read(files: LineageFiles, kept: Digested, key: str) -> RowDigests | None:
     except (VaultError, MalformedError):
         _LOG.error("row digests lost", extra={"dataset": kept.dataset})
         return None
+    # Under another key equal rows have other digests: nothing could be found.
     return digests if digests.key == key else None
 
 

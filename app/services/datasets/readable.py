@@ -124,6 +124,7 @@ class ReadableData:
                     done.exception()  # somebody has looked: who waited may have gone away
 
             look.add_done_callback(forget)
+        # Shielded: one who goes away must not end it for the others.
         await asyncio.shield(look)
 
     async def _looked(self, dataset: str) -> None:

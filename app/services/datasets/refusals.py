@@ -44,6 +44,7 @@ class OverlapRefusals:
         now = datetime.now(UTC)
         times = sorted(_told(reader, person, since=now - _DAY))
         if len(times) >= self._most:
+            # Once that one is a day old, one fewer than the limit is left.
             wait_s = (times[-self._most] + _DAY - now).total_seconds()
             raise Problem(
                 "too-many-overlaps",

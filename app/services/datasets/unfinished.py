@@ -90,6 +90,7 @@ class UnfinishedUploads:
                 yield
             except UnknownCommitError:
                 raise
+            # One that is cancelled is left to `clear`: here nothing could be waited for any more.
             except Exception:
                 await anyio.to_thread.run_sync(self._cleared, dataset)
                 raise

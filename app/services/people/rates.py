@@ -93,6 +93,7 @@ class RateLimiter:
         if asking is None:
             asking = self._asking[key] = asyncio.ensure_future(self._ask(key, share))
             asking.add_done_callback(lambda _: self._asking.pop(key))
+        # Shielded: one who goes away must not end it for the others.
         await asyncio.shield(asking)
 
     async def _ask(self, key: str, share: Share) -> None:

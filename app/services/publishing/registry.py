@@ -84,6 +84,7 @@ def _unprotected(facts: DatasetFacts) -> str:
 
 def _loss(facts: DatasetFacts, items: Sequence[Published]) -> Json:
     adjacency = str(facts.schema.adjacency)
+    # As fractions: three times 0.1 is 0.3.
     total = sum((Fraction(item.epsilon) for item in items), Fraction(0))
     return {
         "privacy_unit": facts.schema.protects.words,

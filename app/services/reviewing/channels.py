@@ -119,6 +119,7 @@ class Mail:
         if not to:
             return
         message = EmailMessage()
+        # Names of data sets are in it, and no line may end in a header.
         message["Subject"] = " ".join(notice.what.split())[:200]
         message["From"] = self.sender
         message["To"] = ", ".join(to)

@@ -73,6 +73,7 @@ class InboxService:
         """
         found: list[Notice] = []
         with self._store.reading() as reader:
+            # What is not public yet is left out, so that one look may not fill the page.
             while len(found) < limit:
                 records = reader.notices.inbox(
                     caller.person,

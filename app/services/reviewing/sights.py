@@ -71,6 +71,7 @@ class SightService:
         try:
             await self._store.awrite(write)
         except BaseException:
+            # Also of a task that is cancelled: a sight is forgotten by a crash alone.
             self._unwritten = taken + self._unwritten
             raise
 

@@ -62,4 +62,5 @@ def _fits(answer: TimeStampResponse, content: bytes, nonce: int | None) -> bool:
     if answer.status != _GRANTED:
         return False
     said = answer.tst_info
+    # Without the nonce an earlier answer could be sent again, with its earlier time.
     return said.nonce == nonce and said.message_imprint.message == sha256(content).digest()

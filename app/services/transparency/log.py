@@ -161,6 +161,7 @@ class LogService:
             if size == 0 or reader.log.checkpoint_of(size) is not None:
                 return
             root = self._tree.over(reader.log)(0, size)
+        # Signed between two transactions: who holds the key may be slow, and writers take turns.
         checkpoint, key = Checkpoint(origin=self.origin, size=size, root=root), self._store.key
         note = checkpoint.signed(_bytes(key.public), key.sign(checkpoint.body.encode()))
         self._store.write(lambda work: work.log.add_checkpoint(size, root, note))

@@ -47,6 +47,7 @@ def kept(rows: Words, most: int | NDArray[np.int64], prf: Prf) -> Places:
     room = np.empty(len(rows), dtype=np.int64)
     room[order] = np.repeat(np.broadcast_to(most, counts.shape), counts)
     many[order] = np.repeat(counts > most, counts)
+    # Hashing takes long, and most people have no more rows than they may.
     few, more = np.flatnonzero(~many), np.flatnonzero(many)
     if not len(more):
         return few
