@@ -48,7 +48,7 @@ A ``reason`` is one of a fixed list of sentences, a ``setting`` the name of one.
 """
 
 _OWN_LOGGERS: Final = ("app", "mechanisms")
-_FRAMES = 12
+_FRAMES = 12  # the innermost: those outside are the framework's, and the same each time
 
 
 def describe(error: BaseException) -> dict[str, object]:

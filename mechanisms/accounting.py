@@ -61,7 +61,7 @@ RHO_UNIT = Fraction(1, 10**12)
 """One step of a zCDP account."""
 
 LARGEST_DELTA = Fraction(1, 1000)
-SMALLEST_DELTA = Fraction(1, 10**30)
+SMALLEST_DELTA = Fraction(1, 10**30)  # beyond it the certified bits would not be enough
 
 _DECIMAL = re.compile(r"\d+(\.\d+)?([eE][+-]?\d{1,2})?", re.ASCII)
 _MAX_TEXT_LENGTH = 40  # longer texts are no amounts, only work for the parser

@@ -50,7 +50,7 @@ from mechanisms.statistics.registry import SINGLE_STATISTICS
 from mechanisms.statistics.second_order import UNIT, Layout
 from mechanisms.statistics.stack import Stack
 
-_READING_MS, _SIMULATING_MS = 1.0, 15.0
+_READING_MS, _SIMULATING_MS = 1.0, 15.0  # of numbers that are read off, and of a group's bootstrap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from mechanisms.privacy import ONE_ROW, Adjacency, Protected
 from mechanisms.times import TimeKind, number_of, text_of, time_kind
 
-CODE_BITS = 20
+CODE_BITS = 20  # products of two codes then sum exactly in floats, 2**13 at a time
 CODE_MAX = 1 << CODE_BITS
 
 NumberKind = Literal["number", "integer", "date", "datetime"]

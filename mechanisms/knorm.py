@@ -50,8 +50,8 @@ from mechanisms.statistics.additive import (
 )
 
 _SMOOTH_RATE = Fraction(1, 2**60)  # finer lattices would leave the floats that describe the noise
-_MS_PER_COORDINATE = 0.15
-_MS_PER_CELL = 1e-5
+_MS_PER_COORDINATE = 0.15  # measured; of the noise of one
+_MS_PER_CELL = 1e-5  # measured; of one that is read
 
 NOISE = (
     "the law of the added noise, known exactly; sampling error is not in it; an interval holds 95% "

@@ -19,12 +19,12 @@ from app.client import AsyncDesk, ProblemError, Release
 
 T = TypeVar("T")
 
-_GUESTS = 4
-_DAYS = 2
+_GUESTS = 4  # so many take turns, as a desk limits what one person asks
+_DAYS = 2  # an audit that is killed leaves its keys behind: they end by themselves
 _WAIT = frozenset({"rate-limited", "too-many-jobs", "busy"})
 _STORED_ENOUGH = "too-much-stored"
 _PAUSE_S, _LONGEST_PAUSE_S, _MOST_WAITS = 2.0, 60.0, 60
-_TIMEOUT_S = 120.0
+_TIMEOUT_S = 120.0  # a desk that is asked for thousands of draws is slow to answer
 
 
 class Guests:

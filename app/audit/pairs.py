@@ -14,7 +14,7 @@ from typing import Any
 from app.audit.offers import Offer
 
 ADD_REMOVE = "add_remove"
-MAX_ROWS = 100
+MAX_ROWS = 100  # any public bound above the pairs' own few rows
 
 COLUMNS: Mapping[str, Mapping[str, Any]] = {
     "x": {"type": "number", "lower": -1, "upper": 1},

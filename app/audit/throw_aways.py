@@ -13,7 +13,7 @@ from typing import Any, Self
 from app.audit.guests import Guests
 from app.audit.pairs import ADD_REMOVE, COLUMNS, MAX_ROWS, Pair
 
-_AT_ONCE = 4
+_AT_ONCE = 4  # each upload is read by a process of the desk's own
 _REASON = "invented rows of a privacy audit, archived after it"
 
 Place = tuple[Pair, str]

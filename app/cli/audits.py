@@ -12,7 +12,7 @@ import click
 from app.cli.refusals import REFUSED, refusals
 from app.settings import PREFIX
 
-_MOST_EPSILON = 100
+_MOST_EPSILON = 100  # no count of draws could certify as much
 
 
 def _decimal(_: click.Context, __: click.Parameter, value: str) -> str:

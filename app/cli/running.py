@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 _APPLICATION = "app.cli:application"
-_NOT_STARTED = 3
+_NOT_STARTED = 3  # uvicorn's own code for an application that does not start
 
 
 def application() -> FastAPI:

@@ -17,7 +17,7 @@ OnWait = Callable[[Release, float], None]
 
 _CLEAR = "\x1b[K"
 _MEGABYTE = 1_000_000
-_EVERY_S = 0.2
+_EVERY_S = 0.2  # often enough for an eye, and no load for a notebook
 _BAR = 20
 
 

@@ -14,7 +14,7 @@ from app.client.steps import Line, Pause, Steps
 
 _ACCEPTED = 202
 _RUNNING = "running"
-_LOOK_AGAIN_S = 5.0
+_LOOK_AGAIN_S = 5.0  # where the service does not say how long
 
 
 def release_in(response: httpx.Response) -> Release:

@@ -20,7 +20,7 @@ import httpx
 
 from app.demo.text import heading
 
-_START_TIMEOUT_S = 60.0
+_START_TIMEOUT_S = 60.0  # a first start makes a database, on a machine that may be busy
 _STOP_TIMEOUT_S = 10.0
 
 

@@ -24,7 +24,7 @@ from app.web.state import AppState
 
 Model = TypeVar("Model", bound=Asked)
 
-_MOST_FIELDS = 20_000
+_MOST_FIELDS = 20_000  # the table of a data set's columns has several for each
 _MOST_KEY = 100
 FORM_KEY = "form_key"
 """The field whose value makes a form count once (see :func:`act_once`)."""

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from app.domain.problems import Problem
 
-_LARGEST = 2**62
+_LARGEST = 2**62  # what databases keep in 64 bits with a sign
 
 
 def number_in(request: Request, name: str) -> int | None:

@@ -25,10 +25,10 @@ from app.domain.upload_reports import UploadReport
 
 _NAME = "release-desk-report"
 _KEPT_S = 600
-_NONCE_BYTES = 12
+_NONCE_BYTES = 12  # what AES-GCM takes
 _LONGEST, _MOST = 3_500, 8
 """Letters of a cookie, which browsers take up to 4096 of, and how many cookies there may be."""
-_MOST_BYTES = 2**20
+_MOST_BYTES = 2**20  # few packed bytes may be many: no more of them are unpacked
 
 
 def send_along(request: Request, response: Response, dataset: str, report: UploadReport) -> None:

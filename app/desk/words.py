@@ -11,7 +11,7 @@ from zlib import crc32
 from markupsafe import Markup, escape
 
 _DIGITS = 5
-_ROUGH = 3
+_ROUGH = 3  # of expected errors, which are known no better
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-_HELD_BYTES = 2047
-_SMALL_BYTES = 1 << 15
+_HELD_BYTES = 2047  # the most that the library hashes without letting others run
+_SMALL_BYTES = 1 << 15  # beyond, others have waited long enough
 
 
 def sha256_hex(content: bytes) -> str:

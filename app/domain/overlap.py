@@ -54,17 +54,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 MIN_SHARE = 0.1
-MIN_BITS = 20.0
-_EVEN_SLACK = 64
-_ENOUGH_TWINS = 30
+MIN_BITS = 20.0  # once in 2**20 cases
+_EVEN_SLACK = 64  # rows are never spread as evenly as a full grid would have them
+_ENOUGH_TWINS = 30  # fewer say too little of how often rows recur
 _LEAST_CHANCE = 2.0**-40
 _COVERED = 0.75
-_FEWEST_COLUMNS = 1.5
-_MOST_COLUMN_BITS = 24.0
-_LIST_DENSITY = 0.25
+_FEWEST_COLUMNS = 1.5  # one column alone is shared by strangers: ranks, days, places
+_MOST_COLUMN_BITS = 24.0  # of one column: a long number must not outweigh all the others
+_LIST_DENSITY = 0.25  # of a range: a sample of all days of a year is still a list of days
 _CHANCE_OF_FEW = 3
 """Pairs of equal cells that a column with none among so many pairs may have had all the same."""
-_MOST_CHANCE_OF_SUMS = 0.95
+_MOST_CHANCE_OF_SUMS = 0.95  # else files of columns that are mostly equal could never overlap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 CONNECT_S = 20.0
-LOOK_S = 5.0
+LOOK_S = 5.0  # after so long without an answer it is asked whether there are workers at all
 PATIENCE_S = 60.0
 """How long a pass waits while the cluster has no worker."""
 _TASKS = 256

@@ -23,7 +23,7 @@ from app.processes.forking import Forks
 T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
-_NONE_FOR_S = 10.0
+_NONE_FOR_S = 10.0  # what has no spare time now has hardly any a moment later
 
 
 class Crew:

@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-_NICENESS = 5
+_NICENESS = 5  # below the server, which somebody waits for
 _TASKS = Path("/proc/self/task")
 _WINDOW_NS = 2_000_000_000
 _STARVING = 30

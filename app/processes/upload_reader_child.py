@@ -37,7 +37,7 @@ from app.uploads.read_cells import Codes
 from app.uploads.reading_task import ReadingTask
 from app.uploads.sources.fed import FedError, FileOfMany, fed_files
 
-_MESSAGE_BYTES = 1 << 20
+_MESSAGE_BYTES = 1 << 20  # about so much of a block is sent at once: it is held at both ends
 
 
 def work(file: int, channel: int) -> None:

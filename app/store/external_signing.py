@@ -33,7 +33,7 @@ from app.store.ledger.signing import (
 
 ANSWER_WITHIN_S = 10.0
 """How long the program may take for its first line, and for each signature."""
-_LONGEST_LINE = 1024
+_LONGEST_LINE = 1024  # a signature has 64 bytes: a longer answer is none
 _FAILURES = (SignerLostError, InvalidSignature, OSError, ValueError)
 
 

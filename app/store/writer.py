@@ -44,8 +44,8 @@ BeforeCommit = Callable[[UnitOfWork], None]
 Should the COMMIT then fail, ``rolled_back`` is called; what that raises is only logged.
 """
 
-MAX_BATCH = 256
-QUEUE_LENGTH = 4096
+MAX_BATCH = 256  # writes of one transaction: a flush to disk is shared, and nobody waits long
+QUEUE_LENGTH = 4096  # who comes beyond is told that the service is busy
 
 _log = logging.getLogger(__name__)
 

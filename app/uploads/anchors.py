@@ -23,7 +23,7 @@ from app.uploads.samples import SPACE, Digests
 KEPT_VALUES = 1 << 8
 _FIRST_ROWS = 1 << 10
 _TELLS_AFTER_ROWS = 1 << 12
-_FEWEST_ALONE = 0.25
+_FEWEST_ALONE = 0.25  # a column of fewer values of one row each tells nobody
 
 Tags = NDArray[np.uint32]
 

@@ -17,8 +17,8 @@ from app.uploads.prf import BLANK, Prf
 from app.uploads.samples import Digests
 from app.uploads.spellings import dictionary_of
 
-_LOOKED_AT = 1 << 10
-_FEW = 0.25
+_LOOKED_AT = 1 << 10  # cells that tell whether a column repeats itself
+_FEW = 0.25  # of the cells: fewer different ones are read once each, and looked up
 _DATE, _TIME = "%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f"
 _DATE_CHARS, _TIME_CHARS = 10, 19
 _TRUTHS = {"true": 1.0, "false": 0.0}

@@ -7,9 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-_LOOKED_AT = 1 << 12
+_LOOKED_AT = 1 << 12  # numbers that tell the step; the ends are those of all
 _MOST_DECIMALS = 9
 _MOST_ZEROS = 6
+# Digests keep integers whole, and others with a float's 24 bits
 _INTEGER_BITS, _FLOAT_BITS = 50.0, 24.0
 
 

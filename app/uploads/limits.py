@@ -49,4 +49,4 @@ class Limits:
     standstill_s: float = 10.0
 
 
-RATIO_FREE_BYTES = 1 << 26
+RATIO_FREE_BYTES = 1 << 26  # a small table of equal rows is packed to next to nothing

@@ -27,8 +27,8 @@ WRONG_TYPE = "has a type in the file that does not fit the declared one"
 MAX_FOOTER_BYTES = 1 << 26
 _MICROSECONDS = 1_000_000
 _BATCH_ROWS = 1 << 16
-_BATCH_CELLS = 1 << 21
-MOST_VALUES = 1 << 26
+_BATCH_CELLS = 1 << 21  # in memory several times over, as cells, codes and digests
+MOST_VALUES = 1 << 26  # half a gigabyte, as the reader has a limit of its own
 _VALUES_PER_TEXT = 4
 """In the columns that are looked at: all may be in one row group, which is in memory as a whole."""
 

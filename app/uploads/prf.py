@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from app.uploads.samples import Digests
 
 BLANK = " \t"
-_EXACT_INTEGERS = 2.0**53
+_EXACT_INTEGERS = 2.0**53  # beyond, a float stands for several integers
 _NUMBERS, _TEXTS, _SUMS, _IDS, _ROWS = 0, 1, 2, 3, 4
 """What the second half of a first block says, so that none is taken for another."""
 _BLOCK_BYTES = 16
 _BLOCK_WORDS = 4
-_MOST_TEXT_BYTES = 64
-_RUN_WORDS = 1 << 13
+_MOST_TEXT_BYTES = 64  # texts that agree so far, and in their length, are taken for one
+_RUN_WORDS = 1 << 13  # blocks of a run stay in the processor's nearest memory
 _SPARE_WORDS = 2
 """The cipher wants room for one block more than it writes."""
 

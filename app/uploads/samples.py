@@ -21,8 +21,8 @@ Digests = NDArray[np.uint64]
 SPACE = 2.0**64
 _NOTHING = np.uint64(0)
 """The digest of a row without cells; it is in no sample."""
-_TELLS_AFTER_ROWS = 1 << 16
-_TOO_MANY_TWINS = 0.95
+_TELLS_AFTER_ROWS = 1 << 16  # before, few rows may be twins by chance
+_TOO_MANY_TWINS = 0.95  # a column of so few different values tells no people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

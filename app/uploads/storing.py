@@ -31,8 +31,8 @@ from app.uploads.sketching import File, SketchBuilder, added
 from mechanisms.contract import Block
 from mechanisms.domain import CategoryColumn, Column
 
-_MAX_PART_ROWS = 1 << 18
-_MAX_PART_CELLS = 1 << 23
+_MAX_PART_ROWS = 1 << 18  # a part is read, hashed and sketched as a whole
+_MAX_PART_CELLS = 1 << 23  # 32 MB of codes, where a table is wide
 _PEOPLE_KEY = "people_key"
 """The fact that names the key by which people are told apart."""
 _UNCOUNTED = (

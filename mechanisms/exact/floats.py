@@ -28,8 +28,8 @@ SIGMOID_ERROR = 2.0**-49
 SIGMOID_FLOOR = 2.0**-1000
 """Absolute error, on top, of arguments below -700."""
 
-_CELLS = 64
-_LOWEST = -700.0
+_CELLS = 64  # 2**(j/64): the rest is below log(2)/128, where five terms are enough
+_LOWEST = -700.0  # exp(-700) is still a normal float
 
 
 def _exact_constants() -> tuple[float, float, Floats]:

@@ -31,7 +31,7 @@ from mechanisms.expressions.tree import Node
 
 _ROWS = 1 << 14  # a column of floats then stays in a processor's own memory
 
-_MS_PER_PART = 4e-6
+_MS_PER_PART = 4e-6  # measured; of one operation on one row
 _SLOW = {"log": 4, "log1p": 5, "exp": 4, "^": 3}
 
 EXPRESSION, LOWER, UPPER = "expr", "lower", "upper"

@@ -26,7 +26,7 @@ Codes = NDArray[np.int32]
 Mask = NDArray[np.bool_]
 
 _EXACT_POWERS = 22  # 10**22 is the largest power of ten that is a float
-_HALF_A_STEP = 0.5000001
+_HALF_A_STEP = 0.5000001  # and what floats lose: the decimal is encoded to this very code
 
 _COMPARE: Mapping[str, Callable[[Any, Any], Mask]] = {
     "==": np.equal,

@@ -19,8 +19,8 @@ from mechanisms.expressions.tree import FUNCTIONS, Node, is_name_of_python
 
 LONGEST = 2_000
 """Characters of one expression."""
-MOST_NODES = 500
-DEEPEST = 40
+MOST_NODES = 500  # each is computed for every row
+DEEPEST = 40  # far below where recursion ends
 LARGEST = Fraction(10**100)
 """Magnitude of a number, and of any value."""
 

@@ -22,7 +22,7 @@ from mechanisms.words import closest_first, listed
 Kind = Literal["number", "truth", "category", "text"]
 
 MOST_POWER = 64
-_MOST_BITS = 256
+_MOST_BITS = 256  # of an exact end; longer ones become floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class Choice:
         return replace(plan, reason=f"{self.reason} {plan.reason}")
 
 
-_MAX_KNOWN = 512
+_MAX_KNOWN = 512  # choices that are remembered: each has taken a simulation
 # Choices of this process: a simulation takes seconds, and the same question comes many times.
 _KNOWN: OrderedDict[str, Choice] = OrderedDict()
 _LOCK = Lock()

@@ -23,7 +23,7 @@ from mechanisms.statistics.questions import viewed
 from mechanisms.statistics.stack import Stack
 
 MOST_ROWS = 100_000
-_MOST_ROWS_ON_BOXES = 1_000
+_MOST_ROWS_ON_BOXES = 1_000  # with more a draw may take minutes, and this is no answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

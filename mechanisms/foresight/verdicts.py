@@ -24,7 +24,7 @@ from mechanisms.times import UNITS, TimeKind, number_of
 Verdict = Literal["good", "weak", "noise"]
 
 _GOOD, _WEAK = 0.02, 0.1
-_TOLD_APART = 2.0
+_TOLD_APART = 2.0  # of expected errors: closer to zero, a number may as well be zero
 _FAR_LARGER = 2.0
 _SIZE_OF_STD = 0.8
 """About the mean size of noise, in its standard deviations."""

@@ -21,9 +21,9 @@ from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.errors import Asked, simulated_reach
 from mechanisms.privacy import MAX_EPSILON_NANOS, Epsilon
 
-MOST_TRIED = 24
+MOST_TRIED = 24  # each is a simulation, and somebody waits
 USUALLY_TRIED = 6
-_NEAR = 1.1
+_NEAR = 1.1  # a simulation tells an epsilon to about a fifth, so that closer ones are alike
 _ASIDE = 1.05
 """How far from an epsilon that was tried the next one is, at least: less than ``_NEAR`` squared."""
 _FARTHEST = 1000

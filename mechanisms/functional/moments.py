@@ -44,7 +44,7 @@ from mechanisms.statistics.weights import Weights, weighted_data
 # As for sums: beyond so many bits the weights share a D that overstates no reach
 # by more than one part in 2**100, not the least common multiple.
 _MOST_BITS = 256
-_SLACK_BITS = 100
+_SLACK_BITS = 100  # a shared reach then overstates no sensitivity by more than 2**-100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from mechanisms.geometry.simulation import hashed_uniforms, simulate
 from mechanisms.statistics.second_order import Jet
 
 _CELLS = 4_000_000  # of simulated noise: a second or so
-_LEAST, _MOST = 400, 2_000
+_LEAST, _MOST = 400, 2_000  # draws, by how many coordinates each of them has
 _ONE_SIGMA = 0.158655  # of a normal variable lies below minus one standard deviation
 _LARGEST = 1e300  # JSON has no infinity
 

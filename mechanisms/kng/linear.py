@@ -56,7 +56,7 @@ from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.weights import Weights, weighing, weights_of
 
-_MS_PER_ENTRY = 0.15
+_MS_PER_ENTRY = 0.15  # measured; of the d x d matrix
 
 
 @weighing

@@ -41,7 +41,7 @@ from mechanisms.samplers.objective import Certified
 _WHOLE = np.ones(1)
 _SAFETY = 1.01  # covers the rounding of the error bounds themselves
 _SMALL_STRETCH = 0.5  # steps this short are taken whole, so a bound of the stretch will do
-_GUARD_BITS = 64
+_GUARD_BITS = 64  # what an exponential, a quotient and the sum over all rows may lose
 
 T = TypeVar("T")
 Chunks = Iterable[Floats]

@@ -23,7 +23,7 @@ from mechanisms.samplers.objective import Objective
 from mechanisms.samplers.regions import l1_region
 from mechanisms.statistics.designs.scaling import RegressionScaling
 
-_MS_PER_ENTRY = 0.03
+_MS_PER_ENTRY = 0.03  # measured; of the d x d matrix
 
 
 class Regression(Protocol):

@@ -21,7 +21,7 @@ from mechanisms.exact.decimals import as_written
 from mechanisms.words import closest_first, listed
 
 MAX_CONDITIONS = 20
-MAX_CHOICES = 1000
+MAX_CHOICES = 1000  # of `in`: each is looked for in every row
 
 _MS_PER_VALUE = 0.004
 """What one value of many takes of one core to be read, checked and turned into a code."""

@@ -32,7 +32,7 @@ from mechanisms.statistics.second_order import (
     public_or_joint_details,
 )
 
-MAX_COLUMNS = 64
+MAX_COLUMNS = 64  # their products are 2,080 coordinates, planned in about a second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

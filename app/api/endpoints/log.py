@@ -25,7 +25,7 @@ from app.api.endpoint import ANYONE, router_of
 
 router = router_of("/v1/log", "log")
 
-_MOST = 2**53
+_MOST = 2**53  # what JSON readers with floats alone still tell apart
 Size = Annotated[
     int, Query(ge=1, le=_MOST, description="How many leaves the tree has.", examples=[1])
 ]

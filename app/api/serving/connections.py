@@ -29,7 +29,7 @@ from app.settings import Settings
 from app.web.crowd import Crowd, Entry
 
 _LOG = logging.getLogger("app.requests")
-_TICK_S = 1.0
+_TICK_S = 1.0  # how late a client may be noticed that has stopped
 _LINGER_S = 5.0
 """How long more of a body is taken after its answer, so that the client gets to read that."""
 

@@ -24,8 +24,8 @@ _HERE = "/desk/audit"
 _PAGE = 100
 _SEEN = 20
 _LATEST = 200
-_MOST_PAGES = 100_000
-_WAIT_S, _WAIT_ANEW_S = 2.0, 20.0
+_MOST_PAGES = 100_000  # what is skipped must fit 64 bits
+_WAIT_S, _WAIT_ANEW_S = 2.0, 20.0  # a page does not wait for a long walk: it says that it goes on
 _LONGEST = 200
 _KINDS: Sequence[str] = (
     "open", "grant", "expire", "debit", "reserve", "unreserve", "burn",

@@ -30,7 +30,7 @@ router = router_of("releases")
 _SHOWN = 200
 _REVIEWED = ("awaiting_review", "changes_requested", "rejected", "withdrawn", "expired")
 """What a list may be limited to: when a draw ends is not public before its deadline."""
-_LATEST = 2**62
+_LATEST = 2**62  # above every release's number, so that the first page is one like others
 _RARE = ("inference", "purpose", "review")
 """Members that only some answers have."""
 

@@ -39,7 +39,7 @@ _STATES: Mapping[str, Sequence[ReleaseState]] = {
 }
 _REASONED = (ReleaseState.CHANGES_REQUESTED, ReleaseState.REJECTED)
 _REVISED = ("epsilon", "question")
-_LATEST = 2**62
+_LATEST = 2**62  # above every release's number, so that the first page is one like others
 
 
 @router.get("/reviews")

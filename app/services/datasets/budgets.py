@@ -24,7 +24,7 @@ from mechanisms.privacy import Epsilon
 __all__ = ["BudgetService", "BudgetView", "CapRecord"]
 
 _LOG = logging.getLogger(__name__)
-LOOK_EVERY_S = 15.0
+LOOK_EVERY_S = 15.0  # charges see what is due by themselves, so nobody waits for this
 
 
 @dataclass(frozen=True, slots=True)

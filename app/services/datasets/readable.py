@@ -32,7 +32,7 @@ SOUND_S = 0.25
 """So long a data set that could be read is believed to be readable."""
 PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
-_THREADS = 2
+_THREADS = 2  # looks at once: they mostly wait for disks
 
 
 class Readable(Protocol):

@@ -29,9 +29,9 @@ from app.store.ledger.records import KeyRecord
 
 __all__ = ["BOOTSTRAP_NAME", "Caller", "KeyRecord", "KeyService", "NewKey", "secret_hash"]
 
-SECRET_BYTES = 32
+SECRET_BYTES = 32  # 256 bits: nothing to guess, and no need of salt or stretching
 BOOTSTRAP_NAME = "bootstrap"
-_MAX_SECRET_LENGTH = 1_000
+_MAX_SECRET_LENGTH = 1_000  # a longer one is none of ours, and is not worth hashing
 _MAX_CACHED = 4_096
 
 

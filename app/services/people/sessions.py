@@ -23,11 +23,11 @@ IDLE_S = 60 * 60
 """A session that was not used for so long is over, in seconds."""
 LONGEST_S = 24 * 60 * 60
 """A session is over after so long in any case, in seconds."""
-_NOTED_EVERY_S = 60
-_FORMS_KEPT_S = 30 * 24 * 60 * 60
-_WAIT_S = 0.1
+_NOTED_EVERY_S = 60  # a page view is no write
+_FORMS_KEPT_S = 30 * 24 * 60 * 60  # nobody sends a form that was shown a month ago
+_WAIT_S = 0.1  # an act of the same form may be about to end
 _WAITS = 300
-_TOKEN_BYTES = 32
+_TOKEN_BYTES = 32  # 256 bits: nothing to guess
 
 
 class SessionService:

@@ -28,7 +28,7 @@ _EXACT = frozenset({"guarantee", "grid"})
 _EXPLAINED = frozenset({"reduction", "protects"})
 """What of a guarantee is in words: how filter and groups were treated, and who is protected. How
 many rows a person may have is in ``details`` too, and follows from the data set."""
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # another machine's mathematical library may differ in the last digits
 
 
 def as_charged(question: Question, plan: str) -> Question:

@@ -6,7 +6,7 @@ import math
 
 from app.services.publishing.published import Published
 
-_MOST_READABLE = 20.0
+_MOST_READABLE = 20.0  # exp(20) is above a hundred million, which is said instead
 _NOISY = (
     "Every number has noise added on purpose, so that nobody in the data can be given away. "
     "The same question asked again would give another number."

@@ -27,7 +27,7 @@ from app.store.ledger.receipt_tokens import END, MEMBER, Receipt, answer_digest,
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
-_LONGEST_RECEIPT = 4096
+_LONGEST_RECEIPT = 4096  # a receipt has some hundreds of bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ How = Literal["read", "listed", "derived", "downloaded"]
 """In which way a result is seen."""
 
 WRITE_EVERY_S = 2.0
-_MOST_REMEMBERED = 10_000
+_MOST_REMEMBERED = 10_000  # what is forgotten is noted again, and the database keeps one of a day
 
 
 class SightService:

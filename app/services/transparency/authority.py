@@ -21,8 +21,8 @@ from app.services.posting import NotPostedError, post
 
 REPLY_TYPE = "application/timestamp-reply"
 _QUERY_TYPE = "application/timestamp-query"
-_GRANTED = 0
-_MOST_BYTES = 2**16
+_GRANTED = 0  # PKIStatus of RFC 3161; other words come with no stamp
+_MOST_BYTES = 2**16  # a stamp has a few kilobytes, certificates included
 
 
 class NotStampedError(Exception):

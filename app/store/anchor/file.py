@@ -60,8 +60,8 @@ _Check = Callable[[bytes, bytes], bytes]
 _HEADER = struct.Struct(">I16s")
 # Zeros ahead of the end, so that most flushes need not write the file's length.
 _SPARE = 1 << 18
-_REWRITE_AT = 1 << 25
-_REWRITE_FACTOR = 8
+_REWRITE_AT = 1 << 25  # lines are appended, which is quick, until the file is this large
+_REWRITE_FACTOR = 8  # rewriting a file costs its length: seldom, so that it costs each line little
 
 
 def _checksum(before: bytes, payload: bytes) -> bytes:

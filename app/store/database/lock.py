@@ -19,7 +19,7 @@ from app.store.errors import DirectoryLockedError, StoreError
 LOCK_NAME = "server.lock"
 LEDGER_NAME = "ledger.id"
 
-_SHARE_TIMEOUT_S = 30.0
+_SHARE_TIMEOUT_S = 30.0  # so long the first server may take to clear away what a crash left
 
 
 def was_served(database: Path) -> bool:

@@ -41,12 +41,12 @@ WRITER_LOCK = 0x72656C64736B
 REQUIRED: Mapping[str, str] = {"fsync": "on", "full_page_writes": "on", "server_encoding": "UTF8"}
 """Server settings without which a commit is not durable, or text is not kept as it is."""
 
-_OLDEST = 150_000
+_OLDEST = 150_000  # version 15, as the driver numbers them
 _READERS = 8
 _EXTRA_READERS = 8
 # As long as a server may take to come back before nobody knows what became of a COMMIT.
 _DOUBT_S = 30.0
-_REPLICA_S = 2
+_REPLICA_S = 2  # a copy that is slow is left for the ledger's own server
 _BEGIN_BESIDE = (
     "SELECT set_config('search_path', 'public, pg_temp', true),"
     f" set_config('statement_timeout', '{_REPLICA_S}s', true)"

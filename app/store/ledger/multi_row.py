@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import Connection, CursorResult, Row
 
-_MOST = 256
+_MOST = 256  # rows of a statement: databases limit how many values one may have
 
 
 def insert_of(table: str, columns: Sequence[str]) -> str:

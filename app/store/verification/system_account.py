@@ -39,7 +39,7 @@ _FAR = select(_release.id, _release.state, _release.finished_at, _release.attemp
 _RECEIPT_KEYS = select(_entry.note, _entry.fingerprint).where(
     _entry.account == SYSTEM_ACCOUNT, _entry.kind == RECEIPT_KEY
 )
-_CHUNK = 500
+_CHUNK = 500  # databases limit how many values a statement may have
 
 
 def receipt_keys(connection: Connection) -> Mapping[str, str]:

@@ -49,11 +49,11 @@ from app.store.verification.marks import Mark, mark_of, tasks_since
 from app.store.verification.ranges import cut_entries, cut_releases
 from app.store.verification.system_account import Register, receipt_keys
 
-MOST_FAULTS = 20
-_ALONE = 5_000
-_PIECE = 50_000
+MOST_FAULTS = 20  # one is enough to act on, and a broken ledger may have millions
+_ALONE = 5_000  # entries that one process walks sooner than others are started
+_PIECE = 50_000  # entries of a task: much more than it costs to hand it over
 _PROCESSES = 4
-_MOST_MAPPED = 1 << 40
+_MOST_MAPPED = 1 << 40  # all of any database: the system keeps what it has room for
 _CACHE_KIB = 1 << 16
 _entry = tables.entry.c
 _ACTS = select(func.count()).where(_entry.account == SYSTEM_ACCOUNT, text(tables.ACTS))

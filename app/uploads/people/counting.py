@@ -29,7 +29,7 @@ from app.uploads.samples import Digests
 from app.uploads.sketching import File
 
 TOGETHER = "people"
-_MOST_TOGETHER = 1 << 16
+_MOST_TOGETHER = 1 << 16  # people in one file: beyond, who reads one group would read all
 _PERSON_BYTES, _COUNT_BYTES = 16, 2
 
 Counts = NDArray[np.int64]

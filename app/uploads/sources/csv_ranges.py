@@ -23,7 +23,7 @@ import numpy as np
 from app.uploads.csv_records import Places, Records, Run, Source, record_too_long
 
 _LINE_END, _QUOTE = b"\n" + b'"'
-_LOOK_BACK_BYTES = 1 << 12
+_LOOK_BACK_BYTES = 1 << 12  # blank lines are few, if there are any
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from app.domain.sources import Partitions
 
 _NEXT = b"next"
-_MOST_BYTES = 1 << 17
+_MOST_BYTES = 1 << 17  # a file's number, and the names of its folders
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MOST_LOOKED_AT = 100
 """Names that are looked at, for each file that there may be."""
-_DEEPEST = 64
+_DEEPEST = 64  # each folder on the way is held open
 _PIECE_BYTES = 1 << 22
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM)

@@ -10,7 +10,7 @@ from app.web.requests.base import Request
 from app.web.requests.values import Name
 from mechanisms.foresight.assumptions import DEFAULT_R_SQUARED, Assumptions, Spread
 
-_MAX_NUMBER = 1e300
+_MAX_NUMBER = 1e300  # sums and differences of such numbers are still floats
 
 
 class SpreadSpec(Request):

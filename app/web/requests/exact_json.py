@@ -25,8 +25,8 @@ Model = TypeVar("Model", bound=BaseModel)
 
 _MONEY: Final = frozenset({"epsilon", "max_epsilon_per_release"})
 _OBJECTS: Final = ("dataclass", "definition-ref", "model")
-_MAX_DEPTH = 32
-_MAX_DIGITS = 400
+_MAX_DEPTH = 32  # deeper than any question of ours, and far from the parser's own end
+_MAX_DIGITS = 400  # the largest float has 309 before its point
 
 SHORT_BYTES = 4096
 """Up to here a document may be read where others wait, on the event loop: the worst takes 30 ms

@@ -19,7 +19,7 @@ from mechanisms.privacy import Epsilon
 from mechanisms.statistics.questions import Derived
 from mechanisms.statistics.stack import MechanismName, NormName
 
-_MAX_NUMBER = 1e300
+_MAX_NUMBER = 1e300  # sums and differences of such numbers are still floats
 _MOST_RELEASES = 50
 _PRICE_OR_ACCURACY: dict[str, JsonValue] = {
     "anyOf": [

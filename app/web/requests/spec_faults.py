@@ -14,7 +14,7 @@ from typing import Any
 from app.domain.problems import Problem, invalid_requests
 from app.web.requests.exact_json import read_json
 
-_MOST_FAULTS = 100
+_MOST_FAULTS = 100  # who has corrected so many sends it again anyhow
 _LONGEST_BYTES = 2**16
 """In longer documents only the first fault of each list or mapping is told anyway."""
 _ROUNDS = 3

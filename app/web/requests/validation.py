@@ -18,7 +18,7 @@ from app.web.requests.fields import Fields
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.words import closest, closest_first, listed
 
-_MAX_ERRORS = 100
+_MAX_ERRORS = 100  # who has corrected so many sends it again anyhow
 _TAGGED = frozenset({"union_tag_invalid", "union_tag_not_found"})
 _UNKNOWN_FIELD = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 

@@ -37,7 +37,7 @@ FAR = {2: 16.0, 3: 8.0, 4: 4.0}
 """Records farther from a ball's centre than so many of its radii are summed up, by dimension: a
 wider surrounding holds more of them in more dimensions."""
 
-_TERM_BITS = 44
+_TERM_BITS = 44  # a chunk's sum is then below 2**60
 _INNER = 2.0**-6  # of a ball: draws hardly tell apart what is so near its middle
 _CHUNK_ROWS = 1 << 16  # integers of a chunk stay below 2**63, and its arrays in the cache
 

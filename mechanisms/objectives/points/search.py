@@ -11,9 +11,9 @@ from mechanisms.objectives.points.field import Field
 
 _CELLS = 1 << 13  # enough to say where and how curved
 _STEPS = 4  # Newton steps at each smoothing
-_NARROWER = 4.0
+_NARROWER = 4.0  # each smoothing from the one before: Newton's method stays near
 _APART = 3.0  # points nearer than so many smoothing lengths say nothing of the curvature
-_SHORTEST = 2.0**-10
+_SHORTEST = 2.0**-10  # of a smoothing length: nearer does not matter to a hint
 _SHARP = 0.1  # of the noise's own width: distances are smoothed by no more
 
 

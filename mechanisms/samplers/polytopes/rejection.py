@@ -26,7 +26,7 @@ _MISSES = 16  # a cut costs about as much time as so many points that miss their
 
 
 _CELL_BYTES = 4000  # a polytope with its frame, its walls and its place in the envelope
-_VERTEX_BYTES = 500
+_VERTEX_BYTES = 500  # of exact coordinates as Python keeps them
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

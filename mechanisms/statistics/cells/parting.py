@@ -33,7 +33,7 @@ from mechanisms.statistics.conditions import (
     comparisons,
 )
 
-MAX_GROUPS = 256
+MAX_GROUPS = 256  # a row's group then fits 16 bits, with one more for none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ _ENDED = select(tables.release.c.id).where(
     tables.release.c.id.in_(bindparam("wanted", expanding=True)),
     tables.release.c.state.in_(sorted(GIVEN_BACK)),
 )
-_CHUNK = 500
+_CHUNK = 500  # databases limit how many values a statement may have
 
 
 def review_faults(connection: Connection) -> Iterator[str]:
