@@ -15,10 +15,7 @@ _ENDS = {"01-01", "12-31", "06-30", "07-01"}
 _FAMILIAR = frozenset({"127", "128", "168", "255", "256", "365", "366", "511", "512", "1023"}) | {
     str(power) for power in (1024, 1440, 2047, 2048, 3600, 4095, 4096, 65535, 65536, 86400)
 }
-_YEARS = (
-    1800,
-    2100,
-)  # between them a number is taken for a year, which people round in their own way
+_YEARS = (1800, 2100)  # a number between is taken for a year, and years are round in their own way
 _DIGITS = 3  # a number of more digits that say something is seldom public knowledge
 
 

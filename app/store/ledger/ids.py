@@ -13,9 +13,7 @@ from hashlib import blake2b
 from app.domain.ledger import SYSTEM_ACCOUNT
 
 _ID = re.compile(r"[a-z]{2,10}_[0-9a-f]{32}")
-_NEIGHBOURS = (
-    256  # ids made one after the other that share the beginning, and so pages of the index
-)
+_NEIGHBOURS = 256  # ids made one after the other begin alike, and so share pages of the index
 # Of this process: nobody outside can tell which neighbourhood a number is in.
 _KEY = os.urandom(16)
 
