@@ -4,7 +4,8 @@ The audit is a client like any other, and believes nothing. It uploads worst nei
 throw-away data sets, has each offer of the catalog drawn many times from both, and certifies from
 the draws alone how much epsilon they lose at least. :mod:`app.audit.bounds` has the proof.
 
-May enter: what an audit asks, counts and reports. It knows the service by its client alone.
+May enter: what an audit asks, counts and reports. It knows the service by its client alone, and
+may import that and the bounds of :mod:`mechanisms.auditing`.
 """
 
 from app.audit.findings import Findings, Terms

@@ -4,6 +4,9 @@
 >>> desk = ReleaseDesk("http://127.0.0.1:8000", key="...")            # doctest: +SKIP
 >>> desk.dataset("engel").mean("income", epsilon="0.5").value                # doctest: +SKIP
 {'income': 981.2}
+
+May enter: calls of the contract, and what is checked without the service. May import: nothing of
+``app`` or ``mechanisms``, since it is a package of its own too.
 """
 
 from app.client.checkpoints import Checkpoint, check_checkpoint, check_growth

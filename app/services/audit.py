@@ -17,7 +17,7 @@ from app.engine.choice import Passes
 from app.engine.data import DataEngine
 from app.logs import describe
 from app.services.datasets.datasets import DatasetService
-from app.store import Store, StoreError, Verification, inspecting, read_past
+from app.store import Store, StoreError, Verification, inspecting, read_digest_history
 from app.store.ledger.datasets import MANIFEST_KEPT
 from app.store.ledger.ids import now
 from app.vault.errors import VaultError
@@ -104,7 +104,7 @@ def check_lineage(data_dir: Path, url: str) -> Iterator[str]:
     files, after = LineageFiles(data_dir), 0
     kept: list[tuple[str, str]] = []
     with suppress(StoreError), inspecting(url) as reader:
-        kept += [(each.dataset, each.sha256) for each in read_past(reader).datasets]
+        kept += [(each.dataset, each.sha256) for each in read_digest_history(reader).datasets]
         while records := reader.datasets.lineages(after=after):
             after = records[-1].number
             kept += [(each.dataset, each.sha256) for each in records if each.sha256 is not None]

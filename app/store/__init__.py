@@ -94,6 +94,9 @@ that is charged and not drawn; ``begin_attempt`` counts another try before it is
 keys that the ledger has recorded.
 ``with inspecting(url) as r`` is a reader without the lock, for a command beside
 a running server.
+
+May enter: what reads or writes the ledger, and what watches over it. May import: the domain,
+``app.vault`` for what lies beside the database, and what opens databases; no use case.
 """
 
 from __future__ import annotations
@@ -105,7 +108,7 @@ from app.store.database.engines import sqlite_file
 from app.store.database.lock import was_served
 from app.store.errors import DirectoryLockedError, StoreError, UnknownCommitError
 from app.store.external_signing import ProgramKey, key_of
-from app.store.forgotten_datasets import DigestHistory, Forgotten, read_past
+from app.store.forgotten_datasets import DigestHistory, Forgotten, read_digest_history
 from app.store.journal import Wanted
 from app.store.ledger.commands import Charged, Debit, Finish, Void
 from app.store.ledger.entries import LedgerIdentity
@@ -184,7 +187,7 @@ __all__ = [
     "keep_mark",
     "key_of",
     "new_id",
-    "read_past",
+    "read_digest_history",
     "reconciling",
     "sqlite_file",
     "was_served",

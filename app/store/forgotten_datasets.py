@@ -60,7 +60,7 @@ class DigestHistory:
         return next((each for each in origins if each.account == account), None)
 
 
-def read_past(reader: Reader | UnitOfWork) -> DigestHistory:
+def read_digest_history(reader: Reader | UnitOfWork) -> DigestHistory:
     """Return what reconciliations have left."""
     datasets = []
     for entry in reader.entries.of_system(KIND):
@@ -85,7 +85,7 @@ def find_forgotten(
     But for those of accounts that are gone and of which it is known that nothing
     was ever ``spent``: their people may come in as if for the first time.
     """
-    known = {each.dataset for each in read_past(reader).datasets}
+    known = {each.dataset for each in read_digest_history(reader).datasets}
     found = []
     for name in files.kept():
         if name in known or reader.datasets.get(name) is not None:

@@ -170,7 +170,7 @@ class Guard:
         _log.error("the ledger is frozen", extra={"reason": why.value})
 
     def close(self) -> None:
-        """Let the anchor go."""
+        """Close the anchor."""
         if self._anchor is not None:
             self._anchor.close()
 

@@ -173,8 +173,9 @@ class UnitOfWork:
 
     def forget_since(self, mark: tuple[int, int]) -> None:
         """Forget what was noted after a mark: it has been rolled back."""
-        self.entries.forget_since(mark[0])
-        self.releases.forget_since(mark[1])
+        steps, settlements = mark
+        self.entries.forget_since(steps)
+        self.releases.forget_since(settlements)
 
 
 @contextmanager

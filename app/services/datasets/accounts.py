@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from app.domain.problems import invalid_request
 from app.services.datasets.accounting import Meter, meter_of
-from app.store import Findings, Reader, UnitOfWork, new_id, read_past
+from app.store import Findings, Reader, UnitOfWork, new_id, read_digest_history
 from app.vault.lineage import Origin
 from mechanisms.accounting import parse_delta
 from mechanisms.exact.decimals import decimal_text
@@ -67,7 +67,7 @@ def meter_of_lost(reader: Reader, found: Findings, account: str) -> Meter | None
     digests = (each.origin for each in found.forgotten if each.origin is not None)
     origin = (
         _first_origin(reader, account)
-        or read_past(reader).origin_of(account)
+        or read_digest_history(reader).origin_of(account)
         or next((each for each in digests if each.account == account), None)
     )
     return None if origin is None else meter_of(delta_of(origin.delta))
@@ -86,7 +86,7 @@ def _fixed(reader: Reader | UnitOfWork, account: str, asked: Origin) -> Origin:
     first = _first_origin(reader, account)
     if first is not None:
         return first
-    past = read_past(reader)
+    past = read_digest_history(reader)
     if account not in past.reopened:
         raise invalid_request("spec.account", "is not the account of a data set")
     return past.origin_of(account) or asked

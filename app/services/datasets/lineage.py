@@ -17,7 +17,7 @@ from functools import partial
 
 from app.domain.overlap import OTHERS, OWN
 from app.domain.problems import Problem
-from app.store import DigestHistory, LineageRecord, Store, read_past
+from app.store import DigestHistory, LineageRecord, Store, read_digest_history
 from app.uploads.overlap import Newcomer
 from app.uploads.row_digests import MalformedError, RowDigests
 from app.vault.errors import UnreadableError, VaultError
@@ -164,7 +164,7 @@ class LineageService:
 
     def _past(self) -> DigestHistory:
         with self._store.reading() as reader:
-            return read_past(reader)
+            return read_digest_history(reader)
 
     def _registered(self, *, after: int) -> tuple[LineageRecord, ...]:
         with self._store.reading() as reader:

@@ -18,7 +18,7 @@ import anyio.to_thread
 
 from app.domain.problems import Problem
 from app.logs import describe
-from app.store import Store, UnitOfWork, UnknownCommitError, read_past
+from app.store import Store, UnitOfWork, UnknownCommitError, read_digest_history
 
 _LOG = logging.getLogger(__name__)
 _LOOK_EVERY_S = 10.0
@@ -157,7 +157,7 @@ class UnfinishedUploads:
         """
         self._staging.unstage(dataset)
         with self._store.reading() as reader:
-            known = {each.dataset for each in read_past(reader).datasets}
+            known = {each.dataset for each in read_digest_history(reader).datasets}
         if dataset not in known:
             self._published.erase(dataset)
             self._digests.forget(dataset)

@@ -1,4 +1,5 @@
 """Publication: making releases public, and how a public release reads, cites and exports.
 
-May enter: ``app.domain``, ``app.store``, the other services but those that build them.
+May enter: what is read without a key. May import: ``app.domain``, ``app.store``, and the other
+services but those that build them.
 """

@@ -244,4 +244,4 @@ class Anchor(Protocol):
         """Note, durably, the state that a reconciliation is about to commit."""
 
     def close(self) -> None:
-        """Let it go."""
+        """Close it."""

@@ -36,7 +36,6 @@ _ON_POSTGRESQL = text(
     " WHERE NOT tgisinternal AND c.relnamespace = 'public'::regnamespace"
 )
 
-# Whatever SQL inserts an entry, its kind says how the balance moves, and nothing else may move it.
 _CONTINUES = """
 CASE NEW.seq WHEN 1 THEN
     NEW.kind = 'open'
@@ -93,12 +92,9 @@ _ENTRY_IS_NEW = """
 NOT EXISTS (SELECT 1 FROM entry WHERE account = NEW.account AND seq = NEW.seq)
 AND NOT EXISTS (SELECT 1 FROM entry WHERE principal = NEW.principal AND idem = NEW.idem)"""
 
-# The account moves first. That its entry follows is what its deferred foreign key wants at COMMIT.
 _ACCOUNT_IS_THERE = """
 EXISTS (SELECT 1 FROM account WHERE id = NEW.account AND seq >= NEW.seq)"""
 
-# A debit without a key of its own is that of an approved release: it bears
-# the name of who asked, and was made by the reviewer's key.
 _MADE_BY = """
 CASE WHEN NEW.role = 'system' THEN NEW.key IS NULL
 ELSE EXISTS (
@@ -119,7 +115,6 @@ AND NEW.created_by = OLD.created_by AND NEW.created_at = OLD.created_at
 AND NEW.expires_at IS NOT DISTINCT FROM OLD.expires_at
 AND OLD.revoked_at IS NULL AND NEW.revoked_at IS NOT NULL"""
 
-# A reconciliation begins an epoch; hashes bind it, so entries of two epochs cannot be exchanged.
 _EPOCH_FORWARD = """
 NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.created_at = OLD.created_at
 AND NEW.epoch > OLD.epoch"""
@@ -128,7 +123,6 @@ _RELEASE_IS_NEW = """
 NOT EXISTS (SELECT 1 FROM release WHERE id = NEW.id OR number = NEW.number)
 AND NOT EXISTS (SELECT 1 FROM release WHERE account = NEW.account AND seq = NEW.seq)"""
 
-# The first attempt counts from the charge on: a process that dies in its draw has had it.
 _CHARGED = """
 EXISTS (
     SELECT 1 FROM entry AS e
@@ -137,7 +131,6 @@ EXISTS (
     WHEN 'debited' THEN 'debit' WHEN 'reserved' THEN 'reserve' END)
 AND NEW.attempts = CASE NEW.state WHEN 'debited' THEN 1 ELSE 0 END"""
 
-# A worker claims a release or hands it back. Between two workers lies another attempt, counted.
 _SAME_RELEASE_STEPS_FORWARD = """
 NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.account = OLD.account
 AND NEW.dataset = OLD.dataset AND NEW.principal = OLD.principal
@@ -164,7 +157,6 @@ WHEN 'debited' THEN
 ELSE FALSE END"""
 
 
-# A name is free again once its data set is archived.
 _DATASET_IS_NEW = """
 NOT EXISTS (SELECT 1 FROM dataset WHERE id = NEW.id OR number = NEW.number)
 AND NOT EXISTS (SELECT 1 FROM dataset WHERE name = NEW.name AND status = 'active')"""
@@ -175,13 +167,11 @@ AND NEW.account = OLD.account AND NEW.spec = OLD.spec AND NEW.rows IS NOT DISTIN
 AND NEW.created_by = OLD.created_by AND NEW.created_at = OLD.created_at
 AND OLD.status = 'active' AND NEW.status = 'archived'"""
 
-# Without gaps, so that a leaf's number says how many come before it; and only of stored results.
 _LEAF_CONTINUES = """
 (NEW.number = 1 OR EXISTS (SELECT 1 FROM leaf WHERE number = NEW.number - 1))
 AND NOT EXISTS (SELECT 1 FROM leaf WHERE number = NEW.number OR release = NEW.release)
 AND EXISTS (SELECT 1 FROM release WHERE number = NEW.release AND state = 'released')"""
 
-# The grant's entry has the digest of the end as its fingerprint: the time is part of the chain.
 _EXPIRING_GRANT = """
 NEW.expired_seq IS NULL
 AND NOT EXISTS (SELECT 1 FROM expiring WHERE account = NEW.account AND seq = NEW.seq)
@@ -190,7 +180,6 @@ AND EXISTS (
     WHERE g.account = NEW.account AND g.seq = NEW.seq AND g.kind = 'grant'
     AND g.amount = NEW.amount AND g.fingerprint IS NOT NULL)"""
 
-# The entry that ends a grant has its hash, so an end belongs to one grant only.
 _SAME_GRANT_HAS_EXPIRED = """
 NEW.account = OLD.account AND NEW.seq = OLD.seq AND NEW.amount = OLD.amount
 AND NEW.expires_at = OLD.expires_at AND OLD.expired_seq IS NULL

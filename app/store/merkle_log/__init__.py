@@ -11,5 +11,6 @@ in the order of its chain.
 a size that is durable is ever signed. Entries that seal results are left out: their number and
 moment would tell how long a draw took. So are those that keep the log's own checkpoints.
 
-What may enter: ``sqlalchemy``, ``app.domain``, ``app.store.database``, ``app.store.ledger``.
+What may enter: rows of the log. What it may import: ``sqlalchemy``, ``app.domain``,
+``app.store.database``, ``app.store.ledger``.
 """

@@ -94,7 +94,7 @@ class _Parts:
         self.file_name = ""
         self.seen: list[str] = []
         self.ended = False
-        self._header = [bytearray(), bytearray()]
+        self._field, self._value = bytearray(), bytearray()
 
     def callbacks(self) -> dict[str, object]:
         """Return the events this object listens to."""
@@ -110,21 +110,20 @@ class _Parts:
 
     def _begin(self) -> None:
         self._name, self._file_name = "", ""
-        self._header = [bytearray(), bytearray()]
+        self._field, self._value = bytearray(), bytearray()
 
     def _header_name(self, data: bytes, start: int, end: int) -> None:
-        self._header[0] += data[start:end]
+        self._field += data[start:end]
 
     def _header_value(self, data: bytes, start: int, end: int) -> None:
-        self._header[1] += data[start:end]
+        self._value += data[start:end]
 
     def _header_end(self) -> None:
-        name, value = self._header
-        if bytes(name).lower() == b"content-disposition":
-            _, options = parse_options_header(bytes(value))
+        if bytes(self._field).lower() == b"content-disposition":
+            _, options = parse_options_header(bytes(self._value))
             self._name = options.get(b"name", b"").decode("utf-8", "replace")
             self._file_name = options.get(b"filename", b"").decode("utf-8", "replace")
-        self._header = [bytearray(), bytearray()]
+        self._field, self._value = bytearray(), bytearray()
 
     def _headers_finished(self) -> None:
         if self.known is not None and self._name not in self.known:
