@@ -188,6 +188,7 @@ class GradientBoxes(ABC):
             return [root]
         outside, box = best
         slabs = [Start(slab, outside, root.known) for slab in root.box.less(box)]
+        # LogisticPolytopes.start needs it first
         return [Start(box, self.floor, _fine(known)), *slabs]
 
     def widths(self, known: Local) -> Floats | None:
@@ -272,15 +273,16 @@ class GradientBoxes(ABC):
         middle = np.abs(centres @ self.frame.space.shear.T).sum(axis=1)
         rounding = _ROUNDING * (np.abs(centres) @ shear.T).sum(axis=1)
         longest = middle + float((shear @ half).sum()) * (1 + MARGIN) + rounding
+        # r grows with the length: the longest theta that is in Theta gives the lower bound.
         lengths = np.minimum(longest, self.frame.space.radius) * step * (1 + MARGIN)
         weight = self.reach.floats(lengths)
-        norms = self.norm.floats(np.maximum(0, sizes))
+        norms = self.norm.floats(np.maximum(0, sizes))  # below 0 a bound says nothing of |g_j|
         return np.asarray(norms * float(self.rate) / weight * (1 - MARGIN))
 
     def _reach(self, known: Expansion, space: Space) -> tuple[Floats, float]:
         """Return sides of a box that should be enough (grid steps), and the nats wanted outside."""
         curvature = np.diag(space.shear.T @ known.slopes)
-        root = np.sqrt(np.maximum(curvature, 1e-12))
+        root = np.sqrt(np.maximum(curvature, 1e-12))  # a flat direction has a finite box too
         dual = self.norm.dual(np.abs(space.shear.T)) / float(self.rate)
         widest = 2 * space.radius * self.frame.step
         nats = _TAIL_NATS + float(np.maximum(0, np.log(widest * root**2 / dual)).sum())
@@ -292,6 +294,7 @@ class GradientBoxes(ABC):
         half = np.array(box.sides) / 2
         centre = np.linalg.solve(self.frame.space.shear, known.point)
         faces = inner_faces(box, root)
+        # The bound follows rays from p until they leave the box, so p has to be inside.
         inside = (np.abs(centre - np.array(box.lower) - half) < half).all()
         if not faces or not inside:
             return self.floor
@@ -310,7 +313,7 @@ class GradientBoxes(ABC):
         whole = (largest @ (np.abs(known.hessian)) * largest).sum(axis=1)
         square -= _ROUNDING * 4 * whole + known.hessian_error * largest.sum(axis=1) ** 2
         square -= 2 * (np.abs(bent) @ np.ones(len(shear))) * (_ROUNDING * sizes.max(axis=1))
-        reach = np.maximum(largest.sum(axis=1), _ROUNDING)
+        reach = np.maximum(largest.sum(axis=1), _ROUNDING)  # it is divided by
         bent_share = -np.expm1(-reach) / reach * (1 - MARGIN)
         slope = (np.abs(known.gradient) + known.gradient_error) @ largest.T * (1 + MARGIN)
         rise = np.maximum(0, square) * bent_share - slope
@@ -328,6 +331,7 @@ class GradientBoxes(ABC):
         values = self._known_values(known, point) if bits <= _EXPANSION_BITS else None
         if values is None and bits <= _FLOAT_BITS:
             place = np.array(point, dtype=np.float64)
+            # its remainder is about nothing
             values = self.expansions(place[None, :])[0].near(place * 0)
         balls = self.gradient(point, bits) if values is None else _balls(*values)
         return factor * self.norm.ball(balls)

@@ -58,7 +58,7 @@ class Cells:
         zeta, counts = records.zeta, records.counts[:, None]
         key = cell_keys(zeta)
         order = np.argsort(key, kind="stable")
-        starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+        starts = np.flatnonzero(np.diff(key[order], prepend=-1))  # keys are never below 0
         if len(starts) * _ROWS_PER_CELL >= len(zeta):
             return None
         arranged = zeta[order]
@@ -87,6 +87,7 @@ def cell_keys(zeta: Floats) -> Integers:
     """Return the cells that rows lie in, each by its number."""
     per_unit = _PER_UNIT[zeta.shape[1]]
     places = np.floor(zeta * per_unit).astype(np.int64) + per_unit
+    # A place is one of 2 per_unit + 1, a digit: no two cells have the same number.
     return np.asarray(places @ (2 * per_unit + 1) ** np.arange(zeta.shape[1]))
 
 

@@ -153,7 +153,7 @@ class SignedRecords:
 def term_error(dimension: int, size: float) -> float:
     """Return the relative error of a row's weights, at ``||theta||_1 <= size`` (scaled)."""
     tau = (dimension + 2) * UNIT_ROUNDOFF * size
-    return math.inf if tau >= 0.25 else 2 * (SIGMOID_ERROR + 2 * tau)
+    return math.inf if tau >= 0.25 else 2 * (SIGMOID_ERROR + 2 * tau)  # above, nothing is proved
 
 
 def pairs(dimension: int) -> list[tuple[int, int]]:
@@ -255,7 +255,7 @@ def expand(records: SignedRecords, points: Floats) -> list[Expansion]:
     scaled = points * records.step
     for part in records.chunks():
         zeta, counts, products = records.zeta[part], records.counts[part], records.products[part]
-        weight, complement = sigmoid(scaled @ zeta.T)
+        weight, complement = sigmoid(scaled @ zeta.T)  # 1 - weight would lose its digits
         weight *= counts
         curve = weight * complement
         gradient += weight @ zeta
@@ -344,7 +344,7 @@ def chord(t: Floats, move: Floats) -> tuple[Floats, Floats, Floats]:
 
 def exact_gradient(records: SignedRecords, theta: Sequence[int]) -> list[arb]:
     """Return balls around g(theta), every row in ball arithmetic at the working precision."""
-    shift = arb((1, -records.grid_bits)) / CODE_MAX
+    shift = arb((1, -records.grid_bits)) / CODE_MAX  # in theta, so that rows stay integers
     w = arb_mat([[arb(index) * shift] for index in theta])
     total = arb_mat(1, records.dimension)
     for part in records.chunks():

@@ -39,8 +39,8 @@ EXACT_ERROR = 2
 _TERM_BITS = 44
 _PRODUCT_BITS = 24  # of a cell's products: sums of 2**39 rows fit
 _CHUNK_ROWS = 1 << 14  # integers of a chunk stay below 2**63, and its arrays in the cache
-_BALL_ROWS = 1 << 12
-_GUARD_BITS = 64
+_BALL_ROWS = 1 << 12  # a ball takes far more memory than a float
+_GUARD_BITS = 64  # so that _whole errs by what it cuts off, and not by the balls
 
 Sums = tuple[int, ...]
 
@@ -74,6 +74,7 @@ def _terms(dimension: int) -> int:
 def _add(sums: list[int], zeta: Floats, point: Floats) -> None:
     """Add the terms of some rows (d x n) at a point."""
     tilt = np.zeros(zeta.shape[1])
+    # In this order always: a matrix product may add in another, and give other bits.
     for entry, column in zip(point.tolist(), zeta, strict=True):
         tilt += entry * column
     weight, rest = sigmoid(tilt)
@@ -83,7 +84,7 @@ def _add(sums: list[int], zeta: Floats, point: Floats) -> None:
     for column in zeta:
         sums[place] += _total(weight * column)
         place += 1
-    for size in (None, *np.abs(zeta)):
+    for size in (None, *np.abs(zeta)):  # H first, then each T_j, as as_floats reads them
         for each in bent:
             sums[place] += _total(each if size is None else size * each)
             place += 1

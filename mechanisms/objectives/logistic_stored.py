@@ -137,6 +137,7 @@ class StoredLogisticLaw(GradientBoxes):
         self.rows = rows
         gram = rows.surveyed.gram.astype(np.float64) / CODE_MAX**2
         shear = rows.space.shear
+        # sum |a| <= sqrt(n sum a**2): the first pass has the squares, and no pass is needed
         self._spans = np.sqrt(np.maximum(np.diag(shear.T @ gram @ shear), 0) * rows.total)
 
     @property
@@ -152,10 +153,12 @@ class StoredLogisticLaw(GradientBoxes):
             ridge = (_RIDGE * float(np.trace(known.hessian)) + 1e-12) * np.eye(len(point))
             step = np.linalg.solve(known.hessian + ridge, known.gradient)
             length, size = float(np.abs(step).sum()), float(np.abs(point).sum())
+            # on the edge it was pulled back
             inside = size < bound * (1 - 1e-9) and length < _SHORT_STEP
             if inside and self._nats(known.gradient) <= _NEAR_NATS:
                 break
             point = point - step * min(1.0, _LARGEST_STEP / max(length, 1e-300))
+            # back into Theta
             point = point * min(1.0, bound / max(float(np.abs(point).sum()), 1e-300))
         return known if inside else None
 

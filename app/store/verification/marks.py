@@ -97,6 +97,7 @@ def mark_of(
         epoch=epoch,
         signed=signed,
         accounts={row.id: (row.seq, row.head) for row in connection.execute(_HEADS)},
+        # what may still change is walked again
         releases=last if unfinished is None else unfinished - 1,
         part=until,
         size=tree.size,

@@ -22,6 +22,7 @@ def earlier_mark(note: Path, *, signed: bool) -> Mark | None:
         mark = Mark.of_json(note.read_text("utf-8"))
     except (OSError, UnicodeDecodeError):
         return None
+    # A walk without the keys has not looked at receipts: one with them starts anew.
     if mark is None or mark.size <= LARGE or (signed and not mark.signed):
         return None
     return mark
@@ -33,4 +34,4 @@ def keep_mark(note: Path, found: Verification) -> None:
         fresh = note.with_suffix(f".{os.getpid()}")
         with suppress(OSError):
             fresh.write_text(found.mark.to_json(), "utf-8")
-            fresh.replace(note)
+            fresh.replace(note)  # at once: nobody reads half a note

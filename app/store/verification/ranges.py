@@ -109,6 +109,7 @@ class EntryRange:
                 yield f"{place_of(account, seq)}: its release is missing"
 
     def _before(self, connection: Connection) -> EntryRow | None:
+        # the range begins with an account's first entry
         if self.after is None or self.after[1] == _END:
             return None
         where = "WHERE e.account = :account AND e.seq = :seq"

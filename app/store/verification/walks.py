@@ -94,6 +94,7 @@ class EntryWalk:
         for block in blocks:
             columns = EntryRow(*zip(*block, strict=True))
             self._count(columns)
+            # A block is tested as a whole. Its rows are looked at one by one where that fails.
             hashed = entry_hashes(columns, self._ledger) == columns.hash
             last = self._last
             if not (hashed and columns.epoch[-1] <= self._epoch and all_follow(columns, last)):
@@ -119,6 +120,7 @@ class EntryWalk:
         makers = zip(columns.kind, columns.key, columns.role, columns.principal, strict=True)
         if not all(is_authorised(self._keys, *maker) for maker in set(makers)):
             for row in map(EntryRow._make, block):
+                # by the approver's key, in the asker's name
                 approved = row.kind == "debit" and row.idem is None
                 principal = None if approved else row.principal
                 if not is_authorised(self._keys, row.kind, row.key, row.role, principal):

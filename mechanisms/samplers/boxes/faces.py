@@ -51,6 +51,7 @@ def patches(box: Box, faces: Sequence[tuple[int, float]]) -> Patches:
             for others in product(places, repeat=d - 1)
         ]
     )
+    # a patch has no width along the side its face stands on
     thin = np.repeat(np.eye(d)[[face for face, _ in faces]], len(places) ** (d - 1), axis=0)
     return Patches(centre + offsets * half, (1 - thin) * half / _PATCHES)
 

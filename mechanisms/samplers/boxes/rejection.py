@@ -74,6 +74,7 @@ class Cover(Generic[Knowledge]):
         exponent = partial(self.law.exponent, cell.known, point)
         if self.space.holds(point) and self.envelope.keeps(cell, exponent, randomness):
             return point
+        # Boxes with much weight fail most often, so bounds get better where it matters.
         self.envelope.replace(slot, list(self._parts(cell)))
         return None
 
@@ -85,6 +86,7 @@ class Cover(Generic[Knowledge]):
         boxes = cell.box.parts(_counts(cell.box, self.law.widths(cell.known)))
         lower = np.array([box.lower for box in boxes], dtype=np.float64)
         sides = np.array([box.sides for box in boxes], dtype=np.float64)
+        # parts differ by one step at most: the widest holds for all
         centres, half = lower + sides / 2, sides.max(axis=0) / 2
         kept = ~self.space.outside(centres, half)
         if not kept.any():
@@ -94,12 +96,14 @@ class Cover(Generic[Knowledge]):
         for box, exponent, known in zip(
             inside, children.exponents.tolist(), children.knowledge, strict=True
         ):
+            # the whole box's bound holds for its parts too
             yield self._cell(box, max(exponent, cell.exponent), known)
 
     def _settled(self, cell: _Cell[Knowledge]) -> Iterator[_Cell[Knowledge]]:
         """Yield a single point with (nearly) its own exponent, or nothing outside Theta."""
         point = self.space.point(cell.box, [0] * self.space.dimension)
         if self.space.holds(point):
+            # one float lower, since float() may round up
             with working_precision(128):
                 low = math.nextafter(
                     float(self.law.exponent(cell.known, point, 128).lower()), -math.inf
@@ -132,12 +136,13 @@ def draw(law: BoxLaw[Knowledge], space: Space, randomness: Randomness) -> tuple[
 def _counts(box: Box, widths: Floats | None) -> list[int]:
     """Return into how many parts to cut each side: those that matter most, four parts in all."""
     sides = np.array([float(side) for side in box.sides])
+    # Where no side that can be cut matters, the longest is cut: the box has to get smaller.
     score = sides * widths if widths is not None and (sides * widths)[sides > 1].any() else sides
     counts = [1] * len(sides)
     left = _PARTS
     while left > 1:
         ratio = [
-            score[j] / counts[j] if counts[j] * 2 <= box.sides[j] else -1.0
+            score[j] / counts[j] if counts[j] * 2 <= box.sides[j] else -1.0  # a part holds a point
             for j in range(len(sides))
         ]
         best = int(np.argmax(ratio))

@@ -45,6 +45,7 @@ class Box:
     def parts(self, counts: Sequence[int]) -> list[Box]:
         """Cut side j into ``counts[j]`` nearly equal pieces."""
         cuts = [
+            # integers: the pieces meet without gap or overlap
             [a + n * i // p for i in range(p + 1)]
             for a, n, p in zip(self.lower, self.sides, counts, strict=True)
         ]
@@ -64,7 +65,7 @@ class Box:
                 if last > first:
                     piece = (*lower[:j], first, *lower[j + 1 :])
                     found.append(Box(piece, (*sides[:j], last - first, *sides[j + 1 :])))
-            lower[j], sides[j] = a, n
+            lower[j], sides[j] = a, n  # later pieces leave out what earlier ones hold
         return found
 
 
@@ -100,7 +101,8 @@ class Space:
     def uncorrelated(cls, gram: Floats, radius: int) -> Space:
         """Return the space whose shear makes ``V' gram V`` about diagonal; gram is a hint."""
         d = len(gram)
-        scale = float(np.trace(gram)) or 1.0
+        scale = float(np.trace(gram)) or 1.0  # nothing but zeros has no scale
+        # columns that depend on each other have a factor too
         matrix = gram / scale + 1e-12 * np.eye(d)
         lower = np.linalg.cholesky(matrix)
         shear = np.linalg.inv(lower / np.diag(lower)).T
@@ -154,6 +156,7 @@ class Space:
         found = []
         for row, low, side in zip(self._inverse(), box.lower, box.sides, strict=True):
             found.append((tuple(row), low << scale))
+            # The upper end is not in the box: for integers, less than it is at most one less.
             found.append((tuple(-entry for entry in row), 1 - ((low + side) << scale)))
         return found
 
@@ -166,6 +169,7 @@ class Space:
         for j in reversed(range(d)):
             for i in range(j + 1, d):
                 rows[j] = [
+                    # exact: b is a multiple of 2**(SHEAR_BITS i)
                     a - (shear[j][i] * b >> SHEAR_BITS)
                     for a, b in zip(rows[j], rows[i], strict=True)
                 ]
@@ -184,6 +188,7 @@ class Space:
         u = [0] * d  # times 2**scale, exact: u_j is a multiple of 2**-(SHEAR_BITS (d - 1 - j))
         for j in reversed(range(d)):
             offset = sum(shear[j][k] * u[k] for k in range(j + 1, d)) >> SHEAR_BITS
+            # rounded up: below it u_j is not in the box
             first = -((-(box.lower[j] << scale) - offset) >> scale)
             theta[j] = first + place[j]
             u[j] = (theta[j] << scale) - offset
