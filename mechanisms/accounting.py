@@ -60,7 +60,7 @@ from mechanisms.privacy import MAX_EPSILON_NANOS, NANOS_PER_EPSILON, Epsilon
 RHO_UNIT = Fraction(1, 10**12)
 """One step of a zCDP account."""
 
-LARGEST_DELTA = Fraction(1, 1000)
+LARGEST_DELTA = Fraction(1, 1000)  # more would let a method pass that shows a row in a thousand
 SMALLEST_DELTA = Fraction(1, 10**30)  # beyond it the certified bits would not be enough
 
 _DECIMAL = re.compile(r"\d+(\.\d+)?([eE][+-]?\d{1,2})?", re.ASCII)

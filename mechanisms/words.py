@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 MOST_LISTED = 20  # a sentence of more is no sentence
-_LONGEST_COMPARED = 40
+_LONGEST_COMPARED = 40  # the work grows with both lengths, and whoever asks chooses one
 _MOST_COMPARED = 1_000
 """A refusal takes a few hundredths of a second at most, however many names there are."""
 _ALIKE = 0.6  # SequenceMatcher's ratio, from 0 to 1

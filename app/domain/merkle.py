@@ -24,6 +24,7 @@ HASH_BYTES = 32
 
 _NODE = b"\1"
 _RESULT = LEAF + canonical_bytes("release-desk leaf 1")
+# A text of 64 characters in canonical form, up to its characters
 _SHA256 = (64).to_bytes(8, "big") + b"t"
 
 RootOf = Callable[[int, int], bytes]

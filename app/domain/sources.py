@@ -28,7 +28,7 @@ _SCHEMES: Mapping[str, Scheme] = {"file:///": "file", "s3://": "s3"}
 _DOUBTFUL = frozenset("%?#\\")
 _MOST_CHARACTERS = 2_000
 _ANY_FOLDERS = "**"
-_HIDDEN = (".", "_")
+_HIDDEN = (".", "_")  # what programs write beside the data, as _SUCCESS
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 

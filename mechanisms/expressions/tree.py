@@ -21,7 +21,7 @@ FUNCTIONS = ("abs", "clip", "exp", "log", "log1p", "max", "min", "sqrt")
 
 _RANK = {"or": 1, "and": 2, "not": 3, "in": 4, "missing": 4, "+": 5, "-": 5, "*": 6, "/": 6}
 _RANK |= dict.fromkeys(COMPARISONS, 4) | {"negative": 7, "^": 8}
-_ATOM = 9
+_ATOM = 9  # above every operator's: it is never put in brackets
 _PLAIN_NAME = re.compile(r"[^\W\d](?:\w|\.(?=\w))*")
 _RESERVED = frozenset({"and", "or", "not", "in", "is", "True", "False"})
 

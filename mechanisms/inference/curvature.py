@@ -46,7 +46,7 @@ from mechanisms.statistics.designs.rows import scaled_codes
 from mechanisms.statistics.designs.scaling import RegressionScaling
 
 _BITS = 10  # N = 2**10
-_HALF = 1 << (CODE_BITS - _BITS - 1)
+_HALF = 1 << (CODE_BITS - _BITS - 1)  # half a step, so that a shift rounds to the nearest
 # Theta and the table are that fine. Beyond 16 the curvature is below 2**-20, and rounds to 0.
 _THETA_BITS, _TABLE_BITS = 12, 6
 _REACH, _LARGEST_THETA = 16, 1 << 10

@@ -292,5 +292,6 @@ def _runs(
 
 def _exact_sum(shares: Integers, products: Integers) -> int:
     """Return sum s p of one run, |p| <= F**2, in two words: each is below 2**(40 + 16)."""
+    # A shift rounds down and the rest is never below 0, so negative products come out right too.
     high, low = products >> CODE_BITS, products & _LOW
     return (int((shares * high).sum()) << CODE_BITS) + int((shares * low).sum())

@@ -26,7 +26,7 @@ LONGEST_S = 24 * 60 * 60
 _NOTED_EVERY_S = 60  # a page view is no write
 _FORMS_KEPT_S = 30 * 24 * 60 * 60  # nobody sends a form that was shown a month ago
 _WAIT_S = 0.1  # an act of the same form may be about to end
-_WAITS = 300
+_WAITS = 300  # half a minute in all
 _TOKEN_BYTES = 32  # 256 bits: nothing to guess
 
 

@@ -29,7 +29,7 @@ NOTICE = (
 )
 _ONE = Epsilon.parse("1")
 _DIGITS = 4
-_MAX_STEPS = 60
+_MAX_STEPS = 60  # never reached: about 20 find four digits among all epsilons
 _TRIED = 20
 """About how many epsilons are tried before one is found."""
 

@@ -21,7 +21,7 @@ from app.store.ledger.records import PauseRecord
 
 __all__ = ["PauseRecord", "PauseService", "Paused"]
 
-_AT_ONCE = 50
+_AT_ONCE = 50  # in one transaction, which keeps everybody else from writing
 
 
 class PauseService:

@@ -36,7 +36,7 @@ _WRITER_PRAGMAS: Mapping[str, tuple[str, object]] = {
 _READER_PRAGMAS: Mapping[str, tuple[str, object]] = {**PRAGMAS, "query_only": ("ON", 1)}
 
 _READERS = 16  # connections that are kept; reading blocks nobody here
-_EXTRA_READERS = 48
+_EXTRA_READERS = 48  # 64 in all: app.descriptors counts on no more
 
 
 def writing_engine(url: URL) -> Engine:

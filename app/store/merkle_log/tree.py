@@ -11,7 +11,7 @@ import threading
 from app.domain.merkle import RootOf, root_over
 from app.store.merkle_log.parts import Log
 
-_BLOCK = 256
+_BLOCK = 256  # a power of two, so that a full block is a subtree of any larger tree
 _BLOCKS_AT_ONCE = 64
 
 

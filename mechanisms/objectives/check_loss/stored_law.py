@@ -29,7 +29,7 @@ from mechanisms.objectives.check_loss.stored import StoredRows
 from mechanisms.samplers.boxes import Box, Children, Space, Start
 
 _BOXES = 4  # besides the first box so many may be held, each with a part of what that one may
-_UNREAD_BYTES = 100
+_UNREAD_BYTES = 100  # of a box whose rows nobody has looked at yet
 _RECORD_BYTES = 240  # of a record that is held, with four coefficients
 
 

@@ -53,7 +53,7 @@ _SECOND = 0.578  # above 1 / sqrt(3)
 _SUMS = 16.0  # an expansion's three terms have so many products, each with a term's error
 _FLOAT_ROUNDINGS = 64  # of one term: differences, squares, a root and a quotient
 _LEAST = 0.25  # distances are 0 or at least half a step
-_TINY = 1e-300
+_TINY = 1e-300  # where sums are nothing, their direction is nothing too, and not NaN
 _MATRIX_ENTRIES = 1 << 18  # keeps the table of boxes and points small
 
 
