@@ -25,7 +25,7 @@ from app.domain.errors import ProcessLostError
 from app.domain.problems import Problem
 
 _LENGTH = struct.Struct("!i")
-_MAX_MESSAGE_BYTES = 1 << 24
+_MAX_MESSAGE_BYTES = 1 << 24  # a sender that is not in order must not fill the reader's memory
 _SENDING = threading.Lock()
 
 

@@ -24,7 +24,7 @@ from app.uploads.trouble import UNREADABLE, Trouble, Troubles, UnreadableError, 
 
 MAGIC = b"PAR1"
 WRONG_TYPE = "has a type in the file that does not fit the declared one"
-MAX_FOOTER_BYTES = 1 << 26
+MAX_FOOTER_BYTES = 1 << 26  # a file says itself how long its footer is, and all of that is read
 _MICROSECONDS = 1_000_000
 _BATCH_ROWS = 1 << 16
 _BATCH_CELLS = 1 << 21  # in memory several times over, as cells, codes and digests

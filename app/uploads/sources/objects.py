@@ -169,6 +169,7 @@ class ObjectFile:
 
         wanted = {**self._about, "Range": f"bytes={start}-{stop - 1}", "IfMatch": self.look.mark}
         with _told():
+            # the client tries requests again, but no body that breaks off
             for attempt in range(_TRIES):
                 try:
                     content: bytes = self._client.get_object(**wanted)["Body"].read()
