@@ -101,6 +101,7 @@ def ingest_files(
                 file, spec, layout=layout, encoder=encoder, limits=limits, troubles=troubles
             ):
                 rows += len(next(iter(block.values())))
+                # with a unit PeopleRows counts, by what is kept of each person
                 if spec.unit is None and spec.max_rows is not None and rows > spec.max_rows:
                     raise UnreadableError(MORE_ROWS)
                 # Of all files together; what reads one counts that one alone.
@@ -125,6 +126,7 @@ def _blocks(
     source = _Bounded(file.stream, "max_upload_bytes", limits.max_upload_bytes)
     descriptor = file.stream.fileno() if file.by_ranges else None
     if source.peek(len(GZIP)) == GZIP:
+        # gzip is read from its beginning alone
         source, descriptor = _expanded(source, limits), None
         if source.peek(len(PARQUET)) == PARQUET:
             raise UnreadableError("the file is Parquet inside gzip; send the Parquet file itself")
@@ -178,6 +180,7 @@ class _Bounded:
             self.taken += len(piece)
             if self.taken > self._maximum:
                 raise too_large(self._limit, self._maximum)
+        # mostly one read has all of it, and is not copied
         return pieces[-1] if len(pieces) == 2 and not pieces[0] else b"".join(pieces)
 
 

@@ -128,7 +128,7 @@ class StackedBall(SmoothBall):
         """Return simulated uniform points of K, part by part."""
         whole = np.zeros((count, self.dimension))
         for number, (part, places) in enumerate(zip(self.parts, self._places, strict=True)):
-
+            # a default binds this part's number: the loop's own goes on
             def own(name: str, size: int, number: int = number) -> Floats:
                 return uniforms(f"{number} {name}", size)
 

@@ -181,6 +181,7 @@ def smoothed_check_loss(
         slope_norm=1.0,
         curvature=1 / 2,
         hull=InterceptHull(gradient_sensitivity(tau, Adjacency.ADD_REMOVE), dimension)
+        # with 2 M = 1 the hull is the cube
         if intercept and features and same > 1 and adjacency is Adjacency.REPLACE_ONE
         else None,
     )

@@ -93,13 +93,14 @@ def register(upload: Admission, work: UnitOfWork) -> None:
         total = 0 if new.budget is None else meter_of(new.delta).opening(new.budget)
         work.accounts.open(total=total, principal=person, reason=_occasion(new), id=origin.account)
     else:
-        origin = origin_in(work, new)
+        origin = origin_in(work, new)  # looked up anew: it may have changed while the file was read
     if new.overlap_reason is not None:
         note = f"{upload.dataset} over {upload.comparison.named}: {new.overlap_reason}"
         work.accounts.system_entry("overlap_override", principal=person, note=note)
     earlier = None
     if new.extends is not None:
         earlier = work.datasets.get(new.extends.record.id)
+        # it may have been archived while the file was read
         if earlier is None or earlier.status is not DatasetStatus.ACTIVE:
             raise Problem("dataset-archived")
     before = 0 if earlier is None else earlier.rows or 0
@@ -110,6 +111,7 @@ def register(upload: Admission, work: UnitOfWork) -> None:
         name=new.name,
         account=origin.account,
         spec=json.dumps(spec, allow_nan=False),
+        # under add_remove the number of rows is private
         rows=None if add_remove else upload.rows + before,
         principal=person,
         lineage=upload.sha256,
@@ -139,6 +141,7 @@ def _declared(new: NewDataset, origin: Origin) -> Mapping[str, object]:
 def _extended(earlier: DatasetRecord, added: ColumnsSpec) -> Mapping[str, object]:
     """Return the spec of a data set as it has been edited; bounds on rows add up."""
     spec, edits = json.loads(earlier.spec), json.loads(earlier.edits or "{}")
+    # They are columns' own. All else that is edited stands in the spec under the same name.
     for name, label in edits.pop("labels", {}).items():
         spec["columns"][name]["label"] = label
     if added.max_rows is not None:

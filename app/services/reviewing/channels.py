@@ -124,7 +124,7 @@ class Mail:
         message["From"] = self.sender
         message["To"] = ", ".join(to)
         message["Date"] = datetime.now(UTC)
-        message["Auto-Submitted"] = "auto-generated"
+        message["Auto-Submitted"] = "auto-generated"  # so that nobody's absence is answered
         message["Message-ID"] = f"<{notice.id}@{self.sender.rpartition('@')[2]}>"
         message.set_content(
             f"{notice.what}.\n\n"

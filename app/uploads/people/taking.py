@@ -76,7 +76,7 @@ class PeopleRows:
     def _all(self, blocks: Iterable[Mapping[str, Codes]]) -> Iterator[Mapping[str, Codes]]:
         for block in blocks:
             rows = np.column_stack([block[name] for name in self._words])
-            known = rows[:, -WORDS:].any(axis=1)
+            known = rows[:, -WORDS:].any(axis=1)  # no id is written as zeros
             if not known.all():
                 yield from self._alone(rows[~known])
             self._spill.add(rows[known])

@@ -130,6 +130,7 @@ def _before_blank_lines(file: int, start: int, last: int) -> tuple[int, int]:
 def _read(file: int, start: int, stop: int) -> bytes:
     """Return the bytes of a range, fewer only at the end of the file."""
     pieces = []
+    # it may give less than was asked for
     while start < stop and (piece := os.pread(file, stop - start, start)):
         pieces.append(piece)
         start += len(piece)

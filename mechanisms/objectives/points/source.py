@@ -103,6 +103,7 @@ class HeldPoints:
 
     def exact(self, place: tuple[int, ...], bits: int) -> list[int]:
         """Return the same in integers."""
+        # exact cells hold one distinct point each, which is least and most
         rows = (self.cells.least << self.points.shift).tolist()
         return unit_sum(rows, self.cells.counts.tolist(), place, bits)
 

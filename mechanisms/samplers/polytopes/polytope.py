@@ -57,6 +57,7 @@ class Cut(NamedTuple):
 
     def opposite(self) -> Cut:
         """Return the cut whose upper side is the lower side of this one."""
+        # integers below b are at most b - 1, so no grid point is on both sides or on neither
         return Cut(tuple(-entry for entry in self.functional), 1 - self.level)
 
     def holds(self, point: Sequence[int]) -> bool:

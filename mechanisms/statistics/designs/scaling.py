@@ -203,6 +203,7 @@ def _scale_column(name: str, column: NumberColumn, intercept: bool) -> ScaledCol
             centre=column.midpoint,
             width=column.half_width,
         )
+    # Nothing takes up a shift here: 0 stays 0, and the value farthest from it becomes 1 or -1.
     ratio = column.midpoint / column.half_width
     return ScaledColumn(
         name=name,
