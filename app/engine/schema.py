@@ -44,6 +44,7 @@ def schema_of(spec: ColumnsSpec, *, rows: int | None) -> Schema:
     return Schema(
         columns={name: column_of(column) for name, column in spec.stored.items()},
         adjacency=spec.adjacency,
+        # no plan may follow from a number that is private
         rows=rows if spec.adjacency is Adjacency.REPLACE_ONE else None,
         max_rows=spec.max_rows,
         protects=protected_by(spec.unit),
@@ -101,6 +102,7 @@ def _all_made(
     """Return the derived columns, or raise all faults; those made of wrong ones are left out."""
     left, made = dict(definitions), dict[str, DerivedColumn]()
     while len(faults) < _MOST_FAULTS:
+        # What is made of a wrong column is not faulted too: it may be right once that one is.
         while of_wrong := {name for name, each in left.items() if wrong & {*each.tree.columns}}:
             wrong |= of_wrong
             left = {name: each for name, each in left.items() if name not in wrong}

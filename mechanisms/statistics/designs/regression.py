@@ -86,6 +86,7 @@ def settle(statistic: Regression) -> None:
     for name, value in (("target", statistic.target), ("features", statistic.features)):
         if value is None:
             raise InvalidStatisticError("is required, or a formula is", field_name=name)
+    # the class is frozen, and is being made
     object.__setattr__(statistic, "features", settled_features(statistic.features or ()))
 
 
