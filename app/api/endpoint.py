@@ -60,6 +60,7 @@ class Endpoint(APIRoute):
         roles = [call.role for call in asked if isinstance(call, CallerAtLeast)]
         bodies: list[TakesJson] = [c for c in asked if isinstance(c, JsonBody | SentBack)]
         extra = dict(self.openapi_extra or {})
+        # At the start, rather than an endpoint that nobody noticed is open to all.
         if len(roles) != (0 if extra.get("security") == [] else 1):
             raise TypeError(f"{path} does not say, once, who may call it")
         self.role: Role | None = roles[0] if roles else None
@@ -105,7 +106,7 @@ class DirectEndpoint(Endpoint):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request. What the endpoint raises, the application's handlers answer."""
-        if scope["method"] not in (self.methods or ()):
+        if scope["method"] not in (self.methods or ()):  # the framework answers 405, as everywhere
             await super().handle(scope, receive, send)
             return
         request, (role, read) = Request(scope, receive, send), self._needs

@@ -72,12 +72,15 @@ class Line:
             try:
                 return (yield from self.send(method, path, **content))
             except ProblemError as problem:
+                # any other refusal would come again
                 if problem.code != _TRY_AGAIN or attempt == self.attempts:
                     raise
             except UnreachableError as error:
                 if attempt == self.attempts:
                     key = content.get("headers", {}).get("Idempotency-Key")
+                    # with it, whoever asks later gets what may have been charged
                     raise UnreachableError(str(error), idempotency_key=key) from error
+            # longer each time, or many clients keep a busy desk busy
             yield Pause(min(self.pause_s * 2 ** (attempt - 1), _LONGEST_PAUSE_S))
         raise AssertionError("the last attempt returns or raises")
 

@@ -60,6 +60,7 @@ class BaseMeasure:
 
     def least(self, length: Floats) -> Floats:
         """Return lower bounds of the second summand where theta is at least so long, in steps."""
+        # a lower bound may be below 0
         scaled = np.maximum(length * (1 - _MARGIN), 0) * 2.0**-self.grid_bits
         return np.asarray(self.power * np.log1p(scaled) * (1 - _MARGIN))
 
@@ -161,6 +162,7 @@ class MeasuredPolytopes(Generic[Knowledge]):
         view = self.law.view(known, polytope)
         places = polytope.floats
         signs = np.sign(places.mean(axis=0))
+        # No s'theta is above the length, and each is least at a vertex.
         length = float((places @ _every_sign(places.shape[1])).min(axis=0).max())
         rounding = _MARGIN * float(np.abs(places).sum(axis=1).max())
         low = float(self.measure.least(np.array([length - rounding]))[0])

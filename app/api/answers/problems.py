@@ -82,7 +82,7 @@ def problem_response(
     problem: Problem, request_id: str, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return the answer for a problem."""
-    sent = dict(headers or {})
+    sent = dict(headers or {})  # a copy: headers belong to whoever gave them
     if problem.status == 401:
         sent["WWW-Authenticate"] = "Bearer"
     if problem.retry_after_s is not None:
@@ -134,6 +134,7 @@ def install_problem_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
         allow = {"Allow": _methods(request, routes)} if problem.status == 405 else {}
         return _answer(request, problem, allow)
 
+    # All else is the middleware's, which answers that the desk has failed, and logs why.
     handlers: dict[type[Exception], Callable[[Request, Any], Awaitable[Response]]] = {
         Problem: _on_problem,
         RequestValidationError: _on_validation,
@@ -200,6 +201,7 @@ def _refusals(codes: Sequence[str]) -> dict[str, Any]:
         "content": {MEDIA_TYPE: {"schema": _PROBLEM_SCHEMA}},
     }
     sent = _SENT_WITH.get(status)
+    # some of 503 say nothing of when
     if sent and (status != 503 or all(PROBLEMS[code].retry_after_s for code in known)):
         told["headers"] = carrying(sent)
     return told

@@ -66,6 +66,7 @@ class CubeRoute:
         height = np.abs(noise).max(axis=1)
         ceiling = log_density_ceiling(shadow, height, norm, slack)
         ceiling += shadow.floor_rate * height * (1 + FLOAT_SLACK)
+        # certainly outside Theta: never kept
         return np.where(norm - slack > shadow.bound, -np.inf, ceiling)
 
     def verdict(self, choices: Sequence[int], uniforms: Sequence[arb], bits: int) -> Verdict:
@@ -74,7 +75,7 @@ class CubeRoute:
         exact, size = self.law.enclose(bits), self.law.dimension
         product = arb(1)
         for uniform in uniforms[: size + 1]:
-            product *= uniform
+            product *= uniform  # exponentials add up: one logarithm for all of them
         radius = -product.log() / exact.floor_rate
         noise = [radius * (2 * uniform - 1) for uniform in uniforms[size + 1 :]]
         theta = (exact.centre + exact.inverse * arb_mat(size, 1, noise)).entries()

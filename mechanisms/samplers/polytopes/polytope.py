@@ -140,7 +140,7 @@ class Polytope:
         for i in upper:
             for j in lower:
                 shared = walls[i] & walls[j]
-                if shared.bit_count() < dimension - 1:
+                if shared.bit_count() < dimension - 1:  # an edge lies on as many walls
                     continue
                 # an edge unless a third vertex lies on all the walls these two share
                 if sum(shared & each == shared for each in walls) == 2:
@@ -150,9 +150,10 @@ class Polytope:
     def _edge(self, i: int, j: int, sides: Sequence[int], bit: int) -> Vertex:
         """Return where the edge from vertex i (above) to j (below) meets the cut."""
         one, two, up, down = self.vertices[i], self.vertices[j], sides[i], -sides[j]
+        # Each side is times its vertex's own scale, so the two scales cancel.
         place = [up * b + down * a for a, b in zip(one.place, two.place, strict=True)]
         scale = up * two.scale + down * one.scale
-        common = math.gcd(scale, *place)
+        common = math.gcd(scale, *place)  # else the integers would grow with every cut
         return Vertex(
             tuple(entry // common for entry in place),
             scale // common,
@@ -170,5 +171,6 @@ def _less_walls(walls: tuple[Cut | None, ...], vertices: tuple[Vertex, ...]) -> 
     used = 0
     for vertex in vertices:
         used |= vertex.walls
+    # Places stay as they are: vertices name walls by them.
     kept = tuple(wall if used >> k & 1 else None for k, wall in enumerate(walls))
     return Polytope(kept, vertices)
