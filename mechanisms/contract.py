@@ -111,6 +111,7 @@ def joined_noise(parts: Sequence[Noise], join: Callable[[Sequence[Json]], Json])
     return Noise(
         std=join([part.std for part in parts]),
         interval_95=join([part.interval_95 for part in parts]),
+        # that of some parts would be taken for the whole's
         expected_error=join(sizes) if len(sizes) == len(parts) else None,
     )
 

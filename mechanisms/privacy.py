@@ -91,6 +91,7 @@ class Epsilon:
         part = match["part"] or ""
         shift = 9 - len(part) + int(match["power"] or 0)
         digits = int(match["whole"] + part)
+        # In integers alone: what is charged is what was written, and no float near it.
         nanos, finer = (digits * 10**shift, 0) if shift >= 0 else divmod(digits, 10**-shift)
         if finer:
             raise InvalidEpsilonError("epsilon must have at most 9 decimals")
@@ -156,6 +157,7 @@ def split(epsilon: PrivacyLoss, shares: Sequence[Fraction]) -> tuple[EpsilonShar
         raise InvalidEpsilonError("shares must be positive")
     if isinstance(epsilon, Epsilon):
         epsilon = EpsilonShare(epsilon, Fraction(1))
+    # fractions: the parts add up to the whole, with nothing left over
     unit = epsilon.weight / sum(shares)
     return tuple(EpsilonShare(epsilon.whole, share * unit) for share in shares)
 

@@ -55,7 +55,7 @@ class Stop:
         try:
             self.check()  # it may have been asked for just before
             yield
-        except Exception:
+        except Exception:  # what was ended may fail in any way
             self.check()
             raise
         finally:

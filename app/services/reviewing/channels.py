@@ -125,6 +125,7 @@ class Mail:
         message["To"] = ", ".join(to)
         message["Date"] = datetime.now(UTC)
         message["Auto-Submitted"] = "auto-generated"  # so that nobody's absence is answered
+        # the same in every try, so that a mail that came twice can be told to be one
         message["Message-ID"] = f"<{notice.id}@{self.sender.rpartition('@')[2]}>"
         message.set_content(
             f"{notice.what}.\n\n"
