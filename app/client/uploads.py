@@ -18,7 +18,7 @@ from app.client.steps import Call, Line, Listing, Pages, Steps
 
 D = TypeVar("D", bound=Facts)
 
-_WHILE_A_FILE_IS_READ = httpx.Timeout(60.0, read=3600.0)
+_WHILE_A_FILE_IS_READ = httpx.Timeout(60.0, read=86_400.0)
 """The service answers an upload when it has read the whole file, and says nothing before."""
 
 
@@ -44,7 +44,7 @@ class UploadCalls(Generic[D]):
         """Upload a CSV, CSV.gz or Parquet file under a public spec (curators).
 
         On a terminal or in a notebook a line says how far it is. The answer comes when the file has
-        been read; it is waited for an hour, whatever ``timeout_s`` is.
+        been read; it is waited for a day, whatever ``timeout_s`` is.
         """
         return (yield from self._sent("/v1/datasets", Path(file), spec))
 

@@ -256,7 +256,7 @@ def test_an_upload_says_how_far_it_is(
         desk = ReleaseDesk("http://desk", "key", transport=httpx.MockTransport(answer))
         with desk, pytest.raises(ProblemError):
             desk.upload(file, {})
-        assert asked[0].extensions["timeout"]["read"] == 3600
+        assert asked[0].extensions["timeout"]["read"] == 86_400
         return capsys.readouterr().err.split("\r\x1b[K")
 
     assert told() == [""]

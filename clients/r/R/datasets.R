@@ -152,7 +152,7 @@ send_rows <- function(desk, path, file, spec) {
     file <- written
   }
   parts <- list(file = curl::form_file(file), spec = to_json(spec))
-  response <- send_once(desk, "POST", path, parts = parts)
+  response <- send_once(desk, "POST", path, parts = parts, timeout = while_rows_are_read)
   answer_of(members_of(response), "desk_dataset", desk)
 }
 
@@ -164,7 +164,8 @@ register <- function(desk, url, spec) {
 
 register_rows <- function(desk, path, url, spec) {
   body <- to_json(c(spec, list(source = url)))
-  answer_of(members_of(send_once(desk, "POST", path, json = body)), "desk_dataset", desk)
+  response <- send_once(desk, "POST", path, json = body, timeout = while_rows_are_read)
+  answer_of(members_of(response), "desk_dataset", desk)
 }
 
 # Single values of a category, and markers, are lists in a spec.

@@ -9,7 +9,8 @@
 #'
 #' @param url Where the service is.
 #' @param key Your API key.
-#' @param timeout How long to wait for one answer, in seconds.
+#' @param timeout How long to wait for one answer, in seconds. Rows that are sent or registered are
+#'   waited for a day.
 #' @param attempts How often a request is sent at most.
 #' @param pause How long to wait before it is sent again, in seconds; twice as long each time.
 #' @return A `release_desk`, to give to the other functions. Printing it shows no key.
@@ -36,12 +37,15 @@ print.release_desk <- function(x, ...) {
   invisible(x)
 }
 
+# The service answers when it has read all rows, and says nothing before.
+while_rows_are_read <- 86400
+
 # Send a request once; stop with a condition unless it succeeds.
 send_once <- function(desk, method, path, json = NULL, query = list(), headers = list(),
-                      parts = NULL) {
+                      parts = NULL, timeout = desk$timeout) {
   request <- httr2::request(paste0(desk$url, path))
   request <- httr2::req_method(request, method)
-  request <- httr2::req_timeout(request, desk$timeout)
+  request <- httr2::req_timeout(request, timeout)
   request <- httr2::req_user_agent(request, "releasedesk (R)")
   request <- httr2::req_error(request, is_error = function(response) FALSE)
   request <- do.call(httr2::req_url_query, c(list(request), query))

@@ -33,6 +33,15 @@ test_that("data sets are found by name and by id, and others are refused by thei
   expect_true(all(c("income", "age", "sex") %in% names(synthetic_rows(people))))
 })
 
+test_that("rows are waited for longer than other answers", {
+  hasty <- served()
+  hasty[c("timeout", "attempts")] <- list(0.001, 1)
+  expect_error(budget(new_dataset(hasty)), class = "desk_unreachable")
+  expect_identical(extend_dataset(new_dataset(hasty), data.frame(
+    income = stats::runif(9, 10, 4000), age = 18:26, sex = "m"
+  ))$rows, 209L)
+})
+
 test_that("data grow by versions that share a budget", {
   first <- new_dataset()
   more <- data.frame(income = stats::runif(50, 10, 4000), age = 18:67, sex = "f")
