@@ -126,8 +126,9 @@ def test_many_files_are_one_table(server: Service, curator: httpx.Client, people
     assert [note["path"].rpartition("/")[2] for note in notes] == ["a.csv", "b.csv"]
 
 
+@pytest.mark.parametrize("left_out", [["region"], []], ids=["by folders alone", "in files too"])
 def test_folders_are_columns_where_such_are_declared(
-    server: Service, curator: httpx.Client, people: Path
+    server: Service, curator: httpx.Client, people: Path, left_out: list[str]
 ) -> None:
     frame = pl.read_csv(ROWS.encode())
     one = upload(curator, frame.sort("region").write_csv())
@@ -136,7 +137,7 @@ def test_folders_are_columns_where_such_are_declared(
         for (region,), rows in frame.group_by("region"):
             folder = people / kind / f"region={region}" / "year=2024"
             folder.mkdir(parents=True)
-            getattr(rows.drop("region"), f"write_{kind}")(folder / f"rows.{kind}")
+            getattr(rows.drop(left_out), f"write_{kind}")(folder / f"rows.{kind}")
         other = registered(curator, f"file://{people}/{kind}/**/*.{kind}", **account)
         assert other["report"] == one["report"]
         parts = [stored(server, each)[1]["part-00000.parquet"] for each in (one["id"], other["id"])]

@@ -11,7 +11,7 @@ from app.uploads.trouble import OTHER_COLUMNS, UnreadableError
 
 
 class Layout:
-    """The columns of the file that is being read: its own, and those that its folders tell.
+    """The columns of the file that is being read: its own, and those that its folders tell beside.
 
     ``looked_at`` are those that digests of the file are made of, once that is settled.
     """
@@ -33,6 +33,7 @@ class Layout:
         UnreadableError
             It has others.
         """
+        self.partitions = {key: value for key, value in self.partitions.items() if key not in names}
         own = kind, tuple(names), tuple(types), tuple(self.partitions)
         self._first = self._first or own
         if own != self._first:
