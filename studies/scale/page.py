@@ -71,19 +71,21 @@ def _over(one: float, other: float) -> str:
 
 def _statistics(rows: Sequence[Row]) -> Iterator[str]:
     ahead = " | ".join(f"at {size:.0e}, s" for size in _AHEAD)
-    yield f"| what | executor | rows | s | first, s | peak, MB | slope | {ahead} |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    yield f"| what | executor | rows | s | first, s | processor, s | peak, MB | slope | {ahead} |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     for what, executor in dict.fromkeys((row.what, row.executor) for row in rows):
         own = [row for row in rows if (row.what, row.executor) == (what, executor)]
         largest = max(own, key=lambda row: row.rows)
         place = f"{_words(what)} | {executor} | {largest.rows:,}"
         if largest.status != OK:
-            yield f"| {place} | {largest.status} | | | | | |"
+            yield f"| {place} | {largest.status} | | | | | | |"
             continue
-        points = [(row.rows, row.seconds) for row in own if row.status == OK]
+        points = [(row.rows, _cost(row)) for row in own if row.status == OK]
+        processor = largest.cpu_s if _grows(what) else 0.0
         yield (
             f"| {place} | {largest.seconds:.3g} | {_or_none(largest.first_s)} "
-            f"| {largest.peak_mb:,.0f} | {_slope(slope(points))} | {_ahead(what, points)} |"
+            f"| {_or_none(processor)} | {largest.peak_mb:,.0f} | {_slope(slope(points))} "
+            f"| {_ahead(what, points)} |"
         )
 
 
@@ -99,10 +101,24 @@ def _slope(found: float | None) -> str:
     return "" if found is None else f"{round(found, 2) + 0.0:.2f}"  # no -0.00
 
 
+def _grows(what: str) -> bool:
+    """Say whether something reads rows; a sketched statistic does not."""
+    asked = statistics().get(what)
+    return asked is None or asked[2]
+
+
+def _cost(row: Row) -> float:
+    """Return the seconds that are fitted.
+
+    Processor time of what reads rows, whatever else was at work beside. A draw from a sketch is too
+    short to be counted in it.
+    """
+    return row.cpu_s if _grows(row.what) else row.seconds
+
+
 def _ahead(what: str, points: Points) -> str:
     """Return what the cost model says of more rows; a sketched statistic costs what it does now."""
-    asked = statistics().get(what)
-    if asked is not None and not asked[2]:
+    if not _grows(what):
         return " | ".join("as now" for _ in _AHEAD)
     found = model(points)
     return " | ".join("" if found is None else f"{found.at(size):,.3g}" for size in _AHEAD)
@@ -116,15 +132,16 @@ def _draw(rows: Sequence[Row], path: Path, *, text: str) -> None:
             _line(taking, rows, what, color=colour)
         for what in sorted({row.what for row in rows} - {"ingest", "polars"}):
             _line(asking, rows, what)
-        for axes, title in ((taking, "Taking rows in"), (asking, "Draws")):
-            axes.set(xscale="log", yscale="log", title=title, xlabel="rows", ylabel="seconds")
+        both = (taking, "Taking rows in", "processor seconds"), (asking, "Draws", "seconds")
+        for axes, title, label in both:
+            axes.set(xscale="log", yscale="log", title=title, xlabel="rows", ylabel=label)
             axes.legend(fontsize=6)
     save(made, path, rows=text)
 
 
 def _line(axes: object, rows: Sequence[Row], what: str, **look: object) -> None:
     points = sorted(
-        (row.rows, row.seconds)
+        (row.rows, _cost(row))
         for row in rows
         if (row.what, row.executor, row.status) == (what, _SERIAL, OK)
     )
