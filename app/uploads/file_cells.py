@@ -60,8 +60,7 @@ class CellReader:
         cells = cells.alias("")  # a name that is spelt like a pattern would be one
         if cells.dtype.is_float():
             return self._numbers(_floats(cells), numeric)
-        head = cells.head(_LOOKED_AT)
-        if len(cells) > _LOOKED_AT and head.n_unique() < _FEW * len(head):
+        if len(cells) > _LOOKED_AT and _seem_few(cells):
             return self._few(cells)
         return self._texts(cells.cast(pl.String), numeric)
 
@@ -115,6 +114,13 @@ class CellReader:
         digests[rows], texts[rows] = more, ~told
         both = np.concatenate([found.read, values[told]])
         return FileCells(digests, found.numeric, found.read, both, texts)
+
+
+def _seem_few(cells: pl.Series) -> bool:
+    """Say whether the first cells have few different values; a short list says so by itself."""
+    few = _FEW * _LOOKED_AT
+    listed = isinstance(cells.dtype, pl.Enum) and 1 + len(cells.dtype.categories) < few
+    return listed or cells.head(_LOOKED_AT).n_unique() < few
 
 
 def _floats(cells: pl.Series) -> Numbers:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from app.uploads.samples import Digests
 
 BLANK = " \t"
-_EXACT_INTEGERS = 2.0**53  # beyond, a float stands for several integers
+# beyond, a float of 64 bits, or of 32, stands for several integers
+_EXACT_INTEGERS, _SINGLE_INTEGERS = 2.0**53, 2.0**24
 _NUMBERS, _TEXTS, _SUMS, _IDS, _ROWS = 0, 1, 2, 3, 4
 """What the second half of a first block says, so that none is taken for another."""
 _BLOCK_BYTES = 16
@@ -26,7 +27,7 @@ _SPARE_WORDS = 2
 """The cipher wants room for one block more than it writes."""
 
 T = TypeVar("T", np.float64, np.uint64)
-_Words = Callable[[NDArray[T]], Digests]
+_Put = Callable[[NDArray[T], Digests], None]
 _TRUTHS = {"true": 1.0, "false": 0.0}
 
 
@@ -50,11 +51,11 @@ class Prf:
 
     def of_numbers(self, values: NDArray[np.float64]) -> Digests:
         """Return the digests of finite numbers."""
-        return self._of_words(values, _NUMBERS, words=_words_of_numbers)
+        return self._of_words(values, _NUMBERS, put=_put_numbers)
 
     def of_sums(self, sums: Digests) -> Digests:
         """Return digests that tell no more of some sums than which of them are equal."""
-        return self._of_words(sums.ravel(), _SUMS, words=_as_they_are).reshape(sums.shape)
+        return self._of_words(sums.ravel(), _SUMS, put=_put_as_they_are).reshape(sums.shape)
 
     def of_text(self, text: str) -> int:
         """Return a keyed hash of a text, or that of the number it reads as."""
@@ -124,8 +125,8 @@ class Prf:
             state[longer] = self._sealed(state[longer] ^ blocks.view(np.uint64))
         return state
 
-    def _of_words(self, cells: NDArray[T], kind: int, *, words: _Words[T]) -> Digests:
-        """Return the first half of each block AES(word, kind); ``words`` makes words of cells."""
+    def _of_words(self, cells: NDArray[T], kind: int, *, put: _Put[T]) -> Digests:
+        """Return the first half of each block AES(word, kind); ``put`` makes words of cells."""
         found = np.empty(len(cells), dtype=np.uint64)
         # in short runs, which stay in the processor's nearest memory
         blocks = np.empty((min(len(cells), _RUN_WORDS), 2), dtype=np.uint64)
@@ -134,8 +135,8 @@ class Prf:
         cipher = self._cipher.encryptor()
         with np.errstate(over="ignore"):  # beyond all 32-bit floats: an infinity
             for start in range(0, len(cells), _RUN_WORDS):
-                run = words(cells[start : start + _RUN_WORDS])
-                blocks[: len(run), 0] = run
+                run = cells[start : start + _RUN_WORDS]
+                put(run, blocks[: len(run), 0])
                 cipher.update_into(blocks[: len(run)].data.cast("B"), sealed.data.cast("B"))
                 found[start : start + len(run)] = sealed[: 2 * len(run) : 2]
         return found
@@ -145,16 +146,18 @@ class Prf:
         return np.frombuffer(sealed, dtype=np.uint64).reshape(-1, 2)
 
 
-def _words_of_numbers(values: NDArray[np.float64]) -> Digests:
-    """Return the plain values of finite numbers: integers as they are, others as 32-bit floats."""
-    whole = np.rint(values) == values
+def _put_numbers(values: NDArray[np.float64], words: Digests) -> None:
+    """Put the plain values of finite numbers: integers as they are, others as 32-bit floats."""
+    plain, single = words.view(np.float64), values.astype(np.float32)
     # adding zero turns -0.0 into 0.0; a tiny number becomes either as a 32-bit float
-    if not whole.any():  # what is measured, mostly
-        return (values.astype(np.float32).astype(np.float64) + 0.0).view(np.uint64)
+    if single.min() > -_SINGLE_INTEGERS and single.max() < _SINGLE_INTEGERS:
+        single += np.float32(0)  # integers among them are the same at both widths
+        plain[:] = single
+        return
+    whole = np.rint(values) == values
     whole &= np.abs(values) < _EXACT_INTEGERS
-    single = values if whole.all() else values.astype(np.float32).astype(np.float64)
-    return (np.where(whole, values, single) + 0.0).view(np.uint64)
+    plain[:] = np.where(whole, values, single) + 0.0
 
 
-def _as_they_are(words: Digests) -> Digests:
-    return words
+def _put_as_they_are(words: Digests, put: Digests) -> None:
+    put[:] = words

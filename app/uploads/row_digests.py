@@ -236,7 +236,7 @@ class RowDigester:
         """Return the digests of everything that was added."""
         bits = {name: column.bits() for name, column in self._columns.items()}
         rows, *halves = (
-            Kept(labels, sample, sum(bits[name] for name in columns))
+            Kept(labels, sample, math.fsum(bits[name] for name in columns))
             for columns, labels, sampler in self._subsets
             if (sample := sampler.sample()) is not None
         )

@@ -261,7 +261,9 @@ class _Counter:
         # Of the counts' own type: a cast would make adding at places many times slower.
         one = self._counts.dtype.type(1)
         for few in self._few:
-            np.add.at(self._counts, few.astype(np.intp) + CODE_MAX, one)
+            # in order, so that places which are counted one after the other lie side by side
+            places = np.add(np.sort(few), CODE_MAX, dtype=np.intp)
+            np.add.at(self._counts, places, one)
         self._few.clear()
         self._waiting = 0
 

@@ -102,8 +102,9 @@ class VaultWriter:
         rows = len(next(iter(block.values())))
         if not 1 <= rows <= MAX_PART_ROWS:
             raise ValueError("a part has 1 to 2**18 rows")
-        buffer = io.BytesIO()
-        pl.DataFrame(dict(block)).write_parquet(buffer, compression="zstd", statistics=False)
+        buffer, frame = io.BytesIO(), pl.DataFrame(dict(block))
+        # a higher level takes longer and makes codes hardly shorter
+        frame.write_parquet(buffer, compression="zstd", compression_level=1, statistics=False)
         name = f"part-{len(self.parts):05d}.parquet"
         # A view that an error keeps alive would make the buffer complain when it goes.
         with buffer.getbuffer() as content:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -40,6 +43,33 @@ def test_a_sample_holds_the_smallest_digests_with_all_their_twins(block: int) ->
     assert sample.twins == twins[twins > 1].sum() / twins.sum()
 
 
+def test_digests_are_the_same_bytes_in_every_process() -> None:
+    """Sets of names come in another order in each."""
+    made = """
+import numpy as np
+from app.domain.datasets import parse_columns
+from app.uploads.row_digests import RowDigester
+from mechanisms.privacy import Adjacency
+
+names = [f"c{place}" for place in range(12)]
+number = {"type": "number", "lower": 0, "upper": 9}
+spec = parse_columns(dict.fromkeys(names, number), adjacency=Adjacency.REPLACE_ONE, max_rows=None)
+digester, values = RowDigester(bytes(32), spec), np.arange(50.0)
+digester.add({name: (values / (3 + place), None) for place, name in enumerate(names)})
+print(digester.finish().to_bytes().hex())
+"""
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", made],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(told) == 1
+
+
 def test_digests_of_numbers_are_those_of_earlier_versions() -> None:
     """Pinned: digests that are kept on disk were made by them."""
     numbers = np.concatenate([np.arange(20_000) / 8, -np.arange(5.0), [2.0**60, 1e300, 0.1]])
@@ -52,7 +82,17 @@ def test_digests_of_numbers_are_those_of_earlier_versions() -> None:
 @pytest.mark.parametrize("beside", [[], [0.5], [3.0], [0.5, 3.0, 2.0**60]])
 @pytest.mark.parametrize(
     ("number", "same"),
-    [(-0.0, 0.0), (-1e-50, 0.0), (1e-50, 0.0), (1e300, np.inf), (0.1, float(np.float32(0.1)))],
+    [
+        (-0.0, 0.0),
+        (-1e-50, 0.0),
+        (1e-50, 0.0),
+        (1e300, np.inf),
+        (0.1, float(np.float32(0.1))),
+        (2.0**24 + 0.25, 2.0**24),
+        # the first that a 32-bit float does not hold, at either end
+        (2.0**24 + 1, 2.0**24 + 1),
+        (-(2.0**24) - 1, -(2.0**24) - 1),
+    ],
 )
 def test_a_number_has_one_digest_whatever_stands_beside_it(
     number: float, same: float, beside: list[float]
