@@ -167,6 +167,14 @@ CASES: tuple[Case, ...] = (
         slow=True,
     ),
     Case(
+        name="draw_l2: two coordinates",
+        domain="rate 10",
+        draw=lambda r: tuple(knorm.draw_l2(r, 2, F(100))),
+        law=lambda: laws.rounded_disc(F(10), reach=2),
+        cutoff_bits=38,
+        resolved_bits=20,
+    ),
+    Case(
         name="draw_hull: three cells",
         domain="rate 6",
         draw=lambda r: knorm.draw_hull(r, 3, F(6)),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import combinations, product
 
-from flint import arb
+from flint import acb, arb
 
 from mechanisms.exact.balls import rational
 from tests.enumeration.walk import Outcome, Stated
@@ -55,6 +55,34 @@ def lattice(dimension: int, norm: Norm, rate: Fraction, *, reach: int) -> Stated
     total = sum((decay(rate * norm(point)) for point in points), arb(0)) + beyond * arb(0.5, 0.5)
     near = [point for point in points if norm(point) <= 1]
     return Stated(lambda v: decay(rate * norm(v)) / total, near)
+
+
+def rounded_disc(rate: Fraction, *, reach: int) -> Stated:
+    """Return the law of Round(V), ``f(V) = rate**2 / (2 pi) exp(-rate ||V||_2)`` in the plane.
+
+    A disc of radius s holds ``m(s) = 1 - exp(-rate s) (1 + rate s)``. So by Green's theorem a
+    square holds the integral of ``m(||v||) / (2 pi ||v||**2) (v_1 dv_2 - v_2 dv_1)`` around it.
+    """
+
+    def along(across: Fraction, first: Fraction) -> arb:
+        """Return the part of an edge at a distance from an axis, from a place on."""
+        far, start = rational(across), rational(first)
+
+        def part(place: acb, analytic: bool) -> acb:
+            squared = place * place + far * far
+            reach = rational(rate) * squared.sqrt(analytic=analytic)
+            return (1 - (-reach).exp() * (1 + reach)) * far / squared
+
+        return acb.integral(part, start, start + 1).real / (2 * arb.pi())
+
+    def at(v: Sequence[int]) -> arb:
+        (left, low), half = v, Fraction(1, 2)
+        sides = [along(left + half, low - half), -along(left - half, low - half)]
+        return sum(
+            [*sides, along(low + half, left - half), -along(low - half, left - half)], arb(0)
+        )
+
+    return Stated(at, list(product(range(-reach, reach + 1), repeat=2)))
 
 
 def flat(dimension: int, rate: Fraction, *, reach: int) -> Stated:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from mechanisms.exact import continuous
 from mechanisms.geometry import smooth
 from mechanisms.geometry.polytopes import Polytope
 from mechanisms.objectives.geometric_median import MedianLaw
@@ -61,7 +62,7 @@ class Mutant:
 
 def _compiled(source: str, function: Callable[..., Any]) -> Callable[..., Any]:
     lines = source.splitlines()
-    start = next(place for place, line in enumerate(lines) if line.startswith("def "))
+    start = next(place for place, line in enumerate(lines) if line.startswith(("def ", "class ")))
     names: dict[str, Any] = {}
     space = vars(sys.modules[function.__module__])
     # the annotations are those of the module: not evaluated
@@ -74,7 +75,7 @@ def _compiled(source: str, function: Callable[..., Any]) -> Callable[..., Any]:
 _L1, _L2, _HULL = "draw_l1: one coordinate", "draw_l1: two coordinates", "draw_hull: three cells"
 _LINF, _BALL = "draw_linf: two coordinates", "draw_in_ball: a hexagon"
 _POINTS, _FLIP = "draw_from_points: a hexagon", "permute_and_flip_point"
-_LINE = "boxes on a line"
+_ROUND, _LINE = "draw_l2: two coordinates", "boxes on a line"
 _JOINT, _TIES = "joint_points: no ties", "joint_points: ties"
 
 
@@ -121,6 +122,24 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(knorm, "draw_in_ball", "if not randomness", "if randomness", _BALL),
     _mutant(knorm, "draw_in_ball", "contains(point, radius)", "contains(point, radius + 1)", _BALL),
     _mutant(knorm, "draw_in_ball", "(2 * half + 1) - half", "(2 * half + 1) - half + 1", _BALL),
+    # a length and a direction
+    _mutant(
+        continuous,
+        "_L2Vector",
+        "_uniforms(dimension,",
+        "_uniforms(dimension + 1,",
+        _ROUND,
+        slow=True,
+    ),
+    _mutant(continuous, "_L2Vector", "2 * angle", "angle", _ROUND, slow=True),
+    _mutant(
+        continuous,
+        "inverse_root",
+        "(1 / rate_squared).sqrt()",
+        "(1 / rate_squared)",
+        _ROUND,
+        slow=True,
+    ),
     _mutant(smooth, "draw_from_points", ">= (radius", "> (radius", _POINTS, slow=True),
     _mutant(
         smooth, "draw_from_points", "steps * radius)", "steps * radius + 1)", _POINTS, slow=True

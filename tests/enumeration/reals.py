@@ -6,7 +6,8 @@ that of the exact numbers. So the question itself is answered here, by its proba
 
 - *one uniform* against a number: a threshold of u, inside what is left of its interval;
 - *sums of exponentials*, minus logarithms of uniforms: a race, whose odds are in closed form;
-- *two uniforms*, linearly: a polygon cut by a line, by its exact area.
+- *two uniforms*, linearly: a polygon cut by a line, by its exact area;
+- *a product of uniforms*, and an angle: see :mod:`tests.enumeration.spheres`.
 
 The odds are balls, as the samplers' own weights and bounds are. Their radii count as mass not seen.
 """
@@ -23,6 +24,7 @@ from typing import Any
 from flint import arb, fmpq
 
 from mechanisms.exact.balls import above, below, midpoint, rational
+from tests.enumeration.spheres import Angular, Monomial, Radius
 
 MOST_BITS = 1 << 12
 NARROW = 2.0**-36  # wider balls are looked at again, with more bits
@@ -39,7 +41,7 @@ SQUARE: tuple[Point, ...] = (
 class Uniform:
     """A real uniform on (0, 1); stands for a LazyUniform."""
 
-    __slots__ = ("choose", "high", "low", "plane", "raced", "races", "serial")
+    __slots__ = ("angle", "choose", "high", "low", "plane", "raced", "races", "radius", "serial")
 
     def __init__(self, choose: Choose, races: Races) -> None:
         self.choose = choose
@@ -49,11 +51,14 @@ class Uniform:
         self.low, self.high = arb(0), arb(1)
         self.plane: Plane | None = None
         self.raced = False
+        self.radius: Radius | None = None
+        self.angle: Angular | None = None
 
     def state(self) -> object:
         """Return all that is known of it: nothing, or what no other real shares."""
         whole = self.plane is None or _area(self.plane.polygon) == 1
-        fresh = self.low == 0 and self.high == 1 and whole and not self.raced
+        used = self.raced or self.radius is not None or self.angle is not None
+        fresh = self.low == 0 and self.high == 1 and whole and not used
         return "real" if fresh else object()
 
     def prefix(self, bits: int) -> int:
@@ -130,6 +135,25 @@ class Form:
             plane.floor({r: _exact(f) for r, f in self.reals.items()}, _exact(self.constant))
         )
 
+    def sqrt(self) -> Monomial:
+        """Return the root of an exponential, times a number."""
+        [(real, factor)] = self.logs.items()
+        assert not self.reals
+        assert self.constant == 0
+        return (Product((real,)).gamma() * factor).sqrt()
+
+    def sin_cos_pi(self) -> tuple[Monomial, Monomial]:
+        """Return the sine and the cosine of the number times pi."""
+        [(real, factor)] = self.reals.items()
+        assert self.constant == 0
+        if real.angle is None:
+            real.angle = Angular.drawn(self.choose)
+        turned = real.angle.mapped(lambda u: factor * u)
+        return (
+            Monomial(turned.mapped(lambda x: x.sin_cos_pi()[0]), {}),
+            Monomial(turned.mapped(lambda x: x.sin_cos_pi()[1]), {}),
+        )
+
     def _combined(self, other: Any, sign: int) -> Form:
         if not isinstance(other, Form):
             return Form(self.choose, self.reals, self.logs, self.constant + sign * _number(other))
@@ -153,7 +177,9 @@ class Form:
     def __neg__(self) -> Form:
         return self * -1
 
-    def __mul__(self, factor: Any) -> Form:
+    def __mul__(self, factor: Any) -> Any:
+        if isinstance(factor, Form):
+            return Product((*self.reals, *factor.reals))
         by = _number(factor)
         return Form(
             self.choose,
@@ -212,6 +238,27 @@ class Form:
         others = {real: -f / mine for real, f in self.logs.items() if real is not coin}
         assert all(f > 0 for f in others.values()), "a coin is alone on its side"
         return coin.races.outlasts(coin, others) == bool(mine > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product of uniforms, each a real of its own."""
+
+    reals: tuple[Uniform, ...]
+
+    def __mul__(self, factor: Form) -> Product:
+        return Product((*self.reals, *factor.reals))
+
+    def log(self) -> Monomial:
+        """Return minus a gamma variable."""
+        return -self.gamma()
+
+    def gamma(self) -> Monomial:
+        """Return minus the logarithm."""
+        first = self.reals[0]
+        if first.radius is None:
+            first.radius = Radius(first.choose, len(self.reals))
+        return Monomial(Angular.constant(1), {first.radius: Fraction(1)})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -394,4 +441,5 @@ def _fraction(value: fmpq) -> Fraction:
 
 def rounded(ball: Callable[..., Any]) -> Callable[..., Any]:
     """Return the constructor of balls, which leaves a symbol as it is."""
-    return lambda *given: given[0] if isinstance(given[0], Form) else ball(*given)
+    symbols = (Form, Monomial)
+    return lambda *given: given[0] if isinstance(given[0], symbols) else ball(*given)

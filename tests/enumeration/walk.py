@@ -412,14 +412,13 @@ class Stated:
 
 
 def require_law(bounds: Bounds, stated: Stated, *, unresolved: Fraction = RESOLVED) -> None:
-    """Assert that a law was resolved, and that the stated one lies within its bounds.
+    """Assert that the stated law lies within the bounds of another, and that this was resolved.
 
     Raises
     ------
     AssertionError
         Too little was seen, or an outcome's probability is certainly another than stated.
     """
-    assert bounds.unresolved < unresolved, f"unresolved: {float(bounds.unresolved):.3g}"
     with working_precision(BITS):
         for outcome in {*bounds.lower, *stated.support}:
             probability = stated.at(outcome)
@@ -428,3 +427,4 @@ def require_law(bounds: Bounds, stated: Stated, *, unresolved: Fraction = RESOLV
             assert not probability > rational(high), (
                 f"{outcome}: below {float(high)}, {probability}"
             )
+    assert bounds.unresolved < unresolved, f"unresolved: {float(bounds.unresolved):.3g}"
