@@ -30,15 +30,17 @@ _AT_ONCE = 8
 """Offers that are asked at once, each of both data sets."""
 _ENOUGH = 400
 """How many draws an offer gets before another one has its turn: enough to flag a loud one."""
-_JOBS_AT_ONCE = 4
-"""The same of those that the desk draws in the background, few at a time."""
+_JOBS_AT_ONCE, _JOBS_IN_A_ROW = 40, 4
+"""Releases that the desk draws in the background, at once: of all offers, and of one data set.
+
+It draws few at a time and shows each at a public moment, so its queue must never run empty.
+"""
 _PARTS_OF_JOBS = 5
-"""How many of those come in one release: the desk has a lane that takes short jobs only."""
-_BATCH_OF_JOBS = 2 * _PARTS_OF_JOBS
-"""And how many at once: asked for in large batches, they would all be shown at one late moment."""
+"""How many draws come in one of those: the desk has a lane that takes short jobs only."""
 _BATCH, _MORE = 20, 4
 """How many draws an offer is asked for at once, and how many times as many as the last time."""
-_LOOK_AGAIN_S = 0.5
+_LOOK_AGAIN_S, _LOOK_AGAIN_SHARE = 0.5, 1 / 16
+"""When to look again at what is not drawn yet: after so long, or that share of its time so far."""
 _STACK = "stack"
 
 
@@ -56,6 +58,10 @@ class _Arm:
     is_job: bool = False
     last: int = 0
     took_s: float = 0.0
+
+    def refuse(self, problem: ProblemError) -> None:
+        """Note that the desk refuses to answer."""
+        self.note = f"refused: {problem.code}: {problem.detail}"
 
     def finding(self, terms: Terms, offers: int) -> Finding:
         """Return what these draws certify."""
@@ -143,13 +149,16 @@ class _Asking:
 
     async def _ask(self, arm: _Arm) -> None:
         async with self._turns:
-            going = await self._ask_once(arm)  # it tells what is a job: those wait for each other
-        while going:
-            is_job = arm.is_job
-            async with self._turns_of_jobs if is_job else self._turns:
+            going = await self._ask_once(arm)
+        while going and not arm.is_job:
+            async with self._turns:
                 going = await self._ask_once(arm)
-                while going and arm.is_job == is_job and len(arm.drawn[0]) < _ENOUGH:
+                while going and not arm.is_job and len(arm.drawn[0]) < _ENOUGH:
                     going = await self._ask_once(arm)
+        if going:
+            asked = [len(draws) for draws in arm.drawn]
+            asking = (self._ask_jobs(arm, side, asked) for side in (0, 1) * _JOBS_IN_A_ROW)
+            await asyncio.gather(*asking)
 
     async def _ask_once(self, arm: _Arm) -> bool:
         """Ask both data sets for some more draws; return whether there may be more after it."""
@@ -159,31 +168,51 @@ class _Asking:
         try:
             answers = await asyncio.gather(*(self._answers(arm, side, count) for side in range(2)))
         except ProblemError as problem:
-            arm.note = f"refused: {problem.code}: {problem.detail}"
+            arm.refuse(problem)
             return False
-        for drawn, answered in zip(arm.drawn, answers, strict=True):
-            drawn.extend(answered)
+        for side, answered in enumerate(answers):
+            self._keep(arm, side, answered)
         arm.last, arm.took_s = count, time.monotonic() - began
-        self._made += 2 * count
-        self._on_draws(self._made, 2 * self._terms.draws * len(self._arms))
         return True
+
+    async def _ask_jobs(self, arm: _Arm, side: int, asked: list[int]) -> None:
+        """Ask one data set for short jobs, one after the other; ``asked`` counts all draws of each.
+
+        Who has asked waits behind all others, so every offer gets as many.
+        """
+        while not arm.note:
+            async with self._turns_of_jobs:
+                began = time.monotonic()
+                count = min(self._parts, _PARTS_OF_JOBS, self._terms.draws - asked[side])
+                if count < 1 or began + arm.took_s >= self._end:
+                    return
+                asked[side] += count
+                try:
+                    answered = await self._draws(arm, side, count)
+                except ProblemError as problem:
+                    arm.refuse(problem)
+                    return
+                self._keep(arm, side, answered)
+                arm.took_s = time.monotonic() - began
+
+    def _keep(self, arm: _Arm, side: int, answered: Sequence[list[float]]) -> None:
+        arm.drawn[side].extend(answered)
+        self._made += len(answered)
+        self._on_draws(self._made, 2 * self._terms.draws * len(self._arms))
 
     def _next(self, arm: _Arm) -> int:
         """Return how many draws to ask for next, 0 where it is enough or would take too long.
 
-        The first is alone, and tells how long such draws take. That of a job is mostly time in
-        the queue, which more of its draws do not make much longer. Nothing drawn has a say in it.
+        The first is alone, and tells how long such draws take, and whether they are jobs. Nothing
+        drawn has a say in it.
         """
-        most = _BATCH_OF_JOBS if arm.is_job else _BATCH
-        count = min(most, self._terms.draws - len(arm.drawn[0]), max(1, _MORE * arm.last))
-        expected_s = arm.took_s * (1 if arm.is_job else count / max(1, arm.last))
+        count = min(_BATCH, self._terms.draws - len(arm.drawn[0]), max(1, _MORE * arm.last))
+        expected_s = arm.took_s * count / max(1, arm.last)
         return count if time.monotonic() + expected_s < self._end else 0
 
     async def _answers(self, arm: _Arm, side: int, count: int) -> list[list[float]]:
         """Return the numbers of so many draws of one data set, asked for at once."""
-        together = min(self._parts, _PARTS_OF_JOBS) if arm.is_job else self._parts
-        if arm.offer.statistic == _STACK:
-            together = 1
+        together = 1 if arm.offer.statistic == _STACK else self._parts
         sizes = [min(together, count - begin) for begin in range(0, count, together)]
         found = await asyncio.gather(*(self._draws(arm, side, size) for size in sizes))
         return [draw for draws in found for draw in draws]
@@ -202,9 +231,11 @@ class _Asking:
         release = await self._guests.release(
             dataset, statistic, epsilon=epsilon, mechanism=mechanism, norm=norm
         )
+        began = time.monotonic()
         while release.status == "running":
             arm.is_job = True
-            await asyncio.sleep(_LOOK_AGAIN_S)
+            passed_s = time.monotonic() - began
+            await asyncio.sleep(max(_LOOK_AGAIN_S, _LOOK_AGAIN_SHARE * passed_s))
             look = partial(self._guests.admin.released, release.id)
             release = await self._guests.patiently(look)
         value = _value_of(release)

@@ -46,7 +46,7 @@ def _decimal(_: click.Context, __: click.Parameter, value: str) -> str:
 )
 @click.option(
     "--seconds",
-    default=240.0,
+    default=540.0,
     show_default=True,
     type=click.FloatRange(0, min_open=True),
     help="For how long draws are asked for; those asked for are waited for.",

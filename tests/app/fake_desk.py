@@ -28,7 +28,7 @@ class FakeDesk:
     """Draws at ``louder`` times the epsilon it is asked for, and refuses some requests at first.
 
     ``refusals`` are the codes with which releases are refused, one after the other. ``asked``
-    holds the statistic of each release.
+    holds the statistic of each release, and ``most_running`` is how many jobs it had at once.
     """
 
     louder: float = 1.0
@@ -39,6 +39,7 @@ class FakeDesk:
     asked: list[str] = field(default_factory=list)
     made_keys: int = 0
     releases: int = 0
+    most_running: int = 0
 
     def __post_init__(self) -> None:
         self._random = np.random.default_rng(5)
@@ -99,6 +100,7 @@ class FakeDesk:
         if "geometric_median" not in str(statistic):
             return httpx.Response(201, json={**release, "status": "released"})
         self._running[name] = {**release, "status": "released"}
+        self.most_running = max(self.most_running, len(self._running))
         return httpx.Response(202, json={**release, "status": "running", "value": None})
 
     def _value(self, kind: str, dataset: str, scale: float) -> dict[str, object]:

@@ -346,11 +346,12 @@ def test_many_draws_come_in_one_release_unless_they_shall_not(desk: FakeDesk) ->
 
 
 def test_jobs_are_waited_for(desk: FakeDesk) -> None:
-    """And are short: the desk has a lane for those."""
+    """They are short, as the desk has a lane for those; and several, so that none is free."""
     done = run("--draws", "21", "--offers", "kng")
     assert done.exit_code == 0, done.output
     assert told()["geometric_median"]["draws"] == 21
-    assert desk.releases == 2 * (1 + 1 + 4)
+    assert desk.releases == 2 * (1 + 4)
+    assert desk.most_running == 2 * 4
 
 
 def test_every_offer_is_asked_once_before_one_has_its_fill(
