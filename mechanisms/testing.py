@@ -119,6 +119,18 @@ def draws_needed(gap: float, *, flake: float = FLAKE) -> int:
     return math.ceil(2 * math.log(2 / flake) / gap**2)
 
 
+def draws_to_refuse(
+    twins: Sequence[Law], law: Law, points: ArrayLike, *, flake: float = FLAKE
+) -> int:
+    """Return how many draws refuse every twin, each with probability 1 - flake.
+
+    The distance is looked for at ``points``. :func:`check_draws` looks at what is drawn, and may
+    see a little less of it: hence a twentieth more.
+    """
+    gap = min(law.gap(twin, points) for twin in twins)
+    return draws_needed(gap, flake=flake) * 21 // 20 + 1
+
+
 def check_draws(
     draws: ArrayLike, law: Law, *, twins: Sequence[Law] = (), flake: float = FLAKE
 ) -> None:

@@ -44,6 +44,7 @@ from tests.enumeration.domains import data_sets, each, largest_loss
 from tests.enumeration.integers import Lazy
 from tests.enumeration.mutants import COVER_MUTANTS, Mutant
 from tests.enumeration.walk import BITS, RESOLVED, Bounds, Stated, require_law
+from tests.tiers import wide
 
 F = Fraction
 Point = tuple[int, ...]
@@ -141,16 +142,20 @@ def measured_law(exponent: Callable[[Point], arb], power: int, radius: int) -> S
         return exponential_law(partial(measured_exponent, exponent, power), cube(1, radius))
 
 
-def test_boxes_under_a_base_measure_have_the_law() -> None:
-    rows, rate, space = [(0,), (2,), (2,)], F(1, 2), Space.cubic(1, 4)
+@pytest.mark.parametrize("radius", [2, *wide(3)])
+def test_boxes_under_a_base_measure_have_the_law(radius: int) -> None:
+    """Boxes on which the measure varies much are met, and others."""
+    rows, rate, space = [(0,), (2,), (2,)], F(1, 2), Space.cubic(1, radius)
     law = MeasuredBoxes(MedianLaw(np.array(rows), rate=rate), MEASURE, space)
     chain = Chain(cutoff=2.0**-30)
     exponent = partial(median_exponent, rows, rate)
-    require_law(chain.walk(Cover(law, space)), measured_law(exponent, 2, 4))
-    require_each_try(chain.tries, measured_law(exponent, 2, 4))
+    require_law(chain.walk(Cover(law, space)), measured_law(exponent, 2, radius))
+    require_each_try(chain.tries, measured_law(exponent, 2, radius))
+    held = [piece for cover in chain.covers.values() for piece in pieces(cover.envelope)]
+    assert {piece.known.long for piece in held} == {False, True}
     # must fail: another power
     with pytest.raises(AssertionError):
-        require_each_try(chain.tries[:1], measured_law(exponent, 3, 4))
+        require_each_try(chain.tries[:1], measured_law(exponent, 3, radius))
 
 
 @pytest.mark.slow

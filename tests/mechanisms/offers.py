@@ -17,7 +17,7 @@ To add an offer, append one :class:`Proof` per statistic x mechanism:
 5. ``draws`` per data set, so that an audit takes less than about half a second of processor time
    (both data sets, and again for the twin). A few hundred are enough for a twin that is far away:
    most entries here catch theirs with a chance above 0.97. ``draws_replace_one`` is for pairs that
-   are told apart sooner where a record is replaced.
+   are told apart sooner where a record is replaced, ``fewer`` for norms by which they are.
 6. ``caught_at``: the audit must flag the same mechanism calibrated at this many times epsilon. It
    proves that the pair, the events and the number of draws could have found a violation. An audit
    of few draws on a simple pair sees about half of a K-norm gradient's loss, so 4 to 6 is usual
@@ -98,6 +98,7 @@ class Proof:
     noise: bool
     draws: int = 300
     draws_replace_one: int | None = None
+    fewer: Mapping[str, int] = field(default_factory=dict)
     epsilon: str = "1"
     plain: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     shape_add_remove: Mapping[str, Any] | None = None
@@ -126,11 +127,10 @@ class Proof:
         values = {name: [each[name] for each in records] for name in self.columns}
         return ArrayData.from_values(self.schema(REPLACE, len(records)), values)
 
-    def draws_under(self, adjacency: Adjacency) -> int:
+    def draws_under(self, adjacency: Adjacency, norm: str) -> int:
         """Return how often each data set is drawn from."""
-        if adjacency is REPLACE and self.draws_replace_one is not None:
-            return self.draws_replace_one
-        return self.draws
+        draws = self.fewer.get(norm, self.draws)
+        return min(draws, self.draws_replace_one or draws) if adjacency is REPLACE else draws
 
     def pair(self, adjacency: Adjacency) -> tuple[ArrayData, ArrayData]:
         """Return the worst pair of neighbours."""
@@ -173,6 +173,7 @@ LISTED: tuple[Proof, ...] = (
         reading=lambda value: value["count"],
         cuts=(-0.5, 0.5, 1.5),
         caught_at=3,
+        draws=100,
         noise=True,
     ),
     Proof(
@@ -184,6 +185,7 @@ LISTED: tuple[Proof, ...] = (
         reading=lambda value: value["count"],
         cuts=(2.5, 3.5, 4.5),
         caught_at=3,
+        draws=100,
         noise=True,
         adjacencies=(ADD,),
     ),
@@ -196,7 +198,8 @@ LISTED: tuple[Proof, ...] = (
         reading=lambda value: value["cells"][0]["count"] - value["cells"][1]["count"],
         cuts=(-1.0, 0.0, 1.0, 2.0),
         caught_at=6,
-        draws_replace_one=150,
+        draws_replace_one=100,
+        fewer={"optimal": 100, "l1": 100},
         noise=True,
     ),
     Proof(
@@ -231,6 +234,9 @@ LISTED: tuple[Proof, ...] = (
         reading=lambda value: min(value["x"], value["y"]),
         cuts=(-1.0, -0.75, -0.5, 0.0),
         caught_at=6,
+        draws=200,
+        draws_replace_one=100,
+        fewer={"l2": 100, "linf": 100, "optimal": 100},
         noise=True,
     ),
     Proof(
@@ -269,7 +275,7 @@ LISTED: tuple[Proof, ...] = (
         reading=lambda value: value["x"],
         cuts=(0.0, 0.25, 0.5, 0.75),
         caught_at=8,
-        draws=130,
+        draws=100,
         noise=True,
     ),
     Proof(
@@ -282,7 +288,7 @@ LISTED: tuple[Proof, ...] = (
         reading=lambda value: value["x"],
         cuts=(0.0, 0.5, 0.7, 0.85),
         caught_at=8,
-        draws=130,
+        draws=100,
         noise=True,
     ),
     Proof(
@@ -300,6 +306,8 @@ LISTED: tuple[Proof, ...] = (
         cuts=(-2.0, -1.0, -0.75, -0.5, 0.0),
         caught_at=10,
         draws=200,
+        draws_replace_one=120,
+        fewer={"linf": 100, "optimal": 80},
         noise=True,
     ),
     Proof(
@@ -313,6 +321,7 @@ LISTED: tuple[Proof, ...] = (
         caught_at=12,
         noise=True,
         draws=200,
+        fewer={"l2": 130, "linf": 100, "optimal": 80},
     ),
     Proof(
         statistic=Correlation(columns=("x", "y")),

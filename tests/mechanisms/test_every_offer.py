@@ -60,7 +60,7 @@ class Case:
         plan, randomness = self.plan(str(epsilon), data.rows), seeded_randomness(seed)
         return [
             self.proof.reading(plan.draw(data, randomness).value)
-            for _ in range(self.proof.draws_under(self.adjacency))
+            for _ in range(self.proof.draws_under(self.adjacency, self.norm))
         ]
 
 
@@ -75,12 +75,14 @@ REFUSED = [Case(proof, *pair) for proof in PROOFS for pair in proof.refused]
 every_offer = pytest.mark.parametrize("case", CASES, ids=str)
 
 
-def once_each(cases: Sequence[Case]) -> pytest.MarkDecorator:
+def once_each(
+    cases: Sequence[Case], others: pytest.MarkDecorator = pytest.mark.slow
+) -> pytest.MarkDecorator:
     """Try each offer by its first entry, and by its others where time is no concern."""
     seen: set[str] = set()
     tried = []
     for case in cases:
-        again = [pytest.mark.slow] if str(case) in seen else []
+        again = [others] if str(case) in seen else []
         seen.add(str(case))
         tried.append(pytest.param(case, id=str(case), marks=again))
     return pytest.mark.parametrize("case", tried)
@@ -126,7 +128,7 @@ def test_a_plan_says_what_it_promises(case: Case) -> None:
             assert other.norm is None or (other.mechanism, other.norm) in named
 
 
-@every_offer
+@once_each(CASES, others=pytest.mark.wide)
 def test_draws_on_tiny_data_have_the_declared_shape(case: Case) -> None:
     randomness = seeded_randomness(7)
     for epsilon in EPSILONS:
@@ -209,6 +211,7 @@ def test_a_question_that_does_not_fit_is_refused(case: Case) -> None:
 
 @once_each(CASES)
 @pytest.mark.statistical
+@pytest.mark.usefixtures("draws_share")
 def test_the_auditor_finds_no_more_than_epsilon(case: Case) -> None:
     """Clopper-Pearson at 99.9%, with fixed seeds; the twin proves that it could have."""
     epsilon = Epsilon.parse(case.proof.epsilon)

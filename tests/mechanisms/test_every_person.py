@@ -87,6 +87,7 @@ def test_people_of_several_rows_are_planned_for_at_a_share_of_epsilon(case: Case
 
 @pytest.mark.parametrize("case", list(AUDITED.values()), ids=str)
 @pytest.mark.statistical
+@pytest.mark.usefixtures("draws_share")
 def test_a_person_s_rows_together_lose_at_most_epsilon(case: Case) -> None:
     """Black box: the worst pair with k times the record that comes or goes.
 
@@ -98,12 +99,12 @@ def test_a_person_s_rows_together_lose_at_most_epsilon(case: Case) -> None:
     pair = proof.data([*proof.common, *[proof.changed[0]] * ROWS]), proof.data(proof.common)
     additive = isinstance(proof.statistic, AdditiveStatistic) and proof.caught_at <= 2 * ROWS
     forgotten = Epsilon(epsilon.nanos * (proof.caught_at // ROWS if additive else proof.caught_at))
-    bounds = []
+    bounds, draws = [], proof.draws_under(ADD, case.norm)
     for spent, protects in ((epsilon, PEOPLE), (forgotten, ONE_ROW)):
         plan, drawn = plan_of(case, spent, protects), []
         for seed, data in enumerate(pair, start=1):
             randomness = seeded_randomness(seed)
-            outcomes = [plan.draw(data, randomness).value for _ in range(proof.draws)]
+            outcomes = [plan.draw(data, randomness).value for _ in range(draws)]
             drawn.append([proof.reading(value) for value in outcomes])
         bounds.append(audit_epsilon(*drawn, events(proof.cuts)).epsilon)
     assert bounds[0] <= epsilon.fraction

@@ -166,6 +166,7 @@ def label_of(row: Record, name: str) -> str:
 
 @once_each([case for case in CASES if case.adjacency is REPLACE])
 @pytest.mark.statistical
+@pytest.mark.usefixtures("draws_share")
 def test_a_filter_s_plan_covers_a_record_that_leaves(case: Case) -> None:
     """Black box: under replace-one the worst pair with a record removed loses at most epsilon too.
 
@@ -175,10 +176,10 @@ def test_a_filter_s_plan_covers_a_record_that_leaves(case: Case) -> None:
     epsilon = Epsilon.parse(case.proof.epsilon)
     schema = case.proof.schema(REPLACE, 1 + len(case.proof.common))
     plan = calibrate(statistic, schema, epsilon, mechanism=case.proof.mechanism, norm=case.norm)
-    drawn = []
+    drawn, draws = [], max(case.proof.draws // 3, 60)
     for seed, data in enumerate(case.proof.pair(ADD), start=1):
         randomness = seeded_randomness(seed)
-        outcomes = [plan.draw(data, randomness).value for _ in range(case.proof.draws // 3)]
+        outcomes = [plan.draw(data, randomness).value for _ in range(draws)]
         drawn.append([case.proof.reading(value) for value in outcomes])
     assert audit_epsilon(*drawn, events(case.proof.cuts)).epsilon <= epsilon.fraction
 

@@ -152,6 +152,7 @@ def projected(name: str, direction: Sequence[float], scale: float) -> Law:
 
 
 @pytest.mark.statistical
+@pytest.mark.usefixtures("draws_share")
 @pytest.mark.parametrize("name", list(LAWS))
 def test_draws_follow_the_truncated_gaussian(name: str) -> None:
     law, randomness = law_of(name), seeded_randomness(4)
@@ -165,6 +166,7 @@ def test_draws_follow_the_truncated_gaussian(name: str) -> None:
 
 
 @pytest.mark.statistical
+@pytest.mark.usefixtures("draws_share")
 def test_draws_refuse_the_law_at_other_scales() -> None:
     law, randomness = law_of("vertex"), seeded_randomness(4)
     draws = [gaussian_search.draw(law, randomness, step_exponent=-40) for _ in range(1800)]

@@ -311,7 +311,7 @@ def small_law(
     ("ball", "steps", "rate", "reach"),
     [
         (K2, 1, Fraction(1), 30),
-        (K2, 3, Fraction(3, 2), 64),
+        pytest.param(K2, 3, Fraction(3, 2), 64, marks=pytest.mark.wide),
         (K3, 1, Fraction(3, 2), 16),
         (joint(1, cross=False), 2, Fraction(3, 2), 18),
         (HistogramBall(2, filtered=True), 1, Fraction(1, 2), 40),

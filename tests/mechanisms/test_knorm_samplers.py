@@ -19,7 +19,7 @@ from mechanisms.randomness import Randomness, system_randomness
 from mechanisms.samplers import geometric as geometric_module
 from mechanisms.samplers.geometric import Geometric, geometric
 from mechanisms.samplers.knorm import draw_hull, draw_in_ball, draw_l1, draw_l2, draw_linf
-from mechanisms.testing import Law, SeededBits, check_draws, seeded_randomness
+from mechanisms.testing import Law, SeededBits, check_draws, draws_to_refuse, seeded_randomness
 
 TWINS = (0.7, 1.3)
 
@@ -63,13 +63,13 @@ def check_joint(
     dimension: int,
     reach: int,
     rate: float,
-    count: int = 6_000,
 ) -> None:
     """Check the joint law of draws on Z^m, and that it refuses the scales 0.7 and 1.3."""
     index, law = lattice_law(norm, dimension, reach, rate)
-    randomness = seeded_randomness(7)
+    randomness, twins = seeded_randomness(7), [law(scale) for scale in TWINS]
+    count = draws_to_refuse(twins, law(1.0), range(len(index)))
     draws = [index[tuple(draw(randomness))] for _ in range(count)]
-    check_draws(draws, law(1.0), twins=[law(scale) for scale in TWINS])
+    check_draws(draws, law(1.0), twins=twins)
 
 
 def sup(point: tuple[int, ...]) -> int:
@@ -206,7 +206,6 @@ def test_hull_joint_law(cells: int, reach: int) -> None:
         dimension=cells,
         reach=reach,
         rate=float(rate),
-        count=10_000,
     )
 
 
@@ -293,18 +292,19 @@ def test_radius_is_kept_with_the_exact_rational(
 def test_l2_radius_and_direction(dimension: int) -> None:
     scale = 2**30
     randomness = seeded_randomness(11)
-    draws = np.array(
-        [
-            [x / scale for x in draw_l2(randomness, dimension, Fraction(1, scale**2))]
-            for _ in range(6_000)
-        ]
-    )
-    radius = np.linalg.norm(draws, axis=1)
 
     def law(factor: float) -> Law:
         return Law.continuous(lambda x: gammainc(dimension, x / factor))
 
-    check_draws(radius, law(1.0), twins=[law(factor) for factor in TWINS])
+    twins = [law(factor) for factor in TWINS]
+    draws = np.array(
+        [
+            [x / scale for x in draw_l2(randomness, dimension, Fraction(1, scale**2))]
+            for _ in range(max(draws_to_refuse(twins, law(1.0), np.linspace(0, 40, 4001)), 2_000))
+        ]
+    )
+    radius = np.linalg.norm(draws, axis=1)
+    check_draws(radius, law(1.0), twins=twins)
     cosine = draws[:, 0] / radius
     check_draws(
         (cosine + 1) / 2, Law.continuous(beta((dimension - 1) / 2, (dimension - 1) / 2).cdf)
@@ -313,17 +313,23 @@ def test_l2_radius_and_direction(dimension: int) -> None:
 
 @pytest.mark.statistical
 def test_l2_rounds_a_laplace_variable() -> None:
-    """In one dimension Round(V) has the mass of [k - 1/2, k + 1/2] under Laplace."""
+    """In one dimension Round(V) has the mass of [k - 1/2, k + 1/2] under Laplace.
+
+    Whole numbers are taken by their size, then by their sign, so that other scales are far away.
+    """
     randomness = seeded_randomness(12)
-    draws = [draw_l2(randomness, 1, Fraction(1, 4))[0] for _ in range(24_000)]
+    k = np.array(sorted(range(-100, 101), key=lambda k: (abs(k), k)))
 
     def law(scale: float) -> Law:
-        k = np.arange(-100, 101)
         edge = np.maximum(np.abs(k) - 0.5, 0) / (2 * scale)
         mass = np.exp(-edge) - np.exp(-(np.abs(k) + 0.5) / (2 * scale))
-        return Law.discrete(k, np.where(k == 0, 2 * mass, mass))
+        return Law.discrete(range(len(k)), np.where(k == 0, 2 * mass, mass))
 
-    check_draws(draws, law(1.0), twins=[law(scale) for scale in TWINS])
+    twins = [law(scale) for scale in TWINS]
+    count = draws_to_refuse(twins, law(1.0), range(len(k)))
+    draws = [draw_l2(randomness, 1, Fraction(1, 4))[0] for _ in range(count)]
+    place = {int(point): at for at, point in enumerate(k)}
+    check_draws([place[point] for point in draws], law(1.0), twins=twins)
 
 
 @pytest.mark.statistical
@@ -334,7 +340,7 @@ def test_linf_radius_in_many_dimensions(dimension: int) -> None:
     randomness = seeded_randomness(13)
     radius = [
         max(map(abs, draw_linf(randomness, dimension, Fraction(1, lattice)))) / lattice
-        for _ in range(3_000)
+        for _ in range(1_000)
     ]
 
     def law(factor: float) -> Law:

@@ -238,7 +238,7 @@ def test_logistic_gradients_stay_within_the_sensitivity(
             schema=schema,
             norm=share_of_bounds,
             rows=2,
-            trials=80,
+            trials=30,
         )
         assert replay.largest <= 1 + 1e-12
 

@@ -27,7 +27,7 @@ from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
-from mechanisms.testing import Law, check_draws, seeded_randomness
+from mechanisms.testing import Law, check_draws, draws_to_refuse, seeded_randomness
 from tests.mechanisms.logistic_data import UNIT, features, labelled
 
 Floats = NDArray[np.float64]
@@ -146,6 +146,21 @@ def _law(
     return Law(at=at, below=lambda a: at(a - step))
 
 
+TWINS = (1.0, 0.7, 1.3)
+
+
+def _folded(law: Law, centre: float) -> Law:
+    """Return the law of |theta - centre|: scales of a symmetric law are far from each other there.
+
+    Atoms lie within a hair of where their distance is rounded to.
+    """
+    hair = 2.0**-40
+    return Law(
+        at=lambda r: law.at(centre + r + hair) - law.below(centre - r - hair),
+        below=lambda r: np.maximum(law.below(centre + r - hair) - law.at(centre - r + hair), 0),
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("bound", [None, 1.0])
@@ -154,7 +169,6 @@ def test_draws_follow_the_exact_law_and_refuse_twins(bound: float | None) -> Non
     x = np.array([[1.0], [1.0], [-0.5], [0.25]])
     y = [0, 1, 1, 1]
     draw, _, data = _plan(x, y, epsilon="4", bound=bound)
-    draws = _draws(draw, data, 20_000, seed=5)
 
     def law(scale: float) -> Law:
         return _law(
@@ -166,7 +180,12 @@ def test_draws_follow_the_exact_law_and_refuse_twins(bound: float | None) -> Non
             step=2.0**draw.drawn.step_exponent,
         )
 
-    check_draws(draws, law(1.0), twins=[law(0.7), law(1.3)])
+    grid = np.linspace(-10, 10, 200_001)
+    centre = float(grid[np.searchsorted(law(1.0).at(grid), 0.5)])
+    exact, *twins = (_folded(law(scale), centre) for scale in TWINS)
+    draws = _draws(draw, data, draws_to_refuse(twins, exact, np.abs(grid)), seed=5)
+    check_draws(draws, law(1.0))
+    check_draws(np.abs(draws - centre), exact, twins=twins)
     if bound is not None:
         assert np.isin([-bound, bound], draws).all()
 
@@ -184,7 +203,6 @@ def test_linear_draws_follow_the_exact_law() -> None:
     objective = LeastSquaresObjective(normal.xx, normal.xy)
     randomness = seeded_randomness(8)
     step = 2.0**draw.drawn.step_exponent
-    draws = np.array([draw.drawn.indices(objective, randomness)[0] * step for _ in range(20_000)])
     curve = 2 * float(normal.xx[0][0]) + float(draw.drawn.ridge)
     centre = 2 * float(normal.xy[0])
     assert draw.loss.largest_difference == 8
@@ -200,7 +218,11 @@ def test_linear_draws_follow_the_exact_law() -> None:
 
         return Law(at=at, below=lambda a: at(a - step))
 
-    check_draws(draws, law(1.0), twins=[law(0.7), law(1.3)])
+    exact, *twins = (_folded(law(scale), centre / curve) for scale in TWINS)
+    count = draws_to_refuse(twins, exact, np.linspace(0, 2, 20_001))
+    draws = np.array([draw.drawn.indices(objective, randomness)[0] * step for _ in range(count)])
+    check_draws(draws, law(1.0))
+    check_draws(np.abs(draws - centre / curve), exact, twins=twins)
 
 
 EPSILON, Q, TRIALS = 1.0, 0.5, 60_000
@@ -244,19 +266,25 @@ def test_the_audit_flags_the_printed_gamma_and_passes_ours() -> None:
 
 @pytest.mark.statistical
 def test_the_mechanism_itself_passes_the_audit() -> None:
-    """The same neighbours and event, drawn by the mechanism; fewer, as each draw is certified."""
-    counts = []
+    """The same neighbours and event, drawn by the mechanism; fewer, as each draw is certified.
+
+    They follow the law in closed form, which the brute-force stand-in of the twin test has too.
+    """
+    counts, trials = [], 1000
     for index, (x, y) in enumerate(RECIPE):
         draw, _, data = _plan(x[:, None], y.astype(int).tolist(), epsilon="1", bound=1.0)
-        assert float(draw.drawn.ridge) == pytest.approx(0.25 / math.expm1(0.5))
-        draws = _draws(draw, data, 2000, seed=20 + index)
+        gamma, step = float(draw.drawn.ridge), 2.0**draw.drawn.step_exponent
+        assert gamma == pytest.approx(0.25 / math.expm1(0.5))
+        draws = _draws(draw, data, trials, seed=20 + index)
+        law = _law(x[:, None], y, gamma=gamma, rate=EPSILON * Q / 2, bound=1.0, step=step)
+        check_draws(draws, law)
         counts.append([int((np.abs(draws) < 0.8).sum()), int((draws == 1.0).sum())])
-        # the brute-force stand-in of the twin test has the same law
+        low, high = np.array([-0.8]), np.array([0.8])
         tilts = np.random.default_rng(3).laplace(scale=4, size=TRIALS)
-        share = float((np.abs(_brute_force(x, y, float(draw.drawn.ridge), tilts)) < 0.8).mean())
-        assert counts[-1][0] / 2000 == pytest.approx(share, abs=0.07)
+        share = float((np.abs(_brute_force(x, y, gamma, tilts)) < 0.8).mean())
+        assert share == pytest.approx(float((law.below(high) - law.at(low))[0]), abs=0.02)
     events = dict(zip(("|theta| < 0.8", "theta = 1"), zip(*counts, strict=True), strict=True))
-    assert audit_counts(events, trials=(2000, 2000)).epsilon <= EPSILON
+    assert audit_counts(events, trials=(trials, trials)).epsilon <= EPSILON
 
 
 def test_a_wrong_gamma_in_the_mechanism_changes_its_law() -> None:

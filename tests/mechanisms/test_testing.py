@@ -22,6 +22,7 @@ from mechanisms.testing import (
     check_draws,
     distance_threshold,
     draws_needed,
+    draws_to_refuse,
     neighbours,
     record_replay,
     seeded_randomness,
@@ -29,6 +30,7 @@ from mechanisms.testing import (
 
 NORMAL = Law.continuous(stats.norm.cdf)
 SHIFTED = Law.continuous(lambda x: stats.norm.cdf(x - 0.3))
+FARTHER = Law.continuous(lambda x: stats.norm.cdf(x - 1))
 SCHEMA = Schema(
     {
         "x": NumberColumn(Fraction(0), Fraction(1)),
@@ -65,7 +67,9 @@ def test_distance_sees_atoms_that_were_never_drawn() -> None:
 
 @pytest.mark.statistical
 def test_right_draws_pass_and_wrong_draws_fail() -> None:
-    needed = draws_needed(NORMAL.gap(SHIFTED, np.linspace(-4, 4, 801))) + 200
+    points = np.linspace(-4, 4, 801)
+    needed = draws_to_refuse([SHIFTED, FARTHER], NORMAL, points)  # the nearest decides
+    assert needed == draws_needed(NORMAL.gap(SHIFTED, points)) * 21 // 20 + 1
     check_draws(normals(needed), NORMAL, twins=[SHIFTED])
     with pytest.raises(AssertionError, match="from the stated law"):
         check_draws(normals(needed, shift=0.3), NORMAL)

@@ -29,7 +29,7 @@ from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.weights import HELD_PARTS, Weights
-from mechanisms.testing import Law, check_draws, draws_needed, seeded_randomness
+from mechanisms.testing import Law, check_draws, draws_to_refuse, seeded_randomness
 from tests.mechanisms.offers import ADD, REPLACE
 
 Fit = LinearRegression | LogisticRegression | QuantileRegression
@@ -212,12 +212,14 @@ def test_at_a_large_epsilon_a_weight_is_so_many_rows(
     ],
     ids=name_of,
 )
+@pytest.mark.usefixtures("draws_share")
 def test_draws_of_weighted_records_follow_the_law_and_no_other(
     fit: Fit, mechanism: str, adjacency: Adjacency
 ) -> None:
     """One coefficient, its law summed from its definition; other scales and no weights are refused.
 
-    The twin without weights is the law of the same records, each counted whole.
+    The twin without weights is the law of the same records, each counted whole. Cells of [-1, 1]
+    are taken by likelihood, so that the twins are far away.
     """
     rows = rows_of(40)
     one = replace(fit, intercept=False)  # type: ignore[type-var]
@@ -228,11 +230,15 @@ def test_draws_of_weighted_records_follow_the_law_and_no_other(
     )  # fmt: skip
     data = data_of(rows)
     drawn, unweighted = (_log_law(made.draw, data) for made in (plan, whole))
-    exact, *twins = map(_integrated, (drawn, drawn / 2, 2 * drawn, unweighted))
-    gap = min(exact.gap(twin, np.linspace(-1, 1, 401)) for twin in twins)
-    randomness = seeded_randomness(6)
-    draws = [_scaled(plan, data, randomness) for _ in range(draws_needed(gap) + 200)]
-    check_draws(draws, exact, twins=twins)
+    place = np.argsort(np.argsort(-drawn, kind="stable"))
+    exact, *twins = (
+        Law.discrete(place, np.exp(logs - logs.max()))
+        for logs in (drawn, drawn / 2, 2 * drawn, unweighted)
+    )
+    randomness, count = seeded_randomness(6), draws_to_refuse(twins, exact, place)
+    draws = np.array([_scaled(plan, data, randomness) for _ in range(count)])
+    cells = np.minimum((draws + 1) * CELLS / 2, CELLS - 1).astype(int)
+    check_draws(place[cells], exact, twins=twins)
 
 
 def _scaled(plan: Plan, data: ArrayData, randomness: Any) -> float:
@@ -251,14 +257,8 @@ def _log_law(drawn: Any, data: ArrayData) -> Any:
     return logs - power * np.log1p(np.abs(MIDDLES))
 
 
-MIDDLES = (np.arange(2000) + 0.5) / 1000 - 1
-
-
-def _integrated(logs: Any) -> Law:
-    """The law on [-1, 1] whose log densities at the middles these are, but for a constant."""
-    total = np.append(0, np.cumsum(np.exp(logs - logs.max())))
-    ends = np.append(MIDDLES - 0.0005, 1.0)
-    return Law.continuous(lambda v: np.interp(v, ends, total / total[-1], left=0.0, right=1.0))
+CELLS = 2000
+MIDDLES = (np.arange(CELLS) + 0.5) * 2 / CELLS - 1
 
 
 def test_a_weight_counts_in_whole_parts_where_rows_are_held() -> None:
