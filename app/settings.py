@@ -324,7 +324,8 @@ class Settings(BaseSettings):
         "`smtp://user@mail.example.org:587`, or `smtps://`. Needs `smtp_sender`.",
     )
     smtp_password: SecretStr | None = Field(
-        default=None, description="Password of the user in `smtp_url`."
+        default=None,
+        description="Password of the user in `smtp_url`. It is sent over TLS alone.",
     )
     smtp_sender: str = Field(default="", description="Address that notices are mailed from.")
     smtp_reviewers: str = Field(

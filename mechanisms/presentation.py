@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from mechanisms.contract import Json, Noise, Outcome, Statistic
+from mechanisms.contract import Json, Outcome, Statistic
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.quantile import Quantile
@@ -27,7 +27,7 @@ def shown(outcome: Outcome, statistic: Statistic, schema: Schema) -> Outcome:
     change = partial(_changed, statistic=statistic, schema=schema, change=_text)
     noise = outcome.noise
     if noise is not None:
-        noise = Noise(std=noise.std, interval_95=change(noise.interval_95))
+        noise = replace(noise, interval_95=change(noise.interval_95))
     return replace(outcome, value=change(outcome.value), noise=noise)
 
 

@@ -81,9 +81,17 @@ class Hook:
 
 
 @contextmanager
-def mail_server() -> Iterator[tuple[str, list[tuple[list[str], Message]]]]:
-    """An SMTP server that takes everything, and what it has taken: recipients and message."""
+def mail_server(
+    *offers: bytes, heard: list[bytes] | None = None
+) -> Iterator[tuple[str, list[tuple[list[str], Message]]]]:
+    """An SMTP server that takes everything, and what it has taken: recipients and message.
+
+    It says that it ``offers`` more, and can do none of that; ``heard`` are the words it was told.
+    """
     taken: list[tuple[list[str], Message]] = []
+    greeting = b"".join(b"250-%s\r\n" % each for each in (b"here", *offers)) + b"250 8BITMIME\r\n"
+    answers = {b"EHLO": greeting, b"QUIT": b"221 bye\r\n", b"STARTTLS": b"454 not now\r\n"}
+    words = [] if heard is None else heard
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
@@ -91,6 +99,7 @@ def mail_server() -> Iterator[tuple[str, list[tuple[list[str], Message]]]]:
             to: list[str] = []
             while line := self.rfile.readline().strip():
                 word = line.split(b":")[0].split()[0].upper()
+                words.append(word)
                 if word == b"RCPT":
                     to.append(line.partition(b"<")[2].rstrip(b">").decode())
                 if word == b"DATA":
@@ -100,7 +109,7 @@ def mail_server() -> Iterator[tuple[str, list[tuple[list[str], Message]]]]:
                         content += part
                     taken.append((to, message_from_bytes(content, policy=default)))
                     to = []
-                self.wfile.write(b"221 bye\r\n" if word == b"QUIT" else b"250 fine\r\n")
+                self.wfile.write(answers.get(word, b"250 fine\r\n"))
 
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
@@ -246,6 +255,19 @@ def test_mail_goes_to_who_asked_and_to_reviewers() -> None:
 
 def _changed(**changes: Any) -> Notice:
     return Notice(**{**{name: getattr(MAILED, name) for name in Notice.__slots__}, **changes})
+
+
+@pytest.mark.parametrize("offers", [(), (b"STARTTLS",)])
+def test_a_password_is_sent_over_tls_alone(offers: tuple[bytes, ...]) -> None:
+    heard: list[bytes] = []
+    with mail_server(*offers, b"AUTH PLAIN", heard=heard) as (url, taken):
+        named = url.replace("//", "//desk@")
+        mail = Mail(url=named, password="pass", sender="d@example.org", reviewers=["r@example.org"])
+        with pytest.raises(NotTakenError):
+            mail.send(MAILED)
+    assert b"AUTH" not in heard
+    assert heard[: 1 + len(offers)] == [b"EHLO", *offers]
+    assert not taken
 
 
 def test_nobody_there_is_not_taken() -> None:

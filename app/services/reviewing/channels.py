@@ -104,7 +104,10 @@ def _body(notice: Notice) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mail:
-    """A mail for each notice, by one server: ``smtp://`` (STARTTLS where offered) or ``smtps://``."""
+    """A mail for each notice, by one server: ``smtp://`` (STARTTLS where offered) or ``smtps://``.
+
+    A password is sent over TLS alone.
+    """
 
     url: str
     password: str | None
@@ -157,8 +160,12 @@ class Mail:
             else smtplib.SMTP(host, port, timeout=_TIMEOUT_S)
         )
         with server:
+            server.ehlo_or_helo_if_needed()  # what is offered is not known before
             if not secure and server.has_extn("starttls"):
                 server.starttls(context=context)
+                secure = True
             if parts.username and self.password:
+                if not secure:
+                    raise NotTakenError("no password is sent to a mail server without TLS")
                 server.login(parts.username, self.password)
             server.send_message(message)
