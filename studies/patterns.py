@@ -19,7 +19,7 @@ from fractions import Fraction
 import numpy as np
 
 from mechanisms.catalog import calibrate
-from mechanisms.contract import Statistic
+from mechanisms.contract import Plan, Statistic
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
@@ -46,6 +46,13 @@ class Pattern:
 
     def seconds(self, seed: int = 1) -> float:
         """Return the processor time of one draw."""
+        plan, data = self.asked()
+        start = time.process_time()
+        plan.draw(data, seeded_randomness(seed))
+        return time.process_time() - start
+
+    def asked(self) -> tuple[Plan, ArrayData]:
+        """Return the plan and the rows."""
         width = len(next(iter(self.counts)))
         names = [*(f"x{j}" for j in range(width - 1)), "y"]
         rows = np.array([[int(c) for c in row] for row, n in self.counts.items() for _ in range(n)])
@@ -55,10 +62,7 @@ class Pattern:
         epsilon = Epsilon.parse(self.epsilon)
         mechanism = "exponential" if self.kind == "loss" else "kng"
         asked = self._statistic(tuple(names[:-1]))
-        plan = calibrate(asked, schema, epsilon, mechanism=mechanism, norm=self.norm)
-        start = time.process_time()
-        plan.draw(data, seeded_randomness(seed))
-        return time.process_time() - start
+        return calibrate(asked, schema, epsilon, mechanism=mechanism, norm=self.norm), data
 
     def _statistic(self, features: tuple[str, ...]) -> Statistic:
         if self.kind == "logistic":

@@ -11,8 +11,13 @@ that interval gives ``sigma(t_i) = a_i + b_i t_i +- r_i``, and so
 
 L is affine: its values lie in the hull of those at the vertices. For any direction w with dual norm
 h(w), ``||g|| >= |w'g| / h(w)``, and w'g is at least the least w'L over the vertices less
-``sum_i c_i r_i |w'zeta_i|``. Besides the axes w is the direction which tells the values of L best
-from 0, given how they are spread: where rows leave a direction open, that is what bounds.
+``sum_i c_i r_i |w'zeta_i|``. It is also at least ``sum_i c_i sigma(t_i) w'zeta_i`` with every t_i
+at the end of its interval where its summand is least.
+
+*Directions.* Besides the axes w is the direction which tells the values of L best from 0, given how
+they are spread. Where rows leave a direction open, there are w along which no row pulls back, all
+``w'zeta_i >= 0``: then w'g is a sum of positive terms, and one large t_i is enough to bound it. For
+each row w is the one that it pulls most.
 
 *Cuts.* Along a row's t_i where its r_i costs most; along an entry of L where that varies most; and
 along ``||theta||_1`` where r does. What neither of them moves is never cut for E; the base measure
@@ -31,9 +36,10 @@ from flint import arb
 
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import rational
-from mechanisms.exact.floats import UNIT_ROUNDOFF
+from mechanisms.exact.floats import UNIT_ROUNDOFF, sigmoid
 from mechanisms.objectives.logistic_boxes import GradientBoxes, LogisticLaw
 from mechanisms.objectives.logistic_expansion import MARGIN, chord, exact_gradient
+from mechanisms.objectives.logistic_search import one_sided
 from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes, MeasuredPolytopes
 from mechanisms.samplers.boxes import Cover
 from mechanisms.samplers.envelopes import Trial
@@ -46,12 +52,16 @@ _TINY = 1e-200  # keeps a matrix of nothing solvable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Affine:
-    """L at the vertices (k x d), its slopes (d x d), each row's t and r, and the floats' error."""
+    """L at the vertices (k x d), its slopes (d x d), each row's r, and the floats' error.
+
+    Each row's ``c sigma(t)`` is between ``least`` and ``most``.
+    """
 
     values: Floats
     slopes: Floats
-    middle: Floats
     rest: Floats
+    least: Floats
+    most: Floats
     error: float
 
 
@@ -62,6 +72,11 @@ class LogisticPolytopes:
         self.law = law
         self.floor = law.floor
         self.rate = float(law.rate)
+        axes, records = np.eye(law.records.dimension), law.records
+        # a minimum inside of Theta leaves no direction open
+        self.directions = (
+            axes if records.hint.inside else np.vstack([axes, one_sided(records.zeta)])
+        )
 
     def start(self) -> list[Part[None]]:
         """Return the boxes' start as polytopes: what is far from a minimiser is bounded."""
@@ -106,25 +121,31 @@ class LogisticPolytopes:
         t = theta @ zeta.T
         low, high = t.min(axis=0), t.max(axis=0)
         middle = (low + high) / 2
-        mean, slope, gap = chord(middle, (high - low) / 2 * (1 + MARGIN) + 2 * slack)
+        move = (high - low) / 2 * (1 + MARGIN) + 2 * slack
+        mean, slope, gap = chord(middle, move)
         weighted = zeta * counts[:, None]
         total = float(counts.sum())
         return _Affine(
             values=(mean + slope * (t - middle)) @ weighted,
             slopes=(weighted * slope[:, None]).T @ zeta,
-            middle=middle,
             rest=gap * counts,
+            least=sigmoid(middle - move)[0] * counts,
+            most=sigmoid(middle + move)[0] * counts,
             error=4 * (records.relative_error(reach) + MARGIN) * total * (1 + reach),
         )
 
     def _least_norm(self, affine: _Affine) -> float:
         """Return a certified lower bound of ||g||."""
         zeta, norm = self.law.records.zeta, self.law.norm
-        directions = np.vstack([np.eye(zeta.shape[1]), _telling(affine.values)])
-        along = affine.values @ directions.T
-        sizes = np.abs(directions)
-        rest = affine.rest @ np.abs(zeta @ directions.T) + affine.error * sizes.sum(axis=1)
-        least = np.maximum(along.min(axis=0), -along.max(axis=0)) - rest * (1 + MARGIN)
+        directions = np.vstack([self.directions, _telling(affine.values)])
+        along, pull = affine.values @ directions.T, zeta @ directions.T
+        sizes, up, down = np.abs(directions), np.maximum(pull, 0), np.maximum(-pull, 0)
+        error = affine.error * sizes.sum(axis=1)
+        rest = affine.rest @ np.abs(pull) + error
+        joined = np.maximum(along.min(axis=0), -along.max(axis=0)) - rest * (1 + MARGIN)
+        ahead = affine.least @ up - affine.most @ down
+        back = affine.least @ down - affine.most @ up
+        least = np.maximum(joined, np.maximum(ahead, back) - error * (1 + MARGIN))
         single = np.maximum(0, least[: zeta.shape[1]])
         joint = float((least / norm.dual(sizes)).max())
         return max(0.0, float(norm.floats(single[None, :])[0]), joint)

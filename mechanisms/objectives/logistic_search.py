@@ -1,4 +1,4 @@
-"""Where a logistic loss is least, in floats: a hint for the box engine, never a fact.
+"""Where a logistic loss is least or open, in floats: hints for the engines, never facts.
 
 The loss is ``sum_i c_i log(1 + exp(zeta_i'theta))`` over distinct signed rows zeta_i with counts.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import linprog
 from scipy.special import expit
 
 from mechanisms.exact.arrays import Floats
@@ -17,6 +18,7 @@ _ROUNDS = 30  # Newton steps, far more than a start in the ball needs
 _FULL_ROUNDS = 4  # steps over all rows, from the sample's minimum
 _LARGEST_STEP = 2.0  # a longer Newton step leaves where the quadratic model holds
 _RIDGE = 1e-9  # keeps collinear columns solvable
+_LEAST_PULL = 1e-3  # a weaker pull bounds little, and may be rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,3 +62,18 @@ def _descend(
         if length < 1e-7:
             break
     return point, hessian, length
+
+
+def one_sided(zeta: Floats) -> Floats:
+    """Return directions along which no row pulls back: for each row the one it pulls most.
+
+    They are w with ``||w||_1 <= 1`` and zeta w >= 0 (about), as rows, none of them twice; none at
+    all where the rows leave nothing open.
+    """
+    rows, dimension = zeta.shape
+    bounds = np.vstack([np.hstack([-zeta, zeta]), np.ones(2 * dimension)])
+    limits = np.append(np.zeros(rows), 1.0)
+    solved = [linprog(np.append(-row, row), A_ub=bounds, b_ub=limits) for row in zeta]
+    found = [each.x for each in solved if each.success and each.fun < -_LEAST_PULL]
+    ends = np.array(found).reshape(-1, 2, dimension)
+    return np.unique(np.round(ends[:, 0] - ends[:, 1], 9), axis=0)

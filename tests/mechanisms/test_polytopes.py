@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from mechanisms.domain import CODE_MAX
 from mechanisms.exact.rounding import working_precision
+from mechanisms.kng.logistic import LogisticDraw
 from mechanisms.objectives.check_loss import (
     GradientCells,
     GradientLaw,
@@ -25,7 +26,8 @@ from mechanisms.objectives.check_loss import (
 from mechanisms.objectives.gradient_norms import InterceptHullNorm, Linf
 from mechanisms.objectives.logistic_boxes import LogisticLaw, NormName
 from mechanisms.objectives.logistic_expansion import SignedRecords
-from mechanisms.objectives.logistic_polytopes import LogisticPolytopes
+from mechanisms.objectives.logistic_polytopes import LogisticPolytopes, trials
+from mechanisms.objectives.logistic_search import one_sided
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import Box, Cover, Space
@@ -174,6 +176,21 @@ def test_bounds_on_polytopes_are_below_every_point(name: str) -> None:
     assert informative > 20
 
 
+def test_open_directions_are_those_along_which_no_row_pulls_back() -> None:
+    law = logistic(ROWS, "linf", grid_bits=34, radius=10 << 34)
+    zeta = law.law.records.zeta
+    found = one_sided(zeta)
+    pulls = zeta @ found.T
+    assert len(found) >= 1
+    assert pulls.min() > -1e-6
+    assert (np.abs(found).sum(axis=1) <= 1 + 1e-6).all()
+    # two of the rows are each other's opposites, so nothing open moves them
+    assert (pulls.max(axis=1) > 1e-3).sum() == len(zeta) - 2
+    assert len(law.directions) == 3 + len(found)
+    for closed in (np.vstack([zeta, -zeta]), np.zeros((0, 3))):
+        assert one_sided(closed).shape == (0, 3)
+
+
 # 3. Distribution ----------------------------------------------------------------------------
 
 
@@ -278,6 +295,23 @@ WORST = [
 def test_a_few_distinct_rows_do_not_hold_a_draw_up(pattern: Pattern) -> None:
     """Each took boxes alone from ten seconds to minutes."""
     assert min(pattern.seconds(seed) for seed in (1, 2)) < 4
+
+
+def test_an_open_direction_is_bounded_at_once() -> None:
+    """By the axes and the values' spread alone these two draws took three times the effort."""
+    plan, data = Pattern(
+        "logistic",
+        {"1011": 443, "1100": 574, "0010": 1326, "0111": 321, "0100": 143, "1010": 592},
+        "2",
+    ).asked()
+    drawn = plan.draw
+    assert isinstance(drawn, LogisticDraw)
+    effort = 0
+    for seed in (1, 2):
+        turns = trials(drawn.law(data), power=drawn.power)
+        first_kept(turns, seeded_randomness(seed))
+        effort += sum(trial.envelope.effort for trial in turns)
+    assert effort < 40_000
 
 
 @pytest.mark.slow
